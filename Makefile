@@ -1,0 +1,75 @@
+# What one does here. `make` alone lists it.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+BIN := .venv/bin
+READY := .venv/.ready
+PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(shell command -v $(name))))
+JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
+
+.PHONY: help demo up test check lint types format bench pins clean java
+
+help:  ## list what there is
+	@sed -n 's/^\([.a-z]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name what; do \
+		printf '  make %-8s %s\n' "$$name" "$$what"; done
+
+demo: $(READY)  ## the whole system on this machine, with real flights, and what to look at
+	@$(BIN)/python -m examples.demo
+
+up: $(READY)  ## run the local stack until Ctrl-C
+	@$(BIN)/trilayer up
+
+test: lint types  ## everything: lint, types, then all tests, with Spark and a real broker
+	$(BIN)/python -m pytest
+
+check: lint types  ## the quick part of it: no broker, nothing slow
+	$(BIN)/python -m pytest -m "not kafka and not slow"
+
+lint: $(READY)  ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)  ## mypy
+	$(BIN)/mypy
+
+format: $(READY)  ## put the code in format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)  ## measure this machine
+	@$(BIN)/python -m benchmarks
+
+pins:  ## compile requirements/*.txt anew from pyproject.toml; needs uv (PINS_FLAGS=--upgrade moves versions)
+	@command -v uv >/dev/null || { echo "uv must be on the PATH; got none; run: python3 -m pip install uv" >&2; exit 1; }
+	$(PIN) -o requirements/base.txt
+	$(PIN) --extra examples --extra dev -c requirements/base.txt -o requirements/dev.txt
+	$(PIN) --extra examples --extra dev --extra airflow -c requirements/dev.txt -o requirements/airflow.txt
+PIN = UV_CUSTOM_COMPILE_COMMAND="make pins" uv pip compile pyproject.toml -q --universal --python-version 3.11 \
+	--generate-hashes --no-emit-index-url --no-emit-find-links $(PINS_FLAGS)
+
+clean:  ## remove caches and what was built; keeps .venv and the data in .trilayer
+	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
+
+.venv: $(READY)  ## the environment, made anew when the pins change
+
+$(READY): requirements/dev.txt pyproject.toml | java
+	@$(if $(PYTHON),,echo "Python must be 3.11 or newer; got none. $(INSTALL_PYTHON)" >&2; exit 1;) \
+	"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Python must be 3.11 or newer; got $$("$(PYTHON)" --version 2>&1). $(INSTALL_PYTHON)" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip' 2>/dev/null || { \
+		echo "$(PYTHON) must have the venv module; got none. Run: sudo apt-get install python3-venv" >&2; exit 1; }
+	@test -x $(BIN)/python || { echo "Creating .venv with $$("$(PYTHON)" --version)"; "$(PYTHON)" -m venv .venv; }
+	@echo "Installing what requirements/dev.txt pins (about 1 GB, minutes the first time)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+java:
+	@version=$$($(JAVA) -version 2>&1 | sed -n 's/.*version "\(1\.\)\{0,1\}\([0-9]*\).*/\2/p' | head -n 1); \
+	test "$${version:-0}" -ge 17 || { echo "Java must be 17 or newer; got $${version:-none}." \
+		"Run: sudo apt-get install openjdk-17-jre-headless   (macOS: brew install openjdk@17)" >&2; exit 1; }
+
+INSTALL_PYTHON = Run: sudo apt-get install python3.11 python3.11-venv   (macOS: brew install python@3.11)
