@@ -1,0 +1,76 @@
+"""The wheel has all that an installed trilayer needs, and nothing of the tests and examples."""
+
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+PROJECT = Path(__file__).parents[1]
+PACKAGES = {"trilayer", "batch_layer", "speed_layer", "serving_layer", "cli", "embedded"}
+
+
+def run(*command, cwd):
+    done = subprocess.run(
+        [str(part) for part in command], cwd=cwd, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """Built from what git would hand out, so that a file that is there but not in git does not count."""
+    source = tmp_path_factory.mktemp("source")
+    listed = run("git", "ls-files", "--cached", "--others", "--exclude-standard", cwd=PROJECT).splitlines()
+    for name in listed:
+        if (PROJECT / name).is_file():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            (source / name).write_bytes((PROJECT / name).read_bytes())
+    out = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", out, cwd=source)
+    (built,) = out.glob("trilayer-*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed_bin(wheel, tmp_path_factory):
+    """The bin folder of a new environment with the wheel, which sees this environment's other packages."""
+    environment = tmp_path_factory.mktemp("environment")
+    run(sys.executable, "-m", "venv", environment, cwd=environment)
+    python = environment / "bin" / "python"
+    site = run(
+        python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=environment
+    ).strip()
+    run(python, "-m", "pip", "install", "--no-deps", "--no-index", "--quiet", wheel, cwd=environment)
+    # a path of a .pth comes after the environment's own, and .pth files in it (the editable install) are not read
+    Path(site, "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    return environment / "bin"
+
+
+def test_the_wheel_holds_the_packages_and_their_data(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    tops = {name.split("/")[0] for name in names if not name.split("/")[0].endswith(".dist-info")}
+    assert tops == PACKAGES
+    assert {"trilayer/locks/kafka-broker.lock", "trilayer/locks/spark-kafka.lock"} <= set(names)
+    assert {"embedded/log4j2.properties", "trilayer/log4j2.properties"} <= set(names)
+    assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
+    assert any(name.endswith("dist-info/licenses/LICENSE") for name in names)
+
+
+def test_the_installed_command_runs_from_anywhere(installed_bin, tmp_path):
+    assert "Usage" in run(installed_bin / "trilayer", "--help", cwd=tmp_path)
+
+
+def test_the_installed_code_finds_its_data(installed_bin, tmp_path):
+    script = (
+        "import embedded.kafka, trilayer.jars as jars\n"
+        "print(jars.__file__, len(jars.read_lock(jars.KAFKA_BROKER)), embedded.kafka._LOGGING.exists())"
+    )
+    path, jars, logging = run(installed_bin / "python", "-c", script, cwd=tmp_path).split()
+    assert Path(path).is_relative_to(installed_bin.parent)
+    assert (jars, logging) == ("46", "True")
