@@ -1,0 +1,160 @@
+"""Step 3, recompute: the batch views below the cut, as files of partials.
+
+A batch view is a few files whose partials, merged, are the view: an incremental run adds the new interval's partials as a file of its own, and merges it
+with the files before it only while those are not much larger. So a run costs what is new, whatever the history (the idea of a log-structured merge tree:
+O'Neil, Cheng, Gawlick, O'Neil, 1996). A full run computes one file from the whole master dataset. Both hold the same partials.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from batch_layer.cut import Run
+from batch_layer.ingest import StartSpark
+from trilayer.catalog import Catalog
+from trilayer.events import REJECT
+from trilayer.failpoints import failpoint
+from trilayer.master import Interval, intervals_after, read_chain
+from trilayer.partials import Pass, merge_sql, plan, quoted
+from trilayer.publication import Publication, check_token, in_force
+from trilayer.store import Store, StoredFile
+from trilayer.stream import Rows, Stream
+from trilayer.view import View
+
+logger = logging.getLogger("trilayer.batch")
+
+GROWTH = 2
+"""A file is merged with the one before it while that has at most this many times its rows."""
+
+
+@dataclass(frozen=True)
+class Recomputed:
+    """Per view: the files of the new batch view, and those of what the intervals since the base have added.
+
+    base: the publication in force that the run started from, None where there was none. kinds: per stream, incremental or full.
+    """
+
+    base: int | None
+    kinds: Mapping[str, str]
+    views: Mapping[str, Sequence[StoredFile]]
+    added: Mapping[str, Sequence[StoredFile]]
+
+    @staticmethod
+    def of(document: dict[str, Any]) -> Recomputed:
+        def files(views: Mapping[str, Any]) -> dict[str, Sequence[StoredFile]]:
+            return {name: [StoredFile.of(file) for file in found] for name, found in views.items()}
+
+        return Recomputed(document["base"], document["kinds"], files(document["views"]), files(document["added"]))
+
+
+def recompute(catalog: Catalog, run: Run, store: Store, spark: StartSpark) -> Recomputed:
+    """Computes every view, incrementally where the publication in force has it by the same definition. Done once for a run."""
+    check_token(store, run.token)
+    if store.exists(run.path("recompute")):
+        return Recomputed.of(store.read_document(run.path("recompute")))
+    base = in_force(store)
+    failpoint("recompute.before-write")
+    kinds: dict[str, str] = {}
+    views: dict[str, Sequence[StoredFile]] = {}
+    added: dict[str, Sequence[StoredFile]] = {}
+    for stream in catalog.streams:
+        incremental = not run.full and base is not None and is_continued(catalog, stream, base)
+        kinds[stream.name] = "incremental" if incremental else "full"
+        chain = [interval for interval in read_chain(store, stream) if interval.t_ms <= run.t_ms]
+        comparable = base is not None and is_continued(catalog, stream, base)
+        new = intervals_after(chain, base.streams[stream.name].cut, stream) if base and comparable else []
+        for pass_ in plan(catalog.views_of(stream)):
+            if comparable:
+                added |= _compute(pass_, new, run, store, spark, "added")
+            if not incremental:
+                views |= _compute(pass_, chain, run, store, spark, "full")
+            elif base is not None:
+                views |= {v.name: _grown(v, base.views[v.name].files, added[v.name], run, store, spark) for v in pass_.views}
+        logger.info("recomputed %s views of %s, %s", len(catalog.views_of(stream)), stream.name, kinds[stream.name])
+    result = Recomputed(base.version if base else None, kinds, views, added)
+    failpoint("recompute.before-record")
+    store.write_document(run.path("recompute"), {k: _plain(v) for k, v in vars(result).items()})
+    failpoint("recompute.after-record")
+    return result
+
+
+def is_continued(catalog: Catalog, stream: Stream, base: Publication) -> bool:
+    """Whether the publication has the stream's views, all of them, by the same definitions."""
+    published = base.streams.get(stream.name)
+    return (
+        published is not None
+        and published.fingerprint == stream.fingerprint
+        and all(v.name in base.views and base.views[v.name].fingerprint == v.fingerprint for v in catalog.views_of(stream))
+    )
+
+
+def rows_of(pass_: Pass, intervals: Sequence[Interval], store: Store, spark: StartSpark) -> DataFrame | None:
+    """The pass's rows in the master dataset, digests checked first; None where there are none."""
+    files = [file for interval in intervals for file in interval.files]
+    if not files:
+        return None
+    store.check_all(files)
+    rows = spark().read.parquet(*(store.uri(file.path) for file in files)).where(F.col(REJECT).isNull())
+    if isinstance(pass_.source, Rows):
+        return pass_.source.rows(rows.select(*pass_.source.stream.columns))  # type: ignore[no-any-return]  # the author's function
+    return rows
+
+
+def _compute(
+    pass_: Pass, intervals: Sequence[Interval], run: Run, store: Store, spark: StartSpark, kind: str
+) -> dict[str, Sequence[StoredFile]]:
+    rows = rows_of(pass_, intervals, store, spark)
+    if rows is None:
+        return {view.name: [] for view in pass_.views}
+    result = pass_.run(rows).persist()
+    try:
+        return {view.name: _write(pass_.slice_of(view, result), view, run, store, kind) for view in pass_.views}
+    finally:
+        result.unpersist()
+
+
+def _grown(
+    view: View, before: Sequence[StoredFile], added: Sequence[StoredFile], run: Run, store: Store, spark: StartSpark
+) -> Sequence[StoredFile]:
+    """The files of the base and the added ones, those at the end merged while each is not much larger than what follows it."""
+    if not added:
+        return before
+    kept, tail = list(before), list(added)
+    while kept and kept[-1].rows <= GROWTH * sum(file.rows for file in tail):
+        tail.insert(0, kept.pop())
+    if len(tail) == len(added):
+        return [*kept, *added]
+    store.check_all(tail)
+    partials = spark().read.parquet(*(store.uri(file.path) for file in tail))
+    return [*kept, *_write(merge(view, partials), view, run, store, "merged")]
+
+
+def merge(view: View, partials: DataFrame) -> DataFrame:
+    """Partials of `view`, merged by key in Spark. Also how a view too large for one DuckDB is read."""
+    states = [F.expr(merge_sql(column, state, "spark")).alias(column) for column, state in view.states.items()]
+    return partials.groupBy(*(quoted(key.name) for key in view.keys)).agg(*states)
+
+
+def _write(partials: DataFrame, view: View, run: Run, store: Store, kind: str) -> Sequence[StoredFile]:
+    folder = f"batch/{view.name}/{run.token:08d}-{kind}"
+    partials.write.mode("overwrite").parquet(store.uri(folder))
+    return store.describe_folder(folder)
+
+
+def merged_view(view: View, publication: Publication, spark: StartSpark, store: Store) -> DataFrame:
+    """The batch view's partials as one Spark DataFrame, digests checked, for views too large for one DuckDB."""
+    files = publication.views[view.name].files
+    store.check_all(files)
+    reads = [spark().read.parquet(store.uri(file.path)) for file in files]
+    return merge(view, reduce(DataFrame.unionByName, reads))
+
+
+def _plain(value: Any) -> Any:
+    return {name: list(files) if not isinstance(files, str) else files for name, files in value.items()} if isinstance(value, dict) else value

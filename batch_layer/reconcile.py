@@ -1,0 +1,149 @@
+"""Step 4, reconcile: what both layers have computed of the very same events, held against each other key by key.
+
+The batch's share is what the run's new intervals have added, the speed layer's the segments between the same two cuts.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import duckdb
+
+from batch_layer.cut import Run
+from batch_layer.recompute import Recomputed
+from trilayer.catalog import Catalog
+from trilayer.errors import CoverageError, DifferenceError
+from trilayer.failpoints import failpoint
+from trilayer.log import read_origin
+from trilayer.merging import Comparison, compare, create_table_sql, open_duckdb, present_select
+from trilayer.publication import Publication, check_token, read_version
+from trilayer.segment import Cover, best_cover, cover_from, read_partials
+from trilayer.settings import Settings
+from trilayer.store import Store, StoredFile
+from trilayer.stream import Stream
+from trilayer.view import View
+
+logger = logging.getLogger("trilayer.batch")
+
+
+def reconcile(catalog: Catalog, run: Run, recomputed: Recomputed, settings: Settings, store: Store) -> dict[str, Any]:
+    """Per view: match, differ, missing (batch alone has the key), extra (speed alone), or `not_compared` with the reason.
+
+    After a full run `changed` counts keys in which it differs from what an incremental run would have published. Raises DifferenceError
+    for any difference if the setting `reconcile` is `fail`. Done once for a run.
+    """
+    check_token(store, run.token)
+    if store.exists(run.path("reconcile")):
+        return store.read_document(run.path("reconcile"))["views"]  # type: ignore[no-any-return]  # JSON is untyped
+    base = read_version(store, recomputed.base) if recomputed.base else None
+    found: dict[str, Any] = {}
+    with open_duckdb(settings.serving_memory_mb) as connection:
+        for stream in catalog.streams:
+            shares = _speed_share(catalog, stream, run, base, store)
+            for view in catalog.views_of(stream):
+                found[view.name] = _compare(connection, view, shares, recomputed, base, store)
+                if base and recomputed.kinds[stream.name] == "full" and view.name in recomputed.added:
+                    before = [*base.views[view.name].files, *recomputed.added[view.name]]
+                    full = _comparison(connection, view, recomputed.views[view.name], before, store)
+                    found[view.name]["changed"] = full.differ + full.missing + full.extra
+                    found[view.name]["changed_keys"] = [_printable(row) for row in full.keys]
+    for name, counts in found.items():
+        _say(name, counts)
+    failpoint("reconcile.before-record")
+    store.write_document(run.path("reconcile"), {"views": found})
+    different = [name for name, counts in found.items() if counts.get("differ") or counts.get("missing") or counts.get("extra")]
+    if different and settings.reconcile == "fail":
+        raise DifferenceError(
+            f"batch and speed must agree; they differ in {', '.join(different)}; see {run.path('reconcile')};"
+            " to publish the batch's answer all the same, set reconcile = \"warn\" and run `trilayer batch publish`"
+        )
+    return found
+
+
+Shares = list[tuple[Cover, Mapping[str, frozenset[int]]]] | str
+"""The segments between the two cuts, or the reason why there is nothing to compare."""
+
+
+def _speed_share(catalog: Catalog, stream: Stream, run: Run, base: Publication | None, store: Store) -> Shares:
+    views = {view.name: view.fingerprint for view in catalog.views_of(stream)}
+    origin = read_origin(store, stream)
+    assert origin is not None
+    if base is not None and stream.name not in base.streams:
+        return "the stream is new"
+    start = base.streams[stream.name].cut if base else origin.start
+    end = run.cuts[stream.name]
+    try:
+        covered = best_cover(store, stream, run.topic_ids[stream.name], views, start)
+        if covered is None:
+            return "the speed layer has not run these definitions"
+        above = cover_from(stream, covered.generation, covered.commits, end)
+    except CoverageError as error:
+        return f"the speed layer can't be compared: {error}"
+    behind = [p for p, offset in end.items() if covered.head.get(p, 0) < offset]
+    if behind:
+        return f"the speed layer has not reached the cut in partition {behind[0]}"
+    between = {name: ticks - above.ticks.get(name, frozenset()) for name, ticks in covered.ticks.items()}
+    return [(covered, {name: ticks for name, ticks in between.items() if ticks})]
+
+
+def _compare(
+    connection: duckdb.DuckDBPyConnection, view: View, shares: Shares, recomputed: Recomputed, base: Publication | None, store: Store
+) -> dict[str, Any]:
+    if isinstance(shares, str):
+        return {"not_compared": shares}
+    if base is not None and view.name not in recomputed.added:
+        return {"not_compared": "the definition has changed"}
+    added = recomputed.added[view.name] if base is not None else recomputed.views[view.name]
+    _load_files(connection, "batch_share", view, added, store)
+    connection.execute(f"DROP TABLE IF EXISTS speed_share; {create_table_sql('speed_share', view, ['_tick BIGINT'])}")
+    for covered, between in shares:
+        for commit in covered.commits:
+            if commit.name in between:
+                table = read_partials(store, commit, view, between[commit.name])
+                if table is not None:
+                    _insert(connection, "speed_share", table)
+    result = compare(connection, view, f"({present_select(view, ['batch_share'])})", f"({present_select(view, ['speed_share'])})")
+    return _counts(result)
+
+
+def _comparison(
+    connection: duckdb.DuckDBPyConnection, view: View, left: Sequence[StoredFile], right: Sequence[StoredFile], store: Store
+) -> Comparison:
+    _load_files(connection, "left_share", view, left, store)
+    _load_files(connection, "right_share", view, right, store)
+    return compare(connection, view, f"({present_select(view, ['left_share'])})", f"({present_select(view, ['right_share'])})")
+
+
+def _load_files(connection: duckdb.DuckDBPyConnection, table: str, view: View, files: Sequence[StoredFile], store: Store) -> None:
+    connection.execute(f"DROP TABLE IF EXISTS {table}; {create_table_sql(table, view)}")
+    for file in files:
+        _insert(connection, table, store.read_table(file, list(view.partial_columns)))
+
+
+def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: object) -> None:
+    connection.register("arriving", rows)
+    connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM arriving")
+    connection.unregister("arriving")
+
+
+def _counts(comparison: Comparison) -> dict[str, Any]:
+    counts = {name: getattr(comparison, name) for name in ("match", "differ", "missing", "extra")}
+    return counts | {"keys": [_printable(row) for row in comparison.keys]}
+
+
+def _printable(row: dict[str, Any]) -> dict[str, str]:
+    return {name: str(value) for name, value in row.items()}
+
+
+def _say(name: str, counts: dict[str, Any]) -> None:
+    if "not_compared" in counts:
+        logger.info("reconcile %s: not compared, %s", name, counts["not_compared"])
+        return
+    bad = counts["differ"] or counts["missing"] or counts["extra"]
+    level = logging.WARNING if bad else logging.INFO
+    logger.log(level, "reconcile %s: match %s, differ %s, missing %s, extra %s", name,
+               *(f"{counts[kind]:,}" for kind in ("match", "differ", "missing", "extra")))  # fmt: skip
+
+

@@ -1,0 +1,69 @@
+"""A whole batch run: the steps one after another, in one process with one Spark session."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+from batch_layer.cut import Run, cut
+from batch_layer.ingest import StartSpark, ingest
+from batch_layer.publish import publish
+from batch_layer.recompute import is_continued, recompute
+from batch_layer.reconcile import reconcile
+from trilayer.catalog import Catalog
+from trilayer.publication import Publication, in_force
+from trilayer.settings import Settings
+from trilayer.spark import session
+from trilayer.store import Store
+
+logger = logging.getLogger("trilayer.batch")
+
+
+def batch_run(
+    catalog: Catalog, settings: Settings, store: Store, *, until_ms: int | None = None, full: bool = False, accept_loss: bool = False
+) -> Publication:
+    """Cut, ingest, recompute, reconcile, publish. The publication in force, where it is already of this T and these definitions.
+
+    Raises ConflictError where another run is under way. A run that dies anywhere leaves the answers as they were, and the next goes on.
+    """
+    with batch_lock(store), batch_spark(settings) as spark:
+        published = in_force(store)
+        run = cut(catalog, settings, store, until_ms, full)
+        if published and published.t_ms == run.t_ms and not full:
+            if all(is_continued(catalog, stream, published) for stream in catalog.streams):
+                logger.info("version %s in force is of T=%s already: nothing to do", published.version, run.t)
+                return published
+        for stream in catalog.streams:
+            ingest(stream, run, settings, store, spark, accept_loss=accept_loss)
+        recomputed = recompute(catalog, run, store, spark)
+        reconciliation = reconcile(catalog, run, recomputed, settings, store)
+        return publish(catalog, run, recomputed, reconciliation, settings, store)
+
+
+def batch_lock(store: Store):  # type: ignore[no-untyped-def]  # a context manager, as Store.lock types it
+    """The lock that lets one batch run or step work at a time."""
+    return store.lock("locks/batch", "a batch run")
+
+
+@contextmanager
+def batch_spark(settings: Settings) -> Iterator[StartSpark]:
+    """A Spark session that is started when first asked for, and stopped at the end."""
+    started: list[SparkSession] = []
+
+    def start() -> SparkSession:
+        if not started:
+            conf = {"spark.sql.shuffle.partitions": "4", "spark.sql.adaptive.enabled": "true"}
+            started.append(session("trilayer-batch", settings, memory_mb=settings.batch_memory_mb, conf=conf))
+        return started[0]
+
+    try:
+        yield start
+    finally:
+        for spark in started:
+            spark.stop()
+
+
+__all__ = ["Run", "batch_lock", "batch_run", "batch_spark"]

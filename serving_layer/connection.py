@@ -1,0 +1,245 @@
+"""A connection for analysts: SQL in, rows out, each answer with what it stands on.
+
+Schemas `merged` (the default), `batch` and `speed` hold each view; the catalog's queries are views beside them. Every process has its own in-memory
+DuckDB, fed from the store, so that readers don't wait for each other; an answer is computed on one snapshot from beginning to end.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import duckdb
+import pyarrow as pa
+
+from serving_layer.refresh import Loaded, Refresh, batch_table, speed_table
+from trilayer.catalog import Catalog, load_catalog
+from trilayer.cut import Cut, format_time
+from trilayer.errors import CoverageError, EnvironmentFault, UsageError, did_you_mean
+from trilayer.lag import Lag, stream_lag
+from trilayer.merging import open_duckdb, present_select, quoted_duckdb
+from trilayer.settings import Settings, load_settings
+from trilayer.store import Store
+
+if TYPE_CHECKING:
+    import pandas
+
+Layer = Literal["merged", "batch", "speed"]
+LAYERS: tuple[Layer, ...] = ("merged", "batch", "speed")
+
+
+@dataclass(frozen=True)
+class StreamProvenance:
+    """What an answer stands on, of one stream. cut: below it is the batch's share. head: up to it the answer reaches.
+
+    speed_events: events between the two. note: why the head is where it is, where that needs saying. lag: None unless asked for.
+    """
+
+    cut: Cut
+    head: Cut
+    generation: str | None
+    speed_events: int
+    quarantined: int
+    note: str
+    lag: Lag | None = None
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What an answer stands on. version, t, kind: of the publication, None before the first. exact: no aggregate is approximate."""
+
+    version: int | None
+    t: str | None
+    kind: str | None
+    exact: bool
+    streams: Mapping[str, StreamProvenance]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Result:
+    """An answer, whole, and its provenance."""
+
+    table: pa.Table
+    provenance: Provenance
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.table.column_names)
+
+    def arrow(self) -> pa.Table:
+        return self.table
+
+    def pandas(self) -> pandas.DataFrame:
+        return self.table.to_pandas()
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """Rows as tuples; timestamps are aware and in UTC."""
+        return list(zip(*(column.to_pylist() for column in self.table.columns), strict=True))
+
+    def dicts(self) -> list[dict[str, Any]]:
+        return self.table.to_pylist()  # type: ignore[no-any-return]  # pyarrow is untyped
+
+
+class Snapshot:
+    """One state of all views, for as many queries as are asked of it."""
+
+    def __init__(self, cursor: duckdb.DuckDBPyConnection, provenance: Provenance, catalog: Catalog, loaded: Loaded) -> None:
+        self._cursor, self._catalog, self._loaded = cursor, catalog, loaded
+        self.provenance = provenance
+
+    def sql(self, query: str, layer: Layer = "merged") -> Result:
+        """The answer to one SELECT. A bare name is the view or query of that name.
+
+        Raises UsageError for SQL that is broken, writes, or names what isn't there; CoverageError for a view that has no answer yet.
+        """
+        if layer not in LAYERS:
+            raise UsageError(f"layer must be one of {', '.join(LAYERS)}; got {layer!r}")
+        self._check(query)
+        self._cursor.execute(f"SET search_path = '{layer}'")
+        try:
+            table = self._cursor.sql(query).to_arrow_table()
+        except duckdb.CatalogException as error:
+            raise UsageError(f"{_first_line(error)}{self._names_hint()}") from None
+        except duckdb.ConversionException as error:
+            raise UsageError(f"a value does not fit its column: {_first_line(error)}") from None
+        except duckdb.OutOfRangeException as error:
+            raise UsageError(f"a value does not fit its column: {_first_line(error)}") from None
+        except duckdb.Error as error:
+            raise UsageError(str(error).strip()) from None
+        return Result(table, self.provenance)
+
+    def _check(self, query: str) -> None:
+        try:
+            statements = self._cursor.extract_statements(query)
+        except duckdb.Error as error:
+            raise UsageError(f"SQL must be one SELECT: {str(error).strip()}") from None
+        kinds = [statement.type for statement in statements]
+        if len(kinds) != 1 or kinds[0] not in (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN):
+            got = ", ".join(kind.name for kind in kinds) or "nothing"
+            raise UsageError(f"SQL must be one SELECT, since views are read-only; got {got}")
+        if kinds[0] == duckdb.StatementType.SELECT:
+            self._check_views(query)
+
+    def _check_views(self, query: str) -> None:
+        queries = {q.name: q.sql for q in self._catalog.queries}
+        try:
+            waiting, seen = list(self._cursor.get_table_names(query)), set()
+        except duckdb.Error:
+            return  # DESCRIBE and SHOW name no tables
+        while waiting:
+            name = waiting.pop().split(".")[-1].strip('"').lower()
+            if name in seen:
+                continue
+            seen.add(name)
+            if name in self._loaded.missing_views:
+                raise CoverageError(f"view {name!r} has no answer: {self._loaded.missing_views[name]}")
+            if name in queries:
+                waiting += self._cursor.get_table_names(queries[name])
+
+    def _names_hint(self) -> str:
+        return did_you_mean("", [v.name for v in self._catalog.views] + [q.name for q in self._catalog.queries])
+
+
+class Connection:
+    """See `connect`. Safe to use from several threads; close it, or use it as a context manager."""
+
+    def __init__(self, catalog: Catalog, settings: Settings, store: Store) -> None:
+        self._catalog, self._settings, self._store = catalog, settings, store
+        self._lock = threading.Lock()
+        self._database = open_duckdb(settings.serving_memory_mb)
+        self._refresh = Refresh(self._database, catalog, store)
+        self._database.execute("CREATE TABLE _batch._anchor (one INTEGER); INSERT INTO _batch._anchor VALUES (1)")
+        for layer in LAYERS:
+            self._create_views(layer)
+        # What follows is the analyst's: no files, no settings, nothing but the views.
+        self._database.execute("SET enable_external_access = false; SET lock_configuration = false")
+
+    def _create_views(self, layer: Layer) -> None:
+        self._database.execute(f"CREATE SCHEMA {layer}; SET search_path = '{layer}'")
+        for view in self._catalog.views:
+            tables = [t for t, member in ((batch_table(view), "batch"), (speed_table(view), "speed")) if layer in ("merged", member)]
+            self._database.execute(f"CREATE VIEW {layer}.{quoted_duckdb(view.name)} AS {present_select(view, tables)}")
+        for query in self._catalog.queries:
+            try:
+                self._database.execute(f"CREATE VIEW {layer}.{quoted_duckdb(query.name)} AS {query.sql.strip().rstrip(';')}")
+            except duckdb.Error as error:
+                raise UsageError(f"query {query.name!r} must be a SELECT over the catalog's views: {str(error).strip()}") from None
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._database.close()
+
+    def refresh(self) -> None:
+        """Loads what is new. `sql` and `snapshot` do so by themselves."""
+        with self._lock:
+            self._refresh.refresh()
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Snapshot]:
+        """One state of all views, the newest, which does not move while it is in use."""
+        with self._lock:
+            loaded = self._refresh.refresh()
+            cursor = self._database.cursor()
+            cursor.execute("BEGIN TRANSACTION")
+            # DuckDB fixes a transaction's snapshot at its first read.
+            cursor.execute("SELECT one FROM _batch._anchor").fetchall()
+        try:
+            yield Snapshot(cursor, self._provenance(loaded), self._catalog, loaded)
+        finally:
+            cursor.close()
+
+    def sql(self, query: str, layer: Layer = "merged") -> Result:
+        """The answer to one SELECT, on the newest state; see `Snapshot.sql`."""
+        with self.snapshot() as snapshot:
+            return snapshot.sql(query, layer)
+
+    def provenance(self) -> Provenance:
+        """What an answer asked now stands on, with the lag behind the broker where that can be reached."""
+        with self._lock:
+            loaded = self._refresh.refresh()
+        try:
+            lags = stream_lag(self._catalog, self._settings, {n: s.head for n, s in loaded.streams.items()})
+        except EnvironmentFault:
+            lags = {}
+        return self._provenance(loaded, lags)
+
+    def _provenance(self, loaded: Loaded, lags: Mapping[str, Lag] | None = None) -> Provenance:
+        publication = loaded.publication
+        streams = {
+            name: StreamProvenance(
+                s.cut, s.head, s.generation, s.events, s.quarantined, s.note, (lags or {}).get(name)
+            )
+            for name, s in loaded.streams.items()
+        }  # fmt: skip
+        return Provenance(
+            publication.version if publication else None,
+            format_time(publication.t_ms) if publication else None,
+            publication.kind if publication else None,
+            True,
+            streams,
+        )
+
+
+def connect(catalog: Catalog | str | None = None, settings: Settings | None = None, store: Store | None = None) -> Connection:
+    """Opens the serving layer on a store. Without arguments: on what the settings name.
+
+    Raises IntegrityError or CoverageError, at the first question, for a store whose answer can't be proven.
+    """
+    settings = settings or load_settings()
+    found = load_catalog(catalog or settings.catalog) if not isinstance(catalog, Catalog) else catalog
+    return Connection(found, settings, store or Store(settings.store))
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]

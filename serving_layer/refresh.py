@@ -1,0 +1,343 @@
+"""Loading what is new: publications and segments from the store into native DuckDB tables, a whole state at a time.
+
+`Loaded` describes what the tables hold; a refresh works out what they should hold, and moves them there in one transaction, so that no
+reader sees half. Coverage is proven before anything is loaded: what can't be proven is an error, and the tables stay as they were.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import duckdb
+import pyarrow as pa
+
+from trilayer.catalog import Catalog
+from trilayer.cut import Cut, Piece, cover
+from trilayer.errors import IntegrityError
+from trilayer.failpoints import failpoint
+from trilayer.log import read_origin
+from trilayer.merging import create_table_sql, merge_select, quoted_duckdb
+from trilayer.partials import partial_schema
+from trilayer.publication import Publication, pointed_at, pointer_bytes
+from trilayer.segment import (
+    TICK,
+    Commit,
+    Cover,
+    best_cover,
+    commit_path,
+    generations,
+    read_commit,
+    read_partials,
+)
+from trilayer.store import Store, StoredFile
+from trilayer.stream import Stream
+from trilayer.view import View
+
+LOOK_AROUND_S = 1.0
+"""How often the whole of a stream's folder is listed, for generations and compactions; the next commit is looked for each time."""
+
+COMPACT_ROWS = 50_000
+"""A view's speed rows are merged by tick when they have grown to twice what they were after the last time, and to this many."""
+
+
+@dataclass(frozen=True)
+class StreamState:
+    """What the tables hold of one stream's speed layer. next_batch: the micro-batch that would come next. note: why there is none."""
+
+    cut: Cut
+    generation: str | None = None
+    head: Cut = field(default_factory=dict)
+    next_batch: int = 0
+    committed_ms: int | None = None
+    events: int = 0
+    quarantined: int = 0
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What the tables hold. files: per view, number of each batch file in the `_file` column."""
+
+    pointer: bytes | None = None
+    publication: Publication | None = None
+    files: Mapping[str, Mapping[StoredFile, int]] = field(default_factory=dict)
+    streams: Mapping[str, StreamState] = field(default_factory=dict)
+    missing_views: Mapping[str, str] = field(default_factory=dict)
+    speed_rows: Mapping[str, int] = field(default_factory=dict)
+
+
+def batch_table(view: View) -> str:
+    return f"_batch.{quoted_duckdb(view.name)}"
+
+
+def speed_table(view: View) -> str:
+    return f"_speed.{quoted_duckdb(view.name)}"
+
+
+class Refresh:
+    """Keeps one DuckDB's tables at the newest provable state of a store."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, catalog: Catalog, store: Store, clock: Callable[[], float] = time.monotonic):
+        self._connection, self._catalog, self._store, self._clock = connection, catalog, store, clock
+        self._looked_around = float("-inf")
+        self._next_file = 0
+        self.loaded = Loaded()
+        connection.execute("CREATE SCHEMA _batch; CREATE SCHEMA _speed")
+        for view in catalog.views:
+            connection.execute(create_table_sql(batch_table(view), view, ["_file INTEGER"]))
+            connection.execute(create_table_sql(speed_table(view), view, [f"{TICK} BIGINT"]))
+
+    def refresh(self) -> Loaded:
+        """Loads what is new and returns what the tables hold now.
+
+        Raises IntegrityError for a file that is missing, truncated or altered, CoverageError for offsets that no segment covers.
+        """
+        for attempt in range(5):
+            seen = pointer_bytes(self._store)
+            try:
+                self._step(seen)
+                return self.loaded
+            except IntegrityError:
+                # A file may have been cleared away or compacted while it was being read: then the pointer or the listing has moved on.
+                self._looked_around = float("-inf")
+                if attempt == 4 or (seen == pointer_bytes(self._store) and attempt):
+                    raise
+        raise AssertionError("unreachable")
+
+    def _step(self, pointer: bytes | None) -> None:
+        now = self._clock()
+        if pointer != self.loaded.pointer or not self.loaded.streams or now - self._looked_around >= LOOK_AROUND_S:
+            self._reload(pointer)
+            self._looked_around = now
+            return
+        for stream in self._catalog.streams:
+            self._load_next(stream)
+
+    # -- the cheap way: the next commit of the generation that is loaded -----------------------------------------------
+
+    def _load_next(self, stream: Stream) -> None:
+        state = self.loaded.streams[stream.name]
+        while state.generation is not None:
+            batch = state.next_batch
+            path = commit_path(stream, state.generation, batch, batch)
+            if not self._store.exists(path):
+                return
+            commit = read_commit(self._store, stream, state.generation, batch, batch)
+            state = self._append(stream, state, [commit])
+
+    def _append(self, stream: Stream, state: StreamState, commits: list[Commit]) -> StreamState:
+        """Loads commits that go on from the state's head, in one transaction."""
+        used, head = cover(stream.name, state.head, (piece for commit in commits for piece in commit.pieces))
+        ticks = _by_commit(used)
+        tables = {view.name: self._partials(view, commits, ticks) for view in self._catalog.views_of(stream)}
+        failpoint("refresh.before-load")
+        rows = dict(self.loaded.speed_rows)
+        with _transaction(self._connection):
+            for view in self._catalog.views_of(stream):
+                for table in tables[view.name]:
+                    _insert(self._connection, speed_table(view), table)
+                    rows[view.name] = rows.get(view.name, 0) + table.num_rows
+            failpoint("refresh.before-commit")
+        state = replace(
+            state,
+            head=head,
+            next_batch=commits[-1].last + 1,
+            committed_ms=commits[-1].committed_ms,
+            events=state.events + _count(commits, ticks, "events"),
+            quarantined=state.quarantined + _count(commits, ticks, "quarantined"),
+        )
+        self.loaded = replace(self.loaded, streams={**self.loaded.streams, stream.name: state}, speed_rows=rows)
+        failpoint("refresh.after-commit")
+        self._compact()
+        return state
+
+    def _partials(self, view: View, commits: list[Commit], ticks: Mapping[str, frozenset[int]]) -> list[pa.Table]:
+        found = [read_partials(self._store, commit, view, ticks[commit.name]) for commit in commits if commit.name in ticks]
+        return [table for table in found if table is not None]
+
+    def _compact(self) -> None:
+        """Merges a view's speed rows by tick and key, once they have doubled."""
+        for view in self._catalog.views:
+            if self.loaded.speed_rows.get(view.name, 0) >= COMPACT_ROWS * 2:
+                with _transaction(self._connection):
+                    _replace_table(self._connection, view, merge_select(view, [speed_table(view)], [TICK]))
+                left = _single(self._connection.execute(f"SELECT count(*) FROM {speed_table(view)}"))
+                self.loaded = replace(self.loaded, speed_rows={**self.loaded.speed_rows, view.name: min(left, COMPACT_ROWS)})
+
+    # -- the whole way: publication, generations, coverage -------------------------------------------------------------
+
+    def _reload(self, pointer: bytes | None) -> None:
+        before = self.loaded
+        moved = pointer != before.pointer or not before.streams
+        publication = pointed_at(self._store, pointer) if pointer is not None else None
+        covers: dict[str, Cover | None] = {}
+        states: dict[str, StreamState] = {}
+        missing: dict[str, str] = {}
+        for stream in self._catalog.streams:
+            covers[stream.name], states[stream.name], absent = self._find(stream, publication)
+            missing |= absent
+        stale = {
+            stream.name
+            for stream in self._catalog.streams
+            if moved or not _goes_on(before.streams[stream.name], states[stream.name])
+        }
+        for stream in self._catalog.streams:
+            if stream.name not in stale:
+                self._load_next(stream)
+                # Short of the head although nothing is missing: what comes next was compacted before it was loaded here.
+                if _reach(self.loaded.streams[stream.name]) < _reach(states[stream.name]):
+                    stale.add(stream.name)
+        if not stale and not moved:
+            return
+        self._swap(pointer, publication, covers, states, missing, stale)
+
+    def _find(self, stream: Stream, publication: Publication | None) -> tuple[Cover | None, StreamState, dict[str, str]]:
+        """The cover of the stream from the publication's cut, what is said of it, and the views that have no answer."""
+        views = self._catalog.views_of(stream)
+        origin = read_origin(self._store, stream)
+        if publication is None or stream.name not in publication.streams:
+            why = "no layer has run on its stream yet" if origin is None else ""
+            if publication is not None and origin is not None and any(v.name in publication.views for v in self._catalog.views):
+                why = f"it was added after version {publication.version}; it has an answer from the next publication on"
+            if why or origin is None:
+                return None, StreamState({}, note=why), {view.name: why for view in views}
+            cut, topic_id, fit = origin.start, origin.topic_id, list(views)
+        else:
+            published = publication.streams[stream.name]
+            cut, topic_id = published.cut, published.topic_id
+            fit = [v for v in views if v.name in publication.views and publication.views[v.name].fingerprint == v.fingerprint]
+        missing = {v.name: _no_answer(v, publication) for v in views if v not in fit}
+        found = best_cover(self._store, stream, topic_id, {view.name: view.fingerprint for view in fit}, cut) if fit else None
+        if found is None:
+            note = f"the speed layer has not run these definitions: answers stop at the cut of {'T=' + publication.t if publication else 'no publication'}"
+            return None, StreamState(cut, head=cut, note=note), missing
+        newest = generations(self._store, stream)[-1]
+        note = "" if newest.fingerprint == found.generation.fingerprint else "the speed layer runs other definitions since"
+        commits = found.commits
+        ticks = found.ticks
+        return found, StreamState(
+            cut, found.generation.name, found.head, commits[-1].last + 1 if commits else 0,
+            commits[-1].committed_ms if commits else None, _count(commits, ticks, "events"), _count(commits, ticks, "quarantined"), note,
+        ), missing  # fmt: skip
+
+    def _swap(
+        self,
+        pointer: bytes | None,
+        publication: Publication | None,
+        covers: Mapping[str, Cover | None],
+        states: Mapping[str, StreamState],
+        missing: Mapping[str, str],
+        stale: set[str],
+    ) -> None:
+        """Moves batch tables to the publication and the stale streams' speed tables to their covers, in one transaction."""
+        before = self.loaded
+        files: dict[str, Mapping[StoredFile, int]] = {}
+        arriving: dict[str, list[tuple[int, pa.Table]]] = {}
+        for view in self._catalog.views:
+            wanted = publication.views[view.name].files if publication and view.name in publication.views and view.name not in missing else []
+            held = before.files.get(view.name, {})
+            numbers = {}
+            for file in wanted:
+                if file in held:
+                    numbers[file] = held[file]
+                else:
+                    numbers[file] = self._next_file
+                    self._next_file += 1
+                    arriving.setdefault(view.name, []).append((numbers[file], self._store.read_table(file)))
+            files[view.name] = numbers
+        speed: dict[str, list[pa.Table]] = {}
+        for stream in self._catalog.streams:
+            found = covers[stream.name]
+            if stream.name in stale and found is not None:
+                for view in self._catalog.views_of(stream):
+                    if view.name not in missing:
+                        speed[view.name] = self._partials(view, list(found.commits), found.ticks)
+        failpoint("refresh.before-load")
+        rows = dict(before.speed_rows)
+        with _transaction(self._connection):
+            for view in self._catalog.views:
+                gone = set(before.files.get(view.name, {}).values()) - set(files[view.name].values())
+                if gone:
+                    self._connection.execute(f"DELETE FROM {batch_table(view)} WHERE _file IN ({', '.join(map(str, sorted(gone)))})")
+                for number, table in arriving.get(view.name, []):
+                    typed = table.select(list(view.partial_columns)).cast(partial_schema(view))
+                    _insert(self._connection, batch_table(view), typed.append_column("_file", pa.array([number] * len(typed), pa.int32())))
+                if view.stream.name in stale:
+                    _replace_table(self._connection, view, None)
+                    for table in speed.get(view.name, []):
+                        _insert(self._connection, speed_table(view), table)
+                    rows[view.name] = sum(table.num_rows for table in speed.get(view.name, []))
+            failpoint("refresh.before-commit")
+        kept = {name: (states[name] if name in stale else self.loaded.streams[name]) for name in states}
+        self.loaded = Loaded(pointer, publication, files, kept, dict(missing), rows)
+        failpoint("refresh.after-commit")
+        self._compact()
+
+
+def _reach(state: StreamState) -> int:
+    return sum(state.head.values())
+
+
+def _goes_on(before: StreamState, now: StreamState) -> bool:
+    """Whether what is loaded can be grown to what is there: same cut, same generation."""
+    return before.cut == now.cut and before.generation == now.generation and before.note == now.note
+
+
+def _no_answer(view: View, publication: Publication | None) -> str:
+    assert publication
+    if view.name not in publication.views:
+        return f"it was added after version {publication.version}; it has an answer from the next publication on"
+    return f"its definition has changed since version {publication.version}; it has an answer from the next publication on"
+
+
+def _by_commit(used: list[str]) -> dict[str, frozenset[int]]:
+    ticks: dict[str, set[int]] = {}
+    for name in used:
+        commit, tick = name.split("#")
+        ticks.setdefault(commit, set()).add(int(tick))
+    return {commit: frozenset(found) for commit, found in ticks.items()}
+
+
+def _count(commits: Iterable[Commit], ticks: Mapping[str, frozenset[int]], what: str) -> int:
+    return sum(
+        getattr(segment, what)
+        for commit in commits
+        for segment in commit.segments
+        if segment.tick in ticks.get(commit.name, frozenset())
+    )
+
+
+def _replace_table(connection: duckdb.DuckDBPyConnection, view: View, query: str | None) -> None:
+    """The view's speed table with the rows of `query`, or none. A new table: deleted rows would go on costing every scan."""
+    table = speed_table(view)
+    if query is None:
+        connection.execute(f"DROP TABLE {table}; {create_table_sql(table, view, [f'{TICK} BIGINT'])}")
+        return
+    connection.execute(f"CREATE TABLE _speed._next AS {query}; DROP TABLE {table}; ALTER TABLE _speed._next RENAME TO {quoted_duckdb(view.name)}")
+
+
+def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -> None:
+    connection.register("arriving", rows)
+    connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM arriving")
+    connection.unregister("arriving")
+
+
+def _single(result: duckdb.DuckDBPyConnection) -> int:
+    row = result.fetchone()
+    assert row
+    return int(row[0])
+
+
+class _transaction:
+    """A DuckDB transaction: all of it or none."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> None:
+        self._connection.execute("BEGIN TRANSACTION")
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        self._connection.execute("COMMIT" if kind is None else "ROLLBACK")

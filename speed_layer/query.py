@@ -1,0 +1,167 @@
+"""The streaming query of one stream: generations, the offsets of a micro-batch, and what keeps it running."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Mapping
+from uuid import uuid4
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from speed_layer.segments import write_segment
+from speed_layer.ticks import Ticks
+from trilayer.catalog import Catalog
+from trilayer.cut import Range, ranges_between, size
+from trilayer.errors import CoverageError, LogError
+from trilayer.log import Log, now_ms, origin
+from trilayer.partials import plan
+from trilayer.publication import versions
+from trilayer.segment import Generation, commit_path, folder, generations
+from trilayer.settings import Settings
+from trilayer.spark import KAFKA_OPTIONS, offsets_json
+from trilayer.store import Store
+from trilayer.stream import Stream
+
+logger = logging.getLogger("trilayer.speed")
+
+
+class StreamQuery:
+    """One stream's query. `start` chooses or begins a generation; `stop` ends it between two micro-batches."""
+
+    def __init__(self, catalog: Catalog, stream: Stream, settings: Settings, store: Store, spark: SparkSession) -> None:
+        self.stream = stream
+        self.generation: Generation | None = None
+        self.last_commit_ms: int | None = None
+        self._catalog, self._settings, self._store, self._spark = catalog, settings, store, spark
+        self._passes = plan(catalog.views_of(stream))
+        self._between_batches = threading.Lock()
+        self._query: StreamingQuery | None = None
+        self._ticks: Ticks | None = None
+        self._log: Log | None = None
+        self._ends: dict[int, Mapping[int, int]] = {}
+
+    def start(self, rebuild: bool = False) -> StreamingQuery:
+        """Goes on with the newest generation if it has a checkpoint and the same definitions, else begins one.
+
+        rebuild: begin one in any case. Raises LogError for a topic that was created again.
+        """
+        self._log = Log(self._settings.bootstrap_servers)
+        topic = self._log.topic(self.stream)
+        self._log.check_append_time(topic)
+        origin(self._store, self.stream, topic, self._log)
+        self.generation = (None if rebuild else self._resumable(topic.id)) or self._begin(topic.id)
+        self._ticks = Ticks(self.stream, topic, self._log, self._store, self._settings.tick_ms)
+        self._ends = {}
+        reader = (
+            self._spark.readStream.format("kafka")
+            .options(**KAFKA_OPTIONS)
+            .option("kafka.bootstrap.servers", self._settings.bootstrap_servers)
+            .option("subscribe", topic.name)
+            .option("startingOffsets", offsets_json(topic.name, self._start_offsets(topic.partitions)))
+            .option("maxOffsetsPerTrigger", str(self._settings.speed_max_events))
+        )
+        writer = reader.load().writeStream.foreachBatch(self._process).queryName(self.stream.name)
+        self._query = (
+            writer.option("checkpointLocation", self._store.uri(self._checkpoint()))
+            .trigger(processingTime=f"{self._settings.speed_trigger_s} seconds")
+            .start()
+        )
+        return self._query
+
+    def stop(self) -> None:
+        """Ends the query when no micro-batch is under way: Spark is noisy when one is torn apart."""
+        with self._between_batches:
+            if self._query is not None:
+                self._query.stop()
+        if self._log is not None:
+            self._log.close()
+
+    def failure(self) -> Exception | None:
+        """What ended the query, or None while it runs."""
+        if self._query is None or self._query.isActive:
+            return None
+        return self._query.exception() or RuntimeError("the query was stopped from outside")
+
+    # -- generations ---------------------------------------------------------------------------------------------------
+
+    def _checkpoint(self) -> str:
+        assert self.generation
+        return f"{folder(self.stream, self.generation.name)}/checkpoint"
+
+    def _resumable(self, topic_id: str) -> Generation | None:
+        known = generations(self._store, self.stream)
+        if not known or known[-1].topic_id != topic_id or known[-1].fingerprint != self._catalog.stream_fingerprint(self.stream):
+            return None
+        offsets = f"{folder(self.stream, known[-1].name)}/checkpoint/offsets"
+        return known[-1] if self._store.names(offsets) else None
+
+    def _begin(self, topic_id: str) -> Generation:
+        """A generation that reads from the cut of the oldest publication kept, so that a rollback never meets a hole."""
+        assert self._log
+        topic = self._log.topic(self.stream)
+        start = dict(origin(self._store, self.stream, topic, self._log).start)
+        kept = [p.streams[self.stream.name].cut for p in versions(self._store) if self.stream.name in p.streams]
+        for partition in {p for cut in kept for p in cut}:
+            start[partition] = min(cut.get(partition, start.get(partition, 0)) for cut in kept)
+        beginning = self._log.beginning(topic)
+        for partition, offset in start.items():
+            if offset < beginning.get(partition, 0):
+                newest = max((cut.get(partition, 0) for cut in kept), default=0)
+                if newest < beginning[partition]:
+                    raise LogError(
+                        f"stream {self.stream.name!r} partition {partition}: the log must still hold offset {newest}, where the batch views end;"
+                        f" retention took [{newest}, {beginning[partition]}); run `trilayer batch run`, then start again"
+                    )
+                start[partition] = beginning[partition]
+        known = generations(self._store, self.stream)
+        number = known[-1].number + 1 if known else 1
+        views = {view.name: view.fingerprint for view in self._catalog.views_of(self.stream)}
+        generation = Generation(
+            f"{number:06d}-{uuid4().hex[:6]}", topic_id, self._catalog.stream_fingerprint(self.stream), views, start, now_ms()
+        )
+        self._store.create_document(f"{folder(self.stream, generation.name)}/generation.json", generation.to_json())
+        logger.info("stream %s: generation %s from %s", self.stream.name, number, ", ".join(f"{p}:{o}" for p, o in sorted(start.items())))
+        return generation
+
+    def _start_offsets(self, partitions: tuple[int, ...]) -> dict[int, int]:
+        assert self.generation
+        return {partition: self.generation.start.get(partition, 0) for partition in partitions}
+
+    # -- micro-batches -------------------------------------------------------------------------------------------------
+
+    def _process(self, records: DataFrame, batch_id: int) -> None:
+        with self._between_batches:
+            assert self.generation and self._ticks
+            ranges = self._ranges(batch_id)
+            if self._store.exists(commit_path(self.stream, self.generation.name, batch_id, batch_id)) or not ranges:
+                return
+            parts = self._ticks.split(ranges)
+            commit = write_segment(records, batch_id, parts, self.stream, self._passes, self.generation, self._store)
+            self.last_commit_ms = now_ms()
+            logger.debug("stream %s: micro-batch %s, %s events", self.stream.name, batch_id, size(ranges))
+            bad = sum(segment.quarantined for segment in commit.segments)
+            if bad:
+                logger.warning("stream %s: %s events quarantined; see `trilayer quarantine list`", self.stream.name, bad)
+
+    def _ranges(self, batch_id: int) -> dict[int, Range]:
+        """The micro-batch's offsets, from Spark's checkpoint, where they are written before it runs."""
+        assert self.generation
+        end = self._end_of(batch_id)
+        start = self._end_of(batch_id - 1) if batch_id else self.generation.start
+        found = ranges_between(start, end)
+        for partition, r in found.items():
+            if len(r) < 0:
+                raise CoverageError(f"stream {self.stream.name!r} partition {partition}: offsets must not go back; got {r}")
+        self._ends = {batch_id - 1: start, batch_id: end}
+        return {partition: r for partition, r in found.items() if len(r)}
+
+    def _end_of(self, batch_id: int) -> Mapping[int, int]:
+        if batch_id not in self._ends:
+            text = self._store.read(f"{self._checkpoint()}/offsets/{batch_id}").decode()
+            offsets = json.loads(text.splitlines()[2])[self.stream.topic]
+            self._ends[batch_id] = {int(partition): offset for partition, offset in offsets.items()}
+        return self._ends[batch_id]
+

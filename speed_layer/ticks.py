@@ -1,0 +1,54 @@
+"""Which tick each offset of a micro-batch belongs to, by the broker's time index and the cuts that batch runs have recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from trilayer.cut import Cut, Range, Ranges, effective_cut, split_by_ticks, tick_of
+from trilayer.log import Log, Topic
+from trilayer.master import recorded_cuts
+from trilayer.store import Store
+from trilayer.stream import Stream
+
+_NEVER = 1 << 62
+
+
+class Ticks:
+    """The boundaries between ticks around the end of what has been read. One look-up a micro-batch; one more a boundary passed."""
+
+    def __init__(self, stream: Stream, topic: Topic, log: Log, store: Store, tick_ms: int) -> None:
+        self._stream, self._topic, self._log, self._store, self._tick_ms = stream, topic, log, store, tick_ms
+        self._boundaries: dict[int, Cut] = {}
+        self._next_ms = 0
+        self._recorded: Mapping[int, Cut] = recorded_cuts(store, stream)
+
+    def split(self, ranges: Ranges) -> dict[int, dict[int, Range]]:
+        """Tick to the part of `ranges` in it. To be called with ranges that go on where the last ones ended."""
+        end = {partition: r.end for partition, r in ranges.items()}
+        while self._find_next(end):
+            pass
+        parts = split_by_ticks(ranges, self._boundaries, first_tick=0)
+        self._forget(end)
+        return parts
+
+    def _find_next(self, end: Cut) -> bool:
+        """Finds the next boundary that has a record at or after it; False where every partition's lies at or above `end`."""
+        offsets, stamps = self._log.index(self._topic, self._next_ms)
+        if not any(offsets.get(p, _NEVER) < offset for p, offset in end.items()):
+            return False
+        # Ticks without a record begin where the next one with records does: they need no boundary of their own.
+        t_ms = max(self._next_ms, tick_of(min(stamps.values()), self._tick_ms))
+        self._recorded = recorded_cuts(self._store, self._stream)
+        index = {p: offsets.get(p, _NEVER) for p in self._topic.partitions}
+        for recorded_t, cut in self._recorded.items():
+            if self._next_ms <= recorded_t < t_ms:
+                self._boundaries[recorded_t] = cut
+        self._boundaries[t_ms] = effective_cut(t_ms, index, self._recorded)
+        self._next_ms = t_ms + self._tick_ms
+        return True
+
+    def _forget(self, end: Cut) -> None:
+        """Keeps the newest boundary that lies at or below the end in every partition, and all after it."""
+        passed = [t for t, bound in self._boundaries.items() if all(bound.get(p, 0) <= offset for p, offset in end.items())]
+        for t_ms in sorted(passed)[:-1]:
+            del self._boundaries[t_ms]

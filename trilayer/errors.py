@@ -1,0 +1,67 @@
+"""Every error that trilayer raises on purpose.
+
+    TrilayerError
+    ├── UsageError             used wrong: the command line exits with 2
+    │   ├── DefinitionError    a stream, view, query or catalog that can't be what its author meant
+    │   └── SettingsError      trilayer.toml or a TRILAYER_* variable
+    ├── EnvironmentFault       something that trilayer needs is missing: Java, a jar, a broker, a port
+    ├── LogError               the topic is not the one that was, or no longer holds what is needed
+    ├── CoverageError          an answer that can't be proven: a hole, an overlap, a segment across the cut
+    ├── IntegrityError         a stored file that is missing, truncated or altered
+    ├── DifferenceError        two computations of the same thing disagree
+    └── ConflictError          another run works, or a newer one has taken over
+
+Messages read "must be X; got Y; do Z", with the names and numbers in them.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class TrilayerError(Exception):
+    """Root of all errors that trilayer raises on purpose."""
+
+
+class UsageError(TrilayerError):
+    """The caller asked for something that can't be done as asked."""
+
+
+class DefinitionError(UsageError):
+    """A definition that contradicts itself or its stream's schema."""
+
+
+class SettingsError(UsageError):
+    """A settings file or variable that can't be used."""
+
+
+class EnvironmentFault(TrilayerError):
+    """Something that trilayer needs from its machine or network is not there."""
+
+
+class LogError(TrilayerError):
+    """The topic was replaced, or retention took what had not been read."""
+
+
+class CoverageError(TrilayerError):
+    """Offsets that no layer, or more than one, accounts for."""
+
+
+class IntegrityError(TrilayerError):
+    """A stored file is missing, truncated or altered."""
+
+
+class DifferenceError(TrilayerError):
+    """Two layers, or two ways to compute a view, do not agree."""
+
+
+class ConflictError(TrilayerError):
+    """Another run holds the lock, or a newer run has fenced this one off."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`; did you mean 'carrier'?` for the closest known name, or the list of what there is."""
+    candidates = sorted(known)
+    close = difflib.get_close_matches(name, candidates, n=1)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; there is {', '.join(candidates)}" if candidates else ""

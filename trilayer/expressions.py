@@ -1,0 +1,204 @@
+"""SQL expressions of a definition, read without a JVM.
+
+An author writes Spark SQL; sqlglot parses it here, so that an unknown column, an aggregate in a key or a function whose
+answer changes from run to run is found when the catalog is declared. Every checked expression has a known type: Spark is
+told to `cast` to it, DuckDB declares its columns with it, and so both layers and the merge agree.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.optimizer.annotate_types import annotate_types
+
+from trilayer.errors import DefinitionError, did_you_mean
+
+IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*\Z")
+INTEGERS = ("tinyint", "smallint", "int", "bigint")
+FLOATS = ("float", "double")
+SCALARS = (*INTEGERS, *FLOATS, "string", "boolean", "date", "timestamp", "timestamp_ntz", "binary")
+
+# Two layers evaluate an expression at two times on two machines; these would tell them apart.
+UNREPEATABLE = frozenset(
+    "rand randn random uuid shuffle now current_timestamp current_date current_time localtimestamp curdate sysdate "
+    "unix_timestamp_now monotonically_increasing_id spark_partition_id input_file_name current_user session_user user "
+    "current_database current_schema current_catalog current_timezone version randstr uniform".split()
+)
+
+
+def check_name(name: str, what: str) -> str:
+    """`name` itself, or an error: names are SQL identifiers that need no quotes and leave `__` and a leading `_` to trilayer."""
+    if not isinstance(name, str) or not IDENTIFIER.match(name) or "__" in name:
+        raise DefinitionError(
+            f"{what} must be lower-case letters, digits and single underscores, a letter first; got {name!r}"
+        )
+    return name
+
+
+def is_decimal(type_: str) -> bool:
+    return type_.startswith("decimal(")
+
+
+def decimal_scale(type_: str) -> int:
+    """Digits after the point of a `decimal(p,s)`."""
+    return int(type_[type_.index(",") + 1 : -1])
+
+
+def is_numeric(type_: str) -> bool:
+    return type_ in INTEGERS or type_ in FLOATS or is_decimal(type_)
+
+
+def is_orderable(type_: str) -> bool:
+    return type_ in SCALARS or is_decimal(type_)
+
+
+def normal_type(kind: exp.DataType) -> str:
+    """The one spelling of a type in trilayer: Spark's simple string, such as `decimal(10,2)` or `struct<a:int>`."""
+    text = kind.sql("spark").lower()
+    if text == "decimal":
+        return "decimal(10,0)"
+    return re.sub(r"\s*([<>:,()])\s*", r"\1", text)
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column of a stream: its name, its Spark type, and whether an event without it is rejected."""
+
+    name: str
+    type: str
+    required: bool = False
+
+
+def parse_schema(ddl: str, what: str) -> tuple[Field, ...]:
+    """Fields of a Spark DDL schema such as `carrier string not null, dep_delay int`.
+
+    Raises DefinitionError for text that is no schema, a name used twice and a type that an event can't hold.
+    """
+    try:
+        table = sqlglot.parse_one(f"CREATE TABLE t ({ddl}\n)", dialect="spark")
+    except SqlglotError as error:
+        raise DefinitionError(f"schema of {what} must be Spark DDL (`name type, ...`); got {ddl!r}: {_reason(error)}") from None
+    schema = table.this
+    columns = schema.expressions if isinstance(schema, exp.Schema) else []
+    if not columns or not all(isinstance(column, exp.ColumnDef) and column.kind for column in columns):
+        raise DefinitionError(f"schema of {what} must be Spark DDL (`name type, ...`); got {ddl!r}")
+    fields: list[Field] = []
+    for column in columns:
+        name = check_name(column.name, f"column of {what}")
+        if name in (field.name for field in fields):
+            raise DefinitionError(f"columns of {what} must have different names; got {name!r} twice")
+        type_ = normal_type(column.kind)
+        if not (is_orderable(type_) or type_.startswith(("array<", "struct<", "map<string,"))):
+            raise DefinitionError(
+                f"type of {what}.{name} must be one of {', '.join(SCALARS)}, decimal(p,s), array, struct or map of string;"
+                f" got {type_!r}"
+            )
+        required = any(isinstance(rule.kind, exp.NotNullColumnConstraint) for rule in column.constraints)
+        fields.append(Field(name, type_, required))
+    return tuple(fields)
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A checked Spark SQL expression over one stream's columns.
+
+    sql: Spark SQL, already cast to `type`. columns: what it reads.
+    """
+
+    sql: str
+    type: str
+    columns: frozenset[str]
+
+
+def parse_expression(sql: str, schema: Mapping[str, str], what: str, expect: str | None = None) -> Expression:
+    """Checks one scalar expression against `schema` (column name to type) and finds its type.
+
+    expect: the type it must have ("boolean" for a filter), or None for any.
+    Raises DefinitionError that names `what`: not one expression, unknown column, aggregate, subquery, a function that
+    answers differently each time, a type that can't be known or isn't the expected one.
+    """
+    if not isinstance(sql, str) or not sql.strip():
+        raise DefinitionError(f"{what} must be a Spark SQL expression; got {sql!r}")
+    try:
+        statements = sqlglot.parse(f"SELECT\n{sql}\nFROM t", dialect="spark")
+    except SqlglotError as error:
+        raise DefinitionError(f"{what} must be a Spark SQL expression; got {sql!r}: {_reason(error)}") from None
+    select = statements[0] if len(statements) == 1 else None
+    if not isinstance(select, exp.Select) or len(select.selects) != 1 or set(_clauses(select)) != {"expressions", "from"}:
+        raise DefinitionError(f"{what} must be one Spark SQL expression; got {sql!r}")
+    expression = select.selects[0]
+    if isinstance(expression, exp.Alias | exp.Star) or any(node.comments for node in expression.walk()):
+        raise DefinitionError(f"{what} must be one expression without a name, a star or a comment; got {sql!r}")
+    _refuse_unrepeatable(expression, sql, what)
+    columns = _columns(expression, schema, sql, what)
+    type_ = _type(expression, select, schema)
+    if type_ is None:
+        raise DefinitionError(
+            f"type of {what} must be known; got {sql!r}, which could be anything; write `cast({sql} as TYPE)`"
+        )
+    if expect is not None and type_ != expect:
+        raise DefinitionError(f"{what} must be {expect}; got {sql!r}, which is {type_}")
+    plain = isinstance(expression, exp.Column) and schema.get(expression.name) == type_
+    # The author's own text goes to Spark, in brackets: sqlglot has shown that it is exactly one expression.
+    return Expression(sql.strip() if plain else f"cast(({sql.strip()}) as {type_})", type_, columns)
+
+
+def _reason(error: SqlglotError) -> str:
+    errors = getattr(error, "errors", None)
+    return str(errors[0].get("description", error)) if errors else str(error).splitlines()[0]
+
+
+def _clauses(select: exp.Select) -> Iterable[str]:
+    return ("from" if name in ("from", "from_") else name for name, value in select.args.items() if value and name != "kind")
+
+
+def _refuse_unrepeatable(expression: exp.Expression, sql: str, what: str) -> None:
+    for node in expression.walk():
+        if isinstance(node, exp.AggFunc | exp.Window | exp.Query | exp.Subquery | exp.Explode):
+            raise DefinitionError(
+                f"{what} must be computed from one event alone; got {sql!r}, which holds {node.sql('spark')!r}"
+                " (an aggregate, window function, subquery or generator); put aggregates in `aggregates=`"
+            )
+        if isinstance(node, exp.Func):
+            names = {node.name.lower()} if isinstance(node, exp.Anonymous) else {n.lower() for n in type(node).sql_names()}
+            if names & UNREPEATABLE:
+                raise DefinitionError(
+                    f"{what} must give the same answer in every run; got {sql!r}, which calls {sorted(names)[0]}();"
+                    " use the event's own columns, and put `now()` into the query instead"
+                )
+
+
+def _columns(expression: exp.Expression, schema: Mapping[str, str], sql: str, what: str) -> frozenset[str]:
+    used = set()
+    for column in expression.find_all(exp.Column):
+        # `a.b` is a field of struct `a`, not column `b` of a table `a`.
+        name = column.parts[0].name
+        if name not in schema:
+            raise DefinitionError(f"{what} must use columns of its source; got {name!r} in {sql!r}{did_you_mean(name, schema)}")
+        used.add(name)
+    return frozenset(used)
+
+
+def _type(expression: exp.Expression, select: exp.Select, schema: Mapping[str, str]) -> str | None:
+    for column in list(expression.find_all(exp.Column)):
+        if len(column.parts) == 1:
+            column.set("table", exp.to_identifier("t"))
+    annotated = annotate_types(select, schema={"t": dict(schema)}, dialect="spark").selects[0]
+    if isinstance(annotated, exp.Column):
+        return schema.get(annotated.name) if len(annotated.parts) == 2 and annotated.table == "t" else None
+    if isinstance(annotated, exp.TimestampTrunc):
+        return "timestamp"
+    if annotated.type is None:
+        return None
+    type_ = normal_type(annotated.type)
+    if isinstance(annotated, exp.Cast):
+        return type_ if is_orderable(type_) else None
+    # sqlglot's widths of computed numbers are not Spark's: take the widest, where nothing is lost.
+    if type_ in INTEGERS:
+        return "bigint"
+    if type_ in FLOATS:
+        return "double"
+    return type_ if type_ in SCALARS else None

@@ -1,0 +1,126 @@
+"""The master dataset's format: the immutable copy of a stream's log below the latest cut, an interval a batch run.
+
+    master/STREAM/SCHEMA/00000007.json       manifest: T, offset ranges, files with digests; its writing is the commit
+    master/STREAM/SCHEMA/00000007-ab12cd/    Parquet files: the record as it was in the log, then its typed columns
+
+SCHEMA is the stream's fingerprint. After a schema change a chain under the new one is made from the raw bytes of the old.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trilayer.cut import Cut, Ranges, ranges_from_json, ranges_to_json
+from trilayer.errors import CoverageError, IntegrityError
+from trilayer.store import Store, StoredFile
+from trilayer.stream import Stream
+
+
+@dataclass(frozen=True)
+class Interval:
+    """One ingested interval. ranges: offsets [start, end) of each partition; its ends are the recorded cut of `t_ms`.
+
+    lost: parts of `ranges` that retention took before they were ingested, accepted by an operator. events: records held, the
+    quarantined ones included.
+    """
+
+    number: int
+    t_ms: int
+    topic_id: str
+    ranges: Ranges
+    lost: Ranges
+    files: Sequence[StoredFile]
+    events: int
+    quarantined: int
+
+    @property
+    def end(self) -> dict[int, int]:
+        return {partition: r.end for partition, r in self.ranges.items()}
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "number": self.number,
+            "t_ms": self.t_ms,
+            "topic_id": self.topic_id,
+            "ranges": ranges_to_json(self.ranges),
+            "lost": ranges_to_json(self.lost),
+            "files": list(self.files),
+            "events": self.events,
+            "quarantined": self.quarantined,
+        }
+
+    @staticmethod
+    def of(document: dict[str, Any]) -> Interval:
+        return Interval(
+            document["number"],
+            document["t_ms"],
+            document["topic_id"],
+            ranges_from_json(document["ranges"]),
+            ranges_from_json(document["lost"]),
+            [StoredFile.of(file) for file in document["files"]],
+            document["events"],
+            document["quarantined"],
+        )
+
+
+def chain_folder(stream: Stream, schema: str) -> str:
+    return f"master/{stream.name}/{schema}"
+
+
+def schemas(store: Store, stream: Stream) -> list[str]:
+    """Fingerprints of the schemas under which the stream has a chain."""
+    return store.names(f"master/{stream.name}")
+
+
+def read_chain(store: Store, stream: Stream, schema: str | None = None) -> list[Interval]:
+    """The intervals of a chain, oldest first, checked to be contiguous. schema: the stream's present one unless given.
+
+    Raises IntegrityError for a manifest that is missing in the middle or altered, CoverageError for ranges that don't follow each other.
+    """
+    folder = chain_folder(stream, schema or stream.fingerprint)
+    names = [name for name in store.names(folder) if name.endswith(".json")]
+    for expected, name in enumerate(names):
+        if name != f"{expected:08d}.json":
+            raise IntegrityError(f"{folder}/{expected:08d}.json must be in the store; it is missing, and {name} comes after it")
+    intervals = [Interval.of(store.read_document(f"{folder}/{name}")) for name in names]
+    for before, after in zip(intervals, intervals[1:], strict=False):
+        for partition, r in after.ranges.items():
+            if partition in before.ranges and r.start != before.ranges[partition].end:
+                raise CoverageError(
+                    f"stream {stream.name!r} partition {partition}: interval {after.number} of the master dataset must begin at offset"
+                    f" {before.ranges[partition].end}; it begins at {r.start}"
+                )
+    return intervals
+
+
+def chain_end(chain: Sequence[Interval], start: Cut) -> dict[int, int]:
+    """Where ingest goes on. start: where the log began when it was first seen."""
+    return dict(start) | (chain[-1].end if chain else {})
+
+
+def recorded_cuts(store: Store, stream: Stream) -> dict[int, Mapping[int, int]]:
+    """T to the cut that an ingest has recorded for it, from every chain."""
+    cuts: dict[int, Mapping[int, int]] = {}
+    for schema in schemas(store, stream):
+        cuts |= {interval.t_ms: interval.end for interval in read_chain(store, stream, schema)}
+    return cuts
+
+
+def intervals_after(chain: Sequence[Interval], cut: Cut, stream: Stream) -> list[Interval]:
+    """The intervals that lie above `cut`. Raises CoverageError where one lies across it."""
+    above = []
+    for interval in chain:
+        sides = {r.start >= cut.get(p, 0) for p, r in interval.ranges.items() if len(r)}
+        across = [(p, r) for p, r in interval.ranges.items() if r.start < cut.get(p, 0) < r.end]
+        if across or len(sides) > 1:
+            partition, r = across[0] if across else next(iter(interval.ranges.items()))
+            raise CoverageError(
+                f"stream {stream.name!r} partition {partition}: interval {interval.number} [{r.start}, {r.end}) must lie on one side"
+                f" of the cut in force at offset {cut.get(partition, 0)}; run `trilayer batch run --full`"
+            )
+        if True in sides:
+            above.append(interval)
+    return above
+

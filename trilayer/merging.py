@@ -1,0 +1,147 @@
+"""Merging and presenting partials in DuckDB, and comparing two views key by key. What makes SQL from definitions; it holds no data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import sqlglot
+from sqlglot import exp
+
+from trilayer.expressions import FLOATS
+from trilayer.partials import merge_sql, name, quoted, sql_type
+from trilayer.view import Measure, View
+from trilayer.windows import Window
+
+TOLERANCE = 1e-9
+"""Relative difference up to which two floating-point sums count as equal: their order of addition differs between layers."""
+
+
+def open_duckdb(memory_mb: int = 1024, threads: int | None = None) -> duckdb.DuckDBPyConnection:
+    """A private in-memory DuckDB: UTC, one answer for one question, nothing but what it is given."""
+    config: dict[str, Any] = {"memory_limit": f"{memory_mb}MB", "python_enable_replacements": False}
+    if threads:
+        config["threads"] = threads
+    connection = duckdb.connect(":memory:", config=config)
+    connection.execute("SET GLOBAL TimeZone = 'UTC'")
+    return connection
+
+
+def create_table_sql(table: str, view: View, extra: Sequence[str] = ()) -> str:
+    """CREATE TABLE for partials of `view`, after columns given as SQL."""
+    columns = [*extra, *(f"{quoted_duckdb(c)} {sql_type(t, 'duckdb')}" for c, t in view.partial_columns.items())]
+    return f"CREATE TABLE {table} ({', '.join(columns)})"
+
+
+def quoted_duckdb(column: str) -> str:
+    return name(column).sql(dialect="duckdb")
+
+
+def merge_select(view: View, tables: Sequence[str], keep: Sequence[str] = ()) -> str:
+    """SELECT of the partials of all `tables` merged by key; by the columns of `keep` too."""
+    keys = [*keep, *(quoted_duckdb(key.name) for key in view.keys)]
+    states = [f"{merge_sql(column, state, 'duckdb')} AS {quoted_duckdb(column)}" for column, state in view.states.items()]
+    return f"SELECT {', '.join([*keys, *states])} FROM {_union(view, tables, keep)} GROUP BY {', '.join(keys)}"
+
+
+def present_select(view: View, tables: Sequence[str]) -> str:
+    """SELECT of the view's answer, its `output` columns, from the partials of all `tables`: merged, put together from panes, presented."""
+    keys = [quoted_duckdb(key.name) for key in view.keys]
+    columns: list[str] = []
+    for key in view.keys:
+        columns.append(quoted_duckdb(key.name))
+        if key.window:
+            end = f"{quoted_duckdb(key.name)} + to_microseconds({key.window.size_us})"
+            columns.append(f"{end} AS {quoted_duckdb(key.name + '_end')}")
+    columns += [f"{_present_sql(measure)} AS {quoted_duckdb(measure.name)}" for measure in view.measures]
+    sources = _union(view, tables, ())
+    if any(key.window and key.window.panes > 1 for key in view.keys):
+        sources = _windows_from_panes(view, sources)
+    return f"SELECT {', '.join(columns)} FROM {sources} GROUP BY {', '.join(keys)}"
+
+
+def _present_sql(measure: Measure) -> str:
+    tree = sqlglot.parse_one(measure.present_sql, dialect="duckdb")
+    merged = {column: merge_sql(column, state, "duckdb") for column, state in measure.states.items()}
+
+    def replace(node: exp.Expression) -> exp.Expression:
+        if isinstance(node, exp.Column):
+            path = [part.name for part in node.parts]
+            inner = sqlglot.parse_one(merged[f"{measure.name}__{path[0]}"], dialect="duckdb")
+            for field in path[1:]:
+                inner = exp.Dot(this=exp.paren(inner), expression=exp.to_identifier(field, quoted=True))
+            return inner
+        return node
+
+    return f"CAST({tree.transform(replace).sql('duckdb')} AS {sql_type(measure.type, 'duckdb')})"
+
+
+def _union(view: View, tables: Sequence[str], keep: Sequence[str]) -> str:
+    columns = ", ".join([*keep, *map(quoted_duckdb, view.partial_columns)])
+    if len(tables) == 1:
+        return tables[0]
+    return "(" + " UNION ALL ".join(f"SELECT {columns} FROM {table}" for table in tables) + ")"
+
+
+def _windows_from_panes(view: View, sources: str) -> str:
+    """A row for each window that a pane is part of; the NULL pane is part of the NULL window alone."""
+    columns = [
+        f"{_window_starts(key.window, quoted_duckdb(key.name))} AS {quoted_duckdb(key.name)}" if key.window else quoted_duckdb(key.name)
+        for key in view.keys
+    ]
+    return f"(SELECT {', '.join([*columns, *map(quoted_duckdb, view.states)])} FROM {sources})"
+
+
+def _window_starts(window: Window, pane: str) -> str:
+    starts = f"generate_series({pane} - to_microseconds({window.size_us - window.slide_us}), {pane}, to_microseconds({window.slide_us}))"
+    return f"unnest(CASE WHEN {pane} IS NULL THEN [NULL::TIMESTAMPTZ] ELSE {starts} END)"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two answers to one view, key by key. missing: only on the left; extra: only on the right. keys: rows that are no match, some of them."""
+
+    match: int
+    differ: int
+    missing: int
+    extra: int
+    keys: Sequence[dict[str, Any]]
+
+    @property
+    def same(self) -> bool:
+        return not (self.differ or self.missing or self.extra)
+
+
+def compare(connection: duckdb.DuckDBPyConnection, view: View, left: str, right: str, show: int = 20) -> Comparison:
+    """Compares two tables (or queries in brackets) of the view's `output` columns. Floating-point sums within `TOLERANCE`, all else exactly."""
+    join = " AND ".join(f"l.{quoted_duckdb(k)} IS NOT DISTINCT FROM r.{quoted_duckdb(k)}" for k in view.key_output)
+    equal = " AND ".join(_equal(measure) for measure in view.measures)
+    kind = f"CASE WHEN r._side IS NULL THEN 'missing' WHEN l._side IS NULL THEN 'extra' WHEN {equal} THEN 'match' ELSE 'differ' END"
+    keys = [f"coalesce(l.{quoted_duckdb(k)}, r.{quoted_duckdb(k)}) AS {quoted_duckdb(k)}" for k in view.key_output]
+    values = [f"{side}.{quoted_duckdb(m.name)} AS {quoted_duckdb(f'{label}_{m.name}')}"
+              for m in view.measures for side, label in (("l", "left"), ("r", "right"))]  # fmt: skip
+    joined = (
+        f"SELECT {kind} AS _kind, {', '.join([*keys, *values])}"
+        f" FROM (SELECT 1 AS _side, * FROM {left}) l FULL JOIN (SELECT 1 AS _side, * FROM {right}) r ON {join}"
+    )
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE _compared AS {joined}")
+    found = connection.execute("SELECT _kind, count(*) FROM _compared GROUP BY 1").fetchall()
+    counts = {str(kind_): int(number) for kind_, number in found}
+    shown = connection.sql(f"SELECT * FROM _compared WHERE _kind <> 'match' ORDER BY ALL LIMIT {show:d}").to_arrow_table()
+    connection.execute("DROP TABLE _compared")
+    return Comparison(
+        counts.get("match", 0), counts.get("differ", 0), counts.get("missing", 0), counts.get("extra", 0), shown.to_pylist()
+    )
+
+
+def _equal(measure: Measure) -> str:
+    left, right = (f"{side}.{quoted_duckdb(measure.name)}" for side in ("l", "r"))
+    if measure.type not in FLOATS or measure.aggregate.kind in ("min_", "max_", "latest", "first"):
+        return f"{left} IS NOT DISTINCT FROM {right}"
+    close = f"abs({left} - {right}) <= {TOLERANCE} * greatest(abs({left}), abs({right}), 1e-300)"
+    return f"({left} IS NOT DISTINCT FROM {right} OR coalesce({close}, false))"
+
+
+__all__ = ["Comparison", "compare", "create_table_sql", "merge_select", "open_duckdb", "present_select", "quoted", "quoted_duckdb"]

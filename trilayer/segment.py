@@ -1,0 +1,201 @@
+"""The speed layer's format: generations, each one checkpoint's life, of committed segments.
+
+    speed/STREAM/000003-ab12cd/generation.json                              topic id, fingerprints, where it starts
+    speed/STREAM/000003-ab12cd/commits/000000000041-000000000041.json       micro-batches 41 to 41: its writing is the commit
+    speed/STREAM/000003-ab12cd/data/000000000041-VIEW.parquet               `_tick`, keys, states
+    speed/STREAM/000003-ab12cd/data/000000000041-_quarantine.parquet        `_tick`, the records, `_reject`
+    speed/STREAM/000003-ab12cd/checkpoint/                                  Spark's
+
+A commit lists its segments: for each tick, the offset ranges that it covers. Commits of closed ticks are compacted into one that
+covers the same; a reader takes the widest commits and leaves out those inside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trilayer.cut import Cut, Piece, Ranges, cover, cut_from_json, ranges_from_json, ranges_to_json
+from trilayer.errors import CoverageError, IntegrityError
+from trilayer.partials import partial_schema
+from trilayer.store import Store, StoredFile
+from trilayer.stream import Stream
+from trilayer.view import View
+
+TICK = "_tick"
+"""Start, in ms since 1970, of the tick that a partial's events arrived in."""
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One life of a stream's speed layer. start: offsets from which it reads. fingerprint: of the stream and all views on it."""
+
+    name: str
+    topic_id: str
+    fingerprint: str
+    views: Mapping[str, str]
+    start: Cut
+    created_ms: int
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+    @staticmethod
+    def of(document: dict[str, Any]) -> Generation:
+        return Generation(**(document | {"start": cut_from_json(document["start"])}))
+
+    @property
+    def number(self) -> int:
+        return int(self.name.split("-")[0])
+
+
+@dataclass(frozen=True)
+class Segment:
+    """The events of one tick in a commit. events: all of them; quarantined: those of them that don't fit."""
+
+    tick: int
+    ranges: Ranges
+    events: int
+    quarantined: int
+
+
+@dataclass(frozen=True)
+class Commit:
+    """Micro-batches first to last, whole. committed_ms: when the newest of them was committed."""
+
+    first: int
+    last: int
+    segments: Sequence[Segment]
+    files: Mapping[str, StoredFile]
+    quarantine: StoredFile | None
+    committed_ms: int
+
+    @property
+    def name(self) -> str:
+        return commit_name(self.first, self.last)
+
+    @property
+    def pieces(self) -> list[Piece]:
+        return [Piece(f"{self.name}#{segment.tick}", segment.ranges) for segment in self.segments]
+
+    def to_json(self) -> dict[str, Any]:
+        segments = [vars(s) | {"ranges": ranges_to_json(s.ranges)} for s in self.segments]
+        return vars(self) | {"segments": segments, "files": dict(self.files)}
+
+    @staticmethod
+    def of(document: dict[str, Any]) -> Commit:
+        segments = [Segment(**(s | {"ranges": ranges_from_json(s["ranges"])})) for s in document["segments"]]
+        files = {view: StoredFile.of(file) for view, file in document["files"].items()}
+        quarantine = StoredFile.of(document["quarantine"]) if document["quarantine"] else None
+        return Commit(**(document | {"segments": segments, "files": files, "quarantine": quarantine}))
+
+
+def commit_name(first: int, last: int) -> str:
+    return f"{first:012d}-{last:012d}"
+
+
+def folder(stream: Stream, generation: str = "") -> str:
+    return f"speed/{stream.name}/{generation}".rstrip("/")
+
+
+def generations(store: Store, stream: Stream) -> list[Generation]:
+    """Every generation of the stream, oldest first."""
+    names = [name for name in store.names(folder(stream)) if name[:6].isdigit()]
+    paths = [f"{folder(stream, name)}/generation.json" for name in names]
+    return [Generation.of(store.read_document(path)) for path in paths if store.exists(path)]
+
+
+def commit_names(store: Store, stream: Stream, generation: str) -> list[tuple[int, int]]:
+    """(first, last) of the widest commits, in order; those inside a wider one are left out."""
+    names = [name.removesuffix(".json") for name in store.names(f"{folder(stream, generation)}/commits")]
+    spans = sorted((int(name[:12]), -int(name[13:])) for name in names)
+    widest: list[tuple[int, int]] = []
+    for first, negative_last in spans:
+        if not widest or -negative_last > widest[-1][1]:
+            widest.append((first, -negative_last))
+    return widest
+
+
+def read_commit(store: Store, stream: Stream, generation: str, first: int, last: int) -> Commit:
+    return Commit.of(store.read_document(commit_path(stream, generation, first, last)))
+
+
+def commit_path(stream: Stream, generation: str, first: int, last: int) -> str:
+    return f"{folder(stream, generation)}/commits/{commit_name(first, last)}.json"
+
+
+@dataclass(frozen=True)
+class Cover:
+    """A generation's segments that cover the log from a cut on, proven. ticks: commit name to the ticks of it that are above the cut."""
+
+    generation: Generation
+    commits: Sequence[Commit]
+    ticks: Mapping[str, frozenset[int]]
+    head: Cut
+
+
+def cover_from(stream: Stream, generation: Generation, commits: Sequence[Commit], cut: Cut) -> Cover:
+    """Proves that the commits cover the log from `cut` to their head. Raises CoverageError that names stream, partition and range."""
+    used, head = cover(stream.name, cut, (piece for commit in commits for piece in commit.pieces))
+    ticks: dict[str, set[int]] = {}
+    for piece in used:
+        commit, tick = piece.split("#")
+        ticks.setdefault(commit, set()).add(int(tick))
+    return Cover(generation, commits, {commit: frozenset(found) for commit, found in ticks.items()}, head)
+
+
+def read_commits(store: Store, stream: Stream, generation: str) -> list[Commit]:
+    """All commits of a generation, the widest ones, in order. Read again where compaction has just replaced some."""
+    while True:
+        names = commit_names(store, stream, generation)
+        try:
+            return [read_commit(store, stream, generation, first, last) for first, last in names]
+        except IntegrityError:
+            if names == commit_names(store, stream, generation):
+                raise
+
+
+def best_cover(store: Store, stream: Stream, topic_id: str, view_fingerprints: Mapping[str, str], cut: Cut) -> Cover | None:
+    """The cover that reaches furthest, of the generations that compute these views by these definitions; None where none does.
+
+    Raises CoverageError where there are such generations and none of them covers the log from the cut.
+    """
+    error: CoverageError | None = None
+    best: Cover | None = None
+    for generation in reversed(generations(store, stream)):
+        if not computes(generation, topic_id, view_fingerprints):
+            continue
+        try:
+            found = cover_from(stream, generation, read_commits(store, stream, generation.name), cut)
+        except CoverageError as problem:
+            error = error or problem
+            continue
+        if best is None or sum(found.head.values()) > sum(best.head.values()):
+            best = found
+    if best is None and error:
+        raise error
+    return best
+
+
+def computes(generation: Generation, topic_id: str, view_fingerprints: Mapping[str, str]) -> bool:
+    return generation.topic_id == topic_id and all(
+        generation.views.get(name) == fingerprint for name, fingerprint in view_fingerprints.items()
+    )
+
+
+def read_partials(store: Store, commit: Commit, view: View, ticks: frozenset[int]) -> pa.Table | None:
+    """The view's partials of those ticks, digest checked; None where the commit has none."""
+    if view.name not in commit.files:
+        return None
+    table = store.read_table(commit.files[view.name])
+    schema = partial_schema(view, {TICK: pa.int64()})
+    if table.schema.names != schema.names:
+        raise IntegrityError(f"{commit.files[view.name].path} must have columns {schema.names}; got {table.schema.names}")
+    table = table.cast(schema)
+    if all(segment.tick in ticks for segment in commit.segments):
+        return table
+    return table.filter(pc.is_in(table[TICK], pa.array(sorted(ticks), pa.int64())))

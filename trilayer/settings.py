@@ -1,0 +1,107 @@
+"""Settings, from `trilayer.toml` in the working directory and `TRILAYER_*` variables, the variables winning."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+from trilayer.errors import SettingsError, did_you_mean
+
+FILE = "trilayer.toml"
+
+
+class Settings(BaseSettings):
+    """Every setting, with its unit in its name where it has one. A relative path is relative to the working directory."""
+
+    model_config = SettingsConfigDict(env_prefix="TRILAYER_", extra="forbid", frozen=True)
+
+    catalog: str = Field("examples.flights:catalog", description="the catalog, as module:attribute")
+    store: str = Field(".trilayer/store", description="folder or URI of the store")
+    home: Path = Field(Path(".trilayer"), description="folder of the local stack: jars, broker, logs")
+    bootstrap_servers: str = Field("", description="Kafka brokers; empty: the embedded broker of `trilayer up`")
+    replication_factor: int = Field(1, ge=1, description="of the topics that trilayer creates")
+
+    tick_s: int = Field(60, ge=1, description="length of a tick; cuts fall on ticks")
+    settle_s: float = Field(2.0, ge=0, description="how long after T its cut may be asked for")
+    reconcile: Literal["warn", "fail"] = Field("warn", description="what a run does when batch and speed differ")
+    keep_versions: int = Field(5, ge=2, description="publications kept for rollback")
+
+    spark_master: str = Field("local[2]", description="Spark master of both layers")
+    spark_connector_lock: Path | None = Field(None, description="lock file of the Kafka connector's jars; trilayer's own if empty")
+    spark_conf: dict[str, str] = Field(default_factory=dict, description="further Spark settings")
+    batch_memory_mb: int = Field(1024, ge=512, description="heap of the batch layer's Spark driver")
+    speed_memory_mb: int = Field(640, ge=384, description="heap of the speed layer's Spark driver")
+    broker_memory_mb: int = Field(384, ge=256, description="heap of the embedded broker")
+    serving_memory_mb: int = Field(2048, ge=64, description="most memory a DuckDB connection may use")
+
+    speed_trigger_s: float = Field(0.0, ge=0, description="least time between two micro-batches")
+    speed_max_events: int = Field(500_000, ge=1, description="most events of one micro-batch: backpressure")
+    compact_after: int = Field(24, ge=2, description="micro-batches of closed ticks after which they are compacted")
+
+    @field_validator("tick_s")
+    @classmethod
+    def _tick_divides_a_day(cls, tick_s: int) -> int:
+        if 86_400 % tick_s:
+            raise ValueError(f"must divide a day (86400) evenly; got {tick_s}")
+        return tick_s
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=FILE)
+
+    @property
+    def tick(self) -> timedelta:
+        return timedelta(seconds=self.tick_s)
+
+    @property
+    def tick_ms(self) -> int:
+        return self.tick_s * 1000
+
+    def environment(self) -> dict[str, str]:
+        """These settings as `TRILAYER_*` variables, for a process that should have the same."""
+        values = self.model_dump(mode="json", exclude_defaults=True)
+        import json
+
+        return {
+            f"TRILAYER_{name.upper()}": json.dumps(value) if isinstance(value, dict) else str(value)
+            for name, value in values.items()
+        }
+
+
+def load_settings(**overrides: object) -> Settings:
+    """The settings in force here. Raises SettingsError that names the setting, where it was set, and what it must be."""
+    unknown = [name for name in os.environ if name.startswith("TRILAYER_") and _field(name) not in Settings.model_fields]
+    for name in unknown:
+        if name not in ("TRILAYER_FAILPOINT",):
+            known = [f"TRILAYER_{field.upper()}" for field in Settings.model_fields]
+            raise SettingsError(f"variable {name} must be one of trilayer's settings{did_you_mean(name, known)}")
+    try:
+        return Settings(**overrides)  # type: ignore[arg-type]  # pydantic checks what mypy can't know
+    except ValidationError as error:
+        raise SettingsError("; ".join(_describe(e["loc"], e["msg"], e.get("input")) for e in error.errors())) from None
+    except (ValueError, TypeError) as error:
+        raise SettingsError(f"{FILE} must be TOML: {error}") from None
+
+
+def _field(variable: str) -> str:
+    return variable.removeprefix("TRILAYER_").lower()
+
+
+def _describe(loc: tuple[int | str, ...], message: str, value: object) -> str:
+    name = ".".join(map(str, loc))
+    where = f"variable TRILAYER_{name.upper()}" if f"TRILAYER_{name.upper()}" in os.environ else f"{name!r} in {FILE}"
+    if message.startswith("Extra inputs"):
+        return f"{where} is no setting{did_you_mean(name, Settings.model_fields)}"
+    return f"{where}: {message[0].lower()}{message[1:]}; got {value!r}"
