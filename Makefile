@@ -16,7 +16,7 @@ help:  ## list what there is
 		printf '  make %-8s %s\n' "$$name" "$$what"; done
 
 demo: $(READY)  ## the whole system on this machine, with real flights, and what to look at
-	@$(BIN)/python -m examples.demo
+	@$(BIN)/trilayer demo
 
 up: $(READY)  ## run the local stack until Ctrl-C
 	@$(BIN)/trilayer up

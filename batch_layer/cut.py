@@ -39,7 +39,9 @@ class Run:
 
     @staticmethod
     def of(document: dict[str, Any]) -> Run:
-        return Run(**(document | {"cuts": {name: cut_from_json(cut) for name, cut in document["cuts"].items()}}))
+        return Run(
+            **(document | {"cuts": {name: cut_from_json(cut) for name, cut in document["cuts"].items()}})
+        )
 
 
 def cut(catalog: Catalog, settings: Settings, store: Store, until_ms: int | None, full: bool) -> Run:
@@ -61,7 +63,10 @@ def cut(catalog: Catalog, settings: Settings, store: Store, until_ms: int | None
                 " `trilayer batch rollback` goes back to an earlier publication"
             )
     with Log(settings.bootstrap_servers) as log:
-        streams = {stream.name: _cut_of(stream, t_ms, log, store, recorded[stream.name]) for stream in catalog.streams}
+        streams = {
+            stream.name: _cut_of(stream, t_ms, log, store, recorded[stream.name])
+            for stream in catalog.streams
+        }
     token = take_token(store, f"batch run until {format_time(t_ms)}")
     cuts = {name: found for name, (found, _) in streams.items()}
     run = Run(token, t_ms, full, cuts, {name: topic_id for name, (_, topic_id) in streams.items()})
@@ -95,8 +100,12 @@ def newest_run(store: Store, until_ms: int | None) -> Run:
     token = newest_token(store)
     path = f"runs/{token:08d}/cut.json"
     if not token or not store.exists(path):
-        raise UsageError("a step must follow a cut; there is no run to go on with; run `trilayer batch cut` first")
+        raise UsageError(
+            "a step must follow a cut; there is no run to go on with; run `trilayer batch cut` first"
+        )
     run = Run.of(store.read_document(path))
     if until_ms is not None and run.t_ms != until_ms:
-        raise UsageError(f"--until must be the T of the newest cut, {run.t}; got {format_time(until_ms)}; run `trilayer batch cut` for it")
+        raise UsageError(
+            f"--until must be the T of the newest cut, {run.t}; got {format_time(until_ms)}; run `trilayer batch cut` for it"
+        )
     return run

@@ -29,7 +29,15 @@ logger = logging.getLogger("trilayer.batch")
 StartSpark = Callable[[], SparkSession]
 
 
-def ingest(stream: Stream, run: Run, settings: Settings, store: Store, spark: StartSpark, *, accept_loss: bool = False) -> Interval:
+def ingest(
+    stream: Stream,
+    run: Run,
+    settings: Settings,
+    store: Store,
+    spark: StartSpark,
+    *,
+    accept_loss: bool = False,
+) -> Interval:
     """The stream's log up to the run's cut, in the master dataset. Does nothing where it is there already.
 
     Raises LogError for a topic that was created again, and for events that retention took, unless `accept_loss`, which records their range.
@@ -50,11 +58,19 @@ def ingest(stream: Stream, run: Run, settings: Settings, store: Store, spark: St
     except LogError:
         if not accept_loss:
             raise
-        lost = {p: Range(r.start, min(beginning[p], r.end)) for p, r in ranges.items() if beginning.get(p, 0) > r.start and len(r)}
+        lost = {
+            p: Range(r.start, min(beginning[p], r.end))
+            for p, r in ranges.items()
+            if beginning.get(p, 0) > r.start and len(r)
+        }
         logger.warning("stream %s: %s events lost to retention, recorded", stream.name, size(lost))
     there = {p: Range(lost[p].end if p in lost else r.start, r.end) for p, r in ranges.items()}
     there = {p: r for p, r in there.items() if len(r)}
-    records = (lambda: log_columns(read_log(spark(), settings.bootstrap_servers, topic.name, there))) if there else None
+    records = (
+        (lambda: log_columns(read_log(spark(), settings.bootstrap_servers, topic.name, there)))
+        if there
+        else None
+    )
     files, events, quarantined = _write(stream, len(chain), records, store)
     interval = Interval(len(chain), run.t_ms, topic.id, ranges, lost, files, events, quarantined)
     _commit(stream, interval, store)
@@ -65,7 +81,9 @@ def ingest(stream: Stream, run: Run, settings: Settings, store: Store, spark: St
 def _reparse(stream: Stream, store: Store, spark: StartSpark) -> list[Interval]:
     """The stream's chain under its present schema; what only another schema's chain has is parsed anew from the raw bytes."""
     chain = read_chain(store, stream)
-    others = [read_chain(store, stream, schema) for schema in schemas(store, stream) if schema != stream.fingerprint]
+    others = [
+        read_chain(store, stream, schema) for schema in schemas(store, stream) if schema != stream.fingerprint
+    ]
     longest = max(others, key=len, default=[])
     for old in longest[len(chain) :]:
         files: Sequence[StoredFile] = []
@@ -76,9 +94,16 @@ def _reparse(stream: Stream, store: Store, spark: StartSpark) -> list[Interval]:
             paths = [store.uri(file.path) for file in old.files]
             raw = spark().read.parquet(*paths).select(*LOG_COLUMNS)
             files, events, quarantined = _write(stream, old.number, lambda raw=raw: raw, store)  # type: ignore[misc]  # mypy can't type a lambda's default
-        interval = Interval(old.number, old.t_ms, old.topic_id, old.ranges, old.lost, files, events, quarantined)
+        interval = Interval(
+            old.number, old.t_ms, old.topic_id, old.ranges, old.lost, files, events, quarantined
+        )
         _commit(stream, interval, store)
-        logger.info("parsed interval %s of %s anew under the changed schema: %s events", old.number, stream.name, f"{events:,}")
+        logger.info(
+            "parsed interval %s of %s anew under the changed schema: %s events",
+            old.number,
+            stream.name,
+            f"{events:,}",
+        )
         chain.append(interval)
     return chain
 

@@ -37,7 +37,12 @@ logger = logging.getLogger("trilayer.batch")
 
 
 def publish(
-    catalog: Catalog, run: Run, recomputed: Recomputed, reconciliation: Mapping[str, Any], settings: Settings, store: Store
+    catalog: Catalog,
+    run: Run,
+    recomputed: Recomputed,
+    reconciliation: Mapping[str, Any],
+    settings: Settings,
+    store: Store,
 ) -> Publication:
     """The run's views in force. Raises ConflictError if a later run has taken over. Done once for a run."""
     standing = pointer(store)
@@ -56,10 +61,22 @@ def publish(
     failpoint("publish.before-version")
     kind = "full" if "full" in recomputed.kinds.values() else "incremental"
     streams = {stream.name: _published(stream, run, read_chain(store, stream)) for stream in catalog.streams}
-    views = {view.name: PublishedView(view.fingerprint, recomputed.views[view.name]) for view in catalog.views}
+    views = {
+        view.name: PublishedView(view.fingerprint, recomputed.views[view.name]) for view in catalog.views
+    }
     publication = write_version(
         store,
-        Publication(next_version(store), run.t_ms, run.token, kind, recomputed.base, now_ms(), streams, views, reconciliation),
+        Publication(
+            next_version(store),
+            run.t_ms,
+            run.token,
+            kind,
+            recomputed.base,
+            now_ms(),
+            streams,
+            views,
+            reconciliation,
+        ),
     )
     put_in_force(store, publication.version, run.token, "publish")
     logger.info("published version %s, T=%s, %s", publication.version, publication.t, kind)
@@ -71,7 +88,9 @@ def _published(stream: Stream, run: Run, chain: Sequence[Interval]) -> Published
     cut = run.cuts[stream.name]
     below = [interval for interval in chain if interval.t_ms <= run.t_ms]
     if chain_end(below, {}) != dict(cut):
-        raise CoverageError(f"stream {stream.name!r}: the master dataset must end at the cut {dict(cut)}; it ends at {chain_end(below, {})}")
+        raise CoverageError(
+            f"stream {stream.name!r}: the master dataset must end at the cut {dict(cut)}; it ends at {chain_end(below, {})}"
+        )
     return PublishedStream(
         run.topic_ids[stream.name],
         stream.fingerprint,
@@ -148,12 +167,17 @@ def _clean_segments(stream: Stream, kept: Sequence[Publication], store: Store) -
 
 def _needed(generation: Generation, stream: Stream, kept: Sequence[Publication]) -> bool:
     return any(
-        p.views[name].fingerprint == fingerprint for p in kept for name, fingerprint in generation.views.items() if name in p.views
+        p.views[name].fingerprint == fingerprint
+        for p in kept
+        for name, fingerprint in generation.views.items()
+        if name in p.views
     )
 
 
 def _clean_chains(stream: Stream, kept: Sequence[Publication], store: Store) -> None:
-    needed = {stream.fingerprint} | {p.streams[stream.name].fingerprint for p in kept if stream.name in p.streams}
+    needed = {stream.fingerprint} | {
+        p.streams[stream.name].fingerprint for p in kept if stream.name in p.streams
+    }
     for schema in schemas(store, stream):
         if schema not in needed:
             store.delete(chain_folder(stream, schema))

@@ -51,7 +51,9 @@ class Recomputed:
         def files(views: Mapping[str, Any]) -> dict[str, Sequence[StoredFile]]:
             return {name: [StoredFile.of(file) for file in found] for name, found in views.items()}
 
-        return Recomputed(document["base"], document["kinds"], files(document["views"]), files(document["added"]))
+        return Recomputed(
+            document["base"], document["kinds"], files(document["views"]), files(document["added"])
+        )
 
 
 def recompute(catalog: Catalog, run: Run, store: Store, spark: StartSpark) -> Recomputed:
@@ -76,8 +78,13 @@ def recompute(catalog: Catalog, run: Run, store: Store, spark: StartSpark) -> Re
             if not incremental:
                 views |= _compute(pass_, chain, run, store, spark, "full")
             elif base is not None:
-                views |= {v.name: _grown(v, base.views[v.name].files, added[v.name], run, store, spark) for v in pass_.views}
-        logger.info("recomputed %s views of %s, %s", len(catalog.views_of(stream)), stream.name, kinds[stream.name])
+                views |= {
+                    v.name: _grown(v, base.views[v.name].files, added[v.name], run, store, spark)
+                    for v in pass_.views
+                }
+        logger.info(
+            "recomputed %s views of %s, %s", len(catalog.views_of(stream)), stream.name, kinds[stream.name]
+        )
     result = Recomputed(base.version if base else None, kinds, views, added)
     failpoint("recompute.before-record")
     store.write_document(run.path("recompute"), {k: _plain(v) for k, v in vars(result).items()})
@@ -91,7 +98,10 @@ def is_continued(catalog: Catalog, stream: Stream, base: Publication) -> bool:
     return (
         published is not None
         and published.fingerprint == stream.fingerprint
-        and all(v.name in base.views and base.views[v.name].fingerprint == v.fingerprint for v in catalog.views_of(stream))
+        and all(
+            v.name in base.views and base.views[v.name].fingerprint == v.fingerprint
+            for v in catalog.views_of(stream)
+        )
     )
 
 
@@ -103,7 +113,7 @@ def rows_of(pass_: Pass, intervals: Sequence[Interval], store: Store, spark: Sta
     store.check_all(files)
     rows = spark().read.parquet(*(store.uri(file.path) for file in files)).where(F.col(REJECT).isNull())
     if isinstance(pass_.source, Rows):
-        return pass_.source.rows(rows.select(*pass_.source.stream.columns))  # type: ignore[no-any-return]  # the author's function
+        return pass_.source.rows(rows.select(*pass_.source.stream.columns))
     return rows
 
 
@@ -115,13 +125,20 @@ def _compute(
         return {view.name: [] for view in pass_.views}
     result = pass_.run(rows).persist()
     try:
-        return {view.name: _write(pass_.slice_of(view, result), view, run, store, kind) for view in pass_.views}
+        return {
+            view.name: _write(pass_.slice_of(view, result), view, run, store, kind) for view in pass_.views
+        }
     finally:
         result.unpersist()
 
 
 def _grown(
-    view: View, before: Sequence[StoredFile], added: Sequence[StoredFile], run: Run, store: Store, spark: StartSpark
+    view: View,
+    before: Sequence[StoredFile],
+    added: Sequence[StoredFile],
+    run: Run,
+    store: Store,
+    spark: StartSpark,
 ) -> Sequence[StoredFile]:
     """The files of the base and the added ones, those at the end merged while each is not much larger than what follows it."""
     if not added:
@@ -138,7 +155,9 @@ def _grown(
 
 def merge(view: View, partials: DataFrame) -> DataFrame:
     """Partials of `view`, merged by key in Spark. Also how a view too large for one DuckDB is read."""
-    states = [F.expr(merge_sql(column, state, "spark")).alias(column) for column, state in view.states.items()]
+    states = [
+        F.expr(merge_sql(column, state, "spark")).alias(column) for column, state in view.states.items()
+    ]
     return partials.groupBy(*(quoted(key.name) for key in view.keys)).agg(*states)
 
 
@@ -157,4 +176,8 @@ def merged_view(view: View, publication: Publication, spark: StartSpark, store: 
 
 
 def _plain(value: Any) -> Any:
-    return {name: list(files) if not isinstance(files, str) else files for name, files in value.items()} if isinstance(value, dict) else value
+    return (
+        {name: list(files) if not isinstance(files, str) else files for name, files in value.items()}
+        if isinstance(value, dict)
+        else value
+    )

@@ -28,7 +28,9 @@ from trilayer.view import View
 logger = logging.getLogger("trilayer.batch")
 
 
-def reconcile(catalog: Catalog, run: Run, recomputed: Recomputed, settings: Settings, store: Store) -> dict[str, Any]:
+def reconcile(
+    catalog: Catalog, run: Run, recomputed: Recomputed, settings: Settings, store: Store
+) -> dict[str, Any]:
     """Per view: match, differ, missing (batch alone has the key), extra (speed alone), or `not_compared` with the reason.
 
     After a full run `changed` counts keys in which it differs from what an incremental run would have published. Raises DifferenceError
@@ -36,7 +38,7 @@ def reconcile(catalog: Catalog, run: Run, recomputed: Recomputed, settings: Sett
     """
     check_token(store, run.token)
     if store.exists(run.path("reconcile")):
-        return store.read_document(run.path("reconcile"))["views"]  # type: ignore[no-any-return]  # JSON is untyped
+        return store.read_document(run.path("reconcile"))["views"]
     base = read_version(store, recomputed.base) if recomputed.base else None
     found: dict[str, Any] = {}
     with open_duckdb(settings.serving_memory_mb) as connection:
@@ -53,11 +55,15 @@ def reconcile(catalog: Catalog, run: Run, recomputed: Recomputed, settings: Sett
         _say(name, counts)
     failpoint("reconcile.before-record")
     store.write_document(run.path("reconcile"), {"views": found})
-    different = [name for name, counts in found.items() if counts.get("differ") or counts.get("missing") or counts.get("extra")]
+    different = [
+        name
+        for name, counts in found.items()
+        if counts.get("differ") or counts.get("missing") or counts.get("extra")
+    ]
     if different and settings.reconcile == "fail":
         raise DifferenceError(
             f"batch and speed must agree; they differ in {', '.join(different)}; see {run.path('reconcile')};"
-            " to publish the batch's answer all the same, set reconcile = \"warn\" and run `trilayer batch publish`"
+            ' to publish the batch\'s answer all the same, set reconcile = "warn" and run `trilayer batch publish`'
         )
     return found
 
@@ -66,7 +72,9 @@ Shares = list[tuple[Cover, Mapping[str, frozenset[int]]]] | str
 """The segments between the two cuts, or the reason why there is nothing to compare."""
 
 
-def _speed_share(catalog: Catalog, stream: Stream, run: Run, base: Publication | None, store: Store) -> Shares:
+def _speed_share(
+    catalog: Catalog, stream: Stream, run: Run, base: Publication | None, store: Store
+) -> Shares:
     views = {view.name: view.fingerprint for view in catalog.views_of(stream)}
     origin = read_origin(store, stream)
     assert origin is not None
@@ -89,7 +97,12 @@ def _speed_share(catalog: Catalog, stream: Stream, run: Run, base: Publication |
 
 
 def _compare(
-    connection: duckdb.DuckDBPyConnection, view: View, shares: Shares, recomputed: Recomputed, base: Publication | None, store: Store
+    connection: duckdb.DuckDBPyConnection,
+    view: View,
+    shares: Shares,
+    recomputed: Recomputed,
+    base: Publication | None,
+    store: Store,
 ) -> dict[str, Any]:
     if isinstance(shares, str):
         return {"not_compared": shares}
@@ -97,26 +110,44 @@ def _compare(
         return {"not_compared": "the definition has changed"}
     added = recomputed.added[view.name] if base is not None else recomputed.views[view.name]
     _load_files(connection, "batch_share", view, added, store)
-    connection.execute(f"DROP TABLE IF EXISTS speed_share; {create_table_sql('speed_share', view, ['_tick BIGINT'])}")
+    connection.execute(
+        f"DROP TABLE IF EXISTS speed_share; {create_table_sql('speed_share', view, ['_tick BIGINT'])}"
+    )
     for covered, between in shares:
         for commit in covered.commits:
             if commit.name in between:
                 table = read_partials(store, commit, view, between[commit.name])
                 if table is not None:
                     _insert(connection, "speed_share", table)
-    result = compare(connection, view, f"({present_select(view, ['batch_share'])})", f"({present_select(view, ['speed_share'])})")
+    result = compare(
+        connection,
+        view,
+        f"({present_select(view, ['batch_share'])})",
+        f"({present_select(view, ['speed_share'])})",
+    )
     return _counts(result)
 
 
 def _comparison(
-    connection: duckdb.DuckDBPyConnection, view: View, left: Sequence[StoredFile], right: Sequence[StoredFile], store: Store
+    connection: duckdb.DuckDBPyConnection,
+    view: View,
+    left: Sequence[StoredFile],
+    right: Sequence[StoredFile],
+    store: Store,
 ) -> Comparison:
     _load_files(connection, "left_share", view, left, store)
     _load_files(connection, "right_share", view, right, store)
-    return compare(connection, view, f"({present_select(view, ['left_share'])})", f"({present_select(view, ['right_share'])})")
+    return compare(
+        connection,
+        view,
+        f"({present_select(view, ['left_share'])})",
+        f"({present_select(view, ['right_share'])})",
+    )
 
 
-def _load_files(connection: duckdb.DuckDBPyConnection, table: str, view: View, files: Sequence[StoredFile], store: Store) -> None:
+def _load_files(
+    connection: duckdb.DuckDBPyConnection, table: str, view: View, files: Sequence[StoredFile], store: Store
+) -> None:
     connection.execute(f"DROP TABLE IF EXISTS {table}; {create_table_sql(table, view)}")
     for file in files:
         _insert(connection, table, store.read_table(file, list(view.partial_columns)))
@@ -145,5 +176,3 @@ def _say(name: str, counts: dict[str, Any]) -> None:
     level = logging.WARNING if bad else logging.INFO
     logger.log(level, "reconcile %s: match %s, differ %s, missing %s, extra %s", name,
                *(f"{counts[kind]:,}" for kind in ("match", "differ", "missing", "extra")))  # fmt: skip
-
-

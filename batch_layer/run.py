@@ -23,7 +23,13 @@ logger = logging.getLogger("trilayer.batch")
 
 
 def batch_run(
-    catalog: Catalog, settings: Settings, store: Store, *, until_ms: int | None = None, full: bool = False, accept_loss: bool = False
+    catalog: Catalog,
+    settings: Settings,
+    store: Store,
+    *,
+    until_ms: int | None = None,
+    full: bool = False,
+    accept_loss: bool = False,
 ) -> Publication:
     """Cut, ingest, recompute, reconcile, publish. The publication in force, where it is already of this T and these definitions.
 

@@ -83,13 +83,15 @@ class Result:
         return list(zip(*(column.to_pylist() for column in self.table.columns), strict=True))
 
     def dicts(self) -> list[dict[str, Any]]:
-        return self.table.to_pylist()  # type: ignore[no-any-return]  # pyarrow is untyped
+        return self.table.to_pylist()
 
 
 class Snapshot:
     """One state of all views, for as many queries as are asked of it."""
 
-    def __init__(self, cursor: duckdb.DuckDBPyConnection, provenance: Provenance, catalog: Catalog, loaded: Loaded) -> None:
+    def __init__(
+        self, cursor: duckdb.DuckDBPyConnection, provenance: Provenance, catalog: Catalog, loaded: Loaded
+    ) -> None:
         self._cursor, self._catalog, self._loaded = cursor, catalog, loaded
         self.provenance = provenance
 
@@ -143,7 +145,9 @@ class Snapshot:
                 waiting += self._cursor.get_table_names(queries[name])
 
     def _names_hint(self) -> str:
-        return did_you_mean("", [v.name for v in self._catalog.views] + [q.name for q in self._catalog.queries])
+        return did_you_mean(
+            "", [v.name for v in self._catalog.views] + [q.name for q in self._catalog.queries]
+        )
 
 
 class Connection:
@@ -154,7 +158,9 @@ class Connection:
         self._lock = threading.Lock()
         self._database = open_duckdb(settings.serving_memory_mb)
         self._refresh = Refresh(self._database, catalog, store)
-        self._database.execute("CREATE TABLE _batch._anchor (one INTEGER); INSERT INTO _batch._anchor VALUES (1)")
+        self._database.execute(
+            "CREATE TABLE _batch._anchor (one INTEGER); INSERT INTO _batch._anchor VALUES (1)"
+        )
         for layer in LAYERS:
             self._create_views(layer)
         # What follows is the analyst's: no files, no settings, nothing but the views.
@@ -163,13 +169,23 @@ class Connection:
     def _create_views(self, layer: Layer) -> None:
         self._database.execute(f"CREATE SCHEMA {layer}; SET search_path = '{layer}'")
         for view in self._catalog.views:
-            tables = [t for t, member in ((batch_table(view), "batch"), (speed_table(view), "speed")) if layer in ("merged", member)]
-            self._database.execute(f"CREATE VIEW {layer}.{quoted_duckdb(view.name)} AS {present_select(view, tables)}")
+            tables = [
+                t
+                for t, member in ((batch_table(view), "batch"), (speed_table(view), "speed"))
+                if layer in ("merged", member)
+            ]
+            self._database.execute(
+                f"CREATE VIEW {layer}.{quoted_duckdb(view.name)} AS {present_select(view, tables)}"
+            )
         for query in self._catalog.queries:
             try:
-                self._database.execute(f"CREATE VIEW {layer}.{quoted_duckdb(query.name)} AS {query.sql.strip().rstrip(';')}")
+                self._database.execute(
+                    f"CREATE VIEW {layer}.{quoted_duckdb(query.name)} AS {query.sql.strip().rstrip(';')}"
+                )
             except duckdb.Error as error:
-                raise UsageError(f"query {query.name!r} must be a SELECT over the catalog's views: {str(error).strip()}") from None
+                raise UsageError(
+                    f"query {query.name!r} must be a SELECT over the catalog's views: {str(error).strip()}"
+                ) from None
 
     def __enter__(self) -> Connection:
         return self
@@ -231,7 +247,9 @@ class Connection:
         )
 
 
-def connect(catalog: Catalog | str | None = None, settings: Settings | None = None, store: Store | None = None) -> Connection:
+def connect(
+    catalog: Catalog | str | None = None, settings: Settings | None = None, store: Store | None = None
+) -> Connection:
     """Opens the serving layer on a store. Without arguments: on what the settings name.
 
     Raises IntegrityError or CoverageError, at the first question, for a store whose answer can't be proven.

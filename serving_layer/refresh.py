@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 
 from trilayer.catalog import Catalog
-from trilayer.cut import Cut, Piece, cover
+from trilayer.cut import Cut, cover
 from trilayer.errors import IntegrityError
 from trilayer.failpoints import failpoint
 from trilayer.log import read_origin
@@ -79,7 +79,13 @@ def speed_table(view: View) -> str:
 class Refresh:
     """Keeps one DuckDB's tables at the newest provable state of a store."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, catalog: Catalog, store: Store, clock: Callable[[], float] = time.monotonic):
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        catalog: Catalog,
+        store: Store,
+        clock: Callable[[], float] = time.monotonic,
+    ):
         self._connection, self._catalog, self._store, self._clock = connection, catalog, store, clock
         self._looked_around = float("-inf")
         self._next_file = 0
@@ -108,7 +114,11 @@ class Refresh:
 
     def _step(self, pointer: bytes | None) -> None:
         now = self._clock()
-        if pointer != self.loaded.pointer or not self.loaded.streams or now - self._looked_around >= LOOK_AROUND_S:
+        if (
+            pointer != self.loaded.pointer
+            or not self.loaded.streams
+            or now - self._looked_around >= LOOK_AROUND_S
+        ):
             self._reload(pointer)
             self._looked_around = now
             return
@@ -148,13 +158,21 @@ class Refresh:
             events=state.events + _count(commits, ticks, "events"),
             quarantined=state.quarantined + _count(commits, ticks, "quarantined"),
         )
-        self.loaded = replace(self.loaded, streams={**self.loaded.streams, stream.name: state}, speed_rows=rows)
+        self.loaded = replace(
+            self.loaded, streams={**self.loaded.streams, stream.name: state}, speed_rows=rows
+        )
         failpoint("refresh.after-commit")
         self._compact()
         return state
 
-    def _partials(self, view: View, commits: list[Commit], ticks: Mapping[str, frozenset[int]]) -> list[pa.Table]:
-        found = [read_partials(self._store, commit, view, ticks[commit.name]) for commit in commits if commit.name in ticks]
+    def _partials(
+        self, view: View, commits: list[Commit], ticks: Mapping[str, frozenset[int]]
+    ) -> list[pa.Table]:
+        found = [
+            read_partials(self._store, commit, view, ticks[commit.name])
+            for commit in commits
+            if commit.name in ticks
+        ]
         return [table for table in found if table is not None]
 
     def _compact(self) -> None:
@@ -164,7 +182,9 @@ class Refresh:
                 with _transaction(self._connection):
                     _replace_table(self._connection, view, merge_select(view, [speed_table(view)], [TICK]))
                 left = _single(self._connection.execute(f"SELECT count(*) FROM {speed_table(view)}"))
-                self.loaded = replace(self.loaded, speed_rows={**self.loaded.speed_rows, view.name: min(left, COMPACT_ROWS)})
+                self.loaded = replace(
+                    self.loaded, speed_rows={**self.loaded.speed_rows, view.name: min(left, COMPACT_ROWS)}
+                )
 
     # -- the whole way: publication, generations, coverage -------------------------------------------------------------
 
@@ -193,13 +213,19 @@ class Refresh:
             return
         self._swap(pointer, publication, covers, states, missing, stale)
 
-    def _find(self, stream: Stream, publication: Publication | None) -> tuple[Cover | None, StreamState, dict[str, str]]:
+    def _find(
+        self, stream: Stream, publication: Publication | None
+    ) -> tuple[Cover | None, StreamState, dict[str, str]]:
         """The cover of the stream from the publication's cut, what is said of it, and the views that have no answer."""
         views = self._catalog.views_of(stream)
         origin = read_origin(self._store, stream)
         if publication is None or stream.name not in publication.streams:
             why = "no layer has run on its stream yet" if origin is None else ""
-            if publication is not None and origin is not None and any(v.name in publication.views for v in self._catalog.views):
+            if (
+                publication is not None
+                and origin is not None
+                and any(v.name in publication.views for v in self._catalog.views)
+            ):
                 why = f"it was added after version {publication.version}; it has an answer from the next publication on"
             if why or origin is None:
                 return None, StreamState({}, note=why), {view.name: why for view in views}
@@ -207,14 +233,26 @@ class Refresh:
         else:
             published = publication.streams[stream.name]
             cut, topic_id = published.cut, published.topic_id
-            fit = [v for v in views if v.name in publication.views and publication.views[v.name].fingerprint == v.fingerprint]
+            fit = [
+                v
+                for v in views
+                if v.name in publication.views and publication.views[v.name].fingerprint == v.fingerprint
+            ]
         missing = {v.name: _no_answer(v, publication) for v in views if v not in fit}
-        found = best_cover(self._store, stream, topic_id, {view.name: view.fingerprint for view in fit}, cut) if fit else None
+        found = (
+            best_cover(self._store, stream, topic_id, {view.name: view.fingerprint for view in fit}, cut)
+            if fit
+            else None
+        )
         if found is None:
             note = f"the speed layer has not run these definitions: answers stop at the cut of {'T=' + publication.t if publication else 'no publication'}"
             return None, StreamState(cut, head=cut, note=note), missing
         newest = generations(self._store, stream)[-1]
-        note = "" if newest.fingerprint == found.generation.fingerprint else "the speed layer runs other definitions since"
+        note = (
+            ""
+            if newest.fingerprint == found.generation.fingerprint
+            else "the speed layer runs other definitions since"
+        )
         commits = found.commits
         ticks = found.ticks
         return found, StreamState(
@@ -236,7 +274,11 @@ class Refresh:
         files: dict[str, Mapping[StoredFile, int]] = {}
         arriving: dict[str, list[tuple[int, pa.Table]]] = {}
         for view in self._catalog.views:
-            wanted = publication.views[view.name].files if publication and view.name in publication.views and view.name not in missing else []
+            wanted = (
+                publication.views[view.name].files
+                if publication and view.name in publication.views and view.name not in missing
+                else []
+            )
             held = before.files.get(view.name, {})
             numbers = {}
             for file in wanted:
@@ -260,10 +302,16 @@ class Refresh:
             for view in self._catalog.views:
                 gone = set(before.files.get(view.name, {}).values()) - set(files[view.name].values())
                 if gone:
-                    self._connection.execute(f"DELETE FROM {batch_table(view)} WHERE _file IN ({', '.join(map(str, sorted(gone)))})")
+                    self._connection.execute(
+                        f"DELETE FROM {batch_table(view)} WHERE _file IN ({', '.join(map(str, sorted(gone)))})"
+                    )
                 for number, table in arriving.get(view.name, []):
                     typed = table.select(list(view.partial_columns)).cast(partial_schema(view))
-                    _insert(self._connection, batch_table(view), typed.append_column("_file", pa.array([number] * len(typed), pa.int32())))
+                    _insert(
+                        self._connection,
+                        batch_table(view),
+                        typed.append_column("_file", pa.array([number] * len(typed), pa.int32())),
+                    )
                 if view.stream.name in stale:
                     _replace_table(self._connection, view, None)
                     for table in speed.get(view.name, []):
@@ -288,7 +336,9 @@ def _goes_on(before: StreamState, now: StreamState) -> bool:
 def _no_answer(view: View, publication: Publication | None) -> str:
     assert publication
     if view.name not in publication.views:
-        return f"it was added after version {publication.version}; it has an answer from the next publication on"
+        return (
+            f"it was added after version {publication.version}; it has an answer from the next publication on"
+        )
     return f"its definition has changed since version {publication.version}; it has an answer from the next publication on"
 
 
@@ -315,7 +365,9 @@ def _replace_table(connection: duckdb.DuckDBPyConnection, view: View, query: str
     if query is None:
         connection.execute(f"DROP TABLE {table}; {create_table_sql(table, view, [f'{TICK} BIGINT'])}")
         return
-    connection.execute(f"CREATE TABLE _speed._next AS {query}; DROP TABLE {table}; ALTER TABLE _speed._next RENAME TO {quoted_duckdb(view.name)}")
+    connection.execute(
+        f"CREATE TABLE _speed._next AS {query}; DROP TABLE {table}; ALTER TABLE _speed._next RENAME TO {quoted_duckdb(view.name)}"
+    )
 
 
 def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -> None:

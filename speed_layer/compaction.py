@@ -20,7 +20,9 @@ from trilayer.view import View
 logger = logging.getLogger("trilayer.speed")
 
 
-def compact(store: Store, stream: Stream, views: Sequence[View], generation: str, at_least: int) -> Commit | None:
+def compact(
+    store: Store, stream: Stream, views: Sequence[View], generation: str, at_least: int
+) -> Commit | None:
     """Merges the commits of closed ticks once there are `at_least` small ones. Returns the wide commit, or None where nothing was due.
 
     A tick is closed when a later commit is of a later tick; the newest commit is never touched, since Spark may replay its micro-batch.
@@ -39,7 +41,11 @@ def compact(store: Store, stream: Stream, views: Sequence[View], generation: str
     failpoint("compaction.before-write")
     first, last = run[0].first, run[-1].last
     data = f"{folder(stream, generation)}/data/{first:012d}-{last:012d}"
-    files = {view.name: file for view in views if (file := _merged(store, view, run, f"{data}-{view.name}.parquet"))}
+    files = {
+        view.name: file
+        for view in views
+        if (file := _merged(store, view, run, f"{data}-{view.name}.parquet"))
+    }
     quarantine = _quarantine(store, run, f"{data}-_quarantine.parquet")
     wide = Commit(first, last, _segments(run), files, quarantine, run[-1].committed_ms)
     failpoint("compaction.before-commit")

@@ -31,7 +31,9 @@ logger = logging.getLogger("trilayer.speed")
 class StreamQuery:
     """One stream's query. `start` chooses or begins a generation; `stop` ends it between two micro-batches."""
 
-    def __init__(self, catalog: Catalog, stream: Stream, settings: Settings, store: Store, spark: SparkSession) -> None:
+    def __init__(
+        self, catalog: Catalog, stream: Stream, settings: Settings, store: Store, spark: SparkSession
+    ) -> None:
         self.stream = stream
         self.generation: Generation | None = None
         self.last_commit_ms: int | None = None
@@ -93,7 +95,11 @@ class StreamQuery:
 
     def _resumable(self, topic_id: str) -> Generation | None:
         known = generations(self._store, self.stream)
-        if not known or known[-1].topic_id != topic_id or known[-1].fingerprint != self._catalog.stream_fingerprint(self.stream):
+        if (
+            not known
+            or known[-1].topic_id != topic_id
+            or known[-1].fingerprint != self._catalog.stream_fingerprint(self.stream)
+        ):
             return None
         offsets = f"{folder(self.stream, known[-1].name)}/checkpoint/offsets"
         return known[-1] if self._store.names(offsets) else None
@@ -103,7 +109,9 @@ class StreamQuery:
         assert self._log
         topic = self._log.topic(self.stream)
         start = dict(origin(self._store, self.stream, topic, self._log).start)
-        kept = [p.streams[self.stream.name].cut for p in versions(self._store) if self.stream.name in p.streams]
+        kept = [
+            p.streams[self.stream.name].cut for p in versions(self._store) if self.stream.name in p.streams
+        ]
         for partition in {p for cut in kept for p in cut}:
             start[partition] = min(cut.get(partition, start.get(partition, 0)) for cut in kept)
         beginning = self._log.beginning(topic)
@@ -120,10 +128,22 @@ class StreamQuery:
         number = known[-1].number + 1 if known else 1
         views = {view.name: view.fingerprint for view in self._catalog.views_of(self.stream)}
         generation = Generation(
-            f"{number:06d}-{uuid4().hex[:6]}", topic_id, self._catalog.stream_fingerprint(self.stream), views, start, now_ms()
+            f"{number:06d}-{uuid4().hex[:6]}",
+            topic_id,
+            self._catalog.stream_fingerprint(self.stream),
+            views,
+            start,
+            now_ms(),
         )
-        self._store.create_document(f"{folder(self.stream, generation.name)}/generation.json", generation.to_json())
-        logger.info("stream %s: generation %s from %s", self.stream.name, number, ", ".join(f"{p}:{o}" for p, o in sorted(start.items())))
+        self._store.create_document(
+            f"{folder(self.stream, generation.name)}/generation.json", generation.to_json()
+        )
+        logger.info(
+            "stream %s: generation %s from %s",
+            self.stream.name,
+            number,
+            ", ".join(f"{p}:{o}" for p, o in sorted(start.items())),
+        )
         return generation
 
     def _start_offsets(self, partitions: tuple[int, ...]) -> dict[int, int]:
@@ -134,17 +154,25 @@ class StreamQuery:
 
     def _process(self, records: DataFrame, batch_id: int) -> None:
         with self._between_batches:
-            assert self.generation and self._ticks
+            assert self.generation
+            assert self._ticks
             ranges = self._ranges(batch_id)
-            if self._store.exists(commit_path(self.stream, self.generation.name, batch_id, batch_id)) or not ranges:
+            if (
+                self._store.exists(commit_path(self.stream, self.generation.name, batch_id, batch_id))
+                or not ranges
+            ):
                 return
             parts = self._ticks.split(ranges)
-            commit = write_segment(records, batch_id, parts, self.stream, self._passes, self.generation, self._store)
+            commit = write_segment(
+                records, batch_id, parts, self.stream, self._passes, self.generation, self._store
+            )
             self.last_commit_ms = now_ms()
             logger.debug("stream %s: micro-batch %s, %s events", self.stream.name, batch_id, size(ranges))
             bad = sum(segment.quarantined for segment in commit.segments)
             if bad:
-                logger.warning("stream %s: %s events quarantined; see `trilayer quarantine list`", self.stream.name, bad)
+                logger.warning(
+                    "stream %s: %s events quarantined; see `trilayer quarantine list`", self.stream.name, bad
+                )
 
     def _ranges(self, batch_id: int) -> dict[int, Range]:
         """The micro-batch's offsets, from Spark's checkpoint, where they are written before it runs."""
@@ -154,7 +182,9 @@ class StreamQuery:
         found = ranges_between(start, end)
         for partition, r in found.items():
             if len(r) < 0:
-                raise CoverageError(f"stream {self.stream.name!r} partition {partition}: offsets must not go back; got {r}")
+                raise CoverageError(
+                    f"stream {self.stream.name!r} partition {partition}: offsets must not go back; got {r}"
+                )
         self._ends = {batch_id - 1: start, batch_id: end}
         return {partition: r for partition, r in found.items() if len(r)}
 
@@ -164,4 +194,3 @@ class StreamQuery:
             offsets = json.loads(text.splitlines()[2])[self.stream.topic]
             self._ends[batch_id] = {int(partition): offset for partition, offset in offsets.items()}
         return self._ends[batch_id]
-

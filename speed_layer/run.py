@@ -54,7 +54,10 @@ def run_speed(
         spark = session("trilayer-speed", settings, memory_mb=settings.speed_memory_mb, conf=SPARK_CONF)
         stack.callback(spark.stop)
         queries = [StreamQuery(catalog, stream, settings, store, spark) for stream in catalog.streams]
-        threads = [threading.Thread(target=_compact_on, args=(q, catalog, settings, store, stop), daemon=True) for q in queries]
+        threads = [
+            threading.Thread(target=_compact_on, args=(q, catalog, settings, store, stop), daemon=True)
+            for q in queries
+        ]
         try:
             for query in queries:
                 query.start(rebuild)
@@ -79,7 +82,11 @@ def _check(query: StreamQuery, settings: Settings, stop: threading.Event) -> Non
     if ended is None:
         return
     text = str(ended)
-    if "OffsetOutOfRange" in text or "Some data may have been lost" in text or "data may have been missed" in text:
+    if (
+        "OffsetOutOfRange" in text
+        or "Some data may have been lost" in text
+        or "data may have been missed" in text
+    ):
         raise LogError(
             f"stream {query.stream.name!r}: the log must still hold what the speed layer goes on with; retention took it, or the topic was"
             f" created again; run `trilayer batch run`, then start again: {_first_line(text)}"
@@ -110,9 +117,10 @@ def _first_line(text: str) -> str:
     return (causes or lines or ["no reason given"])[-1 if causes else 0]
 
 
-def _compact_on(query: StreamQuery, catalog: Catalog, settings: Settings, store: Store, stop: threading.Event) -> None:
+def _compact_on(
+    query: StreamQuery, catalog: Catalog, settings: Settings, store: Store, stop: threading.Event
+) -> None:
     views = catalog.views_of(query.stream)
     while not stop.wait(min(5.0, settings.tick_s)):
         if query.generation is not None:
             compact(store, query.stream, views, query.generation.name, settings.compact_after)
-

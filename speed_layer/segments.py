@@ -26,7 +26,13 @@ Parts = Mapping[int, Mapping[int, Range]]
 
 
 def write_segment(
-    records: DataFrame, batch_id: int, parts: Parts, stream: Stream, passes: list[Pass], generation: Generation, store: Store
+    records: DataFrame,
+    batch_id: int,
+    parts: Parts,
+    stream: Stream,
+    passes: list[Pass],
+    generation: Generation,
+    store: Store,
 ) -> Commit:
     """Computes and commits one micro-batch. Running it again before the commit overwrites what it wrote; after it, it must not be called."""
     parsed = parse(log_columns(records), stream)
@@ -40,18 +46,28 @@ def write_segment(
         if again:
             parsed.unpersist()
     failpoint("segment.before-write")
-    files = {name: _write(name, table, batch_id, stream, generation, store) for name, table in tables.items() if table.num_rows}
-    quarantine = _write("_quarantine", rejected, batch_id, stream, generation, store) if rejected is not None else None
+    files = {
+        name: _write(name, table, batch_id, stream, generation, store)
+        for name, table in tables.items()
+        if table.num_rows
+    }
+    quarantine = (
+        _write("_quarantine", rejected, batch_id, stream, generation, store) if rejected is not None else None
+    )
     segments = [Segment(tick, ranges, *census.get(tick, (0, 0))) for tick, ranges in parts.items()]
-    newest = pc.max(pa.array([0])).as_py()
+    pc.max(pa.array([0])).as_py()
     commit = Commit(batch_id, batch_id, segments, files, quarantine, now_ms())
     failpoint("segment.before-commit")
-    store.create_document(commit_path(stream, generation.name, batch_id, batch_id), commit.to_json(), durable=False)
+    store.create_document(
+        commit_path(stream, generation.name, batch_id, batch_id), commit.to_json(), durable=False
+    )
     failpoint("segment.after-commit")
     return commit
 
 
-def _compute(parsed: DataFrame, parts: Parts, passes: list[Pass]) -> tuple[dict[str, pa.Table], dict[int, tuple[int, int]]]:
+def _compute(
+    parsed: DataFrame, parts: Parts, passes: list[Pass]
+) -> tuple[dict[str, pa.Table], dict[int, tuple[int, int]]]:
     """Per view its partials by tick; per tick the number of events and of those that don't fit."""
     tables: dict[str, list[pa.Table]] = {view.name: [] for pass_ in passes for view in pass_.views}
     census: dict[int, tuple[int, int]] = {}
@@ -89,7 +105,9 @@ def _slice(pass_: Pass, result: pa.Table, tables: dict[str, list[pa.Table]]) -> 
 
 def _census(table: pa.Table, count: str) -> dict[int, tuple[int, int]]:
     census: dict[int, tuple[int, int]] = {}
-    for tick, fits, number in zip(table[TICK].to_pylist(), table[FITS].to_pylist(), table[count].to_pylist(), strict=True):
+    for tick, fits, number in zip(
+        table[TICK].to_pylist(), table[FITS].to_pylist(), table[count].to_pylist(), strict=True
+    ):
         events, bad = census.get(tick, (0, 0))
         census[tick] = (events + number, bad + (0 if fits else number))
     return census
@@ -126,6 +144,8 @@ def _tick_of(parts: Parts) -> Column:
     return column
 
 
-def _write(name: str, table: pa.Table, batch_id: int, stream: Stream, generation: Generation, store: Store) -> StoredFile:
+def _write(
+    name: str, table: pa.Table, batch_id: int, stream: Stream, generation: Generation, store: Store
+) -> StoredFile:
     path = f"{folder(stream, generation.name)}/data/{batch_id:012d}-{batch_id:012d}-{name}.parquet"
     return store.write_table(path, table, durable=False)

@@ -49,6 +49,10 @@ class Ticks:
 
     def _forget(self, end: Cut) -> None:
         """Keeps the newest boundary that lies at or below the end in every partition, and all after it."""
-        passed = [t for t, bound in self._boundaries.items() if all(bound.get(p, 0) <= offset for p, offset in end.items())]
+        passed = [
+            t
+            for t, bound in self._boundaries.items()
+            if all(bound.get(p, 0) <= offset for p, offset in end.items())
+        ]
         for t_ms in sorted(passed)[:-1]:
             del self._boundaries[t_ms]

@@ -7,7 +7,18 @@ from trilayer.view import View
 from trilayer.windows import sliding, tumbling
 
 __all__ = [
-    "Catalog", "Query", "Rows", "Stream", "View",
-    "count", "first", "latest", "max_", "mean", "min_", "sum_",
-    "sliding", "tumbling",
+    "Catalog",
+    "Query",
+    "Rows",
+    "Stream",
+    "View",
+    "count",
+    "first",
+    "latest",
+    "max_",
+    "mean",
+    "min_",
+    "sliding",
+    "sum_",
+    "tumbling",
 ]  # fmt: skip

@@ -185,7 +185,12 @@ class _Chosen(Aggregate):
         by = f"by + cast(0 as {types['by']})" if types["by"] in FLOATS else "by"
         place = [("partition", "int", POSITION[0]), ("offset", "bigint", POSITION[1])] if positioned else []
         # `known` comes before the value: the engines order NULL inside a struct differently.
-        parts = [("by", types["by"], by), *place, ("known", "boolean", "value IS NOT NULL"), ("value", types["value"], "value")]
+        parts = [
+            ("by", types["by"], by),
+            *place,
+            ("known", "boolean", "value IS NOT NULL"),
+            ("value", types["value"], "value"),
+        ]
         type_ = ",".join(f"{name}:{part}" for name, part, _ in parts)
         struct = ", ".join(f"'{name}', {sql}" for name, _, sql in parts)
         choose = f"{self.function}(IF(by IS NULL, NULL, named_struct({struct})))"

@@ -41,12 +41,19 @@ class Catalog:
         names = [view.name for view in self.views] + [query.name for query in self.queries]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise DefinitionError(f"views and queries must have different names; got {', '.join(twice)} twice")
-        for what, found in (("stream", [v.stream for v in self.views]), ("source", [v.source for v in self.views])):
+            raise DefinitionError(
+                f"views and queries must have different names; got {', '.join(twice)} twice"
+            )
+        for what, found in (
+            ("stream", [v.stream for v in self.views]),
+            ("source", [v.source for v in self.views]),
+        ):
             by_name: dict[str, Source] = {}
             for source in found:
                 if by_name.setdefault(source.name, source) != source:
-                    raise DefinitionError(f"each {what} must be declared once; got two different ones named {source.name!r}")
+                    raise DefinitionError(
+                        f"each {what} must be declared once; got two different ones named {source.name!r}"
+                    )
         topics = [stream.topic for stream in self.streams]
         if len(set(topics)) < len(topics):
             raise DefinitionError(f"each topic must belong to one stream; got {', '.join(sorted(topics))}")
@@ -59,20 +66,26 @@ class Catalog:
         for stream in self.streams:
             if stream.name == name:
                 return stream
-        raise UsageError(f"stream must be one of the catalog's; got {name!r}{did_you_mean(name, [s.name for s in self.streams])}")
+        raise UsageError(
+            f"stream must be one of the catalog's; got {name!r}{did_you_mean(name, [s.name for s in self.streams])}"
+        )
 
     def view(self, name: str) -> View:
         for view in self.views:
             if view.name == name:
                 return view
-        raise UsageError(f"view must be one of the catalog's; got {name!r}{did_you_mean(name, [v.name for v in self.views])}")
+        raise UsageError(
+            f"view must be one of the catalog's; got {name!r}{did_you_mean(name, [v.name for v in self.views])}"
+        )
 
     def views_of(self, stream: Stream) -> list[View]:
         return [view for view in self.views if view.stream.name == stream.name]
 
     def stream_fingerprint(self, stream: Stream) -> str:
         """Of the stream and every view on it: what one run of the speed layer computes."""
-        return digest(stream.fingerprint, sorted((view.name, view.fingerprint) for view in self.views_of(stream)))
+        return digest(
+            stream.fingerprint, sorted((view.name, view.fingerprint) for view in self.views_of(stream))
+        )
 
 
 def load_catalog(name: str) -> Catalog:
@@ -82,7 +95,9 @@ def load_catalog(name: str) -> Catalog:
     """
     module_name, _, attribute = name.partition(":")
     if not module_name or not attribute:
-        raise UsageError(f"catalog must be named as module:attribute (examples.flights:catalog); got {name!r}")
+        raise UsageError(
+            f"catalog must be named as module:attribute (examples.flights:catalog); got {name!r}"
+        )
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -98,5 +113,7 @@ def load_catalog(name: str) -> Catalog:
     catalog = getattr(module, attribute, None)
     if not isinstance(catalog, Catalog):
         known = [k for k, v in vars(module).items() if isinstance(v, Catalog)]
-        raise UsageError(f"catalog {name!r} must be a Catalog; got {type(catalog).__name__}{did_you_mean(attribute, known)}")
+        raise UsageError(
+            f"catalog {name!r} must be a Catalog; got {type(catalog).__name__}{did_you_mean(attribute, known)}"
+        )
     return catalog

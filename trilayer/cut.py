@@ -122,7 +122,9 @@ def effective_cut(t_ms: int, index: Cut, recorded: Mapping[int, Cut]) -> dict[in
     return bound
 
 
-def split_by_ticks(ranges: Ranges, boundaries: Mapping[int, Cut], first_tick: int) -> dict[int, dict[int, Range]]:
+def split_by_ticks(
+    ranges: Ranges, boundaries: Mapping[int, Cut], first_tick: int
+) -> dict[int, dict[int, Range]]:
     """Tick to the part of `ranges` in it. boundaries: T to b(T), for every T that may fall inside the ranges.
 
     Offsets below every boundary are of `first_tick`. Every offset is in exactly one tick, and no part crosses a boundary.

@@ -28,7 +28,9 @@ LOG_COLUMNS = {
 
 def log_columns(records: DataFrame) -> DataFrame:
     """Kafka's columns under trilayer's names."""
-    return records.select(*(F.col(name.removeprefix("_")).alias(name) for name in LOG_COLUMNS if name[1:] in records.columns))
+    return records.select(
+        *(F.col(name.removeprefix("_")).alias(name) for name in LOG_COLUMNS if name[1:] in records.columns)
+    )
 
 
 def parse(records: DataFrame, stream: Stream) -> DataFrame:
@@ -45,7 +47,10 @@ def parse(records: DataFrame, stream: Stream) -> DataFrame:
     event = F.when(F.col(FITS), F.col("_event"))
     # Filters on FITS make Spark parse twice, below and above the filter; the layers group by it instead.
     return checked.withColumn("_event", event).select(
-        *records.columns, FITS, REJECT, *(F.col("_event")[field.name].alias(field.name) for field in stream.fields)
+        *records.columns,
+        FITS,
+        REJECT,
+        *(F.col("_event")[field.name].alias(field.name) for field in stream.fields),
     )
 
 
@@ -67,11 +72,16 @@ def _reason(stream: Stream) -> Column:
     value, event = F.col("_value"), F.col("_event")
     text = value.cast("string")
     size = F.octet_length(value)
-    missing = F.concat_ws(", ", *(F.when(event[f.name].isNull(), f.name) for f in stream.fields if f.required))
+    missing = F.concat_ws(
+        ", ", *(F.when(event[f.name].isNull(), f.name) for f in stream.fields if f.required)
+    )
     is_object = F.coalesce(F.get_json_object(text, "$").startswith("{"), F.lit(False))
     return (
         F.when(value.isNull(), "tombstone")
-        .when(size > stream.max_event_bytes, F.concat(F.lit("oversized: "), size, F.lit(f" bytes, at most {stream.max_event_bytes}")))
+        .when(
+            size > stream.max_event_bytes,
+            F.concat(F.lit("oversized: "), size, F.lit(f" bytes, at most {stream.max_event_bytes}")),
+        )
         .when(~F.is_valid_utf8(text), "invalid UTF-8")
         .when(F.try_parse_json(text).isNull() | ~is_object, "broken JSON: must be one JSON object")
         .when(event["_corrupt"].isNotNull(), F.concat(F.lit("wrong type: "), _misfits(stream, text)))

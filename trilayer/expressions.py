@@ -23,9 +23,34 @@ SCALARS = (*INTEGERS, *FLOATS, "string", "boolean", "date", "timestamp", "timest
 
 # Two layers evaluate an expression at two times on two machines; these would tell them apart.
 UNREPEATABLE = frozenset(
-    "rand randn random uuid shuffle now current_timestamp current_date current_time localtimestamp curdate sysdate "
-    "unix_timestamp_now monotonically_increasing_id spark_partition_id input_file_name current_user session_user user "
-    "current_database current_schema current_catalog current_timezone version randstr uniform".split()
+    [
+        "rand",
+        "randn",
+        "random",
+        "uuid",
+        "shuffle",
+        "now",
+        "current_timestamp",
+        "current_date",
+        "current_time",
+        "localtimestamp",
+        "curdate",
+        "sysdate",
+        "unix_timestamp_now",
+        "monotonically_increasing_id",
+        "spark_partition_id",
+        "input_file_name",
+        "current_user",
+        "session_user",
+        "user",
+        "current_database",
+        "current_schema",
+        "current_catalog",
+        "current_timezone",
+        "version",
+        "randstr",
+        "uniform",
+    ]
 )
 
 
@@ -80,7 +105,9 @@ def parse_schema(ddl: str, what: str) -> tuple[Field, ...]:
     try:
         table = sqlglot.parse_one(f"CREATE TABLE t ({ddl}\n)", dialect="spark")
     except SqlglotError as error:
-        raise DefinitionError(f"schema of {what} must be Spark DDL (`name type, ...`); got {ddl!r}: {_reason(error)}") from None
+        raise DefinitionError(
+            f"schema of {what} must be Spark DDL (`name type, ...`); got {ddl!r}: {_reason(error)}"
+        ) from None
     schema = table.this
     columns = schema.expressions if isinstance(schema, exp.Schema) else []
     if not columns or not all(isinstance(column, exp.ColumnDef) and column.kind for column in columns):
@@ -125,13 +152,21 @@ def parse_expression(sql: str, schema: Mapping[str, str], what: str, expect: str
     try:
         statements = sqlglot.parse(f"SELECT\n{sql}\nFROM t", dialect="spark")
     except SqlglotError as error:
-        raise DefinitionError(f"{what} must be a Spark SQL expression; got {sql!r}: {_reason(error)}") from None
+        raise DefinitionError(
+            f"{what} must be a Spark SQL expression; got {sql!r}: {_reason(error)}"
+        ) from None
     select = statements[0] if len(statements) == 1 else None
-    if not isinstance(select, exp.Select) or len(select.selects) != 1 or set(_clauses(select)) != {"expressions", "from"}:
+    if (
+        not isinstance(select, exp.Select)
+        or len(select.selects) != 1
+        or set(_clauses(select)) != {"expressions", "from"}
+    ):
         raise DefinitionError(f"{what} must be one Spark SQL expression; got {sql!r}")
     expression = select.selects[0]
     if isinstance(expression, exp.Alias | exp.Star) or any(node.comments for node in expression.walk()):
-        raise DefinitionError(f"{what} must be one expression without a name, a star or a comment; got {sql!r}")
+        raise DefinitionError(
+            f"{what} must be one expression without a name, a star or a comment; got {sql!r}"
+        )
     _refuse_unrepeatable(expression, sql, what)
     columns = _columns(expression, schema, sql, what)
     type_ = _type(expression, select, schema)
@@ -152,10 +187,14 @@ def _reason(error: SqlglotError) -> str:
 
 
 def _clauses(select: exp.Select) -> Iterable[str]:
-    return ("from" if name in ("from", "from_") else name for name, value in select.args.items() if value and name != "kind")
+    return (
+        "from" if name in ("from", "from_") else name
+        for name, value in select.args.items()
+        if value and name != "kind"
+    )
 
 
-def _refuse_unrepeatable(expression: exp.Expression, sql: str, what: str) -> None:
+def _refuse_unrepeatable(expression: exp.Expr, sql: str, what: str) -> None:
     for node in expression.walk():
         if isinstance(node, exp.AggFunc | exp.Window | exp.Query | exp.Subquery | exp.Explode):
             raise DefinitionError(
@@ -163,7 +202,11 @@ def _refuse_unrepeatable(expression: exp.Expression, sql: str, what: str) -> Non
                 " (an aggregate, window function, subquery or generator); put aggregates in `aggregates=`"
             )
         if isinstance(node, exp.Func):
-            names = {node.name.lower()} if isinstance(node, exp.Anonymous) else {n.lower() for n in type(node).sql_names()}
+            names = (
+                {node.name.lower()}
+                if isinstance(node, exp.Anonymous)
+                else {n.lower() for n in type(node).sql_names()}
+            )
             if names & UNREPEATABLE:
                 raise DefinitionError(
                     f"{what} must give the same answer in every run; got {sql!r}, which calls {sorted(names)[0]}();"
@@ -171,18 +214,20 @@ def _refuse_unrepeatable(expression: exp.Expression, sql: str, what: str) -> Non
                 )
 
 
-def _columns(expression: exp.Expression, schema: Mapping[str, str], sql: str, what: str) -> frozenset[str]:
+def _columns(expression: exp.Expr, schema: Mapping[str, str], sql: str, what: str) -> frozenset[str]:
     used = set()
     for column in expression.find_all(exp.Column):
         # `a.b` is a field of struct `a`, not column `b` of a table `a`.
         name = column.parts[0].name
         if name not in schema:
-            raise DefinitionError(f"{what} must use columns of its source; got {name!r} in {sql!r}{did_you_mean(name, schema)}")
+            raise DefinitionError(
+                f"{what} must use columns of its source; got {name!r} in {sql!r}{did_you_mean(name, schema)}"
+            )
         used.add(name)
     return frozenset(used)
 
 
-def _type(expression: exp.Expression, select: exp.Select, schema: Mapping[str, str]) -> str | None:
+def _type(expression: exp.Expr, select: exp.Select, schema: Mapping[str, str]) -> str | None:
     for column in list(expression.find_all(exp.Column)):
         if len(column.parts) == 1:
             column.set("table", exp.to_identifier("t"))

@@ -8,6 +8,7 @@ SCHEMA is the stream's fingerprint. After a schema change a chain under the new 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -83,9 +84,11 @@ def read_chain(store: Store, stream: Stream, schema: str | None = None) -> list[
     names = [name for name in store.names(folder) if name.endswith(".json")]
     for expected, name in enumerate(names):
         if name != f"{expected:08d}.json":
-            raise IntegrityError(f"{folder}/{expected:08d}.json must be in the store; it is missing, and {name} comes after it")
+            raise IntegrityError(
+                f"{folder}/{expected:08d}.json must be in the store; it is missing, and {name} comes after it"
+            )
     intervals = [Interval.of(store.read_document(f"{folder}/{name}")) for name in names]
-    for before, after in zip(intervals, intervals[1:], strict=False):
+    for before, after in itertools.pairwise(intervals):
         for partition, r in after.ranges.items():
             if partition in before.ranges and r.start != before.ranges[partition].end:
                 raise CoverageError(
@@ -123,4 +126,3 @@ def intervals_after(chain: Sequence[Interval], cut: Cut, stream: Stream) -> list
         if True in sides:
             above.append(interval)
     return above
-

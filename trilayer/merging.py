@@ -31,7 +31,10 @@ def open_duckdb(memory_mb: int = 1024, threads: int | None = None) -> duckdb.Duc
 
 def create_table_sql(table: str, view: View, extra: Sequence[str] = ()) -> str:
     """CREATE TABLE for partials of `view`, after columns given as SQL."""
-    columns = [*extra, *(f"{quoted_duckdb(c)} {sql_type(t, 'duckdb')}" for c, t in view.partial_columns.items())]
+    columns = [
+        *extra,
+        *(f"{quoted_duckdb(c)} {sql_type(t, 'duckdb')}" for c, t in view.partial_columns.items()),
+    ]
     return f"CREATE TABLE {table} ({', '.join(columns)})"
 
 
@@ -42,8 +45,13 @@ def quoted_duckdb(column: str) -> str:
 def merge_select(view: View, tables: Sequence[str], keep: Sequence[str] = ()) -> str:
     """SELECT of the partials of all `tables` merged by key; by the columns of `keep` too."""
     keys = [*keep, *(quoted_duckdb(key.name) for key in view.keys)]
-    states = [f"{merge_sql(column, state, 'duckdb')} AS {quoted_duckdb(column)}" for column, state in view.states.items()]
-    return f"SELECT {', '.join([*keys, *states])} FROM {_union(view, tables, keep)} GROUP BY {', '.join(keys)}"
+    states = [
+        f"{merge_sql(column, state, 'duckdb')} AS {quoted_duckdb(column)}"
+        for column, state in view.states.items()
+    ]
+    return (
+        f"SELECT {', '.join([*keys, *states])} FROM {_union(view, tables, keep)} GROUP BY {', '.join(keys)}"
+    )
 
 
 def present_select(view: View, tables: Sequence[str]) -> str:
@@ -66,7 +74,7 @@ def _present_sql(measure: Measure) -> str:
     tree = sqlglot.parse_one(measure.present_sql, dialect="duckdb")
     merged = {column: merge_sql(column, state, "duckdb") for column, state in measure.states.items()}
 
-    def replace(node: exp.Expression) -> exp.Expression:
+    def replace(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Column):
             path = [part.name for part in node.parts]
             inner = sqlglot.parse_one(merged[f"{measure.name}__{path[0]}"], dialect="duckdb")
@@ -88,7 +96,9 @@ def _union(view: View, tables: Sequence[str], keep: Sequence[str]) -> str:
 def _windows_from_panes(view: View, sources: str) -> str:
     """A row for each window that a pane is part of; the NULL pane is part of the NULL window alone."""
     columns = [
-        f"{_window_starts(key.window, quoted_duckdb(key.name))} AS {quoted_duckdb(key.name)}" if key.window else quoted_duckdb(key.name)
+        f"{_window_starts(key.window, quoted_duckdb(key.name))} AS {quoted_duckdb(key.name)}"
+        if key.window
+        else quoted_duckdb(key.name)
         for key in view.keys
     ]
     return f"(SELECT {', '.join([*columns, *map(quoted_duckdb, view.states)])} FROM {sources})"
@@ -114,12 +124,18 @@ class Comparison:
         return not (self.differ or self.missing or self.extra)
 
 
-def compare(connection: duckdb.DuckDBPyConnection, view: View, left: str, right: str, show: int = 20) -> Comparison:
+def compare(
+    connection: duckdb.DuckDBPyConnection, view: View, left: str, right: str, show: int = 20
+) -> Comparison:
     """Compares two tables (or queries in brackets) of the view's `output` columns. Floating-point sums within `TOLERANCE`, all else exactly."""
-    join = " AND ".join(f"l.{quoted_duckdb(k)} IS NOT DISTINCT FROM r.{quoted_duckdb(k)}" for k in view.key_output)
+    join = " AND ".join(
+        f"l.{quoted_duckdb(k)} IS NOT DISTINCT FROM r.{quoted_duckdb(k)}" for k in view.key_output
+    )
     equal = " AND ".join(_equal(measure) for measure in view.measures)
     kind = f"CASE WHEN r._side IS NULL THEN 'missing' WHEN l._side IS NULL THEN 'extra' WHEN {equal} THEN 'match' ELSE 'differ' END"
-    keys = [f"coalesce(l.{quoted_duckdb(k)}, r.{quoted_duckdb(k)}) AS {quoted_duckdb(k)}" for k in view.key_output]
+    keys = [
+        f"coalesce(l.{quoted_duckdb(k)}, r.{quoted_duckdb(k)}) AS {quoted_duckdb(k)}" for k in view.key_output
+    ]
     values = [f"{side}.{quoted_duckdb(m.name)} AS {quoted_duckdb(f'{label}_{m.name}')}"
               for m in view.measures for side, label in (("l", "left"), ("r", "right"))]  # fmt: skip
     joined = (
@@ -129,10 +145,16 @@ def compare(connection: duckdb.DuckDBPyConnection, view: View, left: str, right:
     connection.execute(f"CREATE OR REPLACE TEMP TABLE _compared AS {joined}")
     found = connection.execute("SELECT _kind, count(*) FROM _compared GROUP BY 1").fetchall()
     counts = {str(kind_): int(number) for kind_, number in found}
-    shown = connection.sql(f"SELECT * FROM _compared WHERE _kind <> 'match' ORDER BY ALL LIMIT {show:d}").to_arrow_table()
+    shown = connection.sql(
+        f"SELECT * FROM _compared WHERE _kind <> 'match' ORDER BY ALL LIMIT {show:d}"
+    ).to_arrow_table()
     connection.execute("DROP TABLE _compared")
     return Comparison(
-        counts.get("match", 0), counts.get("differ", 0), counts.get("missing", 0), counts.get("extra", 0), shown.to_pylist()
+        counts.get("match", 0),
+        counts.get("differ", 0),
+        counts.get("missing", 0),
+        counts.get("extra", 0),
+        shown.to_pylist(),
     )
 
 
@@ -144,4 +166,13 @@ def _equal(measure: Measure) -> str:
     return f"({left} IS NOT DISTINCT FROM {right} OR coalesce({close}, false))"
 
 
-__all__ = ["Comparison", "compare", "create_table_sql", "merge_select", "open_duckdb", "present_select", "quoted", "quoted_duckdb"]
+__all__ = [
+    "Comparison",
+    "compare",
+    "create_table_sql",
+    "merge_select",
+    "open_duckdb",
+    "present_select",
+    "quoted",
+    "quoted_duckdb",
+]

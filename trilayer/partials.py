@@ -75,13 +75,21 @@ class Pass:
     def inputs(self) -> dict[str, str]:
         """Input SQL (values, orders, filters) to the column that holds it."""
         filters = [view.filter.sql for view in self.views if view.filter]
-        return _numbered("_i", [*filters, *(sql for view in self.views for m in view.measures for sql in _input_sql(view, m))])
+        return _numbered(
+            "_i",
+            [*filters, *(sql for view in self.views for m in view.measures for sql in _input_sql(view, m))],
+        )
 
     @cached_property
     def states(self) -> dict[str, str]:
         """State SQL to the column that holds it."""
         populations = [self._population_sql(view) for view in self.views if view.filter]
-        states = [self._state_sql(view, m, s) for view in self.views for m in view.measures for s in m.states.values()]
+        states = [
+            self._state_sql(view, m, s)
+            for view in self.views
+            for m in view.measures
+            for s in m.states.values()
+        ]
         return _numbered("_s", populations + states)
 
     @cached_property
@@ -89,7 +97,11 @@ class Pass:
         """Column that holds a state, or counts a view's rows, to its Spark type."""
         types = dict.fromkeys(self.states.values(), "bigint")
         for view in self.views:
-            types |= {column: view.partial_columns[name] for name, column in self.columns_of(view).items() if column in types}
+            types |= {
+                column: view.partial_columns[name]
+                for name, column in self.columns_of(view).items()
+                if column in types
+            }
         return types
 
     @cached_property
@@ -125,7 +137,10 @@ class Pass:
         )
         # The cast makes fields of a struct nullable, as they are once partials are merged.
         states = [F.col(column).cast(type_).alias(column) for column, type_ in self.state_types.items()]
-        aggregates = [F.expr("count(1)").alias(EVENTS), *(F.expr(sql).alias(column) for sql, column in self.states.items())]
+        aggregates = [
+            F.expr("count(1)").alias(EVENTS),
+            *(F.expr(sql).alias(column) for sql, column in self.states.items()),
+        ]
         keys = list(self.keys.values())
         if len(self.sets) == 1:
             grouped = projected.groupBy(*extra, *keys).agg(*aggregates)
@@ -160,7 +175,9 @@ class Pass:
         rows = result.where(F.col(SET) == self.sets.index(self._set_of(view)))
         if view.filter:
             rows = rows.where(F.col(self.states[self._population_sql(view)]) > 0)
-        return rows.select(*extra, *(F.col(column).alias(name) for name, column in self.columns_of(view).items()))
+        return rows.select(
+            *extra, *(F.col(column).alias(name) for name, column in self.columns_of(view).items())
+        )
 
     def arrow_slice_of(self, view: View, result: pa.Table, extra: Sequence[str] = ()) -> pa.Table:
         """As `slice_of`, for a result collected as Arrow."""
@@ -169,8 +186,12 @@ class Pass:
         rows = result.filter(pc.equal(result[SET], self.sets.index(self._set_of(view))))
         if view.filter:
             rows = rows.filter(pc.greater(rows[self.states[self._population_sql(view)]], 0))
-        columns = {name: rows[name] for name in extra} | {name: rows[c] for name, c in self.columns_of(view).items()}
-        return pa.table(columns).cast(partial_schema(view, {name: rows.schema.field(name).type for name in extra}))
+        columns = {name: rows[name] for name in extra} | {
+            name: rows[c] for name, c in self.columns_of(view).items()
+        }
+        return pa.table(columns).cast(
+            partial_schema(view, {name: rows.schema.field(name).type for name in extra})
+        )
 
 
 def plan(views: Sequence[View]) -> list[Pass]:
@@ -183,7 +204,9 @@ def plan(views: Sequence[View]) -> list[Pass]:
 
 def partial_schema(view: View, extra: Mapping[str, pa.DataType] | None = None) -> pa.Schema:
     """Arrow schema of a view's partials, after the extra columns."""
-    columns = dict(extra or {}) | {column: arrow_type(type_) for column, type_ in view.partial_columns.items()}
+    columns = dict(extra or {}) | {
+        column: arrow_type(type_) for column, type_ in view.partial_columns.items()
+    }
     return pa.schema(list(columns.items()))
 
 

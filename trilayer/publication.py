@@ -1,8 +1,8 @@
 """The publication: the one pointer that puts all batch views in force at once, and the fence that keeps a late run from moving it.
 
-    publications/00000012.json    a version: T, cuts, fingerprints, files with digests; never changed
-    publications/current.json     the version in force; replaced in one step
-    fence/00000031.json           a token, taken by each run; only the holder of the newest may publish
+publications/00000012.json    a version: T, cuts, fingerprints, files with digests; never changed
+publications/current.json     the version in force; replaced in one step
+fence/00000031.json           a token, taken by each run; only the holder of the newest may publish
 """
 
 from __future__ import annotations
@@ -75,13 +75,19 @@ class Publication:
             "base": self.base,
             "created_ms": self.created_ms,
             "streams": {name: vars(stream) for name, stream in self.streams.items()},
-            "views": {name: {"fingerprint": view.fingerprint, "files": list(view.files)} for name, view in self.views.items()},
+            "views": {
+                name: {"fingerprint": view.fingerprint, "files": list(view.files)}
+                for name, view in self.views.items()
+            },
             "reconciliation": self.reconciliation,
         }
 
     @staticmethod
     def of(document: dict[str, Any]) -> Publication:
-        streams = {n: PublishedStream(**(s | {"cut": cut_from_json(s["cut"])})) for n, s in document["streams"].items()}
+        streams = {
+            n: PublishedStream(**(s | {"cut": cut_from_json(s["cut"])}))
+            for n, s in document["streams"].items()
+        }
         views = {
             name: PublishedView(view["fingerprint"], [StoredFile.of(file) for file in view["files"]])
             for name, view in document["views"].items()
@@ -114,7 +120,9 @@ def pointed_at(store: Store, pointer: bytes) -> Publication:
     path = _path(document["version"])
     publication = parse_document(store.read(path), path)
     if document["version_digest"] != _digest(publication):
-        raise IntegrityError(f"{path} must be the publication that {POINTER} points at; its content differs: it was replaced")
+        raise IntegrityError(
+            f"{path} must be the publication that {POINTER} points at; its content differs: it was replaced"
+        )
     return Publication.of(publication)
 
 
@@ -131,7 +139,9 @@ def write_version(store: Store, publication: Publication) -> Publication:
             return known
     numbered = Publication(**(vars(publication) | {"version": publication.version}))
     if not store.create_document(_path(numbered.version), numbered.to_json()):
-        raise ConflictError(f"version {numbered.version} must be new; another run has just written it; run again")
+        raise ConflictError(
+            f"version {numbered.version} must be new; another run has just written it; run again"
+        )
     return numbered
 
 
@@ -176,7 +186,9 @@ def take_token(store: Store, what: str) -> int:
     """A token above all before it: whoever took an older one can't publish any more."""
     while True:
         token = newest_token(store) + 1
-        if store.create_document(f"fence/{token:08d}.json", {"token": token, "what": what, "taken_ms": now_ms()}):
+        if store.create_document(
+            f"fence/{token:08d}.json", {"token": token, "what": what, "taken_ms": now_ms()}
+        ):
             for old in store.names("fence")[:-20]:
                 store.delete(f"fence/{old}")
             return token
@@ -195,12 +207,16 @@ def find_version(store: Store, version: int | None) -> Publication:
     """A version to roll back to: the one asked for, or the newest below the one in force."""
     current = in_force(store)
     if current is None:
-        raise UsageError("a rollback must have a publication to go back to; there is none yet; run `trilayer batch run`")
+        raise UsageError(
+            "a rollback must have a publication to go back to; there is none yet; run `trilayer batch run`"
+        )
     known = versions(store)
     if version is None:
         older = [p for p in known if p.version < current.version]
         if not older:
-            raise UsageError(f"a rollback must have an older version; {current.version} in force is the oldest kept")
+            raise UsageError(
+                f"a rollback must have an older version; {current.version} in force is the oldest kept"
+            )
         return older[-1]
     for publication in known:
         if publication.version == version:

@@ -159,7 +159,9 @@ def read_commits(store: Store, stream: Stream, generation: str) -> list[Commit]:
                 raise
 
 
-def best_cover(store: Store, stream: Stream, topic_id: str, view_fingerprints: Mapping[str, str], cut: Cut) -> Cover | None:
+def best_cover(
+    store: Store, stream: Stream, topic_id: str, view_fingerprints: Mapping[str, str], cut: Cut
+) -> Cover | None:
     """The cover that reaches furthest, of the generations that compute these views by these definitions; None where none does.
 
     Raises CoverageError where there are such generations and none of them covers the log from the cut.
@@ -194,7 +196,9 @@ def read_partials(store: Store, commit: Commit, view: View, ticks: frozenset[int
     table = store.read_table(commit.files[view.name])
     schema = partial_schema(view, {TICK: pa.int64()})
     if table.schema.names != schema.names:
-        raise IntegrityError(f"{commit.files[view.name].path} must have columns {schema.names}; got {table.schema.names}")
+        raise IntegrityError(
+            f"{commit.files[view.name].path} must have columns {schema.names}; got {table.schema.names}"
+        )
     table = table.cast(schema)
     if all(segment.tick in ticks for segment in commit.segments):
         return table

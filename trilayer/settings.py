@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, ValidationError, field_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
 
 from trilayer.errors import SettingsError, did_you_mean
 
 FILE = "trilayer.toml"
+BROKER_ADDRESS = "broker-address"
+"""File below `home` in which `trilayer up` says where its broker listens."""
 
 
 class Settings(BaseSettings):
@@ -23,16 +31,22 @@ class Settings(BaseSettings):
     catalog: str = Field("examples.flights:catalog", description="the catalog, as module:attribute")
     store: str = Field(".trilayer/store", description="folder or URI of the store")
     home: Path = Field(Path(".trilayer"), description="folder of the local stack: jars, broker, logs")
-    bootstrap_servers: str = Field("", description="Kafka brokers; empty: the embedded broker of `trilayer up`")
+    bootstrap_servers: str = Field(
+        "", description="Kafka brokers; empty: the embedded broker of `trilayer up`"
+    )
     replication_factor: int = Field(1, ge=1, description="of the topics that trilayer creates")
 
     tick_s: int = Field(60, ge=1, description="length of a tick; cuts fall on ticks")
     settle_s: float = Field(2.0, ge=0, description="how long after T its cut may be asked for")
-    reconcile: Literal["warn", "fail"] = Field("warn", description="what a run does when batch and speed differ")
+    reconcile: Literal["warn", "fail"] = Field(
+        "warn", description="what a run does when batch and speed differ"
+    )
     keep_versions: int = Field(5, ge=2, description="publications kept for rollback")
 
     spark_master: str = Field("local[2]", description="Spark master of both layers")
-    spark_connector_lock: Path | None = Field(None, description="lock file of the Kafka connector's jars; trilayer's own if empty")
+    spark_connector_lock: Path | None = Field(
+        None, description="lock file of the Kafka connector's jars; trilayer's own if empty"
+    )
     spark_conf: dict[str, str] = Field(default_factory=dict, description="further Spark settings")
     batch_memory_mb: int = Field(1024, ge=512, description="heap of the batch layer's Spark driver")
     speed_memory_mb: int = Field(640, ge=384, description="heap of the speed layer's Spark driver")
@@ -41,7 +55,9 @@ class Settings(BaseSettings):
 
     speed_trigger_s: float = Field(0.0, ge=0, description="least time between two micro-batches")
     speed_max_events: int = Field(500_000, ge=1, description="most events of one micro-batch: backpressure")
-    compact_after: int = Field(24, ge=2, description="micro-batches of closed ticks after which they are compacted")
+    compact_after: int = Field(
+        24, ge=2, description="micro-batches of closed ticks after which they are compacted"
+    )
 
     @field_validator("tick_s")
     @classmethod
@@ -72,8 +88,6 @@ class Settings(BaseSettings):
     def environment(self) -> dict[str, str]:
         """These settings as `TRILAYER_*` variables, for a process that should have the same."""
         values = self.model_dump(mode="json", exclude_defaults=True)
-        import json
-
         return {
             f"TRILAYER_{name.upper()}": json.dumps(value) if isinstance(value, dict) else str(value)
             for name, value in values.items()
@@ -82,17 +96,29 @@ class Settings(BaseSettings):
 
 def load_settings(**overrides: object) -> Settings:
     """The settings in force here. Raises SettingsError that names the setting, where it was set, and what it must be."""
-    unknown = [name for name in os.environ if name.startswith("TRILAYER_") and _field(name) not in Settings.model_fields]
+    unknown = [
+        name
+        for name in os.environ
+        if name.startswith("TRILAYER_") and _field(name) not in Settings.model_fields
+    ]
     for name in unknown:
-        if name not in ("TRILAYER_FAILPOINT",):
+        if name not in ("TRILAYER_FAILPOINT", "TRILAYER_PROCESS"):
             known = [f"TRILAYER_{field.upper()}" for field in Settings.model_fields]
-            raise SettingsError(f"variable {name} must be one of trilayer's settings{did_you_mean(name, known)}")
+            raise SettingsError(
+                f"variable {name} must be one of trilayer's settings{did_you_mean(name, known)}"
+            )
     try:
-        return Settings(**overrides)  # type: ignore[arg-type]  # pydantic checks what mypy can't know
+        settings = Settings(**overrides)  # type: ignore[arg-type]  # pydantic checks what mypy can't know
     except ValidationError as error:
-        raise SettingsError("; ".join(_describe(e["loc"], e["msg"], e.get("input")) for e in error.errors())) from None
+        raise SettingsError(
+            "; ".join(_describe(e["loc"], e["msg"], e.get("input")) for e in error.errors())
+        ) from None
     except (ValueError, TypeError) as error:
         raise SettingsError(f"{FILE} must be TOML: {error}") from None
+    address = settings.home / BROKER_ADDRESS
+    if not settings.bootstrap_servers and address.exists():
+        settings = settings.model_copy(update={"bootstrap_servers": address.read_text().strip()})
+    return settings
 
 
 def _field(variable: str) -> str:
@@ -101,7 +127,11 @@ def _field(variable: str) -> str:
 
 def _describe(loc: tuple[int | str, ...], message: str, value: object) -> str:
     name = ".".join(map(str, loc))
-    where = f"variable TRILAYER_{name.upper()}" if f"TRILAYER_{name.upper()}" in os.environ else f"{name!r} in {FILE}"
+    where = (
+        f"variable TRILAYER_{name.upper()}"
+        if f"TRILAYER_{name.upper()}" in os.environ
+        else f"{name!r} in {FILE}"
+    )
     if message.startswith("Extra inputs"):
         return f"{where} is no setting{did_you_mean(name, Settings.model_fields)}"
     return f"{where}: {message[0].lower()}{message[1:]}; got {value!r}"

@@ -29,17 +29,23 @@ KAFKA_OPTIONS = {
 
 def connector_jars(settings: Settings) -> list[Path]:
     """The Kafka connector's jars, fetched where they are not there yet."""
-    lock = settings.spark_connector_lock or Path(str(files("trilayer") / "locks" / "spark-kafka.lock"))
-    return jars.fetch(lock, (settings.home / "jars" / "spark").resolve(), echo=logging.getLogger("trilayer").info)
+    lock = settings.spark_connector_lock or jars.SPARK_KAFKA
+    return jars.fetch(
+        lock, (settings.home / "jars" / "spark").resolve(), echo=logging.getLogger("trilayer").info
+    )
 
 
-def session(name: str, settings: Settings, *, memory_mb: int, conf: Mapping[str, str] | None = None) -> SparkSession:
+def session(
+    name: str, settings: Settings, *, memory_mb: int, conf: Mapping[str, str] | None = None
+) -> SparkSession:
     """A SparkSession for one layer. memory_mb: heap of the driver, which in local mode is all there is.
 
     UTC everywhere; ANSI mode, so that an overflow is an error; dates of every century as they are written.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1") if settings.spark_master.startswith("local") else None
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1") if settings.spark_master.startswith(
+        "local"
+    ) else None
     log4j = files("trilayer") / "log4j2.properties"
     options = {
         "spark.jars": ",".join(str(path.resolve()) for path in connector_jars(settings)),

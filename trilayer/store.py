@@ -8,12 +8,10 @@ On object stores `create` and `lock` can't be made exclusive through pyarrow.fs;
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import io
 import json
 import os
-import socket
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -26,7 +24,8 @@ import pyarrow as pa
 import pyarrow.fs
 import pyarrow.parquet as pq
 
-from trilayer.errors import ConflictError, IntegrityError, SettingsError
+from trilayer.errors import IntegrityError, SettingsError
+from trilayer.filelock import exclusive
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,9 @@ class Store:
         try:
             self.fs, self.root = pyarrow.fs.FileSystem.from_uri(uri)
         except (pa.ArrowInvalid, OSError) as error:
-            raise SettingsError(f"store must be a folder or a URI that pyarrow can open; got {uri!r}: {error}") from None
+            raise SettingsError(
+                f"store must be a folder or a URI that pyarrow can open; got {uri!r}: {error}"
+            ) from None
         self.root = self.root.rstrip("/")
         self.local = isinstance(self.fs, pyarrow.fs.LocalFileSystem)
         parsed = urlparse(uri)
@@ -188,7 +189,9 @@ class Store:
     def read_checked(self, file: StoredFile) -> bytes:
         data = self.read(file.path)
         if len(data) != file.bytes:
-            raise IntegrityError(f"{file.path} must have {file.bytes} bytes; got {len(data)}: it was truncated or replaced")
+            raise IntegrityError(
+                f"{file.path} must have {file.bytes} bytes; got {len(data)}: it was truncated or replaced"
+            )
         if hashlib.sha256(data).hexdigest() != file.sha256:
             raise IntegrityError(f"{file.path} must have SHA-256 {file.sha256[:12]}…; its bytes were altered")
         return data
@@ -199,7 +202,9 @@ class Store:
             raise IntegrityError(f"{file.path} must be in the store {self.root}; it is missing")
         size, digest = self._digest(file.path)
         if size != file.bytes:
-            raise IntegrityError(f"{file.path} must have {file.bytes} bytes; got {size}: it was truncated or replaced")
+            raise IntegrityError(
+                f"{file.path} must have {file.bytes} bytes; got {size}: it was truncated or replaced"
+            )
         if digest != file.sha256:
             raise IntegrityError(f"{file.path} must have SHA-256 {file.sha256[:12]}…; its bytes were altered")
 
@@ -224,7 +229,9 @@ class Store:
 
     def describe_folder(self, relative: str) -> list[StoredFile]:
         """Every Parquet file with rows in a folder that Spark has written; it writes empty ones too."""
-        files = [self.describe(f"{relative}/{name}") for name in self.names(relative) if name.endswith(".parquet")]
+        files = [
+            self.describe(f"{relative}/{name}") for name in self.names(relative) if name.endswith(".parquet")
+        ]
         return [file for file in files if file.rows]
 
     # -- locks ---------------------------------------------------------------------------------------------------------
@@ -238,22 +245,8 @@ class Store:
         if not self.local:
             yield
             return
-        path = Path(self.path(relative))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "a+") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                file.seek(0)
-                holder = file.read().strip() or "another process"
-                raise ConflictError(f"{what} must run once at a time; {holder} is at it; wait for it or end it") from None
-            file.truncate(0)
-            file.write(f"process {os.getpid()} on {socket.gethostname()}")
-            file.flush()
-            try:
-                yield
-            finally:
-                file.truncate(0)
+        with exclusive(Path(self.path(relative)), once=what):
+            yield
 
 
 def document_bytes(document: dict[str, Any]) -> bytes:
@@ -269,10 +262,12 @@ def parse_document(data: bytes, relative: str) -> dict[str, Any]:
         document = json.loads(data)
         expected = document.pop("sha256")
     except (ValueError, KeyError, AttributeError, TypeError):
-        raise IntegrityError(f"{relative} must be a JSON document of trilayer's; it was truncated or replaced") from None
+        raise IntegrityError(
+            f"{relative} must be a JSON document of trilayer's; it was truncated or replaced"
+        ) from None
     if _document_digest(document) != expected:
         raise IntegrityError(f"{relative} must have the content that its digest says; it was altered")
-    return document  # type: ignore[no-any-return]  # json.loads is untyped
+    return document
 
 
 def _document_digest(body: dict[str, Any]) -> str:

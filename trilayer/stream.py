@@ -101,9 +101,13 @@ class Rows:
     def __post_init__(self) -> None:
         check_name(self.name, "name of rows")
         if not isinstance(self.source, Stream):
-            raise DefinitionError(f"source of rows {self.name!r} must be a Stream; got {type(self.source).__name__}")
+            raise DefinitionError(
+                f"source of rows {self.name!r} must be a Stream; got {type(self.source).__name__}"
+            )
         if not callable(self.rows):
-            raise DefinitionError(f"rows of {self.name!r} must be a function of a DataFrame; got {self.rows!r}")
+            raise DefinitionError(
+                f"rows of {self.name!r} must be a function of a DataFrame; got {self.rows!r}"
+            )
         _ = self.columns
 
     @property
@@ -138,7 +142,9 @@ def _code(value: Any, seen: set[int]) -> Any:
         seen.add(id(value))
         code = value.__code__
         cells = [_code(cell.cell_contents, seen) for cell in value.__closure__ or ()]
-        names = {name: _code(value.__globals__[name], seen) for name in _names(code) if name in value.__globals__}
+        names = {
+            name: _code(value.__globals__[name], seen) for name in _names(code) if name in value.__globals__
+        }
         defaults = [_code(v, seen) for v in (value.__defaults__ or ())]
         kwdefaults = {k: _code(v, seen) for k, v in (value.__kwdefaults__ or {}).items()}
         return ["function", _bytecode(code), cells, names, defaults, kwdefaults]
@@ -165,6 +171,10 @@ def _names(code: types.CodeType) -> set[str]:
 
 
 def _bytecode(code: types.CodeType) -> list[Any]:
-    consts = [_bytecode(c) if isinstance(c, types.CodeType) else repr(sorted(map(repr, c)) if isinstance(c, frozenset) else c)
-              for c in code.co_consts]
+    consts = [
+        _bytecode(c)
+        if isinstance(c, types.CodeType)
+        else repr(sorted(map(repr, c)) if isinstance(c, frozenset) else c)
+        for c in code.co_consts
+    ]
     return [code.co_code.hex(), consts, list(code.co_names), list(code.co_varnames), code.co_flags]

@@ -69,11 +69,13 @@ class View:
     def __post_init__(self) -> None:
         check_name(self.name, "name of a view")
         if not isinstance(self.source, Stream | Rows):
-            raise DefinitionError(f"source of view {self.name!r} must be a Stream or Rows; got {type(self.source).__name__}")
+            raise DefinitionError(
+                f"source of view {self.name!r} must be a Stream or Rows; got {type(self.source).__name__}"
+            )
         if isinstance(self.key, str) or not self.key:
             raise DefinitionError(
                 f"key of view {self.name!r} must be a list of columns or a mapping of names to expressions, at least one;"
-                f" got {self.key!r}; for one total over all events write key={{\"all\": \"'all'\"}}"
+                f' got {self.key!r}; for one total over all events write key={{"all": "\'all\'"}}'
             )
         if not self.aggregates:
             raise DefinitionError(f"aggregates of view {self.name!r} must be at least one; got none")
@@ -81,7 +83,9 @@ class View:
         names = self.output
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise DefinitionError(f"columns of view {self.name!r} must have different names; got {', '.join(twice)} twice")
+            raise DefinitionError(
+                f"columns of view {self.name!r} must have different names; got {', '.join(twice)} twice"
+            )
 
     @cached_property
     def keys(self) -> tuple[Key, ...]:
@@ -94,7 +98,9 @@ class View:
         window = key if isinstance(key, Window) else None
         expression = parse_expression(window.time if window else key, self.source.columns, what)  # type: ignore[arg-type]  # parse_expression refuses what is no text
         if window and expression.type not in ("timestamp", "timestamp_ntz", "date"):
-            raise DefinitionError(f"{what} must be a window over a timestamp; got {window.time!r}, which is {expression.type}")
+            raise DefinitionError(
+                f"{what} must be a window over a timestamp; got {window.time!r}, which is {expression.type}"
+            )
         if not is_orderable(expression.type):
             raise DefinitionError(f"{what} must have a plain type; got {expression.type}")
         return Key(name, expression, window)
@@ -103,7 +109,9 @@ class View:
     def filter(self) -> Expression | None:
         if self.where is None:
             return None
-        return parse_expression(self.where, self.source.columns, f"where of view {self.name!r}", expect="boolean")
+        return parse_expression(
+            self.where, self.source.columns, f"where of view {self.name!r}", expect="boolean"
+        )
 
     @cached_property
     def measures(self) -> tuple[Measure, ...]:
@@ -115,9 +123,13 @@ class View:
         if not isinstance(aggregate, Aggregate):
             raise DefinitionError(f"{what} must be an aggregate such as count(); got {aggregate!r}")
         columns = self.source.columns
-        inputs = {role: parse_expression(sql, columns, f"{role} of {what}") for role, sql in aggregate.roles.items()}
+        inputs = {
+            role: parse_expression(sql, columns, f"{role} of {what}") for role, sql in aggregate.roles.items()
+        }
         where = aggregate.where
-        filter_ = None if where is None else parse_expression(where, columns, f"where of {what}", expect="boolean")
+        filter_ = (
+            None if where is None else parse_expression(where, columns, f"where of {what}", expect="boolean")
+        )
         types = {role: expression.type for role, expression in inputs.items()}
         aggregate.check(types, f"{aggregate.kind}() in {what}")
         states = aggregate.states(types, positioned=isinstance(self.source, Stream))
@@ -153,10 +165,14 @@ class View:
     @cached_property
     def fingerprint(self) -> str:
         """Changes when the view's meaning may have changed, and only the partials of one fingerprint may ever be merged."""
-        keys = [(k.name, k.sql, k.type, k.window and (k.window.size_us, k.window.slide_us)) for k in self.keys]
+        keys = [
+            (k.name, k.sql, k.type, k.window and (k.window.size_us, k.window.slide_us)) for k in self.keys
+        ]
         measures = [
             (m.name, m.aggregate.kind, {r: (e.sql, e.type) for r, e in m.inputs.items()}, m.where and m.where.sql,
              {c: (s.type, s.partial, s.merge) for c, s in m.states.items()})
             for m in self.measures
         ]  # fmt: skip
-        return digest("view", self.name, self.source.fingerprint, keys, measures, self.filter and self.filter.sql)
+        return digest(
+            "view", self.name, self.source.fingerprint, keys, measures, self.filter and self.filter.sql
+        )

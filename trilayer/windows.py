@@ -58,5 +58,7 @@ def sliding(time: str, size: str, slide: str) -> Window:
     size_us = duration_us(size, "size of a sliding window")
     slide_us = duration_us(slide, "slide of a sliding window")
     if size_us % slide_us:
-        raise DefinitionError(f"size of a sliding window must be a multiple of its slide; got {size!r} and {slide!r}")
+        raise DefinitionError(
+            f"size of a sliding window must be a multiple of its slide; got {size!r} and {slide!r}"
+        )
     return Window(time, size_us, slide_us)

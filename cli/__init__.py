@@ -1,0 +1,1 @@
+"""The `trilayer` command: thin, and the only package that imports every layer."""

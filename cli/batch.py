@@ -1,0 +1,207 @@
+"""`trilayer batch`: whole runs, their steps one by one, history and rollback."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from batch_layer import cut as cut_step
+from batch_layer.ingest import ingest as ingest_step
+from batch_layer.publish import publish as publish_step
+from batch_layer.publish import rollback as rollback_step
+from batch_layer.recompute import Recomputed
+from batch_layer.recompute import recompute as recompute_step
+from batch_layer.reconcile import reconcile as reconcile_step
+from batch_layer.run import batch_lock, batch_run, batch_spark
+from cli.context import out, print_json, project
+from trilayer.cut import format_time, parse_time
+from trilayer.errors import UsageError
+from trilayer.publication import Publication, in_force, versions
+
+app = typer.Typer(no_args_is_help=True, help="The batch layer: runs, their steps, history, rollback.")
+
+Until = Annotated[
+    str | None,
+    typer.Option(
+        help="T, on the tick grid, such as 2026-03-01T12:05:00Z; the newest settled tick unless given"
+    ),
+]
+Full = Annotated[bool, typer.Option("--full", help="recompute from the whole master dataset")]
+AcceptLoss = Annotated[
+    bool,
+    typer.Option("--accept-loss", help="go on without events that retention took, recording their range"),
+]
+Json = Annotated[bool, typer.Option("--json", help="answer as JSON")]
+
+
+def _ms(until: str | None) -> int | None:
+    return None if until is None else parse_time(until)
+
+
+@app.command()
+def run(
+    until: Until = None, full: Full = False, accept_loss: AcceptLoss = False, as_json: Json = False
+) -> None:
+    """A whole run: cut, ingest, recompute, reconcile, publish."""
+    p = project()
+    published = batch_run(
+        p.catalog, p.settings, p.store, until_ms=_ms(until), full=full, accept_loss=accept_loss
+    )
+    _tell(published, as_json)
+
+
+@app.command()
+def cut(until: Until = None, full: Full = False) -> None:
+    """Step 1: where the log is cut at T. Prints the run as JSON."""
+    p = project()
+    with batch_lock(p.store):
+        found = cut_step.cut(p.catalog, p.settings, p.store, _ms(until), full)
+    print_json({"token": found.token, "t": found.t, "full": found.full, "cuts": found.cuts})
+
+
+@app.command()
+def ingest(
+    until: Until = None,
+    stream: Annotated[str | None, typer.Option(help="one stream; all unless given")] = None,
+    accept_loss: AcceptLoss = False,
+) -> None:
+    """Step 2: the log below the cut into the master dataset. Prints what was ingested as JSON."""
+    p = project()
+    streams = [p.catalog.stream(stream)] if stream else p.catalog.streams
+    done: dict[str, Any] = {}
+    with batch_lock(p.store), batch_spark(p.settings) as spark:
+        current = cut_step.newest_run(p.store, _ms(until))
+        for one in streams:
+            interval = ingest_step(one, current, p.settings, p.store, spark, accept_loss=accept_loss)
+            done[one.name] = {
+                "events": interval.events,
+                "quarantined": interval.quarantined,
+                "end": interval.end,
+            }
+    print_json(done)
+
+
+@app.command()
+def recompute(until: Until = None) -> None:
+    """Step 3: the views below the cut. Prints their rows as JSON."""
+    p = project()
+    with batch_lock(p.store), batch_spark(p.settings) as spark:
+        current = cut_step.newest_run(p.store, _ms(until))
+        found = recompute_step(p.catalog, current, p.store, spark)
+    print_json(
+        {
+            "kinds": found.kinds,
+            "rows": {name: sum(f.rows for f in files) for name, files in found.views.items()},
+        }
+    )
+
+
+@app.command()
+def reconcile(until: Until = None) -> None:
+    """Step 4: batch against speed over the same events, key by key. Prints the counts as JSON."""
+    p = project()
+    with batch_lock(p.store):
+        current = cut_step.newest_run(p.store, _ms(until))
+        recomputed = _recomputed(p.store, current)
+        print_json(reconcile_step(p.catalog, current, recomputed, p.settings, p.store))
+
+
+@app.command()
+def publish(until: Until = None, as_json: Json = False) -> None:
+    """Step 5: all recomputed views in force at once."""
+    p = project()
+    with batch_lock(p.store):
+        current = cut_step.newest_run(p.store, _ms(until))
+        recomputed = _recomputed(p.store, current)
+        found = (
+            p.store.read_document(current.path("reconcile"))["views"]
+            if p.store.exists(current.path("reconcile"))
+            else {}
+        )
+        _tell(publish_step(p.catalog, current, recomputed, found, p.settings, p.store), as_json)
+
+
+def _recomputed(store: Any, current: cut_step.Run) -> Recomputed:
+    if not store.exists(current.path("recompute")):
+        raise UsageError(
+            f"this step must follow `trilayer batch recompute`; the run until {current.t} has none yet"
+        )
+    return Recomputed.of(store.read_document(current.path("recompute")))
+
+
+@app.command()
+def history(as_json: Json = False) -> None:
+    """The versions kept, oldest first, and which one is in force."""
+    p = project()
+    current = in_force(p.store)
+    found = [_row(publication, current) for publication in versions(p.store)]
+    if as_json:
+        print_json(found)
+        return
+    table = Table(
+        "version",
+        "",
+        "T",
+        "kind",
+        "events",
+        "quarantined",
+        "differing keys",
+        "published at",
+        title="publications",
+    )
+    for row in found:
+        differing = "not compared" if row["differing_keys"] is None else str(row["differing_keys"])
+        mark = "in force" if row["in_force"] else ""
+        table.add_row(
+            str(row["version"]),
+            mark,
+            row["t"],
+            row["kind"],
+            f"{row['events']:,}",
+            str(row["quarantined"]),
+            differing,
+            row["published_at"],
+        )
+    out.print(table if found else "no publication yet; run `trilayer batch run`")
+
+
+def _row(publication: Publication, current: Publication | None) -> dict[str, Any]:
+    compared = [c for c in publication.reconciliation.values() if "not_compared" not in c]
+    differing = sum(c["differ"] + c["missing"] + c["extra"] for c in compared) if compared else None
+    return {
+        "version": publication.version,
+        "in_force": current is not None and publication.version == current.version,
+        "t": publication.t,
+        "kind": publication.kind,
+        "base": publication.base,
+        "published_at": format_time(publication.created_ms // 1000 * 1000),
+        "events": sum(s.events for s in publication.streams.values()),
+        "quarantined": sum(s.quarantined for s in publication.streams.values()),
+        "lost": sum(s.lost for s in publication.streams.values()),
+        "differing_keys": differing,
+        "views": {name: view.rows for name, view in publication.views.items()},
+    }
+
+
+@app.command()
+def rollback(
+    version: Annotated[
+        int | None, typer.Argument(help="version to go back to; the one before the present unless given")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """An older publication in force again, its cut with it; what has arrived since stays in the answers."""
+    p = project()
+    _tell(rollback_step(version, p.store), as_json)
+
+
+def _tell(publication: Publication, as_json: bool) -> None:
+    if as_json:
+        print_json(_row(publication, publication))
+    else:
+        events = sum(s.events for s in publication.streams.values())
+        out.print(
+            f"version {publication.version} in force: T={publication.t}, {events:,} events, {publication.kind}"
+        )

@@ -1,0 +1,216 @@
+"""`trilayer quarantine`: events that did not fit their schema, seen and sent back corrected."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import typer
+from kafka import KafkaProducer
+from kafka.errors import KafkaError
+from rich.table import Table
+
+from cli.context import Project, err, out, project
+from trilayer.cut import format_time
+from trilayer.errors import EnvironmentFault, UsageError
+from trilayer.events import REJECT
+from trilayer.log import now_ms, read_origin
+from trilayer.master import chain_end, read_chain
+from trilayer.segment import generations, read_commits
+from trilayer.stream import Stream
+
+app = typer.Typer(no_args_is_help=True, help="Events that did not fit their schema.")
+
+ORIGIN_HEADER = "trilayer-origin"
+"""Header of an event that replaces a quarantined one: TOPIC_ID/PARTITION/OFFSET."""
+
+_COLUMNS = ["_partition", "_offset", "_timestamp", "_key", "_value", REJECT]
+
+
+@app.command("list")
+def list_(
+    stream: Annotated[str | None, typer.Option(help="one stream; all unless given")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="show at most this many, the newest")] = 100,
+    jsonl: Annotated[
+        bool, typer.Option("--jsonl", help="a JSON object a line, as `quarantine replay` takes it")
+    ] = False,
+) -> None:
+    """What is in quarantine, and why."""
+    p = project()
+    rows = [row for one in _streams(p, stream) for row in quarantined(p, one)]
+    if jsonl:
+        for row in rows:
+            sys.stdout.write(json.dumps(row) + "\n")
+        return
+    table = Table("stream", "partition:offset", "arrived", "reason", "value", "replayed")
+    for row in rows[-limit:]:
+        value = "" if row["value"] is None else row["value"][:60]
+        place = f"{row['partition']}:{row['offset']}"
+        table.add_row(
+            row["stream"],
+            place,
+            row["arrived"],
+            _escape(row["reason"]),
+            _escape(value),
+            "yes" if row["replayed"] else "",
+        )
+    out.print(table if rows else "nothing in quarantine")
+    if len(rows) > limit:
+        err.print(f"the newest {limit} of {len(rows)}; --limit shows more")
+
+
+@app.command()
+def show(
+    place: Annotated[str, typer.Argument(help="PARTITION:OFFSET, as `list` prints it")],
+    stream: Annotated[str | None, typer.Option(help="which stream, where there are several")] = None,
+) -> None:
+    """One event: its reason on stderr, its bytes, as they are, on stdout."""
+    p = project()
+    match = re.fullmatch(r"(\d+):(\d+)", place)
+    if not match:
+        raise UsageError(f"the event must be named PARTITION:OFFSET; got {place!r}")
+    partition, offset = int(match[1]), int(match[2])
+    for one in _streams(p, stream):
+        for row in _raw(p, one):
+            if (row["_partition"], row["_offset"]) == (partition, offset):
+                err.print(f"{one.name} {place}: {_escape(row[REJECT])}")
+                sys.stdout.buffer.write(row["_value"] or b"")
+                return
+    raise UsageError(
+        f"the event must be in quarantine; got {place}, which is not; `trilayer quarantine list` shows what is"
+    )
+
+
+@app.command()
+def replay(
+    file: Annotated[
+        Path, typer.Argument(help="JSON Lines as `list --jsonl` prints them, with `value` corrected")
+    ],
+    again: Annotated[bool, typer.Option("--again", help="also those that have been replayed before")] = False,
+) -> None:
+    """Sends corrected events back to their topics, with where they came from in the header trilayer-origin.
+
+    The quarantined events stay where they are and are never counted; the corrected ones count as new events.
+    """
+    p = project()
+    corrections = list(_corrections(file, p))
+    held = {
+        (row["stream"], row["partition"], row["offset"]): row
+        for stream in p.catalog.streams
+        for row in quarantined(p, stream)
+    }
+    for number, line in corrections:
+        key = (line["stream"], line["partition"], line["offset"])
+        where = f"{file}:{number}"
+        if key not in held:
+            raise UsageError(
+                f"{where} must name an event in quarantine; got {line['stream']} {line['partition']}:{line['offset']}"
+            )
+        if held[key]["value"] == line["value"]:
+            raise UsageError(f"{where}: `value` must be corrected; it is as it was: {held[key]['reason']}")
+        if held[key]["replayed"] and not again:
+            raise UsageError(
+                f"{where}: {line['partition']}:{line['offset']} must not be replayed twice; it was before; --again does so all the same"
+            )
+    try:
+        producer = KafkaProducer(bootstrap_servers=p.settings.bootstrap_servers.split(","), acks="all")
+    except KafkaError as error:
+        raise EnvironmentFault(
+            f"a Kafka broker must answer at {p.settings.bootstrap_servers}; got {error}"
+        ) from error
+    try:
+        for _, line in corrections:
+            _send(p, producer, line)
+    finally:
+        producer.close()
+    out.print(f"{len(corrections)} corrected events sent")
+
+
+def _send(p: Project, producer: KafkaProducer, line: dict[str, Any]) -> None:
+    stream = p.catalog.stream(line["stream"])
+    origin = read_origin(p.store, stream)
+    assert origin
+    place = f"{line['partition']}-{line['offset']}"
+    header = f"{origin.topic_id}/{line['partition']}/{line['offset']}".encode()
+    sent = producer.send(stream.topic, line["value"].encode(), headers=[(ORIGIN_HEADER, header)]).get(
+        timeout=30
+    )
+    p.store.write_document(
+        f"quarantine/{stream.name}/{place}.json",
+        {"to": f"{sent.partition}:{sent.offset}", "sent_ms": now_ms()},
+    )
+
+
+def quarantined(p: Project, stream: Stream) -> Iterator[dict[str, Any]]:
+    """Quarantined events of a stream in log order: those below the master dataset's end, then the speed layer's.
+
+    Keys: stream, partition, offset, arrived, reason, value (text; bytes that are no UTF-8 as \\xNN), replayed.
+    """
+    replayed = set(p.store.names(f"quarantine/{stream.name}"))
+    for row in _raw(p, stream):
+        value = row["_value"]
+        yield {
+            "stream": stream.name,
+            "partition": row["_partition"],
+            "offset": row["_offset"],
+            "arrived": format_time(int(row["_timestamp"].timestamp() * 1000)),
+            "reason": row[REJECT],
+            "value": None if value is None else value.decode(errors="backslashreplace"),
+            "replayed": f"{row['_partition']}-{row['_offset']}.json" in replayed,
+        }
+
+
+def _raw(p: Project, stream: Stream) -> Iterator[dict[str, Any]]:
+    chain = read_chain(p.store, stream)
+    for interval in chain:
+        for file in interval.files if interval.quarantined else []:
+            rejected = pc.field(REJECT).is_valid()
+            path = p.store.path(file.path)
+            yield from pq.read_table(path, columns=_COLUMNS, filters=rejected, filesystem=p.store.fs).sort_by(
+                [("_partition", "ascending"), ("_offset", "ascending")]
+            ).to_pylist()  # fmt: skip
+    origin = read_origin(p.store, stream)
+    end = chain_end(chain, origin.start if origin else {})
+    seen: set[tuple[int, int]] = set()
+    for generation in reversed(generations(p.store, stream)):
+        for commit in read_commits(p.store, stream, generation.name):
+            for row in (
+                p.store.read_table(commit.quarantine, _COLUMNS).to_pylist() if commit.quarantine else []
+            ):
+                place = (row["_partition"], row["_offset"])
+                if row["_offset"] >= end.get(row["_partition"], 0) and place not in seen:
+                    seen.add(place)
+                    yield row
+
+
+def _streams(p: Project, name: str | None) -> list[Stream]:
+    return [p.catalog.stream(name)] if name else p.catalog.streams
+
+
+def _corrections(file: Path, p: Project) -> Iterator[tuple[int, dict[str, Any]]]:
+    if not file.is_file():
+        raise UsageError(f"FILE must be a file; got {str(file)!r}, which is not there")
+    for number, text in enumerate(file.read_text().splitlines(), 1):
+        if not text.strip():
+            continue
+        try:
+            line = json.loads(text)
+            value = line["value"]
+            line["value"] = value if isinstance(value, str) else json.dumps(value)
+            p.catalog.stream(line["stream"])
+            int(line["partition"]), int(line["offset"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise UsageError(
+                f"{file}:{number} must be a line as `quarantine list --jsonl` prints it; got {text[:80]!r}: {error!r}"
+            ) from None
+        yield number, line
+
+
+def _escape(text: str) -> str:
+    return text.replace("[", "\\[")

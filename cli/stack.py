@@ -1,0 +1,103 @@
+"""`trilayer up`: broker and speed layer on this machine, in the foreground."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from cli.context import Project, out, project
+from embedded import kafka, processes
+from trilayer import jars
+from trilayer.errors import EnvironmentFault
+from trilayer.filelock import exclusive
+from trilayer.log import Log
+from trilayer.settings import BROKER_ADDRESS
+from trilayer.spark import connector_jars
+
+logger = logging.getLogger("trilayer.up")
+
+
+def up() -> None:
+    """Starts the local stack and keeps it until Ctrl-C: a Kafka broker, unless bootstrap_servers is set, and the speed layer."""
+    p = project()
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    home = p.settings.home.resolve()
+    with exclusive(home / "up.lock", once="`trilayer up`"):
+        Stack(p, home).run(stop)
+
+
+class Stack:
+    """The processes of one home: what runs is recorded there, so that what a crash leaves behind is found and ended."""
+
+    def __init__(self, p: Project, home: Path) -> None:
+        self._project, self._home = p, home
+
+    def run(self, stop: threading.Event) -> None:
+        """Until `stop` is set. Raises EnvironmentFault, with the end of its log, when a process ends by itself."""
+        for left in processes.end_leftovers(self._home):
+            logger.info("ended %s (pid %s), left by a crash", left.name, left.pid)
+        try:
+            self._start()
+            if not stop.is_set():
+                self._announce()
+            while not stop.wait(0.3):
+                self._check()
+        finally:
+            logger.info("stopping")
+            self._stop()
+
+    def _start(self) -> None:
+        settings = self._project.settings
+        connector_jars(settings)
+        own = not settings.bootstrap_servers or (self._home / BROKER_ADDRESS).exists()
+        if own:
+            folder = self._home / "jars" / "kafka"
+            jars.fetch(jars.KAFKA_BROKER, folder, echo=logger.info)
+            broker = kafka.start(self._home, jars=folder, heap_mb=settings.broker_memory_mb, echo=logger.info)
+            (self._home / BROKER_ADDRESS).write_text(broker.bootstrap)
+            settings = settings.model_copy(update={"bootstrap_servers": broker.bootstrap})
+        with Log(settings.bootstrap_servers) as log:
+            for stream in self._project.catalog.streams:
+                log.ensure(stream, settings.replication_factor)
+        ready = self._home / "speed.ready"
+        ready.unlink(missing_ok=True)
+        logger.info("Starting the speed layer")
+        command = [sys.executable, "-m", "cli", "speed", "run", "--ready-file", str(ready)]
+        # MALLOC_ARENA_MAX: glibc keeps an arena a thread; two save tens of MB in each process.
+        speed = processes.start(
+            "speed", command, home=self._home, env=settings.environment() | {"MALLOC_ARENA_MAX": "2"}
+        )
+        while not ready.exists():
+            if processes.exit_status(speed) is not None:
+                raise EnvironmentFault(f"the speed layer must start; it ended:\n{processes.log_tail(speed)}")
+            threading.Event().wait(0.1)
+        self._project = Project(settings, self._project.catalog, self._project.store)
+
+    def _announce(self) -> None:
+        out.print(f"Kafka         {self._project.settings.bootstrap_servers}")
+        out.print(f"speed layer   {', '.join(stream.name for stream in self._project.catalog.streams)}")
+        out.print(f"logs          {self._home / 'logs'}")
+        out.print(
+            "now           trilayer replay FILE --stream NAME · trilayer batch run · trilayer sql QUERY · Ctrl-C ends it"
+        )
+
+    def _check(self) -> None:
+        for name in ("kafka", "speed"):
+            record = processes.running(self._home, name)
+            if record is None and (name == "speed" or (self._home / BROKER_ADDRESS).exists()):
+                log = self._home / "logs" / f"{name}.log"
+                tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:]) if log.exists() else ""
+                raise EnvironmentFault(f"{name} must run; it ended by itself; the end of {log}:\n{tail}")
+
+    def _stop(self) -> None:
+        record = processes.running(self._home, "speed")
+        if record is not None:
+            processes.terminate(record, home=self._home, timeout_s=20)
+        kafka.stop(self._home)
+        (self._home / BROKER_ADDRESS).unlink(missing_ok=True)
+        (self._home / "speed.ready").unlink(missing_ok=True)

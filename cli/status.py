@@ -1,0 +1,130 @@
+"""`trilayer status`: per stream head, cut and lag; per view rows and publication; processes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import psutil
+import typer
+from rich.table import Table
+
+import serving_layer
+from cli.context import Project, err, out, print_json, project
+from embedded import processes
+from trilayer.errors import CoverageError
+from trilayer.merging import quoted_duckdb
+
+
+def status(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="answer as JSON, documented in docs/operations.md")
+    ] = False,
+) -> None:
+    """How the streams, views and processes stand."""
+    found = collect(project())
+    if as_json:
+        print_json(found)
+        return
+    publication = found["publication"]
+    out.print(
+        f"publication {publication['version']}, T={publication['t']}, {publication['kind']}"
+        if publication
+        else "no publication yet"
+    )
+    streams = Table(
+        "stream",
+        "head",
+        "cut",
+        "lag (events)",
+        "lag (s)",
+        "since the cut",
+        "quarantined since",
+        "note",
+        title="streams",
+    )
+    for name, row in found["streams"].items():
+        lag = ("?", "?") if row["lag_events"] is None else (f"{row['lag_events']:,}", f"{row['lag_s']:.1f}")
+        streams.add_row(
+            name,
+            _offsets(row["head"]),
+            _offsets(row["cut"]),
+            *lag,
+            f"{row['speed_events']:,}",
+            str(row["quarantined"]),
+            row["note"],
+        )
+    out.print(streams)
+    views = Table("view", "stream", "rows", "publication", "note", title="views")
+    for name, row in found["views"].items():
+        rows = "" if row["rows"] is None else f"{row['rows']:,}"
+        views.add_row(name, row["stream"], rows, str(row["publication"] or ""), row["note"])
+    out.print(views)
+    table = Table("process", "pid", "memory (MiB)", "running since", title="processes of the local stack")
+    for row in found["processes"]:
+        table.add_row(row["name"], str(row["pid"]), str(row["memory_mib"]), row["started_at"])
+    out.print(table if found["processes"] else "no process of the local stack runs; `trilayer up` starts it")
+    if any(row["lag_events"] is None for row in found["streams"].values()):
+        err.print("[yellow]lag is unknown: no broker answers, or the topic does not exist[/]")
+
+
+def collect(p: Project) -> dict[str, Any]:
+    """The whole of it, as `--json` prints it."""
+    with serving_layer.connect(p.catalog, p.settings, p.store) as connection:
+        provenance = connection.provenance()
+        with connection.snapshot() as snapshot:
+            views = {}
+            for view in p.catalog.views:
+                try:
+                    rows, note = (
+                        snapshot.sql(f"SELECT count(*) FROM {quoted_duckdb(view.name)}").rows()[0][0],
+                        "",
+                    )
+                except CoverageError as error:
+                    rows, note = None, str(error)
+                answered = provenance.version if rows is not None else None
+                views[view.name] = {
+                    "stream": view.stream.name,
+                    "rows": rows,
+                    "publication": answered,
+                    "note": note,
+                }
+    streams = {
+        name: {
+            "head": s.head, "cut": s.cut, "end": s.lag.end if s.lag else None, "generation": s.generation,
+            "lag_events": s.lag.events if s.lag else None, "lag_s": s.lag.seconds if s.lag else None,
+            "speed_events": s.speed_events, "quarantined": s.quarantined, "note": s.note,
+        }
+        for name, s in provenance.streams.items()
+    }  # fmt: skip
+    publication = (
+        {"version": provenance.version, "t": provenance.t, "kind": provenance.kind}
+        if provenance.version
+        else None
+    )
+    return {"publication": publication, "streams": streams, "views": views, "processes": _processes(p)}
+
+
+def _processes(p: Project) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": r.name,
+            "pid": r.pid,
+            "started_at": r.started_at.isoformat(timespec="seconds"),
+            "memory_mib": _memory_mib(r.pid),
+            "log": str(r.log),
+        }
+        for r in processes.list_running(p.settings.home.resolve())
+    ]
+
+
+def _memory_mib(pid: int) -> int:
+    """Resident memory of a process and its descendants."""
+    try:
+        root = psutil.Process(pid)
+        return sum(process.memory_info().rss for process in [root, *root.children(recursive=True)]) >> 20
+    except psutil.Error:
+        return 0
+
+
+def _offsets(cut: dict[int, int]) -> str:
+    return " ".join(f"{partition}:{offset}" for partition, offset in sorted(cut.items()))

@@ -1,0 +1,246 @@
+"""`trilayer verify`: the invariants I1 and I2, on demand.
+
+Everything is computed anew from what the layers did not compute: the raw bytes of the master dataset below the cut, the log itself from the cut to
+the head. Then every record must be there once (I1), and every key of every merged view must have the same answer (I2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Annotated, Any
+
+import duckdb
+import pyarrow as pa
+import typer
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from rich.table import Table
+
+import serving_layer
+from batch_layer.ingest import StartSpark
+from batch_layer.run import batch_spark
+from cli.context import Project, err, out, print_json, project
+from serving_layer.connection import Provenance, StreamProvenance
+from trilayer.cut import Ranges, ranges_between
+from trilayer.errors import CoverageError
+from trilayer.events import FITS, LOG_COLUMNS, log_columns, parse
+from trilayer.log import Log, read_origin
+from trilayer.master import read_chain
+from trilayer.merging import Comparison, compare, create_table_sql, open_duckdb, present_select, quoted_duckdb
+from trilayer.partials import Pass, partial_schema, plan
+from trilayer.publication import in_force
+from trilayer.spark import read_log
+from trilayer.stream import Rows, Stream
+from trilayer.view import View
+
+
+@dataclass(frozen=True)
+class Census:
+    """Records of one stream: counted by the layers, and found in master dataset and log. wrong: what does not add up."""
+
+    batch: int
+    speed: int
+    quarantined: int
+    lost: int
+    found: int
+    found_quarantined: int
+    wrong: Sequence[str]
+
+    @property
+    def counted(self) -> int:
+        """Records that are in a view, each once."""
+        return self.batch + self.speed - self.quarantined
+
+
+@dataclass(frozen=True)
+class Verification:
+    streams: dict[str, Census]
+    views: dict[str, Comparison]
+    unanswered: dict[str, str]
+
+    @property
+    def clean(self) -> bool:
+        return not any(census.wrong for census in self.streams.values()) and all(
+            c.same for c in self.views.values()
+        )
+
+
+def verify(as_json: Annotated[bool, typer.Option("--json", help="answer as JSON")] = False) -> None:
+    """Recomputes every view from the log and the master dataset and compares, key by key. Exit code 1 and the keys where they differ."""
+    found = verification(project())
+    if as_json:
+        print_json(_document(found))
+    else:
+        _print(found)
+    if not found.clean:
+        raise typer.Exit(1)
+
+
+def verification(p: Project) -> Verification:
+    """I1 and I2 of the newest state, whatever arrives meanwhile."""
+    answers: dict[str, pa.Table] = {}
+    unanswered: dict[str, str] = {}
+    with (
+        serving_layer.connect(p.catalog, p.settings, p.store) as connection,
+        connection.snapshot() as snapshot,
+    ):
+        provenance = snapshot.provenance
+        for view in p.catalog.views:
+            try:
+                answers[view.name] = snapshot.sql(f"FROM {quoted_duckdb(view.name)}").arrow()
+            except CoverageError as error:
+                unanswered[view.name] = str(error)
+    censuses: dict[str, Census] = {}
+    views: dict[str, Comparison] = {}
+    with batch_spark(p.settings) as spark, open_duckdb(p.settings.serving_memory_mb) as duck:
+        for stream in p.catalog.streams:
+            answered = [view for view in p.catalog.views_of(stream) if view.name in answers]
+            if not answered:
+                continue
+            records = _records(p, stream, provenance, spark)
+            censuses[stream.name] = _census(p, stream, provenance, records)
+            parsed = parse(records, stream).where(F.col(FITS)).persist() if records is not None else None
+            for pass_ in plan(answered):
+                result = _run(pass_, parsed)
+                for view in pass_.views:
+                    views[view.name] = _compare(duck, view, answers[view.name], pass_, result)
+            if parsed is not None:
+                parsed.unpersist()
+    return Verification(censuses, views, unanswered)
+
+
+def _records(p: Project, stream: Stream, provenance: Provenance, spark: StartSpark) -> DataFrame | None:
+    """Raw records: the master dataset's below the cut, the log's from there to the head."""
+    at = provenance.streams[stream.name]
+    published = in_force(p.store) if provenance.version else None
+    files = [
+        f for i in read_chain(p.store, stream) if published and i.t_ms <= published.t_ms for f in i.files
+    ]
+    above = {partition: r for partition, r in ranges_between(at.cut, at.head).items() if len(r)}
+    frames: list[DataFrame] = []
+    if files:
+        p.store.check_all(files)
+        frames.append(spark().read.parquet(*(p.store.uri(file.path) for file in files)).select(*LOG_COLUMNS))
+    if above:
+        frames.append(
+            log_columns(read_log(spark(), p.settings.bootstrap_servers, stream.topic, above)).select(
+                *LOG_COLUMNS
+            )
+        )
+    return reduce(DataFrame.unionByName, frames) if frames else None
+
+
+def _census(p: Project, stream: Stream, provenance: Provenance, records: DataFrame | None) -> Census:
+    at = provenance.streams[stream.name]
+    published = in_force(p.store)
+    of_batch = published.streams.get(stream.name) if published and provenance.version else None
+    counted = records.groupBy("_partition").agg(
+        F.count(F.lit(1)).alias("n"), F.count_distinct("_offset").alias("offsets"), F.min("_offset").alias("low"), F.max("_offset").alias("high")
+    ).collect() if records is not None else []  # fmt: skip
+    found = sum(row["n"] for row in counted)
+    bad = parse(records, stream).where(~F.col(FITS)).count() if records is not None else 0
+    batch, lost = (of_batch.events, of_batch.lost) if of_batch else (0, 0)
+    quarantined = (of_batch.quarantined if of_batch else 0) + at.quarantined
+    wrong = []
+    for row in counted:
+        if row["n"] != row["offsets"]:
+            wrong.append(
+                f"partition {row['_partition']}: {row['n'] - row['offsets']} records are there twice"
+            )
+        if row["high"] >= at.head.get(row["_partition"], 0):
+            wrong.append(f"partition {row['_partition']}: offset {row['high']} lies above the head")
+    if found != batch + at.speed_events:
+        wrong.append(f"the layers have counted {batch + at.speed_events:,} records, {found:,} are there")
+    if bad != quarantined:
+        wrong.append(f"the layers have quarantined {quarantined:,} records, {bad:,} do not fit")
+    wrong += _against_log(p, stream, at, counted)
+    return Census(batch, at.speed_events, quarantined, lost, found, bad, wrong)
+
+
+def _against_log(p: Project, stream: Stream, at: StreamProvenance, counted: Sequence[Any]) -> list[str]:
+    """Whether what was found is all that the log has had, where the log still holds it: without gaps its offsets number its records."""
+    origin = read_origin(p.store, stream)
+    assert origin
+    with Log(p.settings.bootstrap_servers) as log:
+        topic = log.topic(stream)
+        whole: Ranges = ranges_between({q: origin.start.get(q, 0) for q in at.head}, at.head)
+        held = log.count_records(topic, whole)
+    by_partition = {row["_partition"]: row["n"] for row in counted}
+    return [
+        f"partition {partition}: the log holds {number:,} records up to the head, {by_partition.get(partition, 0):,} are counted"
+        for partition, number in held.items()
+        if number > by_partition.get(partition, 0)
+    ]
+
+
+def _run(pass_: Pass, parsed: DataFrame | None) -> pa.Table | None:
+    if parsed is None:
+        return None
+    if isinstance(pass_.source, Rows):
+        parsed = pass_.source.rows(parsed.select(*pass_.source.stream.columns))
+    return pass_.run(parsed).toArrow()
+
+
+def _compare(
+    duck: duckdb.DuckDBPyConnection, view: View, answer: pa.Table, pass_: Pass, result: pa.Table | None
+) -> Comparison:
+    partials = (
+        pass_.arrow_slice_of(view, result) if result is not None else partial_schema(view).empty_table()
+    )
+    duck.register("answer", answer)
+    duck.register("partials", partials)
+    duck.execute(f"CREATE OR REPLACE {create_table_sql('recomputed', view).removeprefix('CREATE ')}")
+    duck.execute("INSERT INTO recomputed SELECT * FROM partials")
+    return compare(duck, view, f"({present_select(view, ['recomputed'])})", "answer")
+
+
+def _print(found: Verification) -> None:
+    counts = Table(
+        "stream",
+        "batch",
+        "speed",
+        "quarantined",
+        "lost",
+        "records found",
+        "I1",
+        title="I1: every record once",
+    )
+    for name, census in found.streams.items():
+        numbers = (census.batch, census.speed, census.quarantined, census.lost, census.found)
+        counts.add_row(
+            name, *(f"{n:,}" for n in numbers), "[red]wrong[/]" if census.wrong else "[green]holds[/]"
+        )
+    out.print(counts)
+    views = Table(
+        "view", "match", "differ", "missing", "extra", "I2", title="I2: merged equals the full recompute"
+    )
+    for name, c in found.views.items():
+        views.add_row(
+            name,
+            *(f"{n:,}" for n in (c.match, c.differ, c.missing, c.extra)),
+            "[green]holds[/]" if c.same else "[red]wrong[/]",
+        )
+    out.print(views)
+    for name, census in found.streams.items():
+        for line in census.wrong:
+            err.print(f"[red]I1[/] {name}: {line}")
+    for name, c in found.views.items():
+        for row in c.keys:
+            err.print(
+                f"[red]I2[/] {name}: " + ", ".join(f"{k}={v}" for k, v in row.items()).replace("[", "\\[")
+            )
+    for name, why in found.unanswered.items():
+        err.print(f"[yellow]not verified[/] {name}: {why}")
+
+
+def _document(found: Verification) -> dict[str, Any]:
+    return {
+        "clean": found.clean,
+        "streams": {
+            name: vars(census) | {"counted": census.counted} for name, census in found.streams.items()
+        },
+        "views": {name: vars(comparison) for name, comparison in found.views.items()},
+        "unanswered": found.unanswered,
+    }
