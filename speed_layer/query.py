@@ -18,7 +18,7 @@ from trilayer.cut import Range, ranges_between, size
 from trilayer.errors import CoverageError, LogError
 from trilayer.log import Log, now_ms, origin
 from trilayer.partials import plan
-from trilayer.publication import versions
+from trilayer.publication import in_force, versions
 from trilayer.segment import Generation, commit_path, folder, generations
 from trilayer.settings import Settings
 from trilayer.spark import KAFKA_OPTIONS, offsets_json
@@ -109,9 +109,9 @@ class StreamQuery:
         assert self._log
         topic = self._log.topic(self.stream)
         start = dict(origin(self._store, self.stream, topic, self._log).start)
-        kept = [
-            p.streams[self.stream.name].cut for p in versions(self._store) if self.stream.name in p.streams
-        ]
+        # Before the first publication answers begin at the origin, whatever a run that died has written.
+        known_versions = versions(self._store) if in_force(self._store) else []
+        kept = [p.streams[self.stream.name].cut for p in known_versions if self.stream.name in p.streams]
         for partition in {p for cut in kept for p in cut}:
             start[partition] = min(cut.get(partition, start.get(partition, 0)) for cut in kept)
         beginning = self._log.beginning(topic)
@@ -162,7 +162,7 @@ class StreamQuery:
                 or not ranges
             ):
                 return
-            parts = self._ticks.split(ranges)
+            parts = self._ticks.split(ranges, self._ends[batch_id])
             commit = write_segment(
                 records, batch_id, parts, self.stream, self._passes, self.generation, self._store
             )

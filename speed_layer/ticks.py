@@ -22,14 +22,29 @@ class Ticks:
         self._next_ms = 0
         self._recorded: Mapping[int, Cut] = recorded_cuts(store, stream)
 
-    def split(self, ranges: Ranges) -> dict[int, dict[int, Range]]:
-        """Tick to the part of `ranges` in it. To be called with ranges that go on where the last ones ended."""
-        end = {partition: r.end for partition, r in ranges.items()}
+    def split(self, ranges: Ranges, end: Cut) -> dict[int, dict[int, Range]]:
+        """Tick to the part of `ranges` in it. To be called with ranges that go on where the last ones ended.
+
+        end: up to where every partition has been read, those without a range too: a boundary that they have not passed is still needed.
+        """
+        if not end.keys() <= set(self._topic.partitions):
+            self._topic = self._log.topic(self._stream)  # a partition was added
+        self._find_unknown(end)
         while self._find_next(end):
             pass
-        parts = split_by_ticks(ranges, self._boundaries, first_tick=0)
+        oldest = min(self._boundaries, default=0)
+        recorded = {t_ms: cut for t_ms, cut in self._recorded.items() if t_ms >= oldest}
+        parts = split_by_ticks(ranges, self._boundaries | recorded, first_tick=0)
         self._forget(end)
         return parts
+
+    def _find_unknown(self, end: Cut) -> None:
+        """Asks again for boundaries of partitions that had no record at or after T when they were looked up, and have new ones now."""
+        for t_ms, bound in self._boundaries.items():
+            unknown = [p for p in end if bound.get(p, _NEVER) == _NEVER]
+            if unknown and t_ms not in self._recorded:
+                offsets, _ = self._log.index(self._topic, t_ms)
+                self._boundaries[t_ms] = dict(bound) | {p: offsets.get(p, _NEVER) for p in unknown}
 
     def _find_next(self, end: Cut) -> bool:
         """Finds the next boundary that has a record at or after it; False where every partition's lies at or above `end`."""
@@ -40,9 +55,6 @@ class Ticks:
         t_ms = max(self._next_ms, tick_of(min(stamps.values()), self._tick_ms))
         self._recorded = recorded_cuts(self._store, self._stream)
         index = {p: offsets.get(p, _NEVER) for p in self._topic.partitions}
-        for recorded_t, cut in self._recorded.items():
-            if self._next_ms <= recorded_t < t_ms:
-                self._boundaries[recorded_t] = cut
         self._boundaries[t_ms] = effective_cut(t_ms, index, self._recorded)
         self._next_ms = t_ms + self._tick_ms
         return True

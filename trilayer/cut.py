@@ -132,8 +132,7 @@ def split_by_ticks(
     parts: dict[int, dict[int, Range]] = {}
     for partition, whole in ranges.items():
         start, tick = whole.start, first_tick
-        for t_ms in sorted(boundaries):
-            bound = boundaries[t_ms].get(partition, 0)
+        for t_ms, bound in _rising(boundaries, partition):
             if bound >= whole.end:
                 break
             if bound > start:
@@ -143,6 +142,15 @@ def split_by_ticks(
         if start < whole.end:
             parts.setdefault(tick, {})[partition] = Range(start, whole.end)
     return dict(sorted(parts.items()))
+
+
+def _rising(boundaries: Mapping[int, Cut], partition: int) -> list[tuple[int, int]]:
+    """(T, b(T)) of one partition, T rising: no tick begins above where a later one does, which may be known when it is not."""
+    rising: list[tuple[int, int]] = []
+    for t_ms in sorted(boundaries, reverse=True):
+        bound = boundaries[t_ms].get(partition, 0)
+        rising.append((t_ms, min(bound, rising[-1][1]) if rising else bound))
+    return rising[::-1]
 
 
 # -- coverage ----------------------------------------------------------------------------------------------------------

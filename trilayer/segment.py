@@ -162,23 +162,27 @@ def read_commits(store: Store, stream: Stream, generation: str) -> list[Commit]:
 def best_cover(
     store: Store, stream: Stream, topic_id: str, view_fingerprints: Mapping[str, str], cut: Cut
 ) -> Cover | None:
-    """The cover that reaches furthest, of the generations that compute these views by these definitions; None where none does.
+    """The newest cover that is behind no older one, of the generations that compute these views by these definitions; None where none does.
 
-    Raises CoverageError where there are such generations and none of them covers the log from the cut.
+    A generation that is being rebuilt takes over once it is ahead in every partition, so that no partition's head ever goes back.
+
+    Raises CoverageError where the newest of them does not cover the log from the cut: an older one, which has ended, would hide that the
+    answer will never grow again.
     """
-    error: CoverageError | None = None
     best: Cover | None = None
-    for generation in reversed(generations(store, stream)):
+    error: CoverageError | None = None
+    for generation in generations(store, stream):
         if not computes(generation, topic_id, view_fingerprints):
             continue
+        error = None
         try:
             found = cover_from(stream, generation, read_commits(store, stream, generation.name), cut)
         except CoverageError as problem:
-            error = error or problem
+            error = problem
             continue
-        if best is None or sum(found.head.values()) > sum(best.head.values()):
+        if best is None or all(found.head.get(p, 0) >= offset for p, offset in best.head.items()):
             best = found
-    if best is None and error:
+    if error:
         raise error
     return best
 
