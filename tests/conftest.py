@@ -1,0 +1,59 @@
+"""What all tests share, and all of it real: one broker and one Spark session for the whole run, and what is made on a tmp_path."""
+
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from embedded import kafka
+from embedded.kafka import Broker
+from trilayer import jars
+from trilayer.settings import Settings
+from trilayer.store import Store
+
+PROJECT = Path(__file__).parents[1]
+JARS = PROJECT / ".trilayer" / "jars"
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(autouse=True)
+def no_settings_from_outside(monkeypatch):
+    """The shell that runs the tests must not decide what they test."""
+    for name in [name for name in os.environ if name.startswith("TRILAYER_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory) -> Iterator[Broker]:
+    """One embedded Kafka for the test run."""
+    jars.fetch(jars.KAFKA_BROKER, JARS / "kafka", echo=lambda _: None)
+    home = tmp_path_factory.mktemp("broker")
+    yield kafka.start(home, jars=JARS / "kafka", echo=lambda _: None)
+    kafka.stop(home)
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """One Spark session for the test run, made where both layers get theirs, with the speed layer's settings."""
+    from speed_layer.run import SPARK_CONF
+    from trilayer.spark import session
+
+    settings = Settings(home=PROJECT / ".trilayer", spark_master="local[2]")
+    conf = SPARK_CONF | {"spark.sql.streaming.metricsEnabled": "false"}
+    spark = session("trilayer-tests", settings, memory_mb=1024, conf=conf)
+    yield spark
+    spark.stop()
+
+
+@pytest.fixture
+def store(tmp_path) -> Store:
+    return Store(str(tmp_path / "store"))
+
+
+@pytest.fixture(scope="session")
+def new_topic():
+    """Names that no other test of this run has."""
+    return lambda: f"t{next(_numbers)}"

@@ -1,0 +1,149 @@
+"""A pipeline in one process, of real parts, for tests that drive the layers step by step: one topic, one store, the shared Spark session."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+from kafka import KafkaProducer
+from pyspark.sql import SparkSession
+
+import serving_layer
+from batch_layer.cut import Run, cut
+from batch_layer.ingest import ingest
+from batch_layer.publish import publish, rollback
+from batch_layer.recompute import Recomputed, recompute
+from batch_layer.reconcile import reconcile
+from serving_layer.connection import Layer, Provenance
+from speed_layer.query import StreamQuery
+from tests.oracle import canonical
+from tests.waiting import until
+from trilayer import Catalog, Stream
+from trilayer.cut import latest_tick
+from trilayer.log import Log, now_ms
+from trilayer.publication import Publication
+from trilayer.settings import Settings
+from trilayer.store import Store
+
+Answer = dict[tuple[Hashable, ...], dict[str, Any]]
+
+
+class Pipeline:
+    """Both layers and the serving layer over one stream. Use as a context manager."""
+
+    def __init__(self, catalog: Catalog, settings: Settings, store: Store, spark: SparkSession) -> None:
+        (self.stream,) = catalog.streams
+        self.catalog, self.settings, self.store, self.spark = catalog, settings, store, spark
+        self._query: StreamQuery | None = None
+        with Log(settings.bootstrap_servers) as log:
+            self.topic = log.ensure(self.stream)
+        self._producer = KafkaProducer(bootstrap_servers=settings.bootstrap_servers)
+        self._connection = serving_layer.connect(catalog, settings, store)
+
+    def __enter__(self) -> Pipeline:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop_speed()
+        self._connection.close()
+        self._producer.close()
+
+    # -- arrivals --------------------------------------------------------------------------------------------------------
+
+    def produce(self, values: Sequence[tuple[int, bytes | None]]) -> list[tuple[int, int, int]]:
+        """Appends (partition, value) in order. Returns (partition, offset, append time in ms) of each."""
+        sent = [
+            self._producer.send(self.stream.topic, value, partition=partition) for partition, value in values
+        ]
+        self._producer.flush()
+        metadata = [future.get(timeout=20) for future in sent]
+        return [(m.partition, m.offset, m.timestamp) for m in metadata]
+
+    def wait_for_tick(self) -> None:
+        """Returns when a cut asked for now would lie above everything appended so far."""
+        tick_ms, settle_ms = self.settings.tick_ms, round(self.settings.settle_s * 1000)
+        moment = now_ms()
+        until(lambda: latest_tick(now_ms(), tick_ms, settle_ms) > moment)
+
+    # -- layers ----------------------------------------------------------------------------------------------------------
+
+    def catch_up(self, rebuild: bool = False) -> None:
+        """Has the speed layer commit all that has arrived; starts it where it is not running."""
+        if self._query is None or rebuild:
+            self.stop_speed()
+            self._query = StreamQuery(self.catalog, self.stream, self.settings, self.store, self.spark)
+            self._running = self._query.start(rebuild)
+        self._running.processAllAvailable()
+
+    @property
+    def generation(self) -> str:
+        assert self._query
+        assert self._query.generation
+        return self._query.generation.name
+
+    def stop_speed(self) -> None:
+        if self._query is not None:
+            self._query.stop()
+            self._query = None
+
+    def batch(self, *, until_ms: int | None = None, full: bool = False) -> Publication:
+        """A batch run in the shared session."""
+        return self.publish(*self.recompute(self.ingest(until_ms=until_ms, full=full)))
+
+    def ingest(self, *, until_ms: int | None = None, full: bool = False) -> Run:
+        run = cut(self.catalog, self.settings, self.store, until_ms, full)
+        ingest(self.stream, run, self.settings, self.store, lambda: self.spark)
+        return run
+
+    def recompute(self, run: Run) -> tuple[Run, Recomputed]:
+        return run, recompute(self.catalog, run, self.store, lambda: self.spark)
+
+    def publish(self, run: Run, recomputed: Recomputed) -> Publication:
+        found = reconcile(self.catalog, run, recomputed, self.settings, self.store)
+        return publish(self.catalog, run, recomputed, found, self.settings, self.store)
+
+    def rollback(self, version: int | None = None) -> Publication:
+        return rollback(version, self.store)
+
+    # -- answers ---------------------------------------------------------------------------------------------------------
+
+    def answers(
+        self, layer: Layer = "merged", views: Iterable[str] | None = None
+    ) -> tuple[dict[str, Answer], Provenance]:
+        """View to its answer, all on one snapshot, with the snapshot's provenance."""
+        with self._connection.snapshot() as snapshot:
+            found = {
+                view.name: by_key(snapshot.sql(f"select * from {view.name}", layer).dicts(), view.key_output)
+                for view in self.catalog.views
+                if views is None or view.name in views
+            }
+            return found, snapshot.provenance
+
+
+def by_key(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Answer:
+    """Rows as the oracle states them. A key that is there twice is an error, not an overwriting."""
+    found: Answer = {}
+    for row in rows:
+        key = tuple(canonical(row[name]) for name in keys)
+        assert key not in found, f"key {key} is in the answer twice"
+        found[key] = {name: value for name, value in row.items() if name not in keys}
+    return found
+
+
+def quick(bootstrap_servers: str, **more: Any) -> Settings:
+    """Settings for tests: ticks of a second, cuts settled at once."""
+    return Settings(
+        bootstrap_servers=bootstrap_servers, **({"tick_s": 1, "settle_s": 0.1, "speed_trigger_s": 0.0} | more)
+    )
+
+
+def stream_of(stream: Stream, topic: str) -> Stream:
+    return Stream(
+        **{
+            **{
+                f: getattr(stream, f)
+                for f in ("name", "schema", "event_time", "event_id", "partitions", "max_event_bytes")
+            },
+            "topic": topic,
+        }
+    )

@@ -1,0 +1,212 @@
+"""A view in plain Python: what every layer is held against.
+
+It shares nothing with what it judges: no Spark, no DuckDB, no SQL. A test states a view's keys and filters once more, as Python functions
+of an event, and this module groups with dictionaries and adds up with exact arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+Value = Any
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+NAN = "NaN"
+"""Stands for NaN in keys and answers, since NaN equals nothing."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event that fits its schema, at its place in the log. row: column to Python value, None for NULL."""
+
+    partition: int
+    offset: int
+    row: Mapping[str, Value]
+
+
+Field = Callable[[Mapping[str, Value]], Value]
+
+
+def field(name: str) -> Field:
+    return lambda row: row[name]
+
+
+def no_filter(row: Mapping[str, Value]) -> bool | None:
+    return True
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One aggregate. kind: as the product's own names (count, sum_, ...). integral: a sum is exact and NULL is no zero."""
+
+    kind: str
+    value: Field | None = None
+    by: Field | None = None
+    where: Field = no_filter
+    positioned: bool = True
+
+
+@dataclass(frozen=True)
+class Windowed:
+    """A window key: all starts, aligned to 1970, of windows that hold the time."""
+
+    time: Field
+    size: timedelta
+    slide: timedelta
+
+    def starts(self, row: Mapping[str, Value]) -> list[Value]:
+        time = self.time(row)
+        if time is None:
+            return [None]
+        if not isinstance(time, datetime):
+            time = datetime(time.year, time.month, time.day, tzinfo=UTC)
+        last = time - (time - EPOCH) % self.slide
+        return [last - number * self.slide for number in range(self.size // self.slide)]
+
+
+def answer(
+    events: Iterable[Event],
+    key: Mapping[str, Field | Windowed],
+    aggregates: Mapping[str, Asked],
+    where: Field = no_filter,
+    rows: Callable[[Mapping[str, Value]], Iterable[Mapping[str, Value]]] = lambda row: [row],
+) -> dict[tuple[Hashable, ...], dict[str, Value]]:
+    """Key (canonical, in the order of `key`) to the value of each aggregate. rows: what a row function makes of one event."""
+    groups: dict[tuple[Hashable, ...], list[Event]] = {}
+    for event in events:
+        for row in rows(event.row):
+            made = Event(event.partition, event.offset, row)
+            if where(row) is not True:
+                continue
+            for found in _keys(row, list(key.values())):
+                groups.setdefault(found, []).append(made)
+    return {
+        k: {name: aggregate(asked, members) for name, asked in aggregates.items()}
+        for k, members in groups.items()
+    }
+
+
+def _keys(row: Mapping[str, Value], parts: Sequence[Field | Windowed]) -> list[tuple[Hashable, ...]]:
+    keys: list[tuple[Hashable, ...]] = [()]
+    for part in parts:
+        values = part.starts(row) if isinstance(part, Windowed) else [part(row)]
+        keys = [(*key, canonical(value)) for key in keys for value in values]
+    return keys
+
+
+def aggregate(asked: Asked, events: Iterable[Event]) -> Value:
+    """One aggregate of one group."""
+    counted = [event for event in events if asked.where(event.row) is True]
+    if asked.kind in ("latest", "first"):
+        return _chosen(asked, counted)
+    if asked.value is None:
+        return len(counted)
+    values = [value for event in counted if (value := asked.value(event.row)) is not None]
+    if asked.kind == "count":
+        return len(values)
+    if not values:
+        return None
+    if asked.kind == "sum_":
+        return _sum(values)
+    if asked.kind == "mean":
+        total = _sum(values)
+        return total / len(values) if isinstance(total, float) else float(Fraction(total) / len(values))
+    assert asked.kind in ("min_", "max_"), asked.kind
+    return canonical((min if asked.kind == "min_" else max)(values, key=order))
+
+
+def _chosen(asked: Asked, events: Sequence[Event]) -> Value:
+    assert asked.value
+    assert asked.by
+    known = [event for event in events if asked.by(event.row) is not None]
+    if not known:
+        return None
+
+    def place(event: Event) -> tuple[Any, ...]:
+        value = asked.value(event.row)  # type: ignore[misc]  # asserted above
+        tie = (
+            (event.partition, event.offset)
+            if asked.positioned
+            else (value is not None, order(value) if value is not None else ())
+        )
+        return order(asked.by(event.row)), tie  # type: ignore[misc]
+
+    return asked.value((max if asked.kind == "latest" else min)(known, key=place).row)
+
+
+def _sum(values: Sequence[Value]) -> Value:
+    if not isinstance(values[0], float):
+        return sum(values)
+    if any(math.isnan(v) for v in values) or {math.inf, -math.inf} <= set(values):
+        return math.nan
+    if math.inf in values or -math.inf in values:
+        return math.inf if math.inf in values else -math.inf
+    exact = sum(map(Fraction, values))
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
+
+
+def order(value: Value) -> Any:
+    """A sort key: strings by their UTF-8 bytes, NaN above every number, -0.0 beside 0.0."""
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, float):
+        return (1, 0.0) if math.isnan(value) else (0, value + 0.0)
+    return value
+
+
+def canonical(value: Value) -> Hashable:
+    """The one form of a value as a key: -0.0 is 0.0, NaN is itself, moments are in UTC."""
+    if isinstance(value, float):
+        return NAN if math.isnan(value) else value + 0.0
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(UTC)
+    return value  # type: ignore[no-any-return]
+
+
+def same(got: Value, expected: Value, tolerance: float = 0.0) -> bool:
+    """Whether two answers are the same: of one type, bit for bit, except floats where a tolerance is given."""
+    if got is None or expected is None:
+        return got is expected
+    if expected == NAN:
+        expected = math.nan
+    if isinstance(expected, float):
+        if not isinstance(got, float):
+            return False
+        if math.isnan(expected) or math.isnan(got):
+            return math.isnan(expected) and math.isnan(got)
+        if tolerance and math.isfinite(expected) and math.isfinite(got):
+            return abs(got - expected) <= tolerance * max(abs(got), abs(expected))
+        return struct.pack("<d", got) == struct.pack("<d", expected)
+    if isinstance(expected, datetime) or isinstance(got, datetime):
+        return isinstance(got, datetime) and isinstance(expected, datetime) and got == expected
+    if isinstance(expected, bool) or isinstance(got, bool):
+        return got is expected
+    if isinstance(expected, Decimal):
+        return isinstance(got, Decimal | int) and got == expected
+    if isinstance(expected, int | date | str | bytes):
+        return type(got) is type(expected) and got == expected
+    raise AssertionError(f"no rule to compare {got!r} with {expected!r}")
+
+
+def differences(
+    got: Mapping[tuple[Hashable, ...], Mapping[str, Value]],
+    expected: Mapping[tuple[Hashable, ...], Mapping[str, Value]],
+    tolerances: Mapping[str, float] | None = None,
+) -> list[str]:
+    """What is not the same in two answers, one line each; empty where they are."""
+    lines = [f"missing key {key}: {dict(expected[key])}" for key in expected if key not in got]
+    lines += [f"extra key {key}: {dict(got[key])}" for key in got if key not in expected]
+    for key in expected.keys() & got.keys():
+        for name, value in expected[key].items():
+            if not same(got[key][name], value, (tolerances or {}).get(name, 0.0)):
+                lines.append(f"{key} {name}: got {got[key][name]!r}, expected {value!r}")
+    return lines
