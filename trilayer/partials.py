@@ -133,7 +133,7 @@ class Pass:
         projected = rows.select(
             *extra,
             *positions,
-            *(F.expr(sql).alias(column) for sql, column in (self.keys | self.inputs).items()),
+            *(F.expr(sql).alias(column) for sql, column in (*self.keys.items(), *self.inputs.items())),
         )
         # The cast makes fields of a struct nullable, as they are once partials are merged.
         states = [F.col(column).cast(type_).alias(column) for column, type_ in self.state_types.items()]
