@@ -1,0 +1,98 @@
+"""Purchases of a shop: exact revenue, what sells now, and rows that a function makes of an event.
+
+`python -m examples.retail.generate FILE.jsonl` makes purchases to replay, and the right answers beside them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trilayer import Catalog, Query, Rows, Stream, View, count, latest, max_, sum_, tumbling
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+# `customer` is NULL for a guest. The price is a decimal: money that is added up as floating point does not add up.
+purchases = Stream(
+    "purchases",
+    schema="""
+        purchase_id string not null,
+        purchased_at timestamp not null,
+        customer string,
+        product string not null,
+        quantity int not null,
+        unit_price decimal(10,2) not null,
+        coupons array<string>
+    """,
+    event_time="purchased_at",
+    event_id="purchase_id",
+)
+
+# Arithmetic on decimals must say its type. This one holds any int times any decimal(10,2): an expression that overflows is an error,
+# and one absurd event must not stop the stream.
+AMOUNT = "cast(quantity * unit_price as decimal(20,2))"
+
+# Definitions are plain Python: what several views have in common is written once.
+SALES = {"purchases": count(), "items": sum_("quantity"), "revenue": sum_(AMOUNT)}
+
+by_product = View(
+    "sales_by_product",
+    source=purchases,
+    key=["product"],
+    aggregates=SALES | {"latest_price": latest("unit_price", by="purchased_at")},
+)
+
+by_customer = View(
+    "sales_by_customer",
+    source=purchases,
+    key=["customer"],
+    aggregates=SALES | {"largest": max_(AMOUNT), "latest_product": latest("product", by="purchased_at")},
+)
+
+by_minute = View(
+    "sales_by_minute",
+    source=purchases,
+    key={"product": "product", "minute": tumbling("purchased_at", "1 minute")},
+    aggregates=SALES,
+)
+
+
+def explode_coupons(purchases: DataFrame) -> DataFrame:
+    """A row for each coupon of a purchase; none for a purchase without."""
+    return purchases.selectExpr("explode(coupons) as coupon", "quantity", "unit_price")
+
+
+coupon_uses = Rows(
+    "coupon_uses",
+    source=purchases,
+    rows=explode_coupons,
+    schema="coupon string, quantity int, unit_price decimal(10,2)",
+)
+
+by_coupon = View("sales_by_coupon", source=coupon_uses, key=["coupon"], aggregates=SALES)
+
+top_sellers = Query("top_sellers", "select * from sales_by_product order by revenue desc, product limit 10")
+
+best_customers = Query(
+    "best_customers",
+    "select * from sales_by_customer where customer is not null order by revenue desc, customer limit 10",
+)
+
+# Views never read a clock, since both layers must get the same answer; a query may.
+last_hour = Query(
+    "last_hour",
+    """
+    select product,
+           sum(purchases)::bigint as purchases,
+           sum(items)::bigint as items,
+           sum(revenue) as revenue
+    from sales_by_minute
+    where minute >= now() - interval 1 hour
+    group by product
+    order by revenue desc, product
+    """,
+)
+
+catalog = Catalog(
+    views=[by_product, by_customer, by_minute, by_coupon], queries=[top_sellers, best_customers, last_hour]
+)
