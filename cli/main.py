@@ -7,7 +7,7 @@ import traceback
 
 import typer
 
-from cli import batch, doctor, quarantine, replay, speed, sql, stack, status, verify
+from cli import batch, demo, doctor, quarantine, replay, speed, sql, stack, status, verify
 from cli.context import err, set_up_logging
 from trilayer.errors import TrilayerError, UsageError
 
@@ -18,6 +18,7 @@ app = typer.Typer(
     help="Views over Kafka topics, written once: exact over all history, fresh to the second.",
 )
 app.command("up")(stack.up)
+app.command("demo")(demo.demo)
 app.command("replay")(replay.replay)
 app.add_typer(batch.app, name="batch")
 app.add_typer(speed.app, name="speed")

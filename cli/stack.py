@@ -42,21 +42,22 @@ class Stack:
         for left in processes.end_leftovers(self._home):
             logger.info("ended %s (pid %s), left by a crash", left.name, left.pid)
         try:
-            self._start()
+            self.start()
             if not stop.is_set():
                 self._announce()
             while not stop.wait(0.3):
                 self._check()
         finally:
             logger.info("stopping")
-            self._stop()
+            self.stop()
 
-    def _start(self) -> None:
+    def start(self) -> Project:
+        """Broker, topics and speed layer; returns when they work: the project with the broker's address in its settings."""
         settings = self._project.settings
         connector_jars(settings)
         own = not settings.bootstrap_servers or (self._home / BROKER_ADDRESS).exists()
         if own:
-            folder = self._home / "jars" / "kafka"
+            folder = (settings.jars / "kafka").resolve()
             jars.fetch(jars.KAFKA_BROKER, folder, echo=logger.info)
             broker = kafka.start(self._home, jars=folder, heap_mb=settings.broker_memory_mb, echo=logger.info)
             (self._home / BROKER_ADDRESS).write_text(broker.bootstrap)
@@ -77,6 +78,7 @@ class Stack:
                 raise EnvironmentFault(f"the speed layer must start; it ended:\n{processes.log_tail(speed)}")
             threading.Event().wait(0.1)
         self._project = Project(settings, self._project.catalog, self._project.store)
+        return self._project
 
     def _announce(self) -> None:
         out.print(f"Kafka         {self._project.settings.bootstrap_servers}")
@@ -94,7 +96,8 @@ class Stack:
                 tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:]) if log.exists() else ""
                 raise EnvironmentFault(f"{name} must run; it ended by itself; the end of {log}:\n{tail}")
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """Ends in order what runs. Nothing happens to what doesn't."""
         record = processes.running(self._home, "speed")
         if record is not None:
             processes.terminate(record, home=self._home, timeout_s=20)

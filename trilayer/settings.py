@@ -30,7 +30,10 @@ class Settings(BaseSettings):
 
     catalog: str = Field("examples.flights:catalog", description="the catalog, as module:attribute")
     store: str = Field(".trilayer/store", description="folder or URI of the store")
-    home: Path = Field(Path(".trilayer"), description="folder of the local stack: jars, broker, logs")
+    home: Path = Field(Path(".trilayer"), description="folder of the local stack: broker, logs, processes")
+    jars: Path = Field(
+        Path(".trilayer/jars"), description="folder of the jars that are fetched: broker, Kafka connector"
+    )
     bootstrap_servers: str = Field(
         "", description="Kafka brokers; empty: the embedded broker of `trilayer up`"
     )

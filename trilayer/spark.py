@@ -6,7 +6,9 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 
@@ -15,6 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from trilayer import jars
 from trilayer.cut import Cut, Ranges
 from trilayer.settings import Settings
+
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 # Measured: a poll that returns more, and larger, doubles the rows read per second.
 KAFKA_OPTIONS = {
@@ -30,9 +34,7 @@ KAFKA_OPTIONS = {
 def connector_jars(settings: Settings) -> list[Path]:
     """The Kafka connector's jars, fetched where they are not there yet."""
     lock = settings.spark_connector_lock or jars.SPARK_KAFKA
-    return jars.fetch(
-        lock, (settings.home / "jars" / "spark").resolve(), echo=logging.getLogger("trilayer").info
-    )
+    return jars.fetch(lock, (settings.jars / "spark").resolve(), echo=logging.getLogger("trilayer").info)
 
 
 def session(
@@ -50,8 +52,9 @@ def session(
     options = {
         "spark.jars": ",".join(str(path.resolve()) for path in connector_jars(settings)),
         "spark.driver.memory": f"{memory_mb}m",
-        "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -Dlog4j2.configurationFile={log4j}",
+        JAVA_OPTIONS: f"-XX:+UseSerialGC -Dlog4j2.configurationFile={log4j} {settings.spark_conf.get(JAVA_OPTIONS, '')}",
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.ansi.enabled": "true",
         "spark.sql.caseSensitive": "true",
@@ -61,17 +64,38 @@ def session(
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.sql.codegen.aggregate.map.vectorized.enable": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
         **(conf or {}),
-        **settings.spark_conf,
+        **{key: value for key, value in settings.spark_conf.items() if key != JAVA_OPTIONS},
     }
     builder = SparkSession.builder.appName(name).master(settings.spark_master)
     for key, value in options.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
+    with _without_jvm_notices():
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _without_jvm_notices() -> Iterator[None]:
+    """What a JVM started within says on stderr goes through a thread, which leaves out what no user can do anything about."""
+    stderr = os.dup(2)
+    reading, writing = os.pipe()
+    os.dup2(writing, 2)
+    os.close(writing)
+
+    def forward() -> None:
+        with os.fdopen(reading, "rb") as lines, os.fdopen(stderr, "wb", buffering=0) as there:
+            for line in lines:
+                if b"Using incubator modules" not in line:
+                    there.write(line)
+
+    threading.Thread(target=forward, daemon=True, name="jvm-stderr").start()
+    kept = os.dup(stderr)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def read_log(spark: SparkSession, bootstrap_servers: str, topic: str, ranges: Ranges) -> DataFrame:

@@ -1,0 +1,71 @@
+"""I5: the batch layer killed with SIGKILL at each of its failpoints and run again; the answers do not change."""
+
+import json
+
+import pytest
+
+from tests.recovery.project import Project, clean, wait_for_settled_tick
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory, broker, new_topic):
+    project = Project(tmp_path_factory.mktemp("batch"), broker.bootstrap, new_topic())
+    project.produce(3_000, broken=3)
+    wait_for_settled_tick(project)
+    project.run("batch", "run")
+    project.check_answers()
+    return project
+
+
+@pytest.mark.parametrize("failpoint", ["ingest.before-write", "ingest.before-manifest", "ingest.after-manifest",
+                                       "recompute.before-write", "recompute.before-record", "recompute.after-record"])  # fmt: skip
+def test_i5_run_killed_and_run_again(project, failpoint):
+    before = project.answers()
+    version = json.loads(project.run("batch", "history", "--json")[0])[-1]["version"]
+    project.produce(200)
+    wait_for_settled_tick(project)
+    project.killed(failpoint, "batch", "run")
+    assert project.answers() == before, "a run that dies before it publishes changes no answer"
+    project.run("batch", "run")
+    project.check_answers()
+    assert json.loads(project.run("batch", "history", "--json")[0])[-1]["version"] == version + 1
+
+
+@pytest.mark.parametrize(
+    "failpoint",
+    ["publish.before-version", "publish.before-pointer", "publish.after-pointer", "publish.before-clean"],
+)
+def test_i5_publish_killed_and_run_again(project, failpoint):
+    before = project.answers()
+    project.produce(100)
+    wait_for_settled_tick(project)
+    for step in ("cut", "ingest", "recompute"):
+        project.run("batch", step)
+    project.killed("reconcile.before-record", "batch", "reconcile")
+    project.run("batch", "reconcile")
+    project.killed(failpoint, "batch", "publish")
+    if failpoint.endswith(("before-version", "before-pointer")):
+        assert project.answers() == before
+    project.run("batch", "publish")
+    project.check_answers()
+    assert len({row["version"] for row in json.loads(project.run("batch", "history", "--json")[0])}) <= 5
+
+
+@pytest.mark.parametrize("failpoint", ["rollback.before-pointer", "rollback.after-pointer"])
+def test_i5_rollback_killed_and_run_again(project, failpoint):
+    history = json.loads(project.run("batch", "history", "--json")[0])
+    current = next(row["version"] for row in history if row["in_force"])
+    older = max(row["version"] for row in history if row["version"] < current)
+    project.killed(failpoint, "batch", "rollback", str(older))
+    project.run("batch", "rollback", str(older))
+    assert json.loads(project.run("batch", "history", "--json")[0])[
+        history.index(next(r for r in history if r["version"] == older))
+    ]["in_force"]
+    project.run("batch", "run")
+    project.check_answers()
+
+
+def test_verify_is_clean_after_all_of_it(project):
+    assert clean(project.run("verify", "--json")[0])

@@ -1,0 +1,108 @@
+"""The whole stack: every process killed with SIGKILL in turn while events arrive, and verified afterwards."""
+
+import signal
+
+import psutil
+import pytest
+
+from embedded import processes
+from tests.recovery.project import Project, clean, ended, event, wait_for_settled_tick
+from tests.waiting import until
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+
+@pytest.fixture
+def project(tmp_path, new_topic):
+    return Project(tmp_path, "", new_topic(), bootstrap_servers=None)
+
+
+def _up(project):
+    process = project.start("up")
+    until(
+        lambda: (project.folder / ".trilayer" / "speed.ready").exists() or process.poll() is not None,
+        timeout_s=90,
+    )
+    assert process.poll() is None, process.communicate()
+    return process
+
+
+def _down(process):
+    process.send_signal(signal.SIGINT)
+    assert ended(process) == 0
+
+
+def _nothing_left(project):
+    home = project.folder / ".trilayer"
+    mine = [
+        p.pid
+        for p in psutil.process_iter(["cwd", "cmdline"])
+        if str(project.folder) in " ".join(p.info["cmdline"] or [])
+    ]
+    return processes.list_running(home) == [] and not mine
+
+
+def test_kill_each_process_in_turn(project):
+    home = project.folder / ".trilayer"
+    events = project.folder / "events.jsonl"
+    events.write_bytes(b"".join(event(number) + b"\n" for number in range(6_000)))
+    for name in ("speed", "kafka", "up"):
+        process = _up(project)
+        project.run(
+            "replay",
+            str(events),
+            "--stream",
+            "clicks",
+            "--skip",
+            str(project.sent),
+            "--limit",
+            "1000",
+            "--rate",
+            "2000",
+        )
+        project.sent += 1000
+        victim = process.pid if name == "up" else processes.running(home, name).pid
+        psutil.Process(victim).kill()
+        # Without one of its processes the stack says which and ends; without `up` itself its processes end with it.
+        assert ended(process) == (-signal.SIGKILL if name == "up" else 1)
+        until(lambda: _nothing_left(project), timeout_s=40)
+    process = _up(project)
+    until(project.has_all, timeout_s=60)
+    project.check_answers()
+    batch = project.start("batch", "run")
+    until((project.folder / "store" / "fence").exists, timeout_s=60)
+    batch.kill()
+    batch.communicate()
+    wait_for_settled_tick(project)
+    project.run("batch", "run")
+    project.run("replay", str(events), "--stream", "clicks", "--skip", str(project.sent), "--limit", "1000")
+    project.sent += 1000
+    until(project.has_all, timeout_s=60)
+    assert clean(project.run("verify", "--json")[0])
+    _down(process)
+    until(lambda: _nothing_left(project), timeout_s=20)
+
+
+def test_broker_away_for_a_while(project):
+    """A broker killed and started again beside a speed layer that runs on: it waits, and goes on where it was."""
+    from embedded import kafka
+    from tests.conftest import JARS
+
+    home = project.folder / "elsewhere"
+    broker = kafka.start(home, jars=JARS / "kafka", echo=lambda _: None)
+    text = (project.folder / "trilayer.toml").read_text()
+    (project.folder / "trilayer.toml").write_text(f'bootstrap_servers = "{broker.bootstrap}"\n' + text)
+    try:
+        project.produce(200)
+        process = project.start("speed", "run")
+        until(lambda: (project.folder / "store" / "speed").exists() and project.has_all(), timeout_s=90)
+        psutil.Process(broker.pid).kill()
+        again = kafka.start(home, jars=JARS / "kafka", echo=lambda _: None)
+        assert again.bootstrap == broker.bootstrap
+        project.produce(200)
+        until(project.has_all, timeout_s=120)
+        project.check_answers()
+        process.terminate()
+        assert ended(process) == 0
+    finally:
+        kafka.stop(home)
