@@ -18,10 +18,10 @@ from serving_layer.connection import Layer, Provenance
 from speed_layer.query import StreamQuery
 from tests.oracle import canonical
 from tests.waiting import until
-from trilayer import Catalog, Stream
+from trilayer import Catalog
 from trilayer.cut import latest_tick
 from trilayer.log import Log, now_ms
-from trilayer.publication import Publication
+from trilayer.publication import Publication, in_force
 from trilayer.settings import Settings
 from trilayer.store import Store
 
@@ -53,7 +53,8 @@ class Pipeline:
     def produce(self, values: Sequence[tuple[int, bytes | None]]) -> list[tuple[int, int, int]]:
         """Appends (partition, value) in order. Returns (partition, offset, append time in ms) of each."""
         sent = [
-            self._producer.send(self.stream.topic, value, partition=partition) for partition, value in values
+            self._producer.send(self.stream.topic, value, key=b"k", partition=partition)
+            for partition, value in values
         ]
         self._producer.flush()
         metadata = [future.get(timeout=20) for future in sent]
@@ -102,6 +103,11 @@ class Pipeline:
         found = reconcile(self.catalog, run, recomputed, self.settings, self.store)
         return publish(self.catalog, run, recomputed, found, self.settings, self.store)
 
+    def in_force(self) -> Publication:
+        found = in_force(self.store)
+        assert found
+        return found
+
     def rollback(self, version: int | None = None) -> Publication:
         return rollback(version, self.store)
 
@@ -134,16 +140,4 @@ def quick(bootstrap_servers: str, **more: Any) -> Settings:
     """Settings for tests: ticks of a second, cuts settled at once."""
     return Settings(
         bootstrap_servers=bootstrap_servers, **({"tick_s": 1, "settle_s": 0.1, "speed_trigger_s": 0.0} | more)
-    )
-
-
-def stream_of(stream: Stream, topic: str) -> Stream:
-    return Stream(
-        **{
-            **{
-                f: getattr(stream, f)
-                for f in ("name", "schema", "event_time", "event_id", "partitions", "max_event_bytes")
-            },
-            "topic": topic,
-        }
     )
