@@ -1,0 +1,50 @@
+"""`python -m benchmarks [NAME ...]`: runs each benchmark in a process of its own and prints a table of what was measured."""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import platform
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime
+from importlib.metadata import version
+
+from benchmarks.figure import Figure, Options, run, table
+
+BENCHMARKS = ("speed", "freshness", "incremental", "recompute", "query", "memory")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(BENCHMARKS)}; all unless given")
+    parser.add_argument("--repeats", type=int, default=5, help="measured runs of each program")
+    parser.add_argument("--scale", type=float, default=1.0, help="share of the full number of events")
+    arguments = parser.parse_args()
+    unknown = set(arguments.names) - set(BENCHMARKS)
+    if unknown:
+        parser.error(f"NAME must be one of {', '.join(BENCHMARKS)}; got {', '.join(sorted(unknown))}")
+    options = Options(arguments.repeats, arguments.scale)
+    figures: list[Figure] = []
+    for name in arguments.names or BENCHMARKS:
+        print(f"{name}: load {os.getloadavg()[0]:.2f}", file=sys.stderr, flush=True)
+        # A process each: the first Spark session of a process fixes its heap.
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            found = pool.submit(run, name, options).result()
+        print(table(found), file=sys.stderr, flush=True)
+        figures += found
+    print(f"{_machine()}; {arguments.repeats} repeats, scale {arguments.scale:g}\n\n{table(figures)}")
+
+
+def _machine() -> str:
+    packages = ", ".join(f"{name} {version(name)}" for name in ("pyspark", "duckdb", "pyarrow"))
+    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return (
+        f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, {memory_gib:.0f} GiB, {platform.system()} {platform.machine()},"
+        f" Python {platform.python_version()}, {packages}"
+    )
+
+
+if __name__ == "__main__":
+    main()

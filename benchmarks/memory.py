@@ -1,0 +1,59 @@
+"""Memory of the whole local stack: broker, speed layer, replay, a batch run and a reader, all of them while the demo runs.
+
+Proportional set size (PSS) shares out what processes have in common, so that the sum over processes is what they really hold.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+import psutil
+
+from benchmarks.figure import Figure, Options, say
+from benchmarks.workload import JARS, PROJECT, home
+
+EVERY_S = 0.5
+
+
+def measure(options: Options) -> Sequence[Figure]:
+    peaks = [_peak_gib() for _ in range(min(options.repeats, 3))]
+    return [Figure("whole local stack in the demo, most PSS", "GiB", peaks, at_most=3)]
+
+
+def _peak_gib() -> float:
+    with home() as folder:
+        environment = os.environ | {"TRILAYER_JARS": str(JARS), "PYTHONPATH": str(PROJECT)}
+        with (folder / "demo.log").open("wb") as log:
+            demo = subprocess.Popen(
+                [sys.executable, "-m", "cli", "demo"], cwd=folder, env=environment, stdout=log, stderr=log
+            )
+            peak: dict[str, int] = {}
+            while demo.poll() is None:
+                found = _pss_bytes(psutil.Process(demo.pid))
+                if sum(found.values()) > sum(peak.values()):
+                    peak = found
+                time.sleep(EVERY_S)
+        if demo.returncode:
+            raise AssertionError(
+                f"the demo must end well; it ended with:\n{(folder / 'demo.log').read_text()}"
+            )
+    for name, size_bytes in sorted(peak.items(), key=lambda item: -item[1]):
+        say(f"{size_bytes / 2**20:6,.0f} MiB  {name}")
+    return sum(peak.values()) / 2**30
+
+
+def _pss_bytes(root: psutil.Process) -> dict[str, int]:
+    """Of each process of the tree, by a name that tells them apart."""
+    found: dict[str, int] = {}
+    with suppress(psutil.NoSuchProcess):
+        for process in [root, *root.children(recursive=True)]:
+            with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                line = " ".join(process.cmdline())
+                name = f"{process.pid} {process.name()} {' '.join(line.split()[-4:])[:60]}"
+                found[name] = process.memory_full_info().pss
+    return found

@@ -1,0 +1,100 @@
+"""Speed layer: rows a second from a backlog in Kafka to committed segments.
+
+The limit program is the same streaming read, with the same options and batch size, parsed with from_json and thrown away in Spark's noop sink.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from uuid import uuid4
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from benchmarks.figure import Figure, Options, ratios, say, seconds
+from benchmarks.workload import FIVE, ONE, SALES, TWO, broker, check, home, produce, write_events
+from speed_layer.query import StreamQuery
+from speed_layer.run import SPARK_CONF
+from trilayer import Catalog
+from trilayer.settings import Settings
+from trilayer.spark import KAFKA_OPTIONS, session
+from trilayer.store import Store
+
+EVENTS = 4_000_000
+
+
+def measure(options: Options) -> Sequence[Figure]:
+    number = options.events(EVENTS)
+    programs = {"one": ONE, "two": TWO, "five": FIVE}
+    took: dict[str, list[float]] = {name: [] for name in ("limit", *programs)}
+    with home() as folder, broker(folder) as settings:
+        spark = session("trilayer-speed", settings, memory_mb=settings.speed_memory_mb, conf=SPARK_CONF)
+        events = write_events(folder / "events.parquet", number)
+        say(f"{number:,} events written in {seconds(lambda: produce(spark, events, SALES, settings)):.1f} s")
+        for repeat in range(options.repeats + 1):
+            runs = {"limit": _limit(spark, settings, folder, number)}
+            for name, catalog in programs.items():
+                runs[name] = _product(spark, catalog, settings, folder, None if repeat else events)
+            say(", ".join(f"{name} {number / run:,.0f} rows/s" for name, run in runs.items()))
+            if repeat:  # the first runs are compared, and warm the JVM up
+                for name, run in runs.items():
+                    took[name].append(run)
+        spark.stop()
+    rates = {name: [number / run for run in runs] for name, runs in took.items()}
+    return [
+        Figure("limit: read and from_json into noop", "rows/s", rates["limit"]),
+        Figure("speed layer, one view", "rows/s", rates["one"]),
+        Figure("speed layer, two views", "rows/s", rates["two"]),
+        Figure("speed layer, five views", "rows/s", rates["five"]),
+        Figure("speed layer, two views / limit", "", ratios(rates["two"], rates["limit"]), at_least=0.7),
+        Figure("speed layer, five views / one view", "", ratios(rates["five"], rates["one"]), at_least=0.75),
+    ]
+
+
+def _limit(spark: SparkSession, settings: Settings, folder: Path, number: int) -> float:
+    records = (
+        spark.readStream.format("kafka").options(**KAFKA_OPTIONS)
+        .option("kafka.bootstrap.servers", settings.bootstrap_servers).option("subscribe", SALES.topic)
+        .option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", str(settings.speed_max_events)).load()
+    )  # fmt: skip
+    writer = _parsed(records).writeStream.format("noop").trigger(processingTime="0 seconds")
+    writer = writer.option("checkpointLocation", str(folder / f"limit-{uuid4().hex}"))
+    query = None
+
+    def run() -> None:
+        nonlocal query
+        query = writer.start()
+        query.processAllAvailable()
+
+    took = seconds(run)
+    assert query is not None
+    query.stop()
+    progress = [p for p in query.recentProgress if p["sources"][0]["endOffset"]][-1]
+    end = json.loads(progress["sources"][0]["endOffset"])[SALES.topic]
+    if sum(end.values()) != number:
+        raise AssertionError(f"the limit program must have read {number} rows; got {end}")
+    return took
+
+
+def _parsed(records: DataFrame) -> DataFrame:
+    columns = ", ".join([*(f"{field.name} {field.type}" for field in SALES.fields), "_corrupt string"])
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt", "timeZone": "UTC"}
+    event = F.from_json(F.col("value").cast("string"), columns, options)
+    return records.select("partition", "offset", event.alias("event")).select(
+        "partition", "offset", "event.*"
+    )
+
+
+def _product(
+    spark: SparkSession, catalog: Catalog, settings: Settings, folder: Path, compared: Path | None
+) -> float:
+    store = Store(str(folder / f"store-{uuid4().hex}"))
+    query = StreamQuery(catalog, SALES, settings, store, spark)
+    took = seconds(lambda: query.start().processAllAvailable())
+    query.stop()
+    if compared:
+        check(catalog, settings, store, compared)
+    store.delete("")
+    return took
