@@ -7,8 +7,8 @@ DuckDB, fed from the store, so that readers don't wait for each other; an answer
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -105,7 +105,8 @@ class Snapshot:
         self._check(query)
         self._cursor.execute(f"SET search_path = '{layer}'")
         try:
-            table = self._cursor.sql(query).to_arrow_table()
+            relation = self._cursor.sql(query)
+            table = _without_hugeint(relation.to_arrow_table(), [str(type_) for type_ in relation.types])
         except duckdb.CatalogException as error:
             raise UsageError(f"{_first_line(error)}{self._names_hint()}") from None
         except duckdb.ConversionException as error:
@@ -257,6 +258,15 @@ def connect(
     settings = settings or load_settings()
     found = load_catalog(catalog or settings.catalog) if not isinstance(catalog, Catalog) else catalog
     return Connection(found, settings, store or Store(settings.store))
+
+
+def _without_hugeint(table: pa.Table, types: Sequence[str]) -> pa.Table:
+    """DuckDB adds bigints up as HUGEINT, which Arrow has only as a decimal: bigint again, where all its values fit."""
+    for place, type_ in enumerate(types):
+        if type_ == "HUGEINT":
+            with suppress(pa.ArrowInvalid):
+                table = table.set_column(place, table.field(place).name, table.column(place).cast(pa.int64()))
+    return table
 
 
 def _first_line(error: Exception) -> str:
