@@ -307,11 +307,9 @@ class Refresh:
                     )
                 for number, table in arriving.get(view.name, []):
                     typed = table.select(list(view.partial_columns)).cast(partial_schema(view))
-                    _insert(
-                        self._connection,
-                        batch_table(view),
-                        typed.append_column("_file", pa.array([number] * len(typed), pa.int32())),
-                    )
+                    numbered = typed.append_column("_file", pa.array([number] * len(typed), pa.int32()))
+                    # Sorted by key: a query for a few keys then leaves most row groups out by their minimum and maximum.
+                    _insert(self._connection, batch_table(view), numbered, [k.name for k in view.keys])
                 if view.stream.name in stale:
                     _replace_table(self._connection, view, None)
                     for table in speed.get(view.name, []):
@@ -370,9 +368,12 @@ def _replace_table(connection: duckdb.DuckDBPyConnection, view: View, query: str
     )
 
 
-def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -> None:
+def _insert(
+    connection: duckdb.DuckDBPyConnection, table: str, rows: pa.Table, order: Iterable[str] = ()
+) -> None:
     connection.register("arriving", rows)
-    connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM arriving")
+    ordered = f" ORDER BY {', '.join(map(quoted_duckdb, order))}" if order else ""
+    connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM arriving{ordered}")
     connection.unregister("arriving")
 
 
