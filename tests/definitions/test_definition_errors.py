@@ -1,0 +1,234 @@
+"""A definition that can't be what its author meant is refused when it is declared, with what is wrong, what is there and what to do."""
+
+import re
+
+import pytest
+
+from trilayer import (
+    Catalog,
+    Query,
+    Rows,
+    Stream,
+    View,
+    count,
+    first,
+    latest,
+    max_,
+    mean,
+    min_,
+    sliding,
+    sum_,
+    tumbling,
+)
+from trilayer.catalog import load_catalog
+from trilayer.errors import DefinitionError, SettingsError, UsageError
+from trilayer.settings import load_settings
+
+SCHEMA = "carrier string not null, dep_delay int, at timestamp, tags array<string>, place struct<lat:double>"
+FLIGHTS = Stream("flights", SCHEMA, event_time="at")
+
+
+def view(**more):
+    return View(**({"name": "v", "source": FLIGHTS, "key": ["carrier"], "aggregates": {"n": count()}} | more))
+
+
+def stream(schema=SCHEMA, **more):
+    return Stream(**({"name": "flights", "schema": schema, "event_time": "at"} | more))
+
+
+def rows(**more):
+    return Rows(
+        **(
+            {"name": "words", "source": FLIGHTS, "rows": lambda events: events, "schema": "word string"}
+            | more
+        )
+    )
+
+
+def catalog(*views, queries=()):
+    return Catalog(views=views, queries=queries)
+
+
+ERRORS = {
+    "name of a stream": (lambda: stream(name="Flights"), "name of a stream must be lower-case letters.*got 'Flights'"),
+    "two underscores": (lambda: stream(name="a__b"), "name of a stream must be .* got 'a__b'"),
+    "schema that is none": (lambda: stream("carrier"), "schema of stream 'flights' must be Spark DDL"),
+    "broken schema": (lambda: stream("carrier string(, x int"), "schema of stream 'flights' must be Spark DDL"),
+    "column twice": (lambda: stream("a int, a int, at timestamp"), "columns of stream 'flights' must have different names; got 'a' twice"),
+    "column name": (lambda: stream("Carrier string, at timestamp"), "column of stream 'flights' must be lower-case.*got 'Carrier'"),
+    "no such type": (lambda: stream("a interval, at timestamp"), "type of stream 'flights'.a must be one of tinyint"),
+    "event time unknown": (lambda: stream(event_time="att"), "event_time of stream 'flights' must be one of its columns; got 'att'; did you mean 'at'"),
+    "event id unknown": (lambda: stream(event_id="carier"), "event_id of stream 'flights' must be .* did you mean 'carrier'"),
+    "event time no time": (lambda: stream(event_time="carrier"), "must be a timestamp or a date; got 'carrier', which is string"),
+    "no partitions": (lambda: stream(partitions=0), "partitions and max_event_bytes of stream 'flights' must be 1 or more"),
+    "rows of no stream": (lambda: rows(source="flights"), "source of rows 'words' must be a Stream; got str"),
+    "rows of no function": (lambda: rows(rows="select"), "rows of 'words' must be a function of a DataFrame; got 'select'"),
+    "name of a view": (lambda: view(name="_v"), "name of a view must be lower-case"),
+    "source of a view": (lambda: view(source="flights"), "source of view 'v' must be a Stream or Rows; got str"),
+    "key as text": (lambda: view(key="carrier"), "key of view 'v' must be a list of columns or a mapping"),
+    "no key": (lambda: view(key=[]), re.escape("for one total over all events write key={\"all\": \"'all'\"}")),
+    "no aggregates": (lambda: view(aggregates={}), "aggregates of view 'v' must be at least one; got none"),
+    "names twice": (lambda: view(aggregates={"carrier": count()}), "columns of view 'v' must have different names; got carrier twice"),
+    "window end taken": (
+        lambda: view(key={"w": tumbling("at", "1 hour")}, aggregates={"w_end": count()}),
+        "columns of view 'v' must have different names; got w_end twice",
+    ),
+    "unknown key": (lambda: view(key=["carier"]), "key 'carier' of view 'v' must use columns of its source; got 'carier' in 'carier'; did you mean 'carrier'"),
+    "key of no plain type": (lambda: view(key=["tags"]), "key 'tags' of view 'v'"),
+    "window over text": (lambda: view(key={"w": tumbling("carrier", "1 hour")}), "must be a window over a timestamp; got 'carrier', which is string"),
+    "unknown value": (lambda: view(aggregates={"n": sum_("dep_dely")}), "value of aggregate 'n' of view 'v' must use .* did you mean 'dep_delay'"),
+    "unknown by": (lambda: view(aggregates={"n": latest("carrier", by="att")}), "by of aggregate 'n' of view 'v' must use .* did you mean 'at'"),
+    "filter no boolean": (lambda: view(where="dep_delay + 1"), "where of view 'v' must be boolean; got 'dep_delay \\+ 1', which is bigint"),
+    "filter of an aggregate": (lambda: view(aggregates={"n": count(where="carrier")}), "where of aggregate 'n' of view 'v' must be boolean"),
+    "no aggregate": (lambda: view(aggregates={"n": "count"}), "aggregate 'n' of view 'v' must be an aggregate such as count\\(\\); got 'count'"),
+    "sum of text": (lambda: view(aggregates={"n": sum_("carrier")}), "sum_\\(\\) in aggregate 'n' of view 'v' must be over a number; got string"),
+    "mean of a time": (lambda: view(aggregates={"n": mean("at")}), "mean\\(\\) in .* must be over a number; got timestamp"),
+    "min of a list": (lambda: view(aggregates={"n": min_("tags")}), "min_\\(\\) in .* must be over a type with an order; got array<string>"),
+    "max of a struct": (lambda: view(aggregates={"n": max_("place")}), "max_\\(\\) in .* must be over a type with an order; got struct"),
+    "latest of a list": (lambda: view(aggregates={"n": latest("tags", by="at")}), "latest\\(\\) in .* must choose a column of a plain type"),
+    "first by a list": (lambda: view(aggregates={"n": first("carrier", by="tags")}), "first\\(\\) in .* must be by a type with an order"),
+    "no expression": (lambda: view(key={"k": ""}), "key 'k' of view 'v' must be a Spark SQL expression; got ''"),
+    "broken expression": (lambda: view(key={"k": "dep_delay +"}), "key 'k' of view 'v' must be a Spark SQL expression; got 'dep_delay \\+'"),
+    "two expressions": (lambda: view(key={"k": "carrier, dep_delay"}), "must be one Spark SQL expression"),
+    "two statements": (lambda: view(key={"k": "1; drop table t"}), "must be "),
+    "a clause more": (lambda: view(key={"k": "carrier from u where true --"}), "must be "),
+    "a named one": (lambda: view(key={"k": "carrier as c"}), "must be one expression without a name, a star or a comment"),
+    "a star": (lambda: view(key={"k": "*"}), "must be one expression without a name, a star or a comment"),
+    "an aggregate": (lambda: view(key={"k": "max(dep_delay)"}), "must be computed from one event alone.*put aggregates in `aggregates=`"),
+    "a window function": (lambda: view(key={"k": "row_number() over (order by at)"}), "must be computed from one event alone"),
+    "a subquery": (lambda: view(where="carrier in (select carrier from t)"), "must be computed from one event alone"),
+    "a generator": (lambda: view(key={"k": "explode(tags)"}), "must be computed from one event alone"),
+    "type unknown": (lambda: view(key={"k": "no_such_function(carrier)"}), "type of key 'k' of view 'v' must be known.*write `cast\\("),
+    "months": (lambda: tumbling("at", "1 month"), "size of a tumbling window must be a number and one of millisecond, .* got '1 month'"),
+    "no length": (lambda: tumbling("at", "0 hours"), "size of a tumbling window must be"),
+    "slide that doesn't fit": (lambda: sliding("at", "1 hour", "25 minutes"), "must be a multiple of its slide; got '1 hour' and '25 minutes'"),
+    "slide above size": (lambda: sliding("at", "1 hour", "2 hours"), "must be a multiple of its slide"),
+    "no views": (lambda: catalog(), "a catalog must have at least one view; got none"),
+    "views of one name": (lambda: catalog(view(), view()), "views and queries must have different names; got v twice"),
+    "a query of a view's name": (lambda: catalog(view(), queries=[Query("v", "select 1")]), "views and queries must have different names; got v twice"),
+    "empty query": (lambda: Query("q", " "), "query 'q' must be SQL; got ' '"),
+    "two streams of one name": (
+        lambda: catalog(view(), view(name="w", source=stream(max_event_bytes=7))),
+        "each stream must be declared once; got two different ones named 'flights'",
+    ),
+    "two streams of one topic": (
+        lambda: catalog(view(), view(name="w", source=stream(name="others", topic="flights"))),
+        "each topic must belong to one stream; got flights, flights",
+    ),
+    "two rows of one name": (
+        lambda: catalog(view(source=rows(), key=["word"]), view(name="w", source=rows(schema="word string, n int"), key=["word"])),
+        "each source must be declared once; got two different ones named 'words'",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_a_wrong_definition_says_what_is_wrong(case):
+    declare, message = ERRORS[case]
+    with pytest.raises(DefinitionError, match=message):
+        declare()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "rand()",
+        "uuid()",
+        "now()",
+        "current_timestamp()",
+        "current_date()",
+        "random()",
+        "monotonically_increasing_id()",
+        "current_user()",
+    ],
+)
+def test_a_function_that_answers_differently_each_time_is_refused(function):
+    with pytest.raises(
+        DefinitionError, match=r"must give the same answer in every run; got .*put `now\(\)` into the query"
+    ):
+        view(key={"k": f"cast({function} as string)"})
+
+
+def test_a_view_and_a_stream_that_are_not_there_are_named():
+    found = catalog(view())
+    with pytest.raises(UsageError, match="view must be one of the catalog's; got 'vv'; did you mean 'v'"):
+        found.view("vv")
+    with pytest.raises(
+        UsageError, match="stream must be one of the catalog's; got 'flight'; did you mean 'flights'"
+    ):
+        found.stream("flight")
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nothing", "catalog must be named as module:attribute .*; got 'nothing'"),
+        (":catalog", "catalog must be named as module:attribute"),
+        (
+            "no_such_module_here:catalog",
+            "got no module 'no_such_module_here'; run from your project's folder",
+        ),
+        ("mine:katalog", "catalog 'mine:katalog' must be a Catalog; got NoneType; did you mean 'catalog'"),
+        ("mine:other", "catalog 'mine:other' must be a Catalog; got int"),
+    ],
+)
+def test_a_catalog_that_is_not_found_says_which_half(name, message, project, monkeypatch):
+    (project / "mine.py").write_text(
+        "from trilayer import *\ns = Stream('s', 'at timestamp, k int', event_time='at')\nother = 1\n"
+        "catalog = Catalog(views=[View('v', source=s, key=['k'], aggregates={'n': count()})])\n"
+    )
+    monkeypatch.delitem(__import__("sys").modules, "mine", raising=False)
+    with pytest.raises(UsageError, match=message):
+        load_catalog(name)
+
+
+def test_errors_inside_the_module_come_through(project):
+    (project / "broken_inside.py").write_text("import a_module_that_is_not_there\n")
+    with pytest.raises(ModuleNotFoundError, match="a_module_that_is_not_there"):
+        load_catalog("broken_inside:catalog")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("tick_s = = 1", "trilayer.toml must be TOML"),
+        ("tikc_s = 5", "'tikc_s' in trilayer.toml is no setting; did you mean 'tick_s'"),
+        ("tick_s = 'soon'", "'tick_s' in trilayer.toml: input should be a valid integer.*got 'soon'"),
+        ("tick_s = 7", "'tick_s' in trilayer.toml: .*must divide a day .*got 7"),
+        ("keep_versions = 1", "'keep_versions' in trilayer.toml: .*greater than or equal to 2; got 1"),
+        ("reconcile = 'maybe'", "'reconcile' in trilayer.toml: .*'warn' or 'fail'; got 'maybe'"),
+    ],
+)
+def test_a_wrong_settings_file_says_where(text, message, project):
+    (project / "trilayer.toml").write_text(text)
+    with pytest.raises(SettingsError, match=message):
+        load_settings()
+
+
+def test_a_wrong_variable_says_which(project, monkeypatch):
+    monkeypatch.setenv("TRILAYER_TICK_S", "soon")
+    with pytest.raises(SettingsError, match="variable TRILAYER_TICK_S: .*valid integer.*got 'soon'"):
+        load_settings()
+
+
+def test_an_unknown_variable_is_refused(project, monkeypatch):
+    monkeypatch.setenv("TRILAYER_TICKS", "1")
+    with pytest.raises(
+        SettingsError,
+        match="variable TRILAYER_TICKS must be one of trilayer's settings; did you mean 'TRILAYER_TICK_S'",
+    ):
+        load_settings()
+
+
+def test_variables_win_over_the_file(project, monkeypatch):
+    (project / "trilayer.toml").write_text("tick_s = 30\nsettle_s = 1.5\n")
+    monkeypatch.setenv("TRILAYER_TICK_S", "10")
+    found = load_settings()
+    assert (found.tick_s, found.settle_s) == (10, 1.5)
