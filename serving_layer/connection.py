@@ -94,6 +94,8 @@ class Snapshot:
     ) -> None:
         self._cursor, self._catalog, self._loaded = cursor, catalog, loaded
         self.provenance = provenance
+        self.sound = True
+        """Whether its transaction can go on: an error in the middle of a query ends it."""
 
     def sql(self, query: str, layer: Layer = "merged") -> Result:
         """The answer to one SELECT. A bare name is the view or query of that name.
@@ -131,10 +133,12 @@ class Snapshot:
 
     def _check_views(self, query: str) -> None:
         queries = {q.name: q.sql for q in self._catalog.queries}
+        # Beside the snapshot's transaction, which an error would end.
+        aside = self._cursor.cursor()
         try:
-            waiting, seen = list(self._cursor.get_table_names(query)), set()
+            waiting, seen = list(aside.get_table_names(query)), set()
         except duckdb.Error:
-            return  # DESCRIBE and SHOW name no tables
+            return  # DESCRIBE and SHOW name no tables; what is wrong otherwise is said when it is run
         while waiting:
             name = waiting.pop().split(".")[-1].strip('"').lower()
             if name in seen:
@@ -143,7 +147,7 @@ class Snapshot:
             if name in self._loaded.missing_views:
                 raise CoverageError(f"view {name!r} has no answer: {self._loaded.missing_views[name]}")
             if name in queries:
-                waiting += self._cursor.get_table_names(queries[name])
+                waiting += aside.get_table_names(queries[name])
 
     def _names_hint(self) -> str:
         return did_you_mean(
@@ -157,6 +161,7 @@ class Connection:
     def __init__(self, catalog: Catalog, settings: Settings, store: Store) -> None:
         self._catalog, self._settings, self._store = catalog, settings, store
         self._lock = threading.Lock()
+        self._idle: list[tuple[Loaded, duckdb.DuckDBPyConnection]] = []
         self._database = open_duckdb(settings.serving_memory_mb)
         self._refresh = Refresh(self._database, catalog, store)
         self._database.execute(
@@ -195,6 +200,8 @@ class Connection:
         self.close()
 
     def close(self) -> None:
+        for _, cursor in self._idle:
+            cursor.close()
         self._database.close()
 
     def refresh(self) -> None:
@@ -207,14 +214,32 @@ class Connection:
         """One state of all views, the newest, which does not move while it is in use."""
         with self._lock:
             loaded = self._refresh.refresh()
-            cursor = self._database.cursor()
-            cursor.execute("BEGIN TRANSACTION")
-            # DuckDB fixes a transaction's snapshot at its first read.
-            cursor.execute("SELECT one FROM _batch._anchor").fetchall()
+            cursor = self._on(loaded)
+        snapshot = Snapshot(cursor, self._provenance(loaded), self._catalog, loaded)
         try:
-            yield Snapshot(cursor, self._provenance(loaded), self._catalog, loaded)
+            yield snapshot
         finally:
-            cursor.close()
+            with self._lock:
+                if snapshot.sound and loaded is self._refresh.loaded:
+                    self._idle.append((loaded, cursor))
+                else:
+                    cursor.close()
+
+    def _on(self, loaded: Loaded) -> duckdb.DuckDBPyConnection:
+        """A cursor whose transaction sees the tables as `loaded` says: one that an earlier snapshot has left, or a new one."""
+        idle, self._idle = self._idle, []
+        for before, cursor in idle:
+            if before is loaded:
+                self._idle.append((before, cursor))
+            else:
+                cursor.close()
+        if self._idle:
+            return self._idle.pop()[1]
+        cursor = self._database.cursor()
+        cursor.execute("BEGIN TRANSACTION")
+        # DuckDB fixes a transaction's snapshot at its first read.
+        cursor.execute("SELECT one FROM _batch._anchor").fetchall()
+        return cursor
 
     def sql(self, query: str, layer: Layer = "merged") -> Result:
         """The answer to one SELECT, on the newest state; see `Snapshot.sql`."""
