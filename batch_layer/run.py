@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from pyspark.sql import SparkSession
 
@@ -38,10 +38,12 @@ def batch_run(
     with batch_lock(store), batch_spark(settings) as spark:
         published = in_force(store)
         run = cut(catalog, settings, store, until_ms, full)
-        if published and published.t_ms == run.t_ms and not full:
-            if all(is_continued(catalog, stream, published) for stream in catalog.streams):
-                logger.info("version %s in force is of T=%s already: nothing to do", published.version, run.t)
-                return published
+        same = published is not None and all(
+            is_continued(catalog, stream, published) for stream in catalog.streams
+        )
+        if published and published.t_ms == run.t_ms and same and not full:
+            logger.info("version %s in force is of T=%s already: nothing to do", published.version, run.t)
+            return published
         for stream in catalog.streams:
             ingest(stream, run, settings, store, spark, accept_loss=accept_loss)
         recomputed = recompute(catalog, run, store, spark)
@@ -49,7 +51,7 @@ def batch_run(
         return publish(catalog, run, recomputed, reconciliation, settings, store)
 
 
-def batch_lock(store: Store):  # type: ignore[no-untyped-def]  # a context manager, as Store.lock types it
+def batch_lock(store: Store) -> AbstractContextManager[None]:
     """The lock that lets one batch run or step work at a time."""
     return store.lock("locks/batch", "a batch run")
 

@@ -98,7 +98,7 @@ class Snapshot:
         """Whether its transaction can go on: an error in the middle of a query ends it."""
 
     def sql(self, query: str, layer: Layer = "merged") -> Result:
-        """The answer to one SELECT. A bare name is the view or query of that name.
+        """The answer to one SELECT, whole. A query that fails on the way ends the snapshot.
 
         Raises UsageError for SQL that is broken, writes, or names what isn't there; CoverageError for a view that has no answer yet.
         """
@@ -132,6 +132,8 @@ class Snapshot:
             self._check_views(query)
 
     def _check_views(self, query: str) -> None:
+        if not self._loaded.missing_views:
+            return
         queries = {q.name: q.sql for q in self._catalog.queries}
         # Beside the snapshot's transaction, which an error would end.
         aside = self._cursor.cursor()
@@ -170,7 +172,7 @@ class Connection:
         for layer in LAYERS:
             self._create_views(layer)
         # What follows is the analyst's: no files, no settings, nothing but the views.
-        self._database.execute("SET enable_external_access = false; SET lock_configuration = false")
+        self._database.execute("SET enable_external_access = false")
 
     def _create_views(self, layer: Layer) -> None:
         self._database.execute(f"CREATE SCHEMA {layer}; SET search_path = '{layer}'")

@@ -1,0 +1,184 @@
+"""The log and the seam when the world moves: retention, topics created again, partitions added, schemas changed, quarantine."""
+
+import json
+
+import pytest
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
+
+from batch_layer.cut import cut
+from batch_layer.publish import publish
+from batch_layer.recompute import Recomputed
+from tests.recovery.project import CATALOG, Project, clean, wait_for_settled_tick
+from trilayer.errors import ConflictError
+from trilayer.publication import take_token
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+
+@pytest.fixture
+def project(tmp_path, broker, new_topic):
+    project = Project(tmp_path, broker.bootstrap, new_topic(), partitions=1)
+    project.produce(100)
+    return project
+
+
+def _batch(project, *more, expect=0):
+    wait_for_settled_tick(project)
+    return project.run("batch", "run", *more, expect=expect)
+
+
+def _admin(project):
+    return KafkaAdminClient(bootstrap_servers=project.settings().bootstrap_servers)
+
+
+def test_retention_that_overtakes_ingest_names_the_lost_range(project):
+    _batch(project)
+    project.produce(50)
+    admin = _admin(project)
+    admin.delete_records({TopicPartition(project.topic, 0): 120})
+    _, err = _batch(project, expect=1)
+    assert "retention took offsets [100, 120)" in err
+    assert "--accept-loss" in err
+    _batch(project, "--accept-loss")
+    history = json.loads(project.run("batch", "history", "--json")[0])
+    assert (history[-1]["events"], history[-1]["lost"]) == (130, 20)
+    assert sum(row["n"] for row in project.answers()["by_user"]) == 130
+    admin.close()
+
+
+def test_topic_created_again_is_an_error_with_a_way_out(project):
+    _batch(project)
+    before = project.answers()
+    admin = _admin(project)
+    admin.delete_topics([project.topic])
+    from tests.waiting import until
+
+    def gone():
+        return admin.describe_topics([project.topic])[0]["error_code"] == 3
+
+    until(gone)
+    project.produce(10)
+    _, err = _batch(project, expect=1)
+    assert "deleted and created again" in err
+    assert "a store of its own" in err
+    assert project.answers() == before
+    admin.close()
+
+
+def test_partition_added_later_is_read_from_its_beginning(project):
+    _batch(project)
+    admin = _admin(project)
+    admin.create_partitions({project.topic: 3})
+    producer = KafkaProducer(bootstrap_servers=project.settings().bootstrap_servers)
+    for partition in (1, 2):
+        producer.send(
+            project.topic, b'{"user": "u0", "amount": 0, "at": "2026-01-01T00:00:00Z"}', partition=partition
+        )
+    producer.flush()
+    producer.close()
+    _batch(project)
+    (first,) = (row for row in project.answers()["by_user"] if row["user"] == "u0")
+    assert first["n"] == 15 + 2
+    assert clean(project.run("verify", "--json")[0])
+    admin.close()
+
+
+def test_schema_change_parses_everything_anew_the_quarantined_too(project):
+    producer = KafkaProducer(bootstrap_servers=project.settings().bootstrap_servers)
+    producer.send(
+        project.topic,
+        b'{"user": "new", "amount": 1.5, "at": "2026-01-01T00:00:00Z", "extra": "kept in the raw bytes"}',
+    )
+    producer.flush()
+    producer.close()
+    _batch(project)
+    rows = [json.loads(line) for line in project.run("quarantine", "list", "--jsonl")[0].splitlines()]
+    assert [row["reason"] for row in rows] == ["wrong type: amount must be bigint, got 1.5"]
+    changed = (
+        CATALOG.replace("TOPIC", project.topic)
+        .replace("PARTITIONS", "1")
+        .replace("amount bigint", "amount double, extra string")
+    )
+    project.write_catalog(changed)
+    _, err = project.run("sql", "from by_user", expect=1)
+    assert "its definition has changed since version 1" in err
+    _batch(project)
+    answer = {row["user"]: row["n"] for row in project.answers()["by_user"]}
+    assert answer["new"] == 1
+    assert sum(answer.values()) == 101
+    assert project.run("quarantine", "list", "--jsonl")[0] == ""
+    assert clean(project.run("verify", "--json")[0])
+
+
+def test_quarantine_listed_shown_and_replayed(project):
+    project.produce(0, broken=2)
+    _batch(project)
+    lines = [json.loads(line) for line in project.run("quarantine", "list", "--jsonl")[0].splitlines()]
+    assert [line["reason"] for line in lines] == ["broken JSON: must be one JSON object"] * 2
+    place = f"{lines[0]['partition']}:{lines[0]['offset']}"
+    out, err = project.run("quarantine", "show", place)
+    assert out == "{broken 0"
+    assert "broken JSON" in err
+    corrected = project.folder / "corrected.jsonl"
+    corrected.write_text(json.dumps(lines[0]) + "\n")
+    _, err = project.run("quarantine", "replay", str(corrected), expect=2)
+    assert "`value` must be corrected" in err
+    lines[0]["value"] = {"user": "mended", "amount": 3, "at": "2026-01-01T00:00:00Z"}
+    corrected.write_text(json.dumps(lines[0]) + "\n")
+    project.run("quarantine", "replay", str(corrected))
+    _, err = project.run("quarantine", "replay", str(corrected), expect=2)
+    assert "must not be replayed twice" in err
+    _batch(project)
+    assert {row["user"]: row["n"] for row in project.answers()["by_user"]}["mended"] == 1
+    listed = [json.loads(line) for line in project.run("quarantine", "list", "--jsonl")[0].splitlines()]
+    assert [line["replayed"] for line in listed] == [True, False]
+    assert clean(project.run("verify", "--json")[0])
+
+
+def test_two_batch_runs_at_once(project):
+    with project.store.lock("locks/batch", "a batch run"):
+        _, err = _batch(project, expect=1)
+    assert "a batch run must run once at a time; process" in err
+    _batch(project)
+
+
+def test_fencing_keeps_out_an_older_run(project):
+    """A run that was thought dead and comes back finds a newer token, and changes nothing."""
+    _batch(project)
+    before = project.answers()
+    project.produce(10)
+    wait_for_settled_tick(project)
+    catalog, settings, store = project.catalog(), project.settings(), project.store
+    old = cut(catalog, settings, store, None, False)
+    take_token(store, "a later run")
+    with pytest.raises(ConflictError, match="a later run has taken over"):
+        publish(catalog, old, Recomputed(1, {}, {}, {}), {}, settings, store)
+    assert project.answers() == before
+
+
+def test_verify_finds_and_names_a_wrong_answer(project):
+    """A batch view computed wrong, with digests that fit it, is what only a recompute can find."""
+    _batch(project)
+    store = project.store
+    view = project.catalog().view("by_user")
+    from trilayer.publication import in_force, put_in_force
+
+    publication = in_force(store)
+    document = publication.to_json()
+    (file,) = publication.views["by_user"].files[:1]
+    table = store.read_table(file)
+    wrong = table.set_column(
+        table.column_names.index("n__n"), "n__n", [[n + 1 for n in table["n__n"].to_pylist()]]
+    )
+    document["views"]["by_user"]["files"][0] = vars(
+        store.write_table("batch/by_user/99999999-wrong/part.parquet", wrong)
+    )
+    store.write_document(f"publications/{publication.version:08d}.json", document)
+    put_in_force(store, publication.version, publication.token, "publish")
+    out, _ = project.run("verify", "--json", expect=1)
+    found = json.loads(out)
+    assert found["views"][view.name]["differ"] == table.num_rows
+    assert (
+        found["views"][view.name]["keys"][0]["left_n"] + 1 == found["views"][view.name]["keys"][0]["right_n"]
+    )
+    assert found["views"]["by_minute"]["differ"] == 0
