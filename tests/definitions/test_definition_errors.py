@@ -214,7 +214,7 @@ def test_a_wrong_settings_file_says_where(text, message, project):
 
 def test_a_wrong_variable_says_which(project, monkeypatch):
     monkeypatch.setenv("TRILAYER_TICK_S", "soon")
-    with pytest.raises(SettingsError, match="variable TRILAYER_TICK_S: .*valid integer.*got 'soon'"):
+    with pytest.raises(SettingsError, match=r"variable TRILAYER_TICK_S: .*valid integer.*got 'soon'"):
         load_settings()
 
 

@@ -1,0 +1,266 @@
+"""The serving layer: read-only SQL, answers that can be proven or are refused with the name of what is wrong, and readers that see whole states."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import serving_layer
+from tests.layers import Pipeline, quick
+from trilayer import Catalog, Query, Stream, View, count, sum_
+from trilayer.errors import CoverageError, IntegrityError, UsageError
+from trilayer.publication import POINTER, in_force
+from trilayer.segment import commit_path, generations, read_commits
+from trilayer.store import Store
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
+
+PROJECT = Path(__file__).parents[1]
+
+
+def catalog_on(topic, *, where=None, more=()):
+    stream = Stream("sales", "shop string, price int, at timestamp", event_time="at", topic=topic)
+    totals = View(
+        "totals",
+        source=stream,
+        key=["shop"],
+        aggregates={"n": count(), "revenue": sum_("price")},
+        where=where,
+    )
+    other = View("per_price", source=stream, key=["price"], aggregates={"n": count()})
+    views = [
+        totals,
+        other,
+        *(View(name, source=stream, key=["shop"], aggregates={"n": count()}) for name in more),
+    ]
+    return Catalog(
+        views=views, queries=[Query("best", "select shop from totals order by revenue desc limit 1")]
+    )
+
+
+def sales(shops):
+    return [
+        (n % 2, json.dumps({"shop": s, "price": n, "at": "2026-01-01T00:00:00Z"}).encode())
+        for n, s in enumerate(shops)
+    ]
+
+
+@pytest.fixture(scope="module")
+def made(broker, spark, new_topic, tmp_path_factory):
+    """A store with a publication of four events and a segment of two more, and what it was made with."""
+    topic = new_topic()
+    settings = quick(broker.bootstrap)
+    store = Store(str(tmp_path_factory.mktemp("serving") / "store"))
+    with Pipeline(catalog_on(topic), settings, store, spark) as pipeline:
+        pipeline.produce(sales("aabb"))
+        pipeline.catch_up()
+        pipeline.wait_for_tick()
+        pipeline.batch()
+        pipeline.produce(sales("ac"))
+        pipeline.catch_up()
+    return topic, settings, store
+
+
+@pytest.fixture
+def copy(made, tmp_path):
+    """The store, this test's own."""
+    shutil.copytree(made[2].root, tmp_path / "store")
+    return Store(str(tmp_path / "store"))
+
+
+@pytest.fixture
+def connection(made, copy):
+    with serving_layer.connect(catalog_on(made[0]), made[1], copy) as connection:
+        yield connection
+
+
+def counts(connection, layer="merged"):
+    return dict(connection.sql("select shop, n from totals", layer).rows())
+
+
+def test_each_layer_answers_its_share(connection):
+    assert counts(connection, "batch") == {"a": 2, "b": 2}
+    assert counts(connection, "speed") == {"a": 1, "c": 1}
+    assert counts(connection) == {"a": 3, "b": 2, "c": 1}
+    assert connection.sql("from best").rows() == [("b",)]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "insert into totals values ('x', 1, 1)", "update totals set n = 0", "delete from totals", "drop view totals", "create table t (a int)",
+        "create view w as select 1", "alter view totals rename to t", "attach ':memory:' as other", "copy totals to '/tmp/never.csv'",
+        "set memory_limit = '1GB'", "pragma database_list", "install httpfs", "load json", "begin transaction", "call pragma_version()",
+        "export database '/tmp/never'", "select 1; select 2", "", "vacuum", "checkpoint",
+    ],
+)  # fmt: skip
+def test_what_is_not_one_select_is_refused(statement, connection):
+    with pytest.raises(UsageError, match="SQL must be one SELECT"):
+        connection.sql(statement)
+    assert counts(connection) == {"a": 3, "b": 2, "c": 1}
+
+
+@pytest.mark.parametrize(
+    "source", ["read_csv('/etc/passwd')", "read_text('/etc/hostname')", "'/etc/passwd'", "glob('/*')"]
+)
+def test_a_select_reaches_no_files(source, connection):
+    with pytest.raises(UsageError):
+        connection.sql(f"select * from {source}")
+
+
+@pytest.mark.xfail(reason="DuckDB aborts the snapshot's transaction at the first error in it")
+def test_a_snapshot_goes_on_after_a_wrong_question(connection):
+    with connection.snapshot() as snapshot:
+        for wrong in (
+            "select * from nowhere",
+            "select cast('x' as int)",
+            "select * from read_csv('/etc/passwd')",
+        ):
+            with pytest.raises(UsageError):
+                snapshot.sql(wrong)
+            assert len(snapshot.sql("select * from totals").rows()) == 3
+
+
+def test_unknown_names_are_named(connection):
+    with pytest.raises(UsageError, match=r"totls.*there is|totls.*[Dd]id you mean"):
+        connection.sql("select * from totls")
+    with pytest.raises(UsageError, match="revenu"):
+        connection.sql("select revenu from totals")
+    with pytest.raises(UsageError, match="layer must be one of merged, batch, speed; got 'both'"):
+        connection.sql("select 1", "both")
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+def flip(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def kinds_of_files(store, topic):
+    publication = in_force(store)
+    stream = catalog_on(topic).streams[0]
+    generation = generations(store, stream)[-1].name
+    commit = read_commits(store, stream, generation)[-1]
+    return {
+        "batch file": publication.views["totals"].files[0].path,
+        "publication": f"publications/{publication.version:08d}.json",
+        "pointer": POINTER,
+        "segment": commit.files["totals"].path,
+        "commit": commit_path(stream, generation, commit.first, commit.last),
+        "generation": f"speed/sales/{generation}/generation.json",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", [truncate, flip], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("kind", ["batch file", "publication", "pointer", "segment", "commit", "generation"])
+def test_a_damaged_file_is_an_error_that_names_it(kind, damage, made, copy):
+    path = kinds_of_files(copy, made[0])[kind]
+    damage(Path(copy.path(path)))
+    with (
+        serving_layer.connect(catalog_on(made[0]), made[1], copy) as connection,
+        pytest.raises(IntegrityError) as error,
+    ):
+        counts(connection)
+    assert path in str(error.value)
+
+
+@pytest.mark.parametrize("kind", ["batch file", "publication", "segment"])
+def test_a_missing_file_is_an_error_that_names_it(kind, made, copy):
+    path = kinds_of_files(copy, made[0])[kind]
+    Path(copy.path(path)).unlink()
+    with (
+        serving_layer.connect(catalog_on(made[0]), made[1], copy) as connection,
+        pytest.raises(IntegrityError, match="it is missing") as error,
+    ):
+        counts(connection)
+    assert path in str(error.value)
+
+
+def test_a_missing_commit_in_the_middle_is_a_hole_that_is_named(made, copy):
+    stream = catalog_on(made[0]).streams[0]
+    generation = generations(copy, stream)[-1].name
+    commits = read_commits(copy, stream, generation)
+    last = commits[-1]
+    later = commit_path(stream, generation, last.first + 1, last.last + 1)
+    document = last.to_json() | {"first": last.first + 1, "last": last.last + 1}
+    for segment in document["segments"]:
+        segment["ranges"] = {p: [end, end + 1] for p, (_, end) in segment["ranges"].items()}
+    copy.write_document(later, document)
+    copy.delete(commit_path(stream, generation, last.first, last.last))
+    with (
+        serving_layer.connect(catalog_on(made[0]), made[1], copy) as connection,
+        pytest.raises(
+            CoverageError, match=r"stream 'sales' partition \d: nothing covers offsets \[\d+, \d+\)"
+        ),
+    ):
+        counts(connection)
+
+
+def test_a_snapshot_does_not_move_while_a_publication_does(broker, spark, store, new_topic):
+    topic, settings = new_topic(), quick(broker.bootstrap)
+    with Pipeline(catalog_on(topic), settings, store, spark) as pipeline:
+        pipeline.produce(sales("aab"))
+        pipeline.catch_up()
+        with serving_layer.connect(catalog_on(topic), settings, store) as connection:
+            with connection.snapshot() as snapshot:
+                before = snapshot.sql("select shop, n from totals").rows()
+                pipeline.wait_for_tick()
+                pipeline.batch()
+                pipeline.produce(sales("zz"))
+                pipeline.catch_up()
+                with connection.snapshot() as newer:
+                    assert newer.provenance.version == 1
+                    assert dict(newer.sql("select shop, n from totals").rows())["z"] == 2
+                assert snapshot.sql("select shop, n from totals").rows() == before
+                assert snapshot.sql("select * from totals", "batch").rows() == []
+                assert snapshot.provenance.version is None
+            assert counts(connection)["z"] == 2
+
+
+def test_readers_in_several_processes_give_the_same(made, copy):
+    script = (
+        "import sys, serving_layer; from tests.test_serving import catalog_on; from tests.layers import quick; from trilayer.store import Store\n"
+        "with serving_layer.connect(catalog_on(sys.argv[1]), quick(''), Store(sys.argv[2])) as c:\n"
+        "    sys.stdout.write(repr(sorted(c.sql('select shop, n from totals').rows())))"
+    )
+    command = [sys.executable, "-c", script, made[0], copy.root]
+    readers = [subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    assert {reader.communicate(timeout=60)[0] for reader in readers} == {"[('a', 3), ('b', 2), ('c', 1)]"}
+
+
+def test_a_changed_definition_has_no_answer_and_the_others_go_on(made, copy):
+    with serving_layer.connect(catalog_on(made[0], where="price > 0"), made[1], copy) as connection:
+        with pytest.raises(
+            CoverageError, match="view 'totals' has no answer: its definition has changed since version 1"
+        ):
+            connection.sql("select * from totals")
+        with pytest.raises(CoverageError, match="view 'totals' has no answer"):
+            connection.sql("from best")
+        assert connection.sql("select sum(n) from per_price").rows() == [(6,)]
+
+
+def test_an_added_view_has_no_answer_and_says_so(made, copy):
+    with serving_layer.connect(catalog_on(made[0], more=["newcomers"]), made[1], copy) as connection:
+        with pytest.raises(
+            CoverageError, match="view 'newcomers' has no answer: it was added after version 1"
+        ):
+            connection.sql("select * from newcomers")
+        assert counts(connection) == {"a": 3, "b": 2, "c": 1}
+
+
+def test_without_a_generation_of_these_definitions_answers_stop_at_the_cut_and_say_so(made, copy):
+    copy.delete("speed/sales")
+    with serving_layer.connect(catalog_on(made[0]), made[1], copy) as connection:
+        assert counts(connection) == {"a": 2, "b": 2}
+        stream = connection.provenance().streams["sales"]
+        assert stream.head == stream.cut
+        assert stream.note.startswith(
+            "the speed layer has not run these definitions: answers stop at the cut of T="
+        )
