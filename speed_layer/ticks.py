@@ -29,6 +29,8 @@ class Ticks:
         """
         if not end.keys() <= set(self._topic.partitions):
             self._topic = self._log.topic(self._stream)  # a partition was added
+        if not self._boundaries:
+            self._begin({p: ranges[p].start if p in ranges else offset for p, offset in end.items()})
         self._find_unknown(end)
         while self._find_next(end):
             pass
@@ -37,6 +39,15 @@ class Ticks:
         parts = split_by_ticks(ranges, self._boundaries | recorded, first_tick=0)
         self._forget(end)
         return parts
+
+    def _begin(self, start: Cut) -> None:
+        """Leaves out the ticks before the newest recorded cut at or below `start`: nothing is read there any more."""
+        passed = [
+            t
+            for t, cut in self._recorded.items()
+            if all(cut.get(p, 0) <= offset for p, offset in start.items())
+        ]
+        self._next_ms = max(passed, default=0)
 
     def _find_unknown(self, end: Cut) -> None:
         """Asks again for boundaries of partitions that had no record at or after T when they were looked up, and have new ones now."""
