@@ -34,8 +34,11 @@ class Ticks:
         self._find_unknown(end)
         while self._find_next(end):
             pass
-        oldest = min(self._boundaries, default=0)
-        recorded = {t_ms: cut for t_ms, cut in self._recorded.items() if t_ms >= oldest}
+        recorded = {
+            t_ms: cut
+            for t_ms, cut in self._recorded.items()
+            if any(cut.get(p, 0) > r.start for p, r in ranges.items())
+        }
         parts = split_by_ticks(ranges, self._boundaries | recorded, first_tick=0)
         self._forget(end)
         return parts

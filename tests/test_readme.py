@@ -1,0 +1,67 @@
+"""What the README and docs say can be done, done: the catalog in it works as it is written, and what they name is there."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trilayer.catalog import load_catalog
+from trilayer.settings import Settings
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+
+
+def test_the_readme_catalog_is_one(tmp_path, monkeypatch):
+    (tmp_path / "shop.py").write_text(blocks("python")[0])
+    (tmp_path / "trilayer.toml").write_text(blocks("toml")[0])
+    monkeypatch.chdir(tmp_path)
+    catalog = load_catalog("shop:catalog")
+    assert [view.name for view in catalog.views] == ["by_product", "by_day", "last_hour", "customers"]
+
+
+def test_the_readme_python_runs(tmp_path, monkeypatch):
+    """On a store that no layer has written to, the first question says so; the code around it is what the README shows."""
+    from trilayer.errors import CoverageError
+
+    (tmp_path / "shop.py").write_text(blocks("python")[0])
+    (tmp_path / "trilayer.toml").write_text(blocks("toml")[0])
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CoverageError, match="no layer has run"):
+        exec(compile(blocks("python")[1], "README.md", "exec"), {})
+
+
+@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#]+)\)", README))))
+def test_links_lead_somewhere(link):
+    assert (ROOT / link).exists()
+
+
+def test_every_setting_is_documented_with_its_default():
+    table = {
+        row[0]: row[1]
+        for row in re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| ([^|]*) \|", OPERATIONS, flags=re.MULTILINE)
+    }
+    documented = {name: value for names, value in table.items() for name in re.findall(r"`(\w+)`", names)}
+    missing = set(Settings.model_fields) - set(documented)
+    assert not missing
+
+
+def test_every_command_is_documented():
+    says = subprocess.run(
+        [sys.executable, "-m", "cli", "--help"], capture_output=True, text=True, cwd=ROOT, check=True
+    ).stdout
+    commands = re.findall(r"^│ (\w+) ", says, flags=re.MULTILINE)
+    assert len(commands) >= 8, says
+    undocumented = [
+        command
+        for command in commands
+        if f"trilayer {command}" not in OPERATIONS + README and f"`{command}`" not in OPERATIONS
+    ]
+    assert not undocumented
