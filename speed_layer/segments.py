@@ -55,7 +55,6 @@ def write_segment(
         _write("_quarantine", rejected, batch_id, stream, generation, store) if rejected is not None else None
     )
     segments = [Segment(tick, ranges, *census.get(tick, (0, 0))) for tick, ranges in parts.items()]
-    pc.max(pa.array([0])).as_py()
     commit = Commit(batch_id, batch_id, segments, files, quarantine, now_ms())
     failpoint("segment.before-commit")
     store.create_document(
