@@ -45,7 +45,7 @@ def measure(options: Options) -> Sequence[Figure]:
                 )
                 took, found = timed(partial(recompute, TWO, run, store, spark))
                 with duckdb.connect(config={"threads": 2}) as duck:
-                    duck.execute("SET TimeZone = 'UTC'")
+                    duck.execute("SET TimeZone = 'UTC'; SET enable_progress_bar = false")
                     best, _ = timed(partial(_group, duck, files))
                     if not repeat:
                         _check(duck, found, store)

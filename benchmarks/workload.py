@@ -63,7 +63,7 @@ def write_events(path: Path, number: int, first: int = 0) -> Path:
         '{"user":"' || user || '","product":"' || product || '","quantity":' || quantity || ',"price":' || price
         || ',"sold_at":"' || strftime(sold_at::TIMESTAMP, '%Y-%m-%dT%H:%M:%S.%g') || 'Z"}' AS value"""
     with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("SET TimeZone = 'UTC'; SET enable_progress_bar = false")
         connection.execute(
             f"COPY (SELECT *, {value} FROM (SELECT {columns} FROM range({first}, {first + number}) r(i)))"
             f" TO '{path}' (FORMAT parquet, ROW_GROUP_SIZE 250000)"
