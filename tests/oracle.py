@@ -137,7 +137,8 @@ def _chosen(asked: Asked, events: Sequence[Event]) -> Value:
         )
         return order(asked.by(event.row)), tie  # type: ignore[misc]
 
-    return asked.value((max if asked.kind == "latest" else min)(known, key=place).row)
+    value = asked.value((max if asked.kind == "latest" else min)(known, key=place).row)
+    return value + 0.0 if isinstance(value, float) else value
 
 
 def _sum(values: Sequence[Value]) -> Value:
