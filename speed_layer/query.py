@@ -40,6 +40,7 @@ class StreamQuery:
         self._catalog, self._settings, self._store, self._spark = catalog, settings, store, spark
         self._passes = plan(catalog.views_of(stream))
         self._between_batches = threading.Lock()
+        self._stopping = threading.Event()
         self._query: StreamingQuery | None = None
         self._ticks: Ticks | None = None
         self._log: Log | None = None
@@ -75,9 +76,11 @@ class StreamQuery:
 
     def stop(self) -> None:
         """Ends the query when no micro-batch is under way: Spark is noisy when one is torn apart."""
+        self._stopping.set()
         with self._between_batches:
             if self._query is not None:
                 self._query.stop()
+        self._stopping.clear()
         if self._log is not None:
             self._log.close()
 
@@ -153,7 +156,14 @@ class StreamQuery:
     # -- micro-batches -------------------------------------------------------------------------------------------------
 
     def _process(self, records: DataFrame, batch_id: int) -> None:
-        with self._between_batches:
+        # Spark's stop waits for this very thread: waiting here for `stop` to let go of the lock would last for ever. To return would have
+        # Spark count the micro-batch as done; the error leaves it to be replayed.
+        while not self._between_batches.acquire(timeout=0.02):
+            if self._stopping.is_set():
+                raise InterruptedError(
+                    "the query is being stopped; this micro-batch is replayed at the next start"
+                )
+        try:
             assert self.generation
             assert self._ticks
             ranges = self._ranges(batch_id)
@@ -173,6 +183,8 @@ class StreamQuery:
                 logger.warning(
                     "stream %s: %s events quarantined; see `trilayer quarantine list`", self.stream.name, bad
                 )
+        finally:
+            self._between_batches.release()
 
     def _ranges(self, batch_id: int) -> dict[int, Range]:
         """The micro-batch's offsets, from Spark's checkpoint, where they are written before it runs."""
