@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from trilayer.cut import Range
-from trilayer.events import FITS, LOG_COLUMNS, REJECT, log_columns, parse
+from trilayer.events import FITS, LOG_COLUMNS, REJECT, parse_sql
 from trilayer.failpoints import failpoint
 from trilayer.log import now_ms
 from trilayer.partials import EVENTS, SET, Pass
@@ -35,16 +35,24 @@ def write_segment(
     store: Store,
 ) -> Commit:
     """Computes and commits one micro-batch. Running it again before the commit overwrites what it wrote; after it, it must not be called."""
-    parsed = parse(log_columns(records), stream)
-    again = len(parts) > MAX_TICKS or any(isinstance(pass_.source, Rows) for pass_ in passes)
-    if again:
-        parsed = parsed.persist()
+    view = f"_records_{stream.name}"
+    columns = [name for name in LOG_COLUMNS if name != "_headers"]
+    kafka = ", ".join(f"{name.removeprefix('_')} AS {name}" for name in columns)
+    spark = records.sparkSession
+    records.createOrReplaceTempView(view)
+    parsed = f"({parse_sql(stream, f'(SELECT {kafka} FROM {view})', columns)})"
+    cached: DataFrame | None = None
+    if len(parts) > MAX_TICKS or any(isinstance(pass_.source, Rows) for pass_ in passes):
+        cached = spark.sql(parsed).persist()
+        cached.createOrReplaceTempView(view)
+        parsed = view
     try:
-        tables, census = _compute(parsed, parts, passes)
-        rejected = _rejected(parsed, parts) if sum(bad for _, bad in census.values()) else None
+        tables, census = _compute(spark, parsed, parts, passes)
+        bad = sum(number for _, number in census.values())
+        rejected = _rejected(spark, parsed, parts, [*columns, REJECT]) if bad else None
     finally:
-        if again:
-            parsed.unpersist()
+        if cached is not None:
+            cached.unpersist()
     failpoint("segment.before-write")
     files = {
         name: _write(name, table, batch_id, stream, generation, store)
@@ -65,36 +73,44 @@ def write_segment(
 
 
 def _compute(
-    parsed: DataFrame, parts: Parts, passes: list[Pass]
+    spark: SparkSession, parsed: str, parts: Parts, passes: list[Pass]
 ) -> tuple[dict[str, pa.Table], dict[int, tuple[int, int]]]:
-    """Per view its partials by tick; per tick the number of events and of those that don't fit."""
+    """Per view its partials by tick; per tick the number of events and of those that don't fit. parsed: name or SELECT in brackets."""
     tables: dict[str, list[pa.Table]] = {view.name: [] for pass_ in passes for view in pass_.views}
     census: dict[int, tuple[int, int]] = {}
     for some in _batched(parts):
-        ticked = parsed.withColumn(TICK, _tick_of(some))
-        if len(some) < len(parts):
-            ticked = ticked.where(F.col(TICK).isNotNull())
+        ticked = _ticked(parsed, some, parts)
         counted = False
         for pass_ in passes:
             if isinstance(pass_.source, Rows):
                 for tick in some:
-                    rows = ticked.where((F.col(TICK) == tick) & F.col(FITS)).select(*stream_columns(pass_))
+                    columns = ", ".join(f"`{name}`" for name in pass_.source.stream.columns)
+                    rows = spark.sql(f"SELECT {columns} FROM {ticked} WHERE {TICK} = {tick} AND {FITS}")
                     made = pass_.source.rows(rows).withColumn(TICK, F.lit(tick).cast("bigint"))
                     _slice(pass_, pass_.run(made, (TICK,)).toArrow(), tables)
                 continue
-            result = pass_.run(ticked, (TICK, FITS)).toArrow()
+            result = spark.sql(pass_.sql(ticked, (TICK, FITS))).toArrow()
             if not counted:
-                census |= _census(result.filter(pc.equal(result[SET], 0)), EVENTS)
+                census |= _census(result.filter(pc.equal(result[SET], 0)))
                 counted = True
             _slice(pass_, result.filter(result[FITS]), tables)
         if not counted:
-            grouped = ticked.groupBy(TICK, FITS).agg(F.count(F.lit(1)).alias(EVENTS)).toArrow()
-            census |= _census(grouped, EVENTS)
+            counts = spark.sql(f"SELECT {TICK}, {FITS}, count(1) AS {EVENTS} FROM {ticked} GROUP BY 1, 2")
+            census |= _census(counts.toArrow())
     return {name: pa.concat_tables(found) for name, found in tables.items()}, census
 
 
-def stream_columns(pass_: Pass) -> list[str]:
-    return list(pass_.source.stream.columns)
+def _ticked(parsed: str, some: Parts, parts: Parts) -> str:
+    """A SELECT in brackets of the parsed rows in `some` of the micro-batch's `parts`, with their tick."""
+    if len(parts) == 1:
+        return f"(SELECT *, {next(iter(parts))}L AS {TICK} FROM {parsed})"
+    cases = [
+        f"WHEN _partition = {partition} AND _offset >= {r.start} AND _offset < {r.end} THEN {tick}L"
+        for tick, ranges in some.items()
+        for partition, r in ranges.items()
+    ]
+    ticked = f"(SELECT *, CASE {' '.join(cases)} END AS {TICK} FROM {parsed})"
+    return ticked if len(some) == len(parts) else f"(SELECT * FROM {ticked} WHERE {TICK} IS NOT NULL)"
 
 
 def _slice(pass_: Pass, result: pa.Table, tables: dict[str, list[pa.Table]]) -> None:
@@ -102,45 +118,28 @@ def _slice(pass_: Pass, result: pa.Table, tables: dict[str, list[pa.Table]]) -> 
         tables[view.name].append(pass_.arrow_slice_of(view, result, (TICK,)))
 
 
-def _census(table: pa.Table, count: str) -> dict[int, tuple[int, int]]:
+def _census(table: pa.Table) -> dict[int, tuple[int, int]]:
     census: dict[int, tuple[int, int]] = {}
     for tick, fits, number in zip(
-        table[TICK].to_pylist(), table[FITS].to_pylist(), table[count].to_pylist(), strict=True
+        table[TICK].to_pylist(), table[FITS].to_pylist(), table[EVENTS].to_pylist(), strict=True
     ):
         events, bad = census.get(tick, (0, 0))
         census[tick] = (events + number, bad + (0 if fits else number))
     return census
 
 
-def _rejected(parsed: DataFrame, parts: Parts) -> pa.Table:
-    tables = [
-        parsed.withColumn(TICK, _tick_of(some)).where(~F.col(FITS) & F.col(TICK).isNotNull())
-        .select(TICK, *(c for c in LOG_COLUMNS if c in parsed.columns), REJECT).toArrow()
+def _rejected(spark: SparkSession, parsed: str, parts: Parts, columns: list[str]) -> pa.Table:
+    wanted = ", ".join([TICK, *columns])
+    return pa.concat_tables(
+        spark.sql(f"SELECT {wanted} FROM {_ticked(parsed, some, parts)} WHERE NOT {FITS}").toArrow()
         for some in _batched(parts)
-    ]  # fmt: skip
-    return pa.concat_tables(tables)
+    )
 
 
 def _batched(parts: Parts) -> Iterator[Parts]:
     ticks = list(parts)
     for start in range(0, len(ticks), MAX_TICKS):
         yield {tick: parts[tick] for tick in ticks[start : start + MAX_TICKS]}
-
-
-def _tick_of(parts: Parts) -> Column:
-    """The tick of a row, by its partition and offset; NULL for a row in none of `parts`."""
-    by_partition: dict[int, list[tuple[Range, int]]] = {}
-    for tick, ranges in parts.items():
-        for partition, r in ranges.items():
-            by_partition.setdefault(partition, []).append((r, tick))
-    column = F.lit(None).cast("bigint")
-    for partition, found in by_partition.items():
-        of_partition = F.lit(None).cast("bigint")
-        for r, tick in reversed(found):
-            inside = (F.col("_offset") >= r.start) & (F.col("_offset") < r.end)
-            of_partition = F.when(inside, F.lit(tick).cast("bigint")).otherwise(of_partition)
-        column = F.when(F.col("_partition") == partition, of_partition).otherwise(column)
-    return column
 
 
 def _write(

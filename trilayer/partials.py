@@ -15,13 +15,13 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
-from trilayer.aggregates import State
+from trilayer.aggregates import POSITION, State
 from trilayer.expressions import decimal_scale, is_decimal, normal_type
-from trilayer.stream import Source
+from trilayer.stream import Source, Stream
 from trilayer.view import Measure, View
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 SET = "_set"
 EVENTS = "_events"
@@ -127,38 +127,41 @@ class Pass:
 
         Returns the extra columns, `_set` (index of the grouping set), key columns (NULL where not in the set), `_events`, states.
         """
-        from pyspark.sql import functions as F
+        from trilayer.spark import select_from
 
-        positions = [c for c in ("_partition", "_offset") if c in rows.columns and c not in extra]
-        projected = rows.select(
-            *extra,
-            *positions,
-            *(F.expr(sql).alias(column) for sql, column in (*self.keys.items(), *self.inputs.items())),
-        )
-        # The cast makes fields of a struct nullable, as they are once partials are merged.
-        states = [F.col(column).cast(type_).alias(column) for column, type_ in self.state_types.items()]
-        aggregates = [
-            F.expr("count(1)").alias(EVENTS),
-            *(F.expr(sql).alias(column) for sql, column in self.states.items()),
+        return select_from(rows, lambda name: self.sql(name, extra))
+
+    def sql(self, rows: str, extra: Sequence[str] = ()) -> str:
+        """`run` as a SELECT from `rows`, a name or a SELECT in brackets."""
+        positions = POSITION if isinstance(self.source, Stream) else ()
+        keys = list(self.keys.values())
+        grouped = [*extra, *keys]
+        named = [
+            f"{sql} AS {column}" for columns in (self.keys, self.inputs) for sql, column in columns.items()
         ]
-        keys = list(self.keys.values())
-        if len(self.sets) == 1:
-            grouped = projected.groupBy(*extra, *keys).agg(*aggregates)
-            return grouped.select(*extra, F.lit(0).alias(SET), *keys, EVENTS, *states)
-        grouping = projected.groupingSets([[*extra, *members] for members in self.sets], *extra, *keys)
-        result = grouping.agg(F.grouping_id().alias("_grouping"), *aggregates)
-        return result.select(*extra, self._set_index().alias(SET), *keys, EVENTS, *states)
+        aggregates = [f"count(1) AS {EVENTS}", *(f"{sql} AS {column}" for sql, column in self.states.items())]
+        # The cast makes fields of a struct nullable, as they are once partials are merged.
+        states = [f"cast({column} AS {type_}) AS {column}" for column, type_ in self.state_types.items()]
+        sets = ", ".join(f"({', '.join([*extra, *members])})" for members in self.sets)
+        # One set needs no Expand, which would copy every row.
+        grouping, index = (
+            ("", "0") if len(self.sets) == 1 else (f"GROUPING SETS ({sets})", self._set_index_sql())
+        )
+        columns = [*extra, f"{index} AS {SET}", *keys, EVENTS, *states]
+        return f"""
+            SELECT {", ".join(columns)} FROM (
+                SELECT {", ".join([*grouped, *aggregates])}{", grouping_id() AS _grouping" if grouping else ""}
+                FROM (SELECT {", ".join([*extra, *positions, *named])} FROM {rows})
+                GROUP BY {", ".join(grouped)} {grouping})"""
 
-    def _set_index(self) -> Column:
-        from pyspark.sql import functions as F
-
+    def _set_index_sql(self) -> str:
         keys = list(self.keys.values())
-        index = F.lit(None).cast("int")
+        cases = []
         for number, members in enumerate(self.sets):
             # A bit for each grouping column, set where the column is not in the set; the extra ones come first and always are.
             bits = sum(1 << (len(keys) - 1 - place) for place, key in enumerate(keys) if key not in members)
-            index = F.when(F.col("_grouping") == bits, number).otherwise(index)
-        return index
+            cases.append(f"WHEN {bits} THEN {number}")
+        return f"CASE _grouping {' '.join(cases)} END"
 
     def columns_of(self, view: View) -> dict[str, str]:
         """Column of the view's partial to column of the pass."""

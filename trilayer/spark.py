@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
@@ -115,3 +116,16 @@ def read_log(spark: SparkSession, bootstrap_servers: str, topic: str, ranges: Ra
 def offsets_json(topic: str, offsets: Cut) -> str:
     """Offsets as Spark's Kafka source takes them."""
     return json.dumps({topic: {str(partition): offset for partition, offset in sorted(offsets.items())}})
+
+
+_names = itertools.count()
+
+
+def select_from(rows: DataFrame, sql: Callable[[str], str]) -> DataFrame:
+    """A DataFrame by the SQL that `sql` makes of the name under which it finds `rows`."""
+    name = f"_rows_{next(_names)}"
+    rows.createOrReplaceTempView(name)
+    try:
+        return rows.sparkSession.sql(sql(name))
+    finally:
+        rows.sparkSession.catalog.dropTempView(name)
