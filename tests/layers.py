@@ -22,6 +22,7 @@ from trilayer import Catalog
 from trilayer.cut import latest_tick
 from trilayer.log import Log, now_ms
 from trilayer.publication import Publication, in_force
+from trilayer.segment import read_commits
 from trilayer.settings import Settings
 from trilayer.store import Store
 
@@ -74,7 +75,21 @@ class Pipeline:
             self.stop_speed()
             self._query = StreamQuery(self.catalog, self.stream, self.settings, self.store, self.spark)
             self._running = self._query.start(rebuild)
-        self._running.processAllAvailable()
+        with Log(self.settings.bootstrap_servers) as log:
+            end = log.end(self.topic)
+        # processAllAvailable may return for a trigger that had looked at the log before what has just arrived.
+        until(lambda: self._running.processAllAvailable() or self._committed(end), timeout_s=60)
+
+    def _committed(self, end: Mapping[int, int]) -> bool:
+        assert self._query
+        generation = self._query.generation
+        assert generation
+        reached = dict(generation.start)
+        for commit in read_commits(self.store, self.stream, generation.name):
+            for segment in commit.segments:
+                for partition, r in segment.ranges.items():
+                    reached[partition] = max(reached.get(partition, 0), r.end)
+        return all(reached.get(partition, 0) >= offset for partition, offset in end.items())
 
     @property
     def generation(self) -> str:
