@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 import serving_layer
 from batch_layer.cut import Run, cut
 from batch_layer.ingest import ingest
-from batch_layer.publish import publish, rollback
+from batch_layer.publish import oldest_cut, publish, rollback
 from batch_layer.recompute import Recomputed, recompute
 from batch_layer.reconcile import reconcile
 from serving_layer.connection import Layer, Provenance
@@ -21,7 +21,7 @@ from tests.waiting import until
 from trilayer import Catalog
 from trilayer.cut import latest_tick
 from trilayer.log import Log, now_ms
-from trilayer.publication import Publication, in_force
+from trilayer.publication import Publication, in_force, versions
 from trilayer.segment import read_commits
 from trilayer.settings import Settings
 from trilayer.store import Store
@@ -85,6 +85,10 @@ class Pipeline:
         generation = self._query.generation
         assert generation
         reached = dict(generation.start)
+        for partition, offset in oldest_cut(
+            versions(self.store), self.stream
+        ).items():  # what lies below is cleared away
+            reached[partition] = max(reached.get(partition, 0), offset)
         for commit in read_commits(self.store, self.stream, generation.name):
             for segment in commit.segments:
                 for partition, r in segment.ranges.items():

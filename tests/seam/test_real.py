@@ -7,6 +7,7 @@ import pytest
 
 from tests.layers import Pipeline, quick
 from tests.oracle import Asked, Event, answer, differences, field
+from tests.waiting import until
 from trilayer import Catalog, Stream, View, count, latest, sum_
 from trilayer.log import now_ms
 from trilayer.publication import in_force, versions
@@ -128,8 +129,8 @@ def test_a_random_schedule_of_real_parts(seed, broker, spark, store, new_topic):
                 schedule.check()
             schedule.append()
             pipeline.catch_up()
-            head = schedule.check()
-            assert sum(head.values()) == len(schedule.log)
+            # A reader looks for new generations once a second.
+            until(lambda: sum(schedule.check().values()) == len(schedule.log))
             assert schedule.quarantined() == list(schedule.log.values()).count(None)
         except Exception as error:
             error.add_note(f"seed {seed}: {', '.join(done)}")
