@@ -17,7 +17,7 @@ from trilayer.catalog import Catalog
 from trilayer.errors import CoverageError, DifferenceError
 from trilayer.failpoints import failpoint
 from trilayer.log import read_origin
-from trilayer.merging import Comparison, compare, create_table_sql, open_duckdb, present_select
+from trilayer.merging import Comparison, compare_partials, create_table_sql, open_duckdb
 from trilayer.publication import Publication, check_token, read_version
 from trilayer.segment import Cover, best_cover, cover_from, read_partials
 from trilayer.settings import Settings
@@ -119,12 +119,7 @@ def _compare(
                 table = read_partials(store, commit, view, between[commit.name])
                 if table is not None:
                     _insert(connection, "speed_share", table)
-    result = compare(
-        connection,
-        view,
-        f"({present_select(view, ['batch_share'])})",
-        f"({present_select(view, ['speed_share'])})",
-    )
+    result = compare_partials(connection, view, "batch_share", "speed_share")
     return _counts(result)
 
 
@@ -137,12 +132,7 @@ def _comparison(
 ) -> Comparison:
     _load_files(connection, "left_share", view, left, store)
     _load_files(connection, "right_share", view, right, store)
-    return compare(
-        connection,
-        view,
-        f"({present_select(view, ['left_share'])})",
-        f"({present_select(view, ['right_share'])})",
-    )
+    return compare_partials(connection, view, "left_share", "right_share")
 
 
 def _load_files(

@@ -24,11 +24,18 @@ from batch_layer.run import batch_spark
 from cli.context import Project, err, out, print_json, project
 from serving_layer.connection import Provenance, StreamProvenance
 from trilayer.cut import Ranges, ranges_between
-from trilayer.errors import CoverageError
+from trilayer.errors import CoverageError, UsageError
 from trilayer.events import FITS, LOG_COLUMNS, log_columns, parse
 from trilayer.log import Log, read_origin
 from trilayer.master import read_chain
-from trilayer.merging import Comparison, compare, create_table_sql, open_duckdb, present_select, quoted_duckdb
+from trilayer.merging import (
+    Comparison,
+    compare_answers,
+    create_table_sql,
+    open_duckdb,
+    present_select,
+    quoted_duckdb,
+)
 from trilayer.partials import Pass, partial_schema, plan
 from trilayer.publication import in_force
 from trilayer.spark import read_log
@@ -90,7 +97,7 @@ def verification(p: Project) -> Verification:
         for view in p.catalog.views:
             try:
                 answers[view.name] = snapshot.sql(f"FROM {quoted_duckdb(view.name)}").arrow()
-            except CoverageError as error:
+            except (CoverageError, UsageError) as error:
                 unanswered[view.name] = str(error)
     censuses: dict[str, Census] = {}
     views: dict[str, Comparison] = {}
@@ -193,7 +200,7 @@ def _compare(
     duck.register("partials", partials)
     duck.execute(f"CREATE OR REPLACE {create_table_sql('recomputed', view).removeprefix('CREATE ')}")
     duck.execute("INSERT INTO recomputed SELECT * FROM partials")
-    return compare(duck, view, f"({present_select(view, ['recomputed'])})", "answer")
+    return compare_answers(duck, view, f"({present_select(view, ['recomputed'])})", "answer")
 
 
 def _print(found: Verification) -> None:

@@ -105,6 +105,11 @@ class Snapshot:
         if layer not in LAYERS:
             raise UsageError(f"layer must be one of {', '.join(LAYERS)}; got {layer!r}")
         self._check(query)
+        if not self.sound:
+            raise UsageError(
+                "a snapshot must not be used after a query has failed in it; open another: connection.snapshot()"
+            )
+        self.sound = False
         self._cursor.execute(f"SET search_path = '{layer}'")
         try:
             relation = self._cursor.sql(query)
@@ -117,6 +122,7 @@ class Snapshot:
             raise UsageError(f"a value does not fit its column: {_first_line(error)}") from None
         except duckdb.Error as error:
             raise UsageError(str(error).strip()) from None
+        self.sound = True
         return Result(table, self.provenance)
 
     def _check(self, query: str) -> None:

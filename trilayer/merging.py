@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import sqlglot
 from sqlglot import exp
 
 from trilayer.expressions import FLOATS
-from trilayer.partials import merge_sql, name, quoted, sql_type
+from trilayer.partials import merge_sql, name, sql_type
 from trilayer.view import Measure, View
 from trilayer.windows import Window
 
@@ -125,19 +125,27 @@ class Comparison:
 
 
 def compare(
-    connection: duckdb.DuckDBPyConnection, view: View, left: str, right: str, show: int = 20
+    connection: duckdb.DuckDBPyConnection,
+    view: View,
+    left: str,
+    right: str,
+    columns: Mapping[str, bool],
+    show: int = 20,
 ) -> Comparison:
-    """Compares two tables (or queries in brackets) of the view's `output` columns. Floating-point sums within `TOLERANCE`, all else exactly."""
+    """Compares two tables (or queries in brackets) by the view's keys, in `columns`: name to whether it is a floating-point sum.
+
+    Such sums are equal within `TOLERANCE`, all else exactly.
+    """
     join = " AND ".join(
         f"l.{quoted_duckdb(k)} IS NOT DISTINCT FROM r.{quoted_duckdb(k)}" for k in view.key_output
     )
-    equal = " AND ".join(_equal(measure) for measure in view.measures)
+    equal = " AND ".join(_equal(name, rounded) for name, rounded in columns.items())
     kind = f"CASE WHEN r._side IS NULL THEN 'missing' WHEN l._side IS NULL THEN 'extra' WHEN {equal} THEN 'match' ELSE 'differ' END"
     keys = [
         f"coalesce(l.{quoted_duckdb(k)}, r.{quoted_duckdb(k)}) AS {quoted_duckdb(k)}" for k in view.key_output
     ]
-    values = [f"{side}.{quoted_duckdb(m.name)} AS {quoted_duckdb(f'{label}_{m.name}')}"
-              for m in view.measures for side, label in (("l", "left"), ("r", "right"))]  # fmt: skip
+    values = [f"{side}.{quoted_duckdb(name)} AS {quoted_duckdb(f'{label}_{name}')}"
+              for name in columns for side, label in (("l", "left"), ("r", "right"))]  # fmt: skip
     joined = (
         f"SELECT {kind} AS _kind, {', '.join([*keys, *values])}"
         f" FROM (SELECT 1 AS _side, * FROM {left}) l FULL JOIN (SELECT 1 AS _side, * FROM {right}) r ON {join}"
@@ -158,21 +166,23 @@ def compare(
     )
 
 
-def _equal(measure: Measure) -> str:
-    left, right = (f"{side}.{quoted_duckdb(measure.name)}" for side in ("l", "r"))
-    if measure.type not in FLOATS or measure.aggregate.kind in ("min_", "max_", "latest", "first"):
-        return f"{left} IS NOT DISTINCT FROM {right}"
+def compare_answers(connection: duckdb.DuckDBPyConnection, view: View, left: str, right: str) -> Comparison:
+    """`compare` of two answers, in the view's aggregates as they are presented."""
+    columns = {m.name: m.type in FLOATS and m.aggregate.kind in ("sum_", "mean") for m in view.measures}
+    return compare(connection, view, left, right, columns)
+
+
+def compare_partials(connection: duckdb.DuckDBPyConnection, view: View, left: str, right: str) -> Comparison:
+    """`compare` of two tables of partials, merged first, in their states: also where a sum is too large to be presented."""
+    columns = {name: s.type in FLOATS and s.merge == "sum(state)" for name, s in view.states.items()}
+    merged_left, merged_right = (f"({merge_select(view, [table])})" for table in (left, right))
+    return compare(connection, view, merged_left, merged_right, columns)
+
+
+def _equal(name: str, rounded: bool) -> str:
+    left, right = (f"{side}.{quoted_duckdb(name)}" for side in ("l", "r"))
+    same = f"{left} IS NOT DISTINCT FROM {right}"
+    if not rounded:
+        return same
     close = f"abs({left} - {right}) <= {TOLERANCE} * greatest(abs({left}), abs({right}), 1e-300)"
-    return f"({left} IS NOT DISTINCT FROM {right} OR coalesce({close}, false))"
-
-
-__all__ = [
-    "Comparison",
-    "compare",
-    "create_table_sql",
-    "merge_select",
-    "open_duckdb",
-    "present_select",
-    "quoted",
-    "quoted_duckdb",
-]
+    return f"({same} OR coalesce({close}, false))"
