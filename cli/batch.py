@@ -140,30 +140,14 @@ def history(as_json: Json = False) -> None:
     if as_json:
         print_json(found)
         return
-    table = Table(
-        "version",
-        "",
-        "T",
-        "kind",
-        "events",
-        "quarantined",
-        "differing keys",
-        "published at",
-        title="publications",
-    )
+    table = Table(title="publications")
+    for name in ("version", "", "T", "kind", "events", "bad", "differ"):
+        table.add_column(name, no_wrap=True)
     for row in found:
-        differing = "not compared" if row["differing_keys"] is None else str(row["differing_keys"])
+        differing = "?" if row["differing_keys"] is None else str(row["differing_keys"])
         mark = "in force" if row["in_force"] else ""
-        table.add_row(
-            str(row["version"]),
-            mark,
-            row["t"],
-            row["kind"],
-            f"{row['events']:,}",
-            str(row["quarantined"]),
-            differing,
-            row["published_at"],
-        )
+        counts = (f"{row['events']:,}", f"{row['quarantined']:,}", differing)
+        table.add_row(str(row["version"]), mark, row["t"], row["kind"], *counts)
     out.print(table if found else "no publication yet; run `trilayer batch run`")
 
 

@@ -31,29 +31,17 @@ def status(
         if publication
         else "no publication yet"
     )
-    streams = Table(
-        "stream",
-        "head",
-        "cut",
-        "lag (events)",
-        "lag (s)",
-        "since the cut",
-        "quarantined since",
-        "note",
-        title="streams",
-    )
+    streams = Table("stream", "head", "cut", "lag", "since cut", "quarantined", title="streams")
     for name, row in found["streams"].items():
-        lag = ("?", "?") if row["lag_events"] is None else (f"{row['lag_events']:,}", f"{row['lag_s']:.1f}")
+        lag = "?" if row["lag_events"] is None else f"{row['lag_events']:,} events, {row['lag_s']:.1f} s"
+        since = f"{row['speed_events']:,}"
         streams.add_row(
-            name,
-            _offsets(row["head"]),
-            _offsets(row["cut"]),
-            *lag,
-            f"{row['speed_events']:,}",
-            str(row["quarantined"]),
-            row["note"],
+            name, _offsets(row["head"]), _offsets(row["cut"]), lag, since, f"{row['quarantined']:,}"
         )
     out.print(streams)
+    for name, row in found["streams"].items():
+        if row["note"]:
+            out.print(f"{name}: {row['note']}")
     views = Table("view", "stream", "rows", "publication", "note", title="views")
     for name, row in found["views"].items():
         rows = "" if row["rows"] is None else f"{row['rows']:,}"

@@ -7,7 +7,7 @@ DuckDB, fed from the store, so that readers don't wait for each other; an answer
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -112,8 +112,7 @@ class Snapshot:
         self.sound = False
         self._cursor.execute(f"SET search_path = '{layer}'")
         try:
-            relation = self._cursor.sql(query)
-            table = _without_hugeint(relation.to_arrow_table(), [str(type_) for type_ in relation.types])
+            table = _without_hugeint(self._cursor.sql(query).to_arrow_table())
         except duckdb.CatalogException as error:
             raise UsageError(f"{_first_line(error)}{self._names_hint()}") from None
         except duckdb.ConversionException as error:
@@ -293,12 +292,12 @@ def connect(
     return Connection(found, settings, store or Store(settings.store))
 
 
-def _without_hugeint(table: pa.Table, types: Sequence[str]) -> pa.Table:
-    """DuckDB adds bigints up as HUGEINT, which Arrow has only as a decimal: bigint again, where all its values fit."""
-    for place, type_ in enumerate(types):
-        if type_ == "HUGEINT":
+def _without_hugeint(table: pa.Table) -> pa.Table:
+    """DuckDB adds bigints up as HUGEINT, which Arrow has only as decimal(38,0): bigint again, where all its values fit."""
+    for place, field in enumerate(table.schema):
+        if field.type == pa.decimal128(38, 0):
             with suppress(pa.ArrowInvalid):
-                table = table.set_column(place, table.field(place).name, table.column(place).cast(pa.int64()))
+                table = table.set_column(place, field.name, table.column(place).cast(pa.int64()))
     return table
 
 

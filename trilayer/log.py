@@ -239,7 +239,8 @@ def _broker_errors(bootstrap_servers: str) -> Iterator[None]:
     try:
         yield
     except (KafkaError, OSError) as error:
+        # Without its traceback: the client's thread keeps the error, and with it every caller's frame.
         raise EnvironmentFault(
             f"a Kafka broker must answer at {bootstrap_servers or '(no bootstrap_servers set)'}; got {type(error).__name__}: {error};"
             " start the local stack with `trilayer up`, or set bootstrap_servers"
-        ) from error
+        ) from error.with_traceback(None)
