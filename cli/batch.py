@@ -140,14 +140,14 @@ def history(as_json: Json = False) -> None:
     if as_json:
         print_json(found)
         return
-    table = Table(title="publications")
-    for name in ("version", "", "T", "kind", "events", "bad", "differ"):
+    table = Table(title="publications", caption="* in force")
+    for name in ("version", "T", "kind", "events", "bad", "differ"):
         table.add_column(name, no_wrap=True)
     for row in found:
         differing = "?" if row["differing_keys"] is None else str(row["differing_keys"])
-        mark = "in force" if row["in_force"] else ""
+        mark = " *" if row["in_force"] else ""
         counts = (f"{row['events']:,}", f"{row['quarantined']:,}", differing)
-        table.add_row(str(row["version"]), mark, row["t"], row["kind"], *counts)
+        table.add_row(f"{row['version']}{mark}", row["t"], row["kind"], *counts)
     out.print(table if found else "no publication yet; run `trilayer batch run`")
 
 
