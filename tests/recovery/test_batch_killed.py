@@ -33,11 +33,29 @@ def test_i5_run_killed_and_run_again(project, failpoint):
     assert json.loads(project.run("batch", "history", "--json")[0])[-1]["version"] == version + 1
 
 
-@pytest.mark.parametrize(
-    "failpoint",
-    ["publish.before-version", "publish.before-pointer", "publish.after-pointer", "publish.before-clean"],
-)
-def test_i5_publish_killed_and_run_again(project, failpoint):
+def test_i5_run_killed_and_run_again(project):
+    """One run after another, each killed a step further on: none changes an answer, and the one that lives has all of it."""
+    before = project.answers()
+    version = _history(project)[-1]["version"]
+    for failpoint in (
+        "ingest.before-write",
+        "ingest.before-manifest",
+        "ingest.after-manifest",
+        "recompute.before-write",
+        "recompute.before-record",
+        "recompute.after-record",
+    ):
+        project.produce(100)
+        wait_for_settled_tick(project)
+        project.killed(failpoint, "batch", "run")
+        assert project.answers() == before, f"killed at {failpoint}"
+    project.run("batch", "run")
+    project.check_answers()
+    assert _history(project)[-1]["version"] == version + 1
+
+
+def test_i5_publish_killed_and_run_again(project):
+    """One publication, killed at each of its points in turn: it is in force from its pointer on, and all of it at once."""
     before = project.answers()
     project.produce(100)
     wait_for_settled_tick(project)
@@ -45,24 +63,28 @@ def test_i5_publish_killed_and_run_again(project, failpoint):
         project.run("batch", step)
     project.killed("reconcile.before-record", "batch", "reconcile")
     project.run("batch", "reconcile")
-    project.killed(failpoint, "batch", "publish")
-    if failpoint.endswith(("before-version", "before-pointer")):
-        assert project.answers() == before
+    for failpoint in ("publish.before-version", "publish.before-pointer"):
+        project.killed(failpoint, "batch", "publish")
+        assert project.answers() == before, f"killed at {failpoint}"
+    for failpoint in ("publish.after-pointer", "publish.before-clean"):
+        project.killed(failpoint, "batch", "publish")
+        project.check_answers()
     project.run("batch", "publish")
     project.check_answers()
-    assert len({row["version"] for row in json.loads(project.run("batch", "history", "--json")[0])}) <= 5
+
+
+def _history(project):
+    return json.loads(project.run("batch", "history", "--json")[0])
 
 
 @pytest.mark.parametrize("failpoint", ["rollback.before-pointer", "rollback.after-pointer"])
 def test_i5_rollback_killed_and_run_again(project, failpoint):
-    history = json.loads(project.run("batch", "history", "--json")[0])
+    history = _history(project)
     current = next(row["version"] for row in history if row["in_force"])
     older = max(row["version"] for row in history if row["version"] < current)
     project.killed(failpoint, "batch", "rollback", str(older))
     project.run("batch", "rollback", str(older))
-    assert json.loads(project.run("batch", "history", "--json")[0])[
-        history.index(next(r for r in history if r["version"] == older))
-    ]["in_force"]
+    assert [row["version"] for row in _history(project) if row["in_force"]] == [older]
     project.run("batch", "run")
     project.check_answers()
 
