@@ -19,20 +19,6 @@ def project(tmp_path_factory, broker, new_topic):
     return project
 
 
-@pytest.mark.parametrize("failpoint", ["ingest.before-write", "ingest.before-manifest", "ingest.after-manifest",
-                                       "recompute.before-write", "recompute.before-record", "recompute.after-record"])  # fmt: skip
-def test_i5_run_killed_and_run_again(project, failpoint):
-    before = project.answers()
-    version = json.loads(project.run("batch", "history", "--json")[0])[-1]["version"]
-    project.produce(200)
-    wait_for_settled_tick(project)
-    project.killed(failpoint, "batch", "run")
-    assert project.answers() == before, "a run that dies before it publishes changes no answer"
-    project.run("batch", "run")
-    project.check_answers()
-    assert json.loads(project.run("batch", "history", "--json")[0])[-1]["version"] == version + 1
-
-
 def test_i5_run_killed_and_run_again(project):
     """One run after another, each killed a step further on: none changes an answer, and the one that lives has all of it."""
     before = project.answers()

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 @pytest.fixture
 def project(tmp_path, new_topic):
-    return Project(tmp_path, "", new_topic(), bootstrap_servers=None)
+    return Project(tmp_path, "", new_topic())
 
 
 def _up(project):
@@ -91,7 +91,8 @@ def test_broker_away_for_a_while(project):
     home = project.folder / "elsewhere"
     broker = kafka.start(home, jars=JARS / "kafka", echo=lambda _: None)
     text = (project.folder / "trilayer.toml").read_text()
-    (project.folder / "trilayer.toml").write_text(f'bootstrap_servers = "{broker.bootstrap}"\n' + text)
+    text = text.replace('bootstrap_servers = ""', f'bootstrap_servers = "{broker.bootstrap}"')
+    (project.folder / "trilayer.toml").write_text(text)
     try:
         project.produce(200)
         process = project.start("speed", "run")
