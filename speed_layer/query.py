@@ -27,6 +27,9 @@ from trilayer.stream import Stream
 
 logger = logging.getLogger("trilayer.speed")
 
+STOP_TIMEOUT_S = 10.0
+"""How long a stop waits for the micro-batch under way before it is cancelled."""
+
 
 class StreamQuery:
     """One stream's query. `start` chooses or begins a generation; `stop` ends it between two micro-batches."""
@@ -75,11 +78,19 @@ class StreamQuery:
         return self._query
 
     def stop(self) -> None:
-        """Ends the query when no micro-batch is under way: Spark is noisy when one is torn apart."""
+        """Ends the query when no micro-batch is under way: Spark is noisy when one is torn apart.
+
+        One that does not end, since its broker is gone, is cancelled; it is replayed at the next start.
+        """
         self._stopping.set()
-        with self._between_batches:
+        if not self._between_batches.acquire(timeout=STOP_TIMEOUT_S):
+            self._spark.sparkContext.cancelAllJobs()
+            self._between_batches.acquire()
+        try:
             if self._query is not None:
                 self._query.stop()
+        finally:
+            self._between_batches.release()
         self._stopping.clear()
         if self._log is not None:
             self._log.close()
