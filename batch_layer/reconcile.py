@@ -17,7 +17,7 @@ from trilayer.catalog import Catalog
 from trilayer.errors import CoverageError, DifferenceError
 from trilayer.failpoints import failpoint
 from trilayer.log import read_origin
-from trilayer.merging import Comparison, compare_partials, create_table_sql, open_duckdb
+from trilayer.merging import Comparison, compare_partials, create_table_sql, insert_rows, open_duckdb
 from trilayer.publication import Publication, check_token, read_version
 from trilayer.segment import Cover, best_cover, cover_from, read_partials
 from trilayer.settings import Settings
@@ -118,7 +118,7 @@ def _compare(
             if commit.name in between:
                 table = read_partials(store, commit, view, between[commit.name])
                 if table is not None:
-                    _insert(connection, "speed_share", table)
+                    insert_rows(connection, "speed_share", table)
     result = compare_partials(connection, view, "batch_share", "speed_share")
     return _counts(result)
 
@@ -140,13 +140,7 @@ def _load_files(
 ) -> None:
     connection.execute(f"DROP TABLE IF EXISTS {table}; {create_table_sql(table, view)}")
     for file in files:
-        _insert(connection, table, store.read_table(file, list(view.partial_columns)))
-
-
-def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: object) -> None:
-    connection.register("arriving", rows)
-    connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM arriving")
-    connection.unregister("arriving")
+        insert_rows(connection, table, store.read_table(file, list(view.partial_columns)))
 
 
 def _counts(comparison: Comparison) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from trilayer.cut import Cut, cover
 from trilayer.errors import IntegrityError
 from trilayer.failpoints import failpoint
 from trilayer.log import read_origin
-from trilayer.merging import create_table_sql, merge_select, quoted_duckdb
+from trilayer.merging import create_table_sql, insert_rows, merge_select, quoted_duckdb
 from trilayer.partials import partial_schema
 from trilayer.publication import Publication, pointed_at, pointer_bytes
 from trilayer.segment import (
@@ -30,6 +30,7 @@ from trilayer.segment import (
     generations,
     read_commit,
     read_partials,
+    ticks_by_commit,
 )
 from trilayer.store import Store, StoredFile
 from trilayer.stream import Stream
@@ -140,14 +141,14 @@ class Refresh:
     def _append(self, stream: Stream, state: StreamState, commits: list[Commit]) -> StreamState:
         """Loads commits that go on from the state's head, in one transaction."""
         used, head = cover(stream.name, state.head, (piece for commit in commits for piece in commit.pieces))
-        ticks = _by_commit(used)
+        ticks = ticks_by_commit(used)
         tables = {view.name: self._partials(view, commits, ticks) for view in self._catalog.views_of(stream)}
         failpoint("refresh.before-load")
         rows = dict(self.loaded.speed_rows)
         with _transaction(self._connection):
             for view in self._catalog.views_of(stream):
                 for table in tables[view.name]:
-                    _insert(self._connection, speed_table(view), table)
+                    insert_rows(self._connection, speed_table(view), table)
                     rows[view.name] = rows.get(view.name, 0) + table.num_rows
             failpoint("refresh.before-commit")
         state = replace(
@@ -309,11 +310,11 @@ class Refresh:
                     typed = table.select(list(view.partial_columns)).cast(partial_schema(view))
                     numbered = typed.append_column("_file", pa.array([number] * len(typed), pa.int32()))
                     # Sorted by key: a query for a few keys then leaves most row groups out by their minimum and maximum.
-                    _insert(self._connection, batch_table(view), numbered, [k.name for k in view.keys])
+                    insert_rows(self._connection, batch_table(view), numbered, [k.name for k in view.keys])
                 if view.stream.name in stale:
                     _replace_table(self._connection, view, None)
                     for table in speed.get(view.name, []):
-                        _insert(self._connection, speed_table(view), table)
+                        insert_rows(self._connection, speed_table(view), table)
                     rows[view.name] = sum(table.num_rows for table in speed.get(view.name, []))
             failpoint("refresh.before-commit")
         kept = {name: (states[name] if name in stale else self.loaded.streams[name]) for name in states}
@@ -340,14 +341,6 @@ def _no_answer(view: View, publication: Publication | None) -> str:
     return f"its definition has changed since version {publication.version}; it has an answer from the next publication on"
 
 
-def _by_commit(used: list[str]) -> dict[str, frozenset[int]]:
-    ticks: dict[str, set[int]] = {}
-    for name in used:
-        commit, tick = name.split("#")
-        ticks.setdefault(commit, set()).add(int(tick))
-    return {commit: frozenset(found) for commit, found in ticks.items()}
-
-
 def _count(commits: Iterable[Commit], ticks: Mapping[str, frozenset[int]], what: str) -> int:
     return sum(
         getattr(segment, what)
@@ -366,15 +359,6 @@ def _replace_table(connection: duckdb.DuckDBPyConnection, view: View, query: str
     connection.execute(
         f"CREATE TABLE _speed._next AS {query}; DROP TABLE {table}; ALTER TABLE _speed._next RENAME TO {quoted_duckdb(view.name)}"
     )
-
-
-def _insert(
-    connection: duckdb.DuckDBPyConnection, table: str, rows: pa.Table, order: Iterable[str] = ()
-) -> None:
-    connection.register("arriving", rows)
-    ordered = f" ORDER BY {', '.join(map(quoted_duckdb, order))}" if order else ""
-    connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM arriving{ordered}")
-    connection.unregister("arriving")
 
 
 def _single(result: duckdb.DuckDBPyConnection) -> int:

@@ -8,10 +8,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
+import pyarrow as pa
+
 from trilayer.cut import Range
 from trilayer.failpoints import failpoint
 from trilayer.log import now_ms
-from trilayer.merging import create_table_sql, merge_select, open_duckdb
+from trilayer.merging import create_table_sql, insert_rows, merge_select, open_duckdb
 from trilayer.segment import TICK, Commit, Segment, commit_path, folder, read_commits, read_partials
 from trilayer.store import Store, StoredFile
 from trilayer.stream import Stream
@@ -65,16 +67,12 @@ def _merged(store: Store, view: View, run: Sequence[Commit], path: str) -> Store
         for commit in run:
             table = read_partials(store, commit, view, frozenset(segment.tick for segment in commit.segments))
             if table is not None:
-                connection.register("arriving", table)
-                connection.execute("INSERT INTO partials SELECT * FROM arriving")
-                connection.unregister("arriving")
+                insert_rows(connection, "partials", table)
         merged = connection.sql(merge_select(view, ["partials"], [TICK])).to_arrow_table()
     return store.write_table(path, merged) if merged.num_rows else None
 
 
 def _quarantine(store: Store, run: Sequence[Commit], path: str) -> StoredFile | None:
-    import pyarrow as pa
-
     tables = [store.read_table(commit.quarantine) for commit in run if commit.quarantine]
     return store.write_table(path, pa.concat_tables(tables)) if tables else None
 

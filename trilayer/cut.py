@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from trilayer.errors import CoverageError, UsageError
+from trilayer.errors import CoverageError, LogError, UsageError
 
 Cut = Mapping[int, int]
 """Partition to offset."""
@@ -214,8 +214,6 @@ def check_contiguous(stream: str, have: Cut, ranges: Ranges, beginning: Cut) -> 
 
     have: end of the master dataset. beginning: the first offset that the log still holds.
     """
-    from trilayer.errors import LogError
-
     for partition, r in sorted(ranges.items()):
         expected = have.get(partition, 0)
         if r.start != expected:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
@@ -40,6 +41,16 @@ def create_table_sql(table: str, view: View, extra: Sequence[str] = ()) -> str:
 
 def quoted_duckdb(column: str) -> str:
     return name(column).sql(dialect="duckdb")
+
+
+def insert_rows(
+    connection: duckdb.DuckDBPyConnection, table: str, rows: pa.Table, order: Iterable[str] = ()
+) -> None:
+    """Appends an Arrow table's rows, by column name, sorted by the columns of `order`."""
+    connection.register("arriving", rows)
+    ordered = f" ORDER BY {', '.join(map(quoted_duckdb, order))}" if order else ""
+    connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM arriving{ordered}")
+    connection.unregister("arriving")
 
 
 def merge_select(view: View, tables: Sequence[str], keep: Sequence[str] = ()) -> str:

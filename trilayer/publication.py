@@ -137,12 +137,11 @@ def write_version(store: Store, publication: Publication) -> Publication:
     for known in reversed(versions(store)):
         if known.token == publication.token:
             return known
-    numbered = Publication(**(vars(publication) | {"version": publication.version}))
-    if not store.create_document(_path(numbered.version), numbered.to_json()):
+    if not store.create_document(_path(publication.version), publication.to_json()):
         raise ConflictError(
-            f"version {numbered.version} must be new; another run has just written it; run again"
+            f"version {publication.version} must be new; another run has just written it; run again"
         )
-    return numbered
+    return publication
 
 
 def next_version(store: Store) -> int:

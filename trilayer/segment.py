@@ -141,11 +141,16 @@ class Cover:
 def cover_from(stream: Stream, generation: Generation, commits: Sequence[Commit], cut: Cut) -> Cover:
     """Proves that the commits cover the log from `cut` to their head. Raises CoverageError that names stream, partition and range."""
     used, head = cover(stream.name, cut, (piece for commit in commits for piece in commit.pieces))
+    return Cover(generation, commits, ticks_by_commit(used), head)
+
+
+def ticks_by_commit(pieces: Sequence[str]) -> dict[str, frozenset[int]]:
+    """Commit name to ticks, of the names of pieces."""
     ticks: dict[str, set[int]] = {}
-    for piece in used:
+    for piece in pieces:
         commit, tick = piece.split("#")
         ticks.setdefault(commit, set()).add(int(tick))
-    return Cover(generation, commits, {commit: frozenset(found) for commit, found in ticks.items()}, head)
+    return {commit: frozenset(found) for commit, found in ticks.items()}
 
 
 def read_commits(store: Store, stream: Stream, generation: str) -> list[Commit]:
