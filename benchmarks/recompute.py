@@ -21,7 +21,7 @@ from benchmarks.workload import EXPECTED, SALES, TWO, home, write_events
 from trilayer.cut import Range
 from trilayer.events import FITS, parse
 from trilayer.master import Interval, chain_folder
-from trilayer.merging import compare, create_table_sql, present_select
+from trilayer.merging import compare_answers, create_table_sql, present_select
 from trilayer.publication import take_token
 from trilayer.settings import Settings
 from trilayer.store import Store
@@ -92,7 +92,7 @@ def _check(duck: duckdb.DuckDBPyConnection, found: Recomputed, store: Store) -> 
         for file in found.views[view.name]:
             duck.register("arriving", store.read_table(file))
             duck.execute("INSERT INTO partials SELECT * FROM arriving")
-        same = compare(duck, view, view.name, f"({present_select(view, ['partials'])})")
+        same = compare_answers(duck, view, view.name, f"({present_select(view, ['partials'])})")
         duck.execute("DROP TABLE partials")
         if not same.same or not same.match:
             raise AssertionError(f"{view.name} must be what DuckDB says; got {same}")

@@ -14,7 +14,7 @@ import serving_layer
 from embedded import kafka
 from trilayer import Catalog, Stream, View, count, jars, max_, mean, min_, sum_, tumbling
 from trilayer.log import Log
-from trilayer.merging import compare
+from trilayer.merging import compare_answers
 from trilayer.settings import Settings
 from trilayer.store import Store
 
@@ -88,7 +88,7 @@ def check(catalog: Catalog, settings: Settings, store: Store, *events: Path) -> 
             answer = connection.sql(f"FROM {view.name}").arrow()
             duck.register("answer", answer.select([n for n in answer.column_names if not n.endswith("_end")]))
             expected = EXPECTED[view.name].format(events=f"read_parquet([{files}])")
-            found = compare(duck, view, f"({expected})", "answer")
+            found = compare_answers(duck, view, f"({expected})", "answer")
             if not found.same or not found.match:
                 raise AssertionError(f"{view.name} must be {EXPECTED[view.name]}; got {found}")
 
