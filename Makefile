@@ -44,8 +44,7 @@ bench: $(READY)  ## measure this machine
 pins:  ## compile requirements/*.txt anew from pyproject.toml; needs uv (PINS_FLAGS=--upgrade moves versions)
 	@command -v uv >/dev/null || { echo "uv must be on the PATH; got none; run: python3 -m pip install uv" >&2; exit 1; }
 	$(PIN) -o requirements/base.txt
-	$(PIN) --extra examples --extra dev -c requirements/base.txt -o requirements/dev.txt
-	$(PIN) --extra examples --extra dev --extra airflow -c requirements/dev.txt -o requirements/airflow.txt
+	$(PIN) --all-extras -c requirements/base.txt -o requirements/dev.txt
 PIN = UV_CUSTOM_COMPILE_COMMAND="make pins" uv pip compile pyproject.toml -q --universal --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --no-emit-find-links $(PINS_FLAGS)
 
@@ -62,7 +61,7 @@ $(READY): requirements/dev.txt pyproject.toml | java
 	@"$(PYTHON)" -c 'import ensurepip' 2>/dev/null || { \
 		echo "$(PYTHON) must have the venv module; got none. Run: sudo apt-get install python3-venv" >&2; exit 1; }
 	@test -x $(BIN)/python || { echo "Creating .venv with $$("$(PYTHON)" --version)"; "$(PYTHON)" -m venv .venv; }
-	@echo "Installing what requirements/dev.txt pins (about 1 GB, minutes the first time)"
+	@echo "Installing what requirements/dev.txt pins (about 1 GB, minutes the first time; Airflow and the notebooks included)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@

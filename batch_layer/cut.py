@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from trilayer.cut import check_tick, cut_from_json, effective_cut, format_time, 
 from trilayer.errors import UsageError
 from trilayer.log import Log, now_ms, origin
 from trilayer.master import chain_end, read_chain, recorded_cuts
-from trilayer.publication import in_force, newest_token, take_token
+from trilayer.publication import check_token, in_force, newest_token, take_token
 from trilayer.settings import Settings
 from trilayer.store import Store
 from trilayer.stream import Stream
@@ -44,24 +45,18 @@ class Run:
         )
 
 
-def cut(catalog: Catalog, settings: Settings, store: Store, until_ms: int | None, full: bool) -> Run:
-    """The cut of every stream at T = until_ms, or at the newest settled tick, or at a later cut that a killed run has left.
-
-    Raises UsageError for a T off the grid, not settled, or before what has been ingested or published.
-    """
-    settle_ms = round(settings.settle_s * 1000)
-    t_ms = latest_tick(now_ms(), settings.tick_ms, settle_ms) if until_ms is None else until_ms
+def cut(
+    catalog: Catalog,
+    settings: Settings,
+    store: Store,
+    until_ms: int | None,
+    full: bool,
+    *,
+    at_least: bool = False,
+) -> Run:
+    """The cut of every stream at T, as `choose_t` has it. Takes the run's token, which fences off every run before it."""
+    t_ms = choose_t(catalog, settings, store, until_ms, at_least=at_least)
     recorded = {stream.name: recorded_cuts(store, stream) for stream in catalog.streams}
-    floor = _floor(store, recorded)
-    if until_ms is None:
-        t_ms = max(t_ms, floor)
-    else:
-        check_tick(t_ms, now_ms(), settings.tick_ms, settle_ms)
-        if t_ms < floor:
-            raise UsageError(
-                f"T must not lie before {format_time(floor)}, up to which events have been ingested; got {format_time(t_ms)};"
-                " `trilayer batch rollback` goes back to an earlier publication"
-            )
     with Log(settings.bootstrap_servers) as log:
         streams = {
             stream.name: _cut_of(stream, t_ms, log, store, recorded[stream.name])
@@ -74,6 +69,29 @@ def cut(catalog: Catalog, settings: Settings, store: Store, until_ms: int | None
     for name, found in cuts.items():
         logger.info("cut %s at T=%s: %s", name, run.t, ", ".join(f"{p}:{o}" for p, o in found.items()))
     return run
+
+
+def choose_t(
+    catalog: Catalog, settings: Settings, store: Store, until_ms: int | None, *, at_least: bool = False
+) -> int:
+    """T: until_ms, or the newest settled tick, or a later cut that a killed run has left. Waits until a T that has passed is settled.
+
+    at_least: where events after until_ms have been ingested already, T is the newest cut; nothing goes back.
+    Raises UsageError for a T off the grid, in the future, or before what has been ingested or published.
+    """
+    settle_ms = round(settings.settle_s * 1000)
+    floor = _floor(store, {stream.name: recorded_cuts(store, stream) for stream in catalog.streams})
+    if until_ms is None:
+        return max(latest_tick(now_ms(), settings.tick_ms, settle_ms), floor)
+    if until_ms <= now_ms():
+        threading.Event().wait(max(until_ms + settle_ms - now_ms(), 0) / 1000)
+    check_tick(until_ms, now_ms(), settings.tick_ms, settle_ms)
+    if until_ms < floor and not at_least:
+        raise UsageError(
+            f"T must not lie before {format_time(floor)}, up to which events have been ingested; got {format_time(until_ms)};"
+            " `trilayer batch rollback` goes back to an earlier publication"
+        )
+    return max(until_ms, floor)
 
 
 def _floor(store: Store, recorded: Mapping[str, Mapping[int, Any]]) -> int:
@@ -95,8 +113,13 @@ def _cut_of(
     return {p: max(bound.get(p, 0), have.get(p, 0)) for p in partitions}, topic.id
 
 
-def newest_run(store: Store, until_ms: int | None) -> Run:
-    """The run that the last `cut` began: what a step on its own goes on with. Raises UsageError where it is not for `until_ms`."""
+def find_run(store: Store, token: int | None = None, until_ms: int | None = None) -> Run:
+    """The run that a step on its own goes on with: that of `token`, or the one that the last `cut` began.
+
+    Raises ConflictError where a later run has taken over from `token`, UsageError where the run is not for `until_ms`.
+    """
+    if token is not None:
+        check_token(store, token)
     token = newest_token(store)
     path = f"runs/{token:08d}/cut.json"
     if not token or not store.exists(path):

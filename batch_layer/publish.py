@@ -62,7 +62,10 @@ def publish(
     kind = "full" if "full" in recomputed.kinds.values() else "incremental"
     streams = {stream.name: _published(stream, run, read_chain(store, stream)) for stream in catalog.streams}
     views = {
-        view.name: PublishedView(view.fingerprint, recomputed.views[view.name]) for view in catalog.views
+        view.name: PublishedView(
+            view.fingerprint, recomputed.views[view.name], recomputed.changed_keys[view.name]
+        )
+        for view in catalog.views
     }
     publication = write_version(
         store,

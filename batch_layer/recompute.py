@@ -46,6 +46,11 @@ class Recomputed:
     views: Mapping[str, Sequence[StoredFile]]
     added: Mapping[str, Sequence[StoredFile]]
 
+    @property
+    def changed_keys(self) -> dict[str, int]:
+        """Per view, how many keys the events since the base have touched: all of them, where there is no base to go on from."""
+        return {name: sum(f.rows for f in self.added.get(name, files)) for name, files in self.views.items()}
+
     @staticmethod
     def of(document: dict[str, Any]) -> Recomputed:
         def files(views: Mapping[str, Any]) -> dict[str, Sequence[StoredFile]]:

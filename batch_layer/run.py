@@ -8,16 +8,18 @@ from contextlib import AbstractContextManager, contextmanager
 
 from pyspark.sql import SparkSession
 
-from batch_layer.cut import Run, cut
+from batch_layer.cut import choose_t, cut
 from batch_layer.ingest import StartSpark, ingest
 from batch_layer.publish import publish
 from batch_layer.recompute import is_continued, recompute
 from batch_layer.reconcile import reconcile
 from trilayer.catalog import Catalog
+from trilayer.cut import format_time
 from trilayer.publication import Publication, in_force
 from trilayer.settings import Settings
 from trilayer.spark import session
 from trilayer.store import Store
+from trilayer.stream import Stream
 
 logger = logging.getLogger("trilayer.batch")
 
@@ -36,24 +38,43 @@ def batch_run(
     Raises ConflictError where another run is under way. A run that dies anywhere leaves the answers as they were, and the next goes on.
     """
     with batch_lock(store), batch_spark(settings) as spark:
-        published = in_force(store)
-        run = cut(catalog, settings, store, until_ms, full)
-        same = published is not None and all(
-            is_continued(catalog, stream, published) for stream in catalog.streams
-        )
-        if published and published.t_ms == run.t_ms and same and not full:
-            logger.info("version %s in force is of T=%s already: nothing to do", published.version, run.t)
-            return published
+        t_ms = choose_t(catalog, settings, store, until_ms)
+        covering = None if full else covered_by(catalog, store, t_ms)
+        if covering:
+            return covering
+        run = cut(catalog, settings, store, t_ms, full)
         for stream in catalog.streams:
-            ingest(stream, run, settings, store, spark, accept_loss=accept_loss)
+            with ingest_lock(store, stream):
+                ingest(stream, run, settings, store, spark, accept_loss=accept_loss)
         recomputed = recompute(catalog, run, store, spark)
         reconciliation = reconcile(catalog, run, recomputed, settings, store)
         return publish(catalog, run, recomputed, reconciliation, settings, store)
 
 
+def covered_by(catalog: Catalog, store: Store, t_ms: int) -> Publication | None:
+    """The publication in force, where it is of T or later and by the same definitions: then a run until T has nothing to do."""
+    published = in_force(store)
+    if published is None or published.t_ms < t_ms:
+        return None
+    if not all(is_continued(catalog, stream, published) for stream in catalog.streams):
+        return None
+    logger.info(
+        "version %s in force, T=%s, covers T=%s: nothing to do",
+        published.version,
+        published.t,
+        format_time(t_ms),
+    )
+    return published
+
+
 def batch_lock(store: Store) -> AbstractContextManager[None]:
     """The lock that lets one batch run or step work at a time."""
     return store.lock("locks/batch", "a batch run")
+
+
+def ingest_lock(store: Store, stream: Stream) -> AbstractContextManager[None]:
+    """The lock that lets one ingest of a stream work at a time; ingests of several streams may run side by side."""
+    return store.lock(f"locks/ingest-{stream.name}", f"an ingest of {stream.name!r}")
 
 
 @contextmanager
@@ -72,6 +93,3 @@ def batch_spark(settings: Settings) -> Iterator[StartSpark]:
     finally:
         for spark in started:
             spark.stop()
-
-
-__all__ = ["Run", "batch_lock", "batch_run", "batch_spark"]

@@ -30,7 +30,11 @@ def _peak_gib() -> float:
         environment = os.environ | {"TRILAYER_JARS": str(JARS), "PYTHONPATH": str(PROJECT)}
         with (folder / "demo.log").open("wb") as log:
             demo = subprocess.Popen(
-                [sys.executable, "-m", "cli", "demo"], cwd=folder, env=environment, stdout=log, stderr=log
+                [sys.executable, "-m", "cli", "demo", "--no-airflow"],
+                cwd=folder,
+                env=environment,
+                stdout=log,
+                stderr=log,
             )
             peak: dict[str, int] = {}
             while demo.poll() is None:

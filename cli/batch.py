@@ -14,11 +14,12 @@ from batch_layer.publish import rollback as rollback_step
 from batch_layer.recompute import Recomputed
 from batch_layer.recompute import recompute as recompute_step
 from batch_layer.reconcile import reconcile as reconcile_step
-from batch_layer.run import batch_lock, batch_run, batch_spark
+from batch_layer.run import batch_lock, batch_run, batch_spark, covered_by, ingest_lock
 from cli.context import out, print_json, project
 from trilayer.cut import format_time, parse_time
 from trilayer.errors import UsageError
 from trilayer.publication import Publication, in_force, versions
+from trilayer.store import Store
 
 app = typer.Typer(no_args_is_help=True, help="The batch layer: runs, their steps, history, rollback.")
 
@@ -32,6 +33,21 @@ Full = Annotated[bool, typer.Option("--full", help="recompute from the whole mas
 AcceptLoss = Annotated[
     bool,
     typer.Option("--accept-loss", help="go on without events that retention took, recording their range"),
+]
+RunToken = Annotated[
+    int | None,
+    typer.Option(
+        "--run",
+        help="token of the run, as `cut` printed it: a run that a later one has overtaken then ends without a change",
+    ),
+]
+AtLeast = Annotated[
+    bool,
+    typer.Option(
+        "--at-least",
+        help="where events after T are in the master dataset already, cut where they end;"
+        " where a publication covers T, say so and do nothing",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="answer as JSON")]
 
@@ -53,16 +69,22 @@ def run(
 
 
 @app.command()
-def cut(until: Until = None, full: Full = False) -> None:
-    """Step 1: where the log is cut at T. Prints the run as JSON."""
+def cut(until: Until = None, full: Full = False, at_least: AtLeast = False) -> None:
+    """Step 1: where the log is cut at T. Prints the run as JSON, or what covers T already."""
     p = project()
     with batch_lock(p.store):
-        found = cut_step.cut(p.catalog, p.settings, p.store, _ms(until), full)
+        t_ms = cut_step.choose_t(p.catalog, p.settings, p.store, _ms(until), at_least=at_least)
+        covering = covered_by(p.catalog, p.store, t_ms) if at_least and not full else None
+        if covering:
+            print_json({"covered_by": covering.version, "t": covering.t})
+            return
+        found = cut_step.cut(p.catalog, p.settings, p.store, t_ms, full)
     print_json({"token": found.token, "t": found.t, "full": found.full, "cuts": found.cuts})
 
 
 @app.command()
 def ingest(
+    token: RunToken = None,
     until: Until = None,
     stream: Annotated[str | None, typer.Option(help="one stream; all unless given")] = None,
     accept_loss: AcceptLoss = False,
@@ -71,49 +93,52 @@ def ingest(
     p = project()
     streams = [p.catalog.stream(stream)] if stream else p.catalog.streams
     done: dict[str, Any] = {}
-    with batch_lock(p.store), batch_spark(p.settings) as spark:
-        current = cut_step.newest_run(p.store, _ms(until))
+    with batch_spark(p.settings) as spark:
+        current = cut_step.find_run(p.store, token, _ms(until))
         for one in streams:
-            interval = ingest_step(one, current, p.settings, p.store, spark, accept_loss=accept_loss)
+            with ingest_lock(p.store, one):
+                interval = ingest_step(one, current, p.settings, p.store, spark, accept_loss=accept_loss)
             done[one.name] = {
+                "t": current.t,
                 "events": interval.events,
                 "quarantined": interval.quarantined,
-                "end": interval.end,
+                "offsets": {str(p): [r.start, r.end] for p, r in sorted(interval.ranges.items())},
             }
     print_json(done)
 
 
 @app.command()
-def recompute(until: Until = None) -> None:
+def recompute(token: RunToken = None, until: Until = None) -> None:
     """Step 3: the views below the cut. Prints their rows as JSON."""
     p = project()
     with batch_lock(p.store), batch_spark(p.settings) as spark:
-        current = cut_step.newest_run(p.store, _ms(until))
+        current = cut_step.find_run(p.store, token, _ms(until))
         found = recompute_step(p.catalog, current, p.store, spark)
     print_json(
         {
             "kinds": found.kinds,
             "rows": {name: sum(f.rows for f in files) for name, files in found.views.items()},
+            "changed_keys": found.changed_keys,
         }
     )
 
 
 @app.command()
-def reconcile(until: Until = None) -> None:
+def reconcile(token: RunToken = None, until: Until = None) -> None:
     """Step 4: batch against speed over the same events, key by key. Prints the counts as JSON."""
     p = project()
     with batch_lock(p.store):
-        current = cut_step.newest_run(p.store, _ms(until))
+        current = cut_step.find_run(p.store, token, _ms(until))
         recomputed = _recomputed(p.store, current)
         print_json(reconcile_step(p.catalog, current, recomputed, p.settings, p.store))
 
 
 @app.command()
-def publish(until: Until = None, as_json: Json = False) -> None:
+def publish(token: RunToken = None, until: Until = None, as_json: Json = False) -> None:
     """Step 5: all recomputed views in force at once."""
     p = project()
     with batch_lock(p.store):
-        current = cut_step.newest_run(p.store, _ms(until))
+        current = cut_step.find_run(p.store, token, _ms(until))
         recomputed = _recomputed(p.store, current)
         found = (
             p.store.read_document(current.path("reconcile"))["views"]
@@ -123,7 +148,7 @@ def publish(until: Until = None, as_json: Json = False) -> None:
         _tell(publish_step(p.catalog, current, recomputed, found, p.settings, p.store), as_json)
 
 
-def _recomputed(store: Any, current: cut_step.Run) -> Recomputed:
+def _recomputed(store: Store, current: cut_step.Run) -> Recomputed:
     if not store.exists(current.path("recompute")):
         raise UsageError(
             f"this step must follow `trilayer batch recompute`; the run until {current.t} has none yet"
@@ -166,7 +191,55 @@ def _row(publication: Publication, current: Publication | None) -> dict[str, Any
         "lost": sum(s.lost for s in publication.streams.values()),
         "differing_keys": differing,
         "views": {name: view.rows for name, view in publication.views.items()},
+        "changed_keys": {name: view.changed_keys for name, view in publication.views.items()},
+        "corrected_keys": {
+            name: publication.reconciliation.get(name, {}).get("changed", 0) for name in publication.views
+        },
     }
+
+
+@app.command()
+def reconciliation(
+    version: Annotated[int | None, typer.Argument(help="the one in force unless given")] = None,
+    full: Annotated[bool, typer.Option("--full", help="of the newest version from a full run")] = False,
+    as_json: Json = False,
+) -> None:
+    """What a version's run found: batch against speed, key by key, and the keys that a full run has corrected."""
+    p = project()
+    publication = _version(p.store, version, full)
+    found = {"version": publication.version, "t": publication.t, "kind": publication.kind}
+    if as_json:
+        print_json(found | {"views": publication.reconciliation})
+        return
+    table = Table(title=f"version {publication.version}, T={publication.t}, {publication.kind}")
+    for name in ("view", "match", "differ", "missing", "extra", "corrected"):
+        table.add_column(name)
+    for name, counts in publication.reconciliation.items():
+        numbers = [
+            f"{counts[k]:,}" if k in counts else "-"
+            for k in ("match", "differ", "missing", "extra", "changed")
+        ]
+        table.add_row(name, *numbers)
+    out.print(table)
+    for name, counts in publication.reconciliation.items():
+        if "not_compared" in counts:
+            out.print(f"{name}: not compared: {counts['not_compared']}")
+        for row in [*counts.get("keys", []), *counts.get("changed_keys", [])]:
+            out.print(f"{name}: {row}")
+
+
+def _version(store: Store, version: int | None, full: bool) -> Publication:
+    known = [p for p in versions(store) if not full or p.kind == "full"]
+    current = in_force(store)
+    if version is None and known and current:
+        return known[-1] if full else current
+    for publication in known:
+        if publication.version == version:
+            return publication
+    kept = ", ".join(str(p.version) for p in known) or "none"
+    raise UsageError(
+        f"version must be one that is kept{' and full' if full else ''}; got {version}; there is {kept}"
+    )
 
 
 @app.command()
@@ -178,12 +251,12 @@ def rollback(
 ) -> None:
     """An older publication in force again, its cut with it; what has arrived since stays in the answers."""
     p = project()
-    _tell(rollback_step(version, p.store), as_json)
+    _tell(rollback_step(version, p.store), as_json, "rollback")
 
 
-def _tell(publication: Publication, as_json: bool) -> None:
+def _tell(publication: Publication, as_json: bool, reason: str = "publish") -> None:
     if as_json:
-        print_json(_row(publication, publication))
+        print_json(_row(publication, publication) | {"reason": reason})
     else:
         events = sum(s.events for s in publication.streams.values())
         out.print(

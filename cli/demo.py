@@ -18,9 +18,9 @@ from rich.table import Table
 
 import serving_layer
 from cli.context import Project, err, out
-from cli.stack import Stack
+from cli.stack import NoAirflow, Stack
 from cli.verify import verification
-from embedded import processes
+from embedded import airflow, processes
 from trilayer.catalog import load_catalog
 from trilayer.errors import TrilayerError, UsageError
 from trilayer.settings import load_settings
@@ -32,19 +32,25 @@ RATE = 4_000
 """Events per second: 336,776 flights in a minute and a half."""
 
 BATCH_AT = (0.25, 0.65)
-"""Shares of the flights that must have been counted before a batch run is started."""
+"""Shares of the flights that must have been counted before a batch run is started, where no Airflow schedules them."""
+
+SCHEDULED = 2
+"""Scheduled batch runs that the demo waits for."""
+
+Watch = Callable[[Callable[[dict[str, Any]], bool]], dict[str, Any]]
 
 SETTINGS = {
     "catalog": "examples.flights:catalog",
     "tick_s": 5,
     "settle_s": 1.0,
+    "batch_every_s": 60,
     # Runs this short spend most of their time compiling: the quick compiler alone halves it.
     "spark_conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"},
 }
 
 
-def demo() -> None:
-    """Replays a year of real flights through the whole system in two to three minutes, and proves the answer."""
+def demo(no_airflow: NoAirflow = False) -> None:
+    """Replays a year of real flights through the whole system in about three minutes, and proves the answer."""
     home = Path(".trilayer/demo").resolve()
     settings = load_settings(**SETTINGS, home=home, store=str(home / "store"), bootstrap_servers="")
     p = Project(settings, load_catalog(settings.catalog), Store(settings.store))
@@ -53,19 +59,19 @@ def demo() -> None:
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     for left in processes.end_leftovers(home):
         logger.info("ended %s (pid %s), left by a crash", left.name, left.pid)
-    for old in ("store", "kafka"):
+    for old in ("store", "kafka", "airflow"):
         shutil.rmtree(home / old, ignore_errors=True)
-    stack = Stack(p, home)
+    stack = Stack(p, home, with_airflow=not no_airflow)
     try:
         flights, total = _flights(home)
         running = stack.start()
-        clean = _show(running, home, flights, total)
+        clean = _show(running, stack, home, flights, total)
     except KeyboardInterrupt:
         err.print("interrupted: ending what runs")
         clean = False
     finally:
         for record in processes.list_running(home):
-            if record.name not in ("kafka", "speed"):
+            if record.name in ("replay", "batch"):
                 processes.terminate(record, home=home)
         stack.stop()
     sys.exit(0 if clean else 1)
@@ -86,7 +92,7 @@ def _flights(home: Path) -> tuple[Path, int]:
     return path, prepare(path)
 
 
-def _show(p: Project, home: Path, flights: Path, total: int) -> bool:
+def _show(p: Project, stack: Stack, home: Path, flights: Path, total: int) -> bool:
     environment = p.settings.environment()
     rate = str(RATE)
     out.print(
@@ -96,15 +102,15 @@ def _show(p: Project, home: Path, flights: Path, total: int) -> bool:
         "replay", ["replay", str(flights), "--stream", "flights", "--rate", rate], home, environment
     )
     with serving_layer.connect(p.catalog, p.settings, p.store) as connection:
-        for number, share in enumerate(BATCH_AT, 1):
-            _watch(connection, total, partial(_reached, share * total), replay)
-            out.print(
-                f"[bold]{2 + number}[/] batch run {number}: cut, ingest, recompute, reconcile, publish, while flights go on arriving"
-            )
-            batch = _start("batch", ["batch", "run"], home, environment)
-            _watch(connection, total, partial(_over, batch), replay)
-        _watch(connection, total, partial(_over, replay), replay)
-        _watch(connection, total, partial(_reached, total), replay)
+        watch = partial(_watch, connection, total, replay)
+        if stack.with_airflow:
+            _scheduled_runs(stack, watch)
+        else:
+            _runs_by_hand(home, environment, total, watch)
+        watch(partial(_over, replay))
+        watch(partial(_reached, total))
+        if stack.airflow:
+            _let_runs_end(stack.airflow, watch)
         out.print(_table(_answer(connection), total))
         _worst(connection)
     out.print("[bold]5[/] verify: everything again, from the log and the master dataset, compared key by key")
@@ -119,6 +125,56 @@ def _show(p: Project, home: Path, flights: Path, total: int) -> bool:
         f" {census.quarantined:,} in quarantine; {keys:,} keys of {len(found.views)} views equal their recompute"
     )
     return True
+
+
+def _runs_by_hand(home: Path, environment: dict[str, str], total: int, watch: Watch) -> None:
+    for number, share in enumerate(BATCH_AT, 1):
+        watch(partial(_reached, share * total))
+        out.print(
+            f"[bold]{2 + number}[/] batch run {number}: cut, ingest, recompute, reconcile, publish, while flights go on arriving"
+        )
+        watch(partial(_over, _start("batch", ["batch", "run"], home, environment)))
+
+
+def _scheduled_runs(stack: Stack, watch: Watch) -> None:
+    """Returns when the second scheduled run that found flights to count is published."""
+    scheduler = stack.start_airflow()
+    out.print(
+        f"[bold]3[/] Airflow runs the batch layer every minute: {scheduler.url}/dags/lambda_batch   user {scheduler.user}, password {scheduler.password}"
+    )
+    for number in range(1, SCHEDULED + 1):
+        answer = watch(_NewBatch(scheduler))
+        provenance = answer["provenance"]
+        out.print(
+            f"[bold]{3 if number == 1 else 4}[/] scheduled run {number} published version {provenance.version}, T={provenance.t}, while flights go on arriving"
+        )
+
+
+class _NewBatch:
+    """Whether the batch's share has grown since the first look. Raises TrilayerError where a scheduled run has failed."""
+
+    def __init__(self, scheduler: airflow.Airflow) -> None:
+        self._scheduler = scheduler
+        self._before: float | None = None
+        self._looked = float("-inf")
+
+    def __call__(self, answer: dict[str, Any]) -> bool:
+        if self._before is None:
+            self._before = answer["batch"]
+        if time.monotonic() - self._looked > 5:
+            self._looked = time.monotonic()
+            failed = airflow.runs(self._scheduler, "lambda_batch", "failed")
+            if failed:
+                raise TrilayerError(
+                    f"scheduled runs must end well; {failed[0]} has failed; its tasks' logs are below .trilayer/demo/airflow/logs"
+                )
+        return bool(answer["batch"] > self._before)
+
+
+def _let_runs_end(scheduler: airflow.Airflow, watch: Watch) -> None:
+    """No further scheduled run, and the one under way to its end, so that what is verified stands still."""
+    airflow.pause(scheduler, "lambda_batch")
+    watch(lambda _: not airflow.runs(scheduler, "lambda_batch", "running", "queued"))
 
 
 def _start(name: str, arguments: list[str], home: Path, environment: dict[str, str]) -> processes.Process:
@@ -147,10 +203,10 @@ def _ended(process: processes.Process) -> bool:
 def _watch(
     connection: serving_layer.Connection,
     total: int,
-    done: Callable[[dict[str, Any]], bool],
     replay: processes.Process,
-) -> None:
-    """Shows the three layers side by side until `done` says so of the newest answer."""
+    done: Callable[[dict[str, Any]], bool],
+) -> dict[str, Any]:
+    """Shows the three layers side by side until `done` says so of the newest answer, which it returns."""
     live = Live(console=out, transient=True, auto_refresh=False) if out.is_terminal else None
     shown = float("-inf")
     pause = threading.Event()
@@ -165,7 +221,7 @@ def _watch(
                 out.print(_line(answer))
                 shown = time.monotonic()
             if done(answer):
-                return
+                return answer
             _ended(replay)
             pause.wait(0.4)
     finally:

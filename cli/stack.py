@@ -1,4 +1,4 @@
-"""`trilayer up`: broker and speed layer on this machine, in the foreground."""
+"""`trilayer up`: broker, speed layer and Airflow on this machine, in the foreground."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ import signal
 import sys
 import threading
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+import dags
 from cli.context import Project, out, project
-from embedded import kafka, processes
+from embedded import airflow, kafka, processes
 from trilayer import jars
 from trilayer.errors import EnvironmentFault
 from trilayer.filelock import exclusive
@@ -19,23 +23,31 @@ from trilayer.spark import connector_jars
 
 logger = logging.getLogger("trilayer.up")
 
+DAGS = Path(dags.__file__).parent
 
-def up() -> None:
-    """Starts the local stack and keeps it until Ctrl-C: a Kafka broker, unless bootstrap_servers is set, and the speed layer."""
+
+NoAirflow = Annotated[
+    bool, typer.Option("--no-airflow", help="leave Airflow out: batch runs are then yours to start")
+]
+
+
+def up(no_airflow: NoAirflow = False) -> None:
+    """Starts the local stack and keeps it until Ctrl-C: a Kafka broker, unless bootstrap_servers is set, the speed layer, and Airflow."""
     p = project()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     home = p.settings.home.resolve()
     with exclusive(home / "up.lock", once="`trilayer up`"):
-        Stack(p, home).run(stop)
+        Stack(p, home, with_airflow=not no_airflow).run(stop)
 
 
 class Stack:
     """The processes of one home: what runs is recorded there, so that what a crash leaves behind is found and ended."""
 
-    def __init__(self, p: Project, home: Path) -> None:
-        self._project, self._home = p, home
+    def __init__(self, p: Project, home: Path, *, with_airflow: bool) -> None:
+        self._project, self._home, self.with_airflow = p, home, with_airflow
+        self.airflow: airflow.Airflow | None = None
 
     def run(self, stop: threading.Event) -> None:
         """Until `stop` is set. Raises EnvironmentFault, with the end of its log, when a process ends by itself."""
@@ -43,6 +55,8 @@ class Stack:
             logger.info("ended %s (pid %s), left by a crash", left.name, left.pid)
         try:
             self.start()
+            if self.with_airflow and not stop.is_set():
+                self.start_airflow()
             if not stop.is_set():
                 self._announce()
             while not stop.wait(0.3):
@@ -80,24 +94,46 @@ class Stack:
         self._project = Project(settings, self._project.catalog, self._project.store)
         return self._project
 
+    def start_airflow(self) -> airflow.Airflow:
+        """Airflow beside the rest, after `start`; returns when it answers, with `lambda_batch` scheduled unless a person has paused it."""
+        new = not (self._home / "airflow" / "airflow.db").exists()
+        settings = self._project.settings
+        self.airflow = airflow.start(
+            self._home, dags=DAGS, project=Path.cwd(), env=settings.environment(), port=settings.airflow_port, echo=logger.info
+        )  # fmt: skip
+        if new:
+            airflow.unpause(self.airflow, "lambda_batch")
+        return self.airflow
+
     def _announce(self) -> None:
         out.print(f"Kafka         {self._project.settings.bootstrap_servers}")
         out.print(f"speed layer   {', '.join(stream.name for stream in self._project.catalog.streams)}")
+        if self.airflow:
+            out.print(
+                f"Airflow       {self.airflow.url}   user {self.airflow.user}, password {self.airflow.password}"
+            )
+            every_min = self._project.settings.batch_every_s // 60
+            out.print(
+                f"batch layer   DAG lambda_batch, every {every_min} min; the others are paused until you start them"
+            )
         out.print(f"logs          {self._home / 'logs'}")
         out.print(
             "now           trilayer replay FILE --stream NAME · trilayer batch run · trilayer sql QUERY · Ctrl-C ends it"
         )
 
     def _check(self) -> None:
-        for name in ("kafka", "speed"):
-            record = processes.running(self._home, name)
-            if record is None and (name == "speed" or (self._home / BROKER_ADDRESS).exists()):
+        expected = ["speed", *(airflow.PROCESSES if self.airflow else [])]
+        if (self._home / BROKER_ADDRESS).exists():
+            expected.append("kafka")
+        for name in expected:
+            if processes.running(self._home, name) is None:
                 log = self._home / "logs" / f"{name}.log"
                 tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:]) if log.exists() else ""
                 raise EnvironmentFault(f"{name} must run; it ended by itself; the end of {log}:\n{tail}")
 
     def stop(self) -> None:
         """Ends in order what runs. Nothing happens to what doesn't."""
+        airflow.stop(self._home)
         record = processes.running(self._home, "speed")
         if record is not None:
             processes.terminate(record, home=self._home, timeout_s=20)

@@ -11,7 +11,9 @@ from rich.table import Table
 import serving_layer
 from cli.context import Project, err, out, print_json, project
 from embedded import processes
+from trilayer.cut import parse_time
 from trilayer.errors import CoverageError
+from trilayer.log import now_ms
 from trilayer.merging import quoted_duckdb
 
 
@@ -21,7 +23,8 @@ def status(
     ] = False,
 ) -> None:
     """How the streams, views and processes stand."""
-    found = collect(project())
+    p = project()
+    found, batch_every_s = collect(p), p.settings.batch_every_s
     if as_json:
         print_json(found)
         return
@@ -31,6 +34,11 @@ def status(
         if publication
         else "no publication yet"
     )
+    if publication and publication["late"]:
+        out.print(
+            f"[red]LATE[/]: the cut lags by {publication['lag_s'] / batch_every_s:.1f} batch intervals of {batch_every_s} s;"
+            " look at the runs of lambda_batch, or run `trilayer batch run`"
+        )
     streams = Table("stream", "head", "cut", "lag", "since cut", "quarantined", title="streams")
     for name, row in found["streams"].items():
         lag = "?" if row["lag_events"] is None else f"{row['lag_events']:,} events, {row['lag_s']:.1f} s"
@@ -84,11 +92,13 @@ def collect(p: Project) -> dict[str, Any]:
         }
         for name, s in provenance.streams.items()
     }  # fmt: skip
-    publication = (
-        {"version": provenance.version, "t": provenance.t, "kind": provenance.kind}
-        if provenance.version
-        else None
-    )
+    publication = None
+    if provenance.version and provenance.t:
+        lag_s = (now_ms() - parse_time(provenance.t)) / 1000
+        publication = {
+            "version": provenance.version, "t": provenance.t, "kind": provenance.kind,
+            "lag_s": round(lag_s, 1), "late": lag_s > p.settings.late_after_s,
+        }  # fmt: skip
     return {"publication": publication, "streams": streams, "views": views, "processes": _processes(p)}
 
 

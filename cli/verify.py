@@ -7,6 +7,7 @@ the head. Then every record must be there once (I1), and every key of every merg
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import reduce
 from typing import Annotated, Any
@@ -37,7 +38,7 @@ from trilayer.merging import (
     quoted_duckdb,
 )
 from trilayer.partials import Pass, partial_schema, plan
-from trilayer.publication import in_force
+from trilayer.publication import read_version
 from trilayer.spark import read_log
 from trilayer.stream import Rows, Stream
 from trilayer.view import View
@@ -85,8 +86,8 @@ def verify(as_json: Annotated[bool, typer.Option("--json", help="answer as JSON"
         raise typer.Exit(1)
 
 
-def verification(p: Project) -> Verification:
-    """I1 and I2 of the newest state, whatever arrives meanwhile."""
+def verification(p: Project, spark: StartSpark | None = None) -> Verification:
+    """I1 and I2 of the newest state, whatever arrives or is published meanwhile. In a Spark session of its own, unless given one."""
     answers: dict[str, pa.Table] = {}
     unanswered: dict[str, str] = {}
     with (
@@ -101,7 +102,8 @@ def verification(p: Project) -> Verification:
                 unanswered[view.name] = str(error)
     censuses: dict[str, Census] = {}
     views: dict[str, Comparison] = {}
-    with batch_spark(p.settings) as spark, open_duckdb(p.settings.serving_memory_mb) as duck:
+    own = batch_spark(p.settings) if spark is None else nullcontext(spark)
+    with own as spark, open_duckdb(p.settings.serving_memory_mb) as duck:
         for stream in p.catalog.streams:
             answered = [view for view in p.catalog.views_of(stream) if view.name in answers]
             if not answered:
@@ -121,7 +123,7 @@ def verification(p: Project) -> Verification:
 def _records(p: Project, stream: Stream, provenance: Provenance, spark: StartSpark) -> DataFrame | None:
     """Raw records: the master dataset's below the cut, the log's from there to the head."""
     at = provenance.streams[stream.name]
-    published = in_force(p.store) if provenance.version else None
+    published = read_version(p.store, provenance.version) if provenance.version else None
     files = [
         f for i in read_chain(p.store, stream) if published and i.t_ms <= published.t_ms for f in i.files
     ]
@@ -141,8 +143,8 @@ def _records(p: Project, stream: Stream, provenance: Provenance, spark: StartSpa
 
 def _census(p: Project, stream: Stream, provenance: Provenance, records: DataFrame | None) -> Census:
     at = provenance.streams[stream.name]
-    published = in_force(p.store)
-    of_batch = published.streams.get(stream.name) if published and provenance.version else None
+    published = read_version(p.store, provenance.version) if provenance.version else None
+    of_batch = published.streams.get(stream.name) if published else None
     counted = records.groupBy("_partition").agg(
         F.count(F.lit(1)).alias("n"), F.count_distinct("_offset").alias("offsets"), F.min("_offset").alias("low"), F.max("_offset").alias("high")
     ).collect() if records is not None else []  # fmt: skip

@@ -20,6 +20,7 @@ from kafka import KafkaAdminClient
 from kafka.errors import RetriableError
 
 from embedded import processes
+from embedded.ports import choose_port
 from trilayer import jars as locked_jars
 from trilayer.errors import ConflictError, EnvironmentFault
 from trilayer.filelock import exclusive
@@ -167,8 +168,8 @@ def _answers(bootstrap: str) -> bool:
 def _write_properties(home: Path, port: int | None) -> None:
     """server.properties anew, with the ports that it had if they are free; the data does not depend on them."""
     before = _read_properties(home)
-    client_port = _choose(port, before.get("trilayer.port"))
-    controller_port = _choose(None, before.get("trilayer.controller.port"), not_this=client_port)
+    client_port = choose_port(port, before.get("trilayer.port"))
+    controller_port = choose_port(None, before.get("trilayer.controller.port"), not_this=client_port)
     properties = {
         "process.roles": "broker,controller",
         "node.id": "1",
@@ -213,33 +214,6 @@ def _read_properties(home: Path) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     return dict(line.split("=", 1) for line in lines)
-
-
-def _choose(wanted: int | None, before: str | None, not_this: int | None = None) -> int:
-    if wanted is not None:
-        if not _is_free(wanted):
-            raise ConflictError(
-                f"port {wanted} must be free on 127.0.0.1; got one in use; choose another or free it"
-            )
-        return wanted
-    if before is not None and int(before) != not_this and _is_free(int(before)):
-        return int(before)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # connections of a former broker may linger
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
 
 
 def _format(home: Path, jars: Path, timeout_s: float) -> None:

@@ -28,12 +28,12 @@ TOKEN_VARIABLE = "TRILAYER_PROCESS"
 # parent may have died already. (Popen's preexec_fn would do it too, but may deadlock a parent that has threads.)
 _EXEC = """
 import ctypes, os, signal, sys
-if sys.argv[1] == "die-with-parent" and sys.platform == "linux":
+if sys.platform == "linux":
     PR_SET_PDEATHSIG = 1
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != int(sys.argv[2]):
+    if os.getppid() != int(sys.argv[1]):
         sys.exit("the parent has died")
-os.execvp(sys.argv[3], sys.argv[3:])
+os.execvp(sys.argv[2], sys.argv[2:])
 """
 
 # Linux counts a creation time in ticks of 10 ms from the boot time, and the boot time moves when the wall clock is set.
@@ -84,18 +84,9 @@ def start(
     log = home / "logs" / f"{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     token = uuid.uuid4().hex
-    shim = [
-        sys.executable,
-        "-I",
-        "-S",
-        "-c",
-        _EXEC,
-        "die-with-parent" if die_with_parent else "stay",
-        str(os.getpid()),
-    ]
     with log.open("ab") as output:
         child = subprocess.Popen(
-            [*shim, *argv],
+            with_parent(argv) if die_with_parent else list(argv),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -118,6 +109,11 @@ def start(
     )
     _write(_record_path(home, name), process)
     return process
+
+
+def with_parent(argv: Sequence[str]) -> list[str]:
+    """`argv` as a command which, on Linux, gets SIGTERM when the thread of this process that starts it ends."""
+    return [sys.executable, "-I", "-S", "-c", _EXEC, str(os.getpid()), *argv]
 
 
 def running(home: Path, name: str) -> Process | None:

@@ -7,10 +7,12 @@ import pytest
 
 PROJECT = Path(__file__).parents[1]
 LAYERS = ("batch_layer", "speed_layer", "serving_layer")
-ABOVE = ("cli", "embedded", "dags", "examples", "benchmarks", "tests")
+ABOVE = ("cli", "embedded", "orchestration", "dags", "examples", "benchmarks", "tests")
 FORBIDDEN = {
     "trilayer": {*LAYERS, *ABOVE},
     "embedded": {*LAYERS, *(set(ABOVE) - {"embedded"})},
+    "orchestration": {*LAYERS, "pyspark", "duckdb", *(set(ABOVE) - {"embedded", "orchestration"})},
+    "dags": {*LAYERS, "pyspark", "duckdb", *(set(ABOVE) - {"orchestration", "dags"})},
     **{layer: {*(set(LAYERS) - {layer}), *ABOVE} for layer in LAYERS},
 }
 

@@ -35,10 +35,11 @@ class PublishedStream:
 
 @dataclass(frozen=True)
 class PublishedView:
-    """A batch view: the files whose partials, merged, are the view. keys: rows before the merge of several files."""
+    """A batch view: the files whose partials, merged, are the view. changed_keys: those that events since the base have touched."""
 
     fingerprint: str
     files: Sequence[StoredFile]
+    changed_keys: int = 0
 
     @property
     def rows(self) -> int:
@@ -76,7 +77,11 @@ class Publication:
             "created_ms": self.created_ms,
             "streams": {name: vars(stream) for name, stream in self.streams.items()},
             "views": {
-                name: {"fingerprint": view.fingerprint, "files": list(view.files)}
+                name: {
+                    "fingerprint": view.fingerprint,
+                    "files": list(view.files),
+                    "changed_keys": view.changed_keys,
+                }
                 for name, view in self.views.items()
             },
             "reconciliation": self.reconciliation,
@@ -89,7 +94,7 @@ class Publication:
             for n, s in document["streams"].items()
         }
         views = {
-            name: PublishedView(view["fingerprint"], [StoredFile.of(file) for file in view["files"]])
+            name: PublishedView(**(view | {"files": [StoredFile.of(file) for file in view["files"]]}))
             for name, view in document["views"].items()
         }
         return Publication(**(document | {"streams": streams, "views": views}))

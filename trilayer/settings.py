@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -45,8 +45,21 @@ class Settings(BaseSettings):
         "warn", description="what a run does when batch and speed differ"
     )
     keep_versions: int = Field(5, ge=2, description="publications kept for rollback")
+    batch_every_s: int = Field(
+        600, ge=60, description="length of a scheduled batch run's data interval, whose end is T"
+    )
+    full_at: str = Field("03:30", description="time of day, UTC, of the nightly full recompute")
+    late_after: int = Field(
+        2, ge=1, description="intervals by which the cut in force may lag before it is late"
+    )
+    batch_command: str = Field(
+        "",
+        description="what runs `trilayer` in a scheduled task, such as a spark-submit; this Python if empty",
+    )
 
-    spark_master: str = Field("local[2]", description="Spark master of both layers")
+    spark_master: str = Field(
+        "local[2]", description="Spark master of both layers; empty: as spark-submit says"
+    )
     spark_connector_lock: Path | None = Field(
         None, description="lock file of the Kafka connector's jars; trilayer's own if empty"
     )
@@ -54,6 +67,9 @@ class Settings(BaseSettings):
     batch_memory_mb: int = Field(1024, ge=512, description="heap of the batch layer's Spark driver")
     speed_memory_mb: int = Field(640, ge=384, description="heap of the speed layer's Spark driver")
     broker_memory_mb: int = Field(384, ge=256, description="heap of the embedded broker")
+    airflow_port: int = Field(
+        0, ge=0, le=65535, description="port of the local stack's Airflow; 0: a free one"
+    )
     serving_memory_mb: int = Field(2048, ge=64, description="most memory a DuckDB connection may use")
 
     speed_trigger_s: float = Field(0.0, ge=0, description="least time between two micro-batches")
@@ -68,6 +84,29 @@ class Settings(BaseSettings):
         if 86_400 % tick_s:
             raise ValueError(f"must divide a day (86400) evenly; got {tick_s}")
         return tick_s
+
+    @field_validator("batch_every_s")
+    @classmethod
+    def _interval_is_a_cron(cls, seconds: int) -> int:
+        if seconds % 60 or (3600 % seconds and (seconds % 3600 or 86_400 % seconds)):
+            raise ValueError(
+                f"must be minutes that divide an hour, or hours that divide a day; got {seconds}"
+            )
+        return seconds
+
+    @field_validator("full_at")
+    @classmethod
+    def _time_of_day(cls, text: str) -> str:
+        datetime.strptime(text, "%H:%M")  # noqa: DTZ007  # a time of day has no zone
+        return text
+
+    @model_validator(mode="after")
+    def _ticks_divide_the_interval(self) -> Settings:
+        if self.batch_every_s % self.tick_s:
+            raise ValueError(
+                f"batch_every_s must be a multiple of tick_s, since cuts fall on ticks; got {self.batch_every_s} and {self.tick_s}"
+            )
+        return self
 
     @classmethod
     def settings_customise_sources(
@@ -87,6 +126,11 @@ class Settings(BaseSettings):
     @property
     def tick_ms(self) -> int:
         return self.tick_s * 1000
+
+    @property
+    def late_after_s(self) -> int:
+        """How far the cut in force may lie back before the batch is late."""
+        return self.late_after * self.batch_every_s
 
     def environment(self) -> dict[str, str]:
         """These settings as `TRILAYER_*` variables, for a process that should have the same."""

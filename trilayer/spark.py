@@ -69,7 +69,9 @@ def session(
         **(conf or {}),
         **{key: value for key, value in settings.spark_conf.items() if key != JAVA_OPTIONS},
     }
-    builder = SparkSession.builder.appName(name).master(settings.spark_master)
+    builder = SparkSession.builder.appName(name)
+    if settings.spark_master:
+        builder = builder.master(settings.spark_master)
     for key, value in options.items():
         builder = builder.config(key, value)
     with _without_jvm_notices():

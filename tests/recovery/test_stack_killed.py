@@ -18,7 +18,7 @@ def project(tmp_path, new_topic):
 
 
 def _up(project):
-    process = project.start("up")
+    process = project.start("up", "--no-airflow")
     until(
         lambda: (project.folder / ".trilayer" / "speed.ready").exists() or process.poll() is not None,
         timeout_s=90,

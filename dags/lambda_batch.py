@@ -1,0 +1,78 @@
+"""lambda_batch: the batch layer, run at the end of each interval. T, where the log is cut, is the end of the run's data interval."""
+
+from datetime import UTC, datetime, timedelta
+
+from airflow.sdk import DAG, Param
+
+from orchestration import PublishOperator, TrilayerOperator, load_project
+
+project = load_project()
+
+with DAG(
+    "lambda_batch",
+    description="Events from Kafka into exact views: cut, ingest, recompute, reconcile, publish",
+    doc_md="""
+**One run brings the batch views up to T, the end of its data interval**, and puts them in force all at once.
+
+- *Trigger* with `full: true` recomputes everything from the master dataset.
+- *Clear* a run, rerun an old one or backfill: events are never counted again and publishing never goes backwards. A run whose interval is
+  published already is skipped, and says by which version.
+- *Clear* one task of the newest run: it is done again with the same result. A task of an older run ends without a change: clear its `cut` with it.
+- A run that was thought dead and comes back can't publish: `cut` takes a token, and only the newest token may publish.
+
+The same by hand: `trilayer batch run`. To go back: the DAG `lambda_rollback`.
+""",
+    schedule=project.every,
+    start_date=datetime(2026, 1, 1, tzinfo=UTC),
+    catchup=False,
+    max_active_runs=1,
+    deadline=project.late,
+    params={"full": Param(False, type="boolean", description="Recompute from the whole master dataset")},
+    default_args={
+        "retries": 3,
+        "retry_delay": timedelta(seconds=10),
+        "retry_exponential_backoff": True,
+        "max_retry_delay": timedelta(minutes=10),
+    },
+    tags=["trilayer", "batch layer"],
+):
+    run = ["--run", "{{ ti.xcom_pull('cut')['token'] }}"]
+
+    cut = TrilayerOperator(
+        task_id="cut",
+        arguments=[
+            "batch", "cut", "--at-least",
+            "{% if data_interval_end %}--until={{ data_interval_end.isoformat() }}{% endif %}",
+            "{% if params.full %}--full{% endif %}",
+        ],
+        doc_md="Decides where each partition is cut at T, and takes the run's token. Skips the run if T is published already.",
+    )  # fmt: skip
+
+    ingest = TrilayerOperator.partial(
+        task_id="ingest",
+        arguments=["batch", "ingest", *run],
+        map_index_template="{{ task.stream }}",
+        doc_md="Copies the log below the cut into the master dataset, a task a stream. What does not fit its schema goes to the quarantine.",
+    ).expand(stream=project.streams)
+
+    recompute = TrilayerOperator(
+        task_id="recompute",
+        arguments=["batch", "recompute", *run],
+        doc_md="Computes all views below the cut: adds what is new, or everything anew with `full: true`.",
+    )
+
+    reconcile = TrilayerOperator(
+        task_id="reconcile",
+        arguments=["batch", "reconcile", *run],
+        doc_md="Holds batch and speed against each other over the same events, key by key. A difference warns, or fails the run if the"
+        " setting `reconcile` is `fail`.",
+    )
+
+    publish = PublishOperator(
+        task_id="publish",
+        arguments=["batch", "publish", *run, "--json"],
+        outlets=project.assets,
+        doc_md="Puts all views in force at once, by one pointer, and tells each view's Asset.",
+    )
+
+    cut >> ingest >> recompute >> reconcile >> publish

@@ -1,0 +1,216 @@
+"""Apache Airflow on this machine, in a folder of its own: its database, its four processes, one user.
+
+For a laptop: SQLite, the LocalExecutor, loopback only. A deployment of its own runs the same DAGs; docs/airflow.md says how.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import secrets
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from embedded import processes
+from embedded.ports import choose_port
+from trilayer.errors import EnvironmentFault
+
+PROCESSES = ("airflow-api-server", "airflow-scheduler", "airflow-dag-processor", "airflow-triggerer")
+USER = "admin"
+
+
+@dataclass(frozen=True)
+class Airflow:
+    """A running Airflow: where its pages and its REST API are, and who may log in."""
+
+    url: str
+    user: str
+    password: str
+
+    def client(self) -> httpx.Client:
+        """A client of its REST API (/api/v2), logged in."""
+        answer = httpx.post(f"{self.url}/auth/token", json={"username": self.user, "password": self.password})
+        answer.raise_for_status()
+        headers = {"Authorization": f"Bearer {answer.json()['access_token']}"}
+        return httpx.Client(base_url=f"{self.url}/api/v2", headers=headers, timeout=30)
+
+
+def is_installed() -> bool:
+    return importlib.util.find_spec("airflow") is not None
+
+
+def start(
+    home: Path,
+    *,
+    dags: Path,
+    project: Path,
+    env: Mapping[str, str],
+    port: int = 0,
+    timeout_s: float = 120,
+    echo: Callable[[str], None],
+) -> Airflow:
+    """Starts Airflow in `home/airflow` on the DAGs in `dags`; its tasks run in the folder `project` with `env` added. Returns when it answers.
+
+    port: of its pages; the one it had before, or a free one, where 0. Raises EnvironmentFault, with the end of the log, if a process ends.
+    """
+    if not is_installed():
+        raise EnvironmentFault(
+            "Airflow must be installed to schedule the batch; it is not; run: pip install 'trilayer[airflow]', or leave it out with --no-airflow"
+        )
+    folder = home / "airflow"
+    folder.mkdir(parents=True, exist_ok=True)
+    state = _state(folder, port)
+    environment = dict(env) | _configuration(folder, dags, state)
+    airflow = Airflow(f"http://127.0.0.1:{state['port']}", USER, state["password"])
+    if not (folder / "airflow.db").exists():
+        echo("Making Airflow's database")
+        _create_database(folder, project, environment)
+    echo(f"Starting Airflow at {airflow.url}")
+    started = {
+        name: processes.start(
+            name,
+            [sys.executable, "-m", "airflow", name.removeprefix("airflow-")],
+            home=home,
+            env=environment,
+            cwd=project,
+        )
+        for name in PROCESSES
+    }
+    deadline = time.monotonic() + timeout_s
+    while not _is_healthy(airflow):
+        for name, process in started.items():
+            if processes.exit_status(process) is not None:
+                raise EnvironmentFault(f"{name} must start; it ended:\n{processes.log_tail(process)}")
+        if time.monotonic() > deadline:
+            raise EnvironmentFault(
+                f"Airflow must answer within {timeout_s:g} s; it does not; its logs are in {home / 'logs'}"
+            )
+        threading.Event().wait(0.2)
+    return airflow
+
+
+def unpause(airflow: Airflow, dag_id: str, *, timeout_s: float = 60) -> None:
+    """Waits until the DAG has been parsed, and lets its schedule begin. Raises EnvironmentFault with the import errors if it is not found."""
+    deadline = time.monotonic() + timeout_s
+    with airflow.client() as client:
+        while client.patch(f"/dags/{dag_id}", json={"is_paused": False}).status_code != httpx.codes.OK:
+            if time.monotonic() > deadline:
+                errors = [e["stack_trace"] for e in client.get("/importErrors").json()["import_errors"]]
+                raise EnvironmentFault(
+                    f"DAG {dag_id} must be there; it is not; {errors or 'no import error is known'}"
+                )
+            threading.Event().wait(0.2)
+
+
+def pause(airflow: Airflow, dag_id: str) -> None:
+    """No further scheduled run of the DAG. Those under way go on."""
+    with airflow.client() as client:
+        client.patch(f"/dags/{dag_id}", json={"is_paused": True}).raise_for_status()
+
+
+def runs(airflow: Airflow, dag_id: str, *states: str) -> list[str]:
+    """Ids of the DAG's runs that are in one of `states`."""
+    with airflow.client() as client:
+        found = client.get(f"/dags/{dag_id}/dagRuns", params={"state": list(states)})
+        found.raise_for_status()
+        return [run["dag_run_id"] for run in found.json()["dag_runs"]]
+
+
+def running(home: Path) -> Airflow | None:
+    """The Airflow that runs in `home`, or None."""
+    if any(processes.running(home, name) is None for name in PROCESSES):
+        return None
+    state = json.loads((home / "airflow" / "state.json").read_text())
+    return Airflow(f"http://127.0.0.1:{state['port']}", USER, state["password"])
+
+
+def stop(home: Path) -> None:
+    """Ends what runs, tasks under way included. Does nothing to what doesn't."""
+    for name in reversed(
+        PROCESSES
+    ):  # no new task once the scheduler is gone; tasks need the server to say that they end
+        record = processes.running(home, name)
+        if record is not None:
+            processes.terminate(record, home=home, timeout_s=20)
+
+
+def _state(folder: Path, port: int) -> dict[str, str]:
+    """Port, password and keys, chosen once. The password is in a file that only this user can read."""
+    path = folder / "state.json"
+    before = json.loads(path.read_text()) if path.exists() else {}
+    chosen = choose_port(port or None, before.get("port"))
+    keys = {name: before.get(name) or secrets.token_urlsafe(24) for name in ("password", "secret", "jwt")}
+    state = {"port": str(chosen), **keys}
+    path.touch(mode=0o600)
+    path.write_text(json.dumps(state))
+    passwords = folder / "passwords.json"
+    passwords.touch(mode=0o600)
+    passwords.write_text(json.dumps({USER: state["password"]}))
+    return state
+
+
+def _configuration(folder: Path, dags: Path, state: Mapping[str, str]) -> dict[str, str]:
+    url = f"http://127.0.0.1:{state['port']}"
+    settings = {
+        ("core", "dags_folder"): str(dags),
+        ("core", "load_examples"): "False",
+        ("core", "executor"): "LocalExecutor",
+        ("core", "parallelism"): "4",
+        (
+            "core",
+            "auth_manager",
+        ): "airflow.api_fastapi.auth.managers.simple.simple_auth_manager.SimpleAuthManager",
+        ("core", "simple_auth_manager_users"): f"{USER}:admin",
+        ("core", "simple_auth_manager_passwords_file"): str(folder / "passwords.json"),
+        ("core", "execution_api_server_url"): f"{url}/execution/",
+        ("core", "fernet_key"): "",
+        ("database", "sql_alchemy_conn"): f"sqlite:///{folder / 'airflow.db'}",
+        ("api", "host"): "127.0.0.1",
+        ("api", "port"): state["port"],
+        ("api", "base_url"): url,
+        ("api", "workers"): "1",
+        ("api", "secret_key"): state["secret"],
+        ("api_auth", "jwt_secret"): state["jwt"],
+        ("logging", "base_log_folder"): str(folder / "logs"),
+        ("scheduler", "enable_health_check"): "False",
+        ("dag_processor", "refresh_interval"): "30",
+        ("usage_data_collection", "enabled"): "False",
+    }
+    variables = {
+        f"AIRFLOW__{section.upper()}__{name.upper()}": value for (section, name), value in settings.items()
+    }
+    return {"AIRFLOW_HOME": str(folder), "MALLOC_ARENA_MAX": "2", **variables}
+
+
+def _create_database(folder: Path, project: Path, environment: Mapping[str, str]) -> None:
+    log = folder / "database.log"
+    with log.open("wb") as output:
+        created = subprocess.run(
+            processes.with_parent([sys.executable, "-m", "airflow", "db", "migrate"]),
+            stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=os.environ | environment, cwd=project, check=False,
+        )  # fmt: skip
+    if created.returncode:
+        (folder / "airflow.db").unlink(missing_ok=True)
+        raise EnvironmentFault(
+            f"Airflow's database must be made; it could not be:\n{log.read_text()[-2000:]}"
+        )
+
+
+def _is_healthy(airflow: Airflow) -> bool:
+    try:
+        health = httpx.get(f"{airflow.url}/api/v2/monitor/health", timeout=5)
+    except httpx.HTTPError:
+        return False
+    parts = health.json() if health.is_success else {}
+    return bool(parts) and all(
+        parts.get(part, {}).get("status") == "healthy"
+        for part in ("metadatabase", "scheduler", "triggerer", "dag_processor")
+    )

@@ -1,0 +1,70 @@
+"""What a DAG file reads of the project that it schedules: its settings and catalog, as Airflow's own terms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+
+from airflow.sdk import Asset, CronDataIntervalTimetable
+from airflow.sdk.definitions.callback import AsyncCallback
+from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
+
+from orchestration.late import tell
+from trilayer.catalog import Catalog, load_catalog
+from trilayer.settings import Settings, load_settings
+
+
+@dataclass(frozen=True)
+class Project:
+    """A project's settings and catalog."""
+
+    settings: Settings
+    catalog: Catalog
+
+    @property
+    def streams(self) -> list[str]:
+        return [stream.name for stream in self.catalog.streams]
+
+    @cached_property
+    def assets(self) -> list[Asset]:
+        """Each batch view as an Asset of the view's name, in the catalog's order."""
+        module = self.settings.catalog.partition(":")[0]
+        return [
+            Asset(
+                name=view.name,
+                uri=f"trilayer://{module}/{view.name}",
+                group="batch view",
+                extra={"stream": view.stream.name, "keys": [key.name for key in view.keys]},
+            )
+            for view in self.catalog.views
+        ]
+
+    @property
+    def every(self) -> CronDataIntervalTimetable:
+        """Runs with real data intervals of `batch_every_s`, aligned to the clock in UTC; T is a run's data_interval_end."""
+        minutes = self.settings.batch_every_s // 60
+        cron = f"*/{minutes} * * * *" if minutes < 60 else f"0 */{minutes // 60} * * *"
+        return CronDataIntervalTimetable("0 0 * * *" if minutes == 24 * 60 else cron, "UTC")
+
+    @property
+    def nightly(self) -> CronDataIntervalTimetable:
+        """Once a day, at `full_at`."""
+        hour, minute = self.settings.full_at.split(":")
+        return CronDataIntervalTimetable(f"{int(minute)} {int(hour)} * * *", "UTC")
+
+    @property
+    def late(self) -> DeadlineAlert:
+        """Told when a run has not ended while the cut before it, which is its interval's start, has come to lag by `late_after` intervals."""
+        return DeadlineAlert(
+            name=f"the cut lags by more than {self.settings.late_after} intervals",
+            reference=DeadlineReference.DAGRUN_LOGICAL_DATE,
+            interval=timedelta(seconds=self.settings.late_after_s),
+            callback=AsyncCallback(tell, kwargs={"late_after_s": self.settings.late_after_s}),
+        )
+
+
+def load_project() -> Project:
+    """The project of the working directory. Raises SettingsError or UsageError, which Airflow shows as the DAG's import error."""
+    settings = load_settings()
+    return Project(settings, load_catalog(settings.catalog))
