@@ -13,7 +13,7 @@ from importlib.metadata import version
 
 from benchmarks.figure import Figure, Options, run, table
 
-BENCHMARKS = ("speed", "freshness", "incremental", "recompute", "query", "memory")
+BENCHMARKS = ("speed", "freshness", "incremental", "recompute", "query", "memory", "airflow")
 
 
 def main() -> None:

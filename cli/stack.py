@@ -42,6 +42,12 @@ def up(no_airflow: NoAirflow = False) -> None:
         Stack(p, home, with_airflow=not no_airflow).run(stop)
 
 
+def dag_folders(project: Path) -> dict[str, Path]:
+    """trilayer's DAGs, and those that the project has in a folder `dags` of its own."""
+    own = project / "dags"
+    return {"trilayer": DAGS} | ({"project": own} if own.is_dir() and own.resolve() != DAGS.resolve() else {})
+
+
 class Stack:
     """The processes of one home: what runs is recorded there, so that what a crash leaves behind is found and ended."""
 
@@ -99,7 +105,7 @@ class Stack:
         new = not (self._home / "airflow" / "airflow.db").exists()
         settings = self._project.settings
         self.airflow = airflow.start(
-            self._home, dags=DAGS, project=Path.cwd(), env=settings.environment(), port=settings.airflow_port, echo=logger.info
+            self._home, dags=dag_folders(Path.cwd()), project=Path.cwd(), env=settings.environment(), port=settings.airflow_port, echo=logger.info
         )  # fmt: skip
         if new:
             airflow.unpause(self.airflow, "lambda_batch")

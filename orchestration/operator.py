@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,6 +22,9 @@ from trilayer.settings import load_settings
 
 USED_WRONG = 2
 """Exit code of a command that would fail again however often it is tried."""
+
+TOOK = r"the command took (\d+\.\d+) s"
+"""What the task's log says of each command, to tell its time from Airflow's."""
 
 LOG_LINE = re.compile(r"\S+ \S+ (?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \S+: (?P<message>.*)")
 
@@ -61,6 +65,7 @@ class TrilayerOperator(BaseOperator):
             arguments += ["--stream", self.stream]
         self.log.info("trilayer %s", shlex.join(arguments))
         command = shlex.split(load_settings().batch_command) or [sys.executable, "-m", "cli"]
+        began = time.monotonic()
         self._process = subprocess.Popen(
             with_parent([*command, *arguments]),
             stdin=subprocess.DEVNULL,
@@ -80,6 +85,7 @@ class TrilayerOperator(BaseOperator):
                 self._tell(line.rstrip())
         answer = self._process.stdout.read()
         status = self._process.wait()
+        self.log.info("the command took %.2f s", time.monotonic() - began)
         if status == 0:
             return json.loads(answer)
         last = tail[0].removeprefix("error: ") if tail else "it said nothing"

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from cli.context import Project as Opened
-from cli.stack import DAGS
+from cli.stack import dag_folders
 from cli.verify import verification
 from embedded import airflow, processes
 from tests.conftest import PROJECT
@@ -26,6 +26,19 @@ from trilayer.publication import in_force, versions
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
 ENDED = ("success", "failed")
+
+MINE = '''"""A DAG of one's own, which knows no more of trilayer than the name of a view."""
+from airflow.sdk import DAG, Asset, task
+
+with DAG("mine", schedule=[Asset("by_user")]):
+
+    @task
+    def tell(triggering_asset_events):
+        (events,) = triggering_asset_events.values()
+        return dict(events[-1].extra)
+
+    tell()
+'''
 
 
 class Scheduled:
@@ -118,8 +131,14 @@ def scheduled(tmp_path_factory, broker, spark, new_topic):
     project.produce(1_000, broken=2)
     speed = project.start("speed", "run")
     try:
+        (folder / "dags").mkdir()
+        (folder / "dags" / "mine.py").write_text(MINE)
         running = airflow.start(
-            home, dags=DAGS, project=folder, env={"PYTHONPATH": str(PROJECT)}, echo=lambda _: None
+            home,
+            dags=dag_folders(folder),
+            project=folder,
+            env={"PYTHONPATH": str(PROJECT)},
+            echo=lambda _: None,
         )
         airflow.unpause(running, "lambda_batch")
         yield Scheduled(project, home, running, spark)
@@ -164,7 +183,7 @@ def test_each_task_returns_what_it_did(scheduled):
     run_id = run["dag_run_id"]
     cut = scheduled.returned(run_id, "cut")
     assert cut["t"] == run["data_interval_end"].replace(".000000", "")
-    ingested = scheduled.returned(run_id, "ingest", map_index=0)
+    ingested = scheduled.returned(run_id, "ingest", map_index=0)["clicks"]
     assert {p: end for p, (_, end) in ingested["offsets"].items()} == cut["cuts"]["clicks"]
     assert set(ingested) == {"t", "events", "quarantined", "offsets"}
     assert set(scheduled.returned(run_id, "recompute")["rows"]) == {"by_user", "by_minute", "hourly"}
@@ -196,13 +215,16 @@ def test_views_are_assets_whose_events_say_what_was_published(scheduled):
 
 
 def test_a_dag_of_ones_own_runs_when_a_view_is_published(scheduled):
-    scheduled.api.patch("/dags/example_on_publish", json={"is_paused": False}).raise_for_status()
+    names = ("example_on_publish", "mine")
+    for name in names:
+        scheduled.api.patch(f"/dags/{name}", json={"is_paused": False}).raise_for_status()
     before = scheduled.version
     scheduled.wait_for_version(before + 1)
-    until(lambda: any(r["state"] == "success" for r in scheduled.runs("example_on_publish")), timeout_s=120)
-    run = next(r for r in scheduled.runs("example_on_publish") if r["state"] == "success")
-    assert scheduled.returned(run["dag_run_id"], "tell", "example_on_publish")["version"] >= before
-    scheduled.api.patch("/dags/example_on_publish", json={"is_paused": True}).raise_for_status()
+    for name in names:
+        until(lambda name=name: any(r["state"] == "success" for r in scheduled.runs(name)), timeout_s=120)
+        run = next(r for r in scheduled.runs(name) if r["state"] == "success")
+        assert scheduled.returned(run["dag_run_id"], "tell", name)["version"] >= before
+        scheduled.api.patch(f"/dags/{name}", json={"is_paused": True}).raise_for_status()
 
 
 def test_a_killed_task_is_retried_and_the_answer_is_the_same(scheduled):
