@@ -16,6 +16,9 @@ from trilayer.store import Store
 PROJECT = Path(__file__).parents[1]
 JARS = PROJECT / ".trilayer" / "jars"
 
+# Airflow writes into its home when it is imported.
+os.environ["AIRFLOW_HOME"] = str(PROJECT / ".trilayer" / "tests-airflow")
+
 _numbers = itertools.count(1)
 
 

@@ -1,0 +1,123 @@
+"""The operator: a command's answer, log lines and exit code, as Airflow's returned value, log and state. The commands are real processes."""
+
+import shlex
+import sys
+import threading
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from tests.waiting import until
+
+sdk = pytest.importorskip("airflow.sdk", reason="the extra `airflow` must be installed")
+
+from airflow.sdk.exceptions import (  # noqa: E402  # after it is known to be there
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+)
+
+from orchestration import PublishOperator, TrilayerOperator, load_project  # noqa: E402
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch):
+    """What runs instead of trilayer: a program of the test's, which gets the arguments that trilayer would."""
+
+    def run_instead(program: str) -> None:
+        path = tmp_path / "command.py"
+        path.write_text("import json, sys\n" + program)
+        monkeypatch.setenv("TRILAYER_BATCH_COMMAND", shlex.join([sys.executable, str(path)]))
+
+    monkeypatch.chdir(tmp_path)
+    return run_instead
+
+
+def test_the_answer_is_the_returned_value_and_empty_arguments_are_left_out(command):
+    command("print(json.dumps({'arguments': sys.argv[1:]}, indent=2))")
+    task = TrilayerOperator(task_id="t", arguments=["batch", "ingest", "", "--run", "7"], stream="a stream")
+    assert task.execute({}) == {"arguments": ["batch", "ingest", "--run", "7", "--stream", "a stream"]}
+
+
+def test_log_lines_keep_their_level_and_lose_their_second_time(command, capsys):
+    command(
+        "print('2026-01-01 00:00:00,000 WARNING trilayer.batch: two keys differ', file=sys.stderr); print('{}')"
+    )
+    TrilayerOperator(task_id="t", arguments=["batch"]).execute({})
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "two keys differ" in line]
+    assert "[warning" in line
+    assert "2026-01-01" not in line
+
+
+@pytest.mark.parametrize(
+    ("status", "error"), [(2, AirflowFailException), (1, AirflowException), (-9, AirflowException)]
+)
+def test_a_failure_says_what_the_command_said_last(command, status, error):
+    ends = f"sys.exit({status})" if status > 0 else "import os; os.kill(os.getpid(), 9)"
+    command(f"print('error: T must lie on the grid', file=sys.stderr, flush=True); {ends}")
+    with pytest.raises(AirflowException, match=f"ended with {status}: T must lie on the grid") as raised:
+        TrilayerOperator(task_id="t", arguments=["batch", "cut"]).execute({})
+    assert type(raised.value) is error
+
+
+def test_a_run_that_is_covered_is_skipped(command):
+    command("print(json.dumps({'covered_by': 7, 't': '2026-01-01T00:00:00Z'}))")
+    with pytest.raises(AirflowSkipException, match="version 7 in force, T=2026-01-01T00:00:00Z, covers"):
+        TrilayerOperator(task_id="cut", arguments=["batch", "cut"]).execute({})
+
+
+def test_a_killed_task_takes_its_command_with_it(command):
+    command("import time\nprint('here', file=sys.stderr, flush=True)\ntime.sleep(600)")
+    task = TrilayerOperator(task_id="t", arguments=["batch", "recompute"])
+    raised = []
+
+    def execute() -> None:
+        try:
+            task.execute({})
+        except AirflowException as error:
+            raised.append(str(error))
+
+    thread = threading.Thread(target=execute)
+    thread.start()
+    until(lambda: any("command.py" in " ".join(p.cmdline()) for p in psutil.Process().children()))
+    task.on_kill()
+    thread.join(timeout=20)
+    assert not thread.is_alive()
+    assert "ended with -15" in raised[0]
+
+
+def test_a_publication_is_told_to_the_assets(command, monkeypatch):
+    monkeypatch.setenv("TRILAYER_CATALOG", "examples.retail:catalog")
+    assets = load_project().assets
+    names = [asset.name for asset in assets]
+    counts = {name: number for number, name in enumerate(names, 1)}
+    answer = {"version": 3, "t": "2026-01-01T00:00:00Z", "reason": "publish", "views": counts,
+              "changed_keys": counts, "corrected_keys": dict.fromkeys(names, 0)}  # fmt: skip
+    command(f"print(json.dumps({answer!r}))")
+    events = {asset: SimpleNamespace(extra={}) for asset in assets}
+    PublishOperator(task_id="publish", arguments=["batch", "publish"], outlets=assets).execute(
+        {"outlet_events": events}
+    )
+    assert [events[asset].extra["rows"] for asset in assets] == list(counts.values())
+    assert set(events[assets[0]].extra) == {
+        "version",
+        "t",
+        "reason",
+        "rows",
+        "changed_keys",
+        "corrected_keys",
+    }
+
+
+@pytest.mark.parametrize(
+    ("every_s", "cron"),
+    [(60, "*/1 * * * *"), (600, "*/10 * * * *"), (7200, "0 */2 * * *"), (86400, "0 0 * * *")],
+)
+def test_intervals_are_aligned_to_the_clock(every_s, cron, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TRILAYER_CATALOG", "examples.retail:catalog")
+    monkeypatch.setenv("TRILAYER_BATCH_EVERY_S", str(every_s))
+    project = load_project()
+    assert project.every.expression == cron
+    assert project.late.interval.total_seconds() == 2 * every_s
