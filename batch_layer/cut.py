@@ -35,8 +35,12 @@ class Run:
     def t(self) -> str:
         return format_time(self.t_ms)
 
+    @property
+    def folder(self) -> str:
+        return f"runs/{self.token:08d}"
+
     def path(self, step: str) -> str:
-        return f"runs/{self.token:08d}/{step}.json"
+        return f"{self.folder}/{step}.json"
 
     @staticmethod
     def of(document: dict[str, Any]) -> Run:

@@ -1,12 +1,14 @@
 """Step 4, reconcile: what both layers have computed of the very same events, held against each other key by key.
 
-The batch's share is what the run's new intervals have added, the speed layer's the segments between the same two cuts.
+The batch's share is what the run's new intervals have added, the speed layer's the segments between the same two cuts. Every key of the two
+is kept beside the run, with both answers, as long as the run's publication is.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import duckdb
@@ -17,7 +19,14 @@ from trilayer.catalog import Catalog
 from trilayer.errors import CoverageError, DifferenceError
 from trilayer.failpoints import failpoint
 from trilayer.log import read_origin
-from trilayer.merging import Comparison, compare_partials, create_table_sql, insert_rows, open_duckdb
+from trilayer.merging import (
+    Comparison,
+    compare_partials,
+    create_table_sql,
+    insert_rows,
+    open_duckdb,
+    present_compared_select,
+)
 from trilayer.publication import Publication, check_token, read_version
 from trilayer.segment import Cover, best_cover, cover_from, read_partials
 from trilayer.settings import Settings
@@ -31,30 +40,22 @@ logger = logging.getLogger("trilayer.batch")
 def reconcile(
     catalog: Catalog, run: Run, recomputed: Recomputed, settings: Settings, store: Store
 ) -> dict[str, Any]:
-    """Per view: match, differ, missing (batch alone has the key), extra (speed alone), or `not_compared` with the reason.
+    """Per view: match, differ, missing (batch alone has the key), extra (speed alone) and the `file` that has every key of them; or
+    `not_compared` with the reason.
 
-    After a full run `changed` counts keys in which it differs from what an incremental run would have published. Raises DifferenceError
-    for any difference if the setting `reconcile` is `fail`. Done once for a run.
+    After a full run `changed` counts keys in which it differs from what an incremental run would have published. Computed once for a run.
+    Raises DifferenceError for any difference if the setting `reconcile` is `fail`, however often it is called.
     """
     check_token(store, run.token)
     if store.exists(run.path("reconcile")):
-        return store.read_document(run.path("reconcile"))["views"]
-    base = read_version(store, recomputed.base) if recomputed.base else None
-    found: dict[str, Any] = {}
-    with open_duckdb(settings.serving_memory_mb) as connection:
-        for stream in catalog.streams:
-            shares = _speed_share(catalog, stream, run, base, store)
-            for view in catalog.views_of(stream):
-                found[view.name] = _compare(connection, view, shares, recomputed, base, store)
-                if base and recomputed.kinds[stream.name] == "full" and view.name in recomputed.added:
-                    before = [*base.views[view.name].files, *recomputed.added[view.name]]
-                    full = _comparison(connection, view, recomputed.views[view.name], before, store)
-                    found[view.name]["changed"] = full.differ + full.missing + full.extra
-                    found[view.name]["changed_keys"] = [_printable(row) for row in full.keys]
-    for name, counts in found.items():
-        _say(name, counts)
-    failpoint("reconcile.before-record")
-    store.write_document(run.path("reconcile"), {"views": found})
+        found: dict[str, Any] = store.read_document(run.path("reconcile"))["views"]
+    else:
+        base = read_version(store, recomputed.base) if recomputed.base else None
+        found = _reconcile(catalog, run, recomputed, base, settings, store)
+        for name, counts in found.items():
+            _say(name, counts)
+        failpoint("reconcile.before-record")
+        store.write_document(run.path("reconcile"), {"views": found})
     different = [
         name
         for name, counts in found.items()
@@ -68,13 +69,33 @@ def reconcile(
     return found
 
 
-Shares = list[tuple[Cover, Mapping[str, frozenset[int]]]] | str
-"""The segments between the two cuts, or the reason why there is nothing to compare."""
+def _reconcile(
+    catalog: Catalog,
+    run: Run,
+    recomputed: Recomputed,
+    base: Publication | None,
+    settings: Settings,
+    store: Store,
+) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    with open_duckdb(settings.serving_memory_mb) as connection:
+        for stream in catalog.streams:
+            share = _speed_share(catalog, stream, run, base, store)
+            for view in catalog.views_of(stream):
+                found[view.name] = _compare(connection, view, share, recomputed, base, run, store)
+                if base and recomputed.kinds[stream.name] == "full" and view.name in recomputed.added:
+                    before = [*base.views[view.name].files, *recomputed.added[view.name]]
+                    full = _comparison(connection, view, recomputed.views[view.name], before, store)
+                    found[view.name]["changed"] = full.differ + full.missing + full.extra
+                    found[view.name]["changed_keys"] = [_printable(row) for row in full.keys]
+    return found
 
 
-def _speed_share(
-    catalog: Catalog, stream: Stream, run: Run, base: Publication | None, store: Store
-) -> Shares:
+Share = tuple[Cover, Mapping[str, frozenset[int]]] | str
+"""The segments between the two cuts, as a cover and the ticks of its commits; or the reason why there is nothing to compare."""
+
+
+def _speed_share(catalog: Catalog, stream: Stream, run: Run, base: Publication | None, store: Store) -> Share:
     views = {view.name: view.fingerprint for view in catalog.views_of(stream)}
     origin = read_origin(store, stream)
     assert origin is not None
@@ -93,19 +114,20 @@ def _speed_share(
     if behind:
         return f"the speed layer has not reached the cut in partition {behind[0]}"
     between = {name: ticks - above.ticks.get(name, frozenset()) for name, ticks in covered.ticks.items()}
-    return [(covered, {name: ticks for name, ticks in between.items() if ticks})]
+    return covered, {name: ticks for name, ticks in between.items() if ticks}
 
 
 def _compare(
     connection: duckdb.DuckDBPyConnection,
     view: View,
-    shares: Shares,
+    share: Share,
     recomputed: Recomputed,
     base: Publication | None,
+    run: Run,
     store: Store,
 ) -> dict[str, Any]:
-    if isinstance(shares, str):
-        return {"not_compared": shares}
+    if isinstance(share, str):
+        return {"not_compared": share}
     if base is not None and view.name not in recomputed.added:
         return {"not_compared": "the definition has changed"}
     added = recomputed.added[view.name] if base is not None else recomputed.views[view.name]
@@ -113,14 +135,18 @@ def _compare(
     connection.execute(
         f"DROP TABLE IF EXISTS speed_share; {create_table_sql('speed_share', view, ['_tick BIGINT'])}"
     )
-    for covered, between in shares:
-        for commit in covered.commits:
-            if commit.name in between:
-                table = read_partials(store, commit, view, between[commit.name])
-                if table is not None:
-                    insert_rows(connection, "speed_share", table)
-    result = compare_partials(connection, view, "batch_share", "speed_share")
-    return _counts(result)
+    covered, between = share
+    for commit in covered.commits:
+        if commit.name in between:
+            table = read_partials(store, commit, view, between[commit.name])
+            if table is not None:
+                insert_rows(connection, "speed_share", table)
+    counts = _counts(compare_partials(connection, view, "batch_share", "speed_share", into="compared"))
+    every = connection.sql(present_compared_select(view, "compared", ("batch", "speed"))).to_arrow_table()
+    # Before the record that names it: a run that is killed between the two writes it again.
+    return counts | {
+        "file": asdict(store.write_table(f"{run.folder}/reconciliation/{view.name}.parquet", every))
+    }
 
 
 def _comparison(

@@ -4,6 +4,19 @@ with serving_layer.connect() as connection:
     connection.sql("select * from delays_by_carrier").rows()
 """
 
-from serving_layer.connection import Connection, Result, connect
+from serving_layer.connection import Connection, Snapshot, connect
+from serving_layer.history import Reconciled, StreamShare, Version
+from serving_layer.result import Provenance, Result, StreamProvenance, Table
 
-__all__ = ["Connection", "Result", "connect"]
+__all__ = [
+    "Connection",
+    "Provenance",
+    "Reconciled",
+    "Result",
+    "Snapshot",
+    "StreamProvenance",
+    "StreamShare",
+    "Table",
+    "Version",
+    "connect",
+]

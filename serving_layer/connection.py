@@ -1,7 +1,8 @@
 """A connection for analysts: SQL in, rows out, each answer with what it stands on.
 
-Schemas `merged` (the default), `batch` and `speed` hold each view; the catalog's queries are views beside them. Every process has its own in-memory
-DuckDB, fed from the store, so that readers don't wait for each other; an answer is computed on one snapshot from beginning to end.
+Schemas `merged` (the default), `batch` and `speed` hold each view; the catalog's queries are views beside them. Schema `arrivals` holds the
+speed layer's share by the tick that the events arrived in. Every process has its own in-memory DuckDB, fed from the store, so that readers
+don't wait for each other; an answer is computed on one snapshot from beginning to end.
 """
 
 from __future__ import annotations
@@ -9,81 +10,25 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 import duckdb
 import pyarrow as pa
 
+from serving_layer import history
 from serving_layer.refresh import Loaded, Refresh, batch_table, speed_table
+from serving_layer.result import Provenance, Result, StreamProvenance, Table
 from trilayer.catalog import Catalog, load_catalog
-from trilayer.cut import Cut, format_time
+from trilayer.cut import format_time
 from trilayer.errors import CoverageError, EnvironmentFault, UsageError, did_you_mean
 from trilayer.lag import Lag, stream_lag
 from trilayer.merging import open_duckdb, present_select, quoted_duckdb
+from trilayer.segment import TICK
 from trilayer.settings import Settings, load_settings
 from trilayer.store import Store
 
-if TYPE_CHECKING:
-    import pandas
-
 Layer = Literal["merged", "batch", "speed"]
 LAYERS: tuple[Layer, ...] = ("merged", "batch", "speed")
-
-
-@dataclass(frozen=True)
-class StreamProvenance:
-    """What an answer stands on, of one stream. cut: below it is the batch's share. head: up to it the answer reaches.
-
-    speed_events: events between the two. note: why the head is where it is, where that needs saying. lag: None unless asked for.
-    """
-
-    cut: Cut
-    head: Cut
-    generation: str | None
-    speed_events: int
-    quarantined: int
-    note: str
-    lag: Lag | None = None
-
-
-@dataclass(frozen=True)
-class Provenance:
-    """What an answer stands on. version, t, kind: of the publication, None before the first. exact: no aggregate is approximate."""
-
-    version: int | None
-    t: str | None
-    kind: str | None
-    exact: bool
-    streams: Mapping[str, StreamProvenance]
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-@dataclass(frozen=True)
-class Result:
-    """An answer, whole, and its provenance."""
-
-    table: pa.Table
-    provenance: Provenance
-
-    @property
-    def columns(self) -> list[str]:
-        return list(self.table.column_names)
-
-    def arrow(self) -> pa.Table:
-        return self.table
-
-    def pandas(self) -> pandas.DataFrame:
-        return self.table.to_pandas()
-
-    def rows(self) -> list[tuple[Any, ...]]:
-        """Rows as tuples; timestamps are aware and in UTC."""
-        return list(zip(*(column.to_pylist() for column in self.table.columns), strict=True))
-
-    def dicts(self) -> list[dict[str, Any]]:
-        return self.table.to_pylist()
 
 
 class Snapshot:
@@ -99,6 +44,9 @@ class Snapshot:
 
     def sql(self, query: str, layer: Layer = "merged") -> Result:
         """The answer to one SELECT, whole. A query that fails on the way ends the snapshot.
+
+        Columns of a view: its keys, after a window's start its end as NAME_end, then its aggregates. Times are UTC. In schema `arrivals` a view
+        is the speed layer's share with `_tick` before that, the start of the tick in which a row's events arrived.
 
         Raises UsageError for SQL that is broken, writes, or names what isn't there; CoverageError for a view that has no answer yet.
         """
@@ -169,36 +117,12 @@ class Connection:
         self._catalog, self._settings, self._store = catalog, settings, store
         self._lock = threading.Lock()
         self._idle: list[tuple[Loaded, duckdb.DuckDBPyConnection]] = []
-        self._database = open_duckdb(settings.serving_memory_mb)
-        self._refresh = Refresh(self._database, catalog, store)
-        self._database.execute(
-            "CREATE TABLE _batch._anchor (one INTEGER); INSERT INTO _batch._anchor VALUES (1)"
-        )
-        for layer in LAYERS:
-            self._create_views(layer)
-        # What follows is the analyst's: no files, no settings, nothing but the views.
-        self._database.execute("SET enable_external_access = false")
+        self._database, self._refresh = _open(catalog, settings, store)
 
-    def _create_views(self, layer: Layer) -> None:
-        self._database.execute(f"CREATE SCHEMA {layer}; SET search_path = '{layer}'")
-        for view in self._catalog.views:
-            tables = [
-                t
-                for t, member in ((batch_table(view), "batch"), (speed_table(view), "speed"))
-                if layer in ("merged", member)
-            ]
-            self._database.execute(
-                f"CREATE VIEW {layer}.{quoted_duckdb(view.name)} AS {present_select(view, tables)}"
-            )
-        for query in self._catalog.queries:
-            try:
-                self._database.execute(
-                    f"CREATE VIEW {layer}.{quoted_duckdb(query.name)} AS {query.sql.strip().rstrip(';')}"
-                )
-            except duckdb.Error as error:
-                raise UsageError(
-                    f"query {query.name!r} must be a SELECT over the catalog's views: {str(error).strip()}"
-                ) from None
+    @property
+    def catalog(self) -> Catalog:
+        """The definitions that this connection answers: `.views` with their keys and aggregates, `.queries`, `.streams`."""
+        return self._catalog
 
     def __enter__(self) -> Connection:
         return self
@@ -217,8 +141,23 @@ class Connection:
             self._refresh.refresh()
 
     @contextmanager
-    def snapshot(self) -> Iterator[Snapshot]:
-        """One state of all views, the newest, which does not move while it is in use."""
+    def snapshot(self, version: int | None = None) -> Iterator[Snapshot]:
+        """One state of all views, which does not move while it is in use: the newest, or that of an earlier publication.
+
+        version: a publication that is kept, as `history` lists them. All layers then answer as they would if it were in force: batch as it was
+        published, speed from its cut on up to the present head, merged both of them. It is loaded into a database of its own, of up to
+        `serving_memory_mb`, that ends with the snapshot.
+
+        Raises UsageError for a version that is not kept, CoverageError where no segments cover the log from its cut on. A view whose definition
+        has changed since has no answer: CoverageError when it is asked. Without a speed layer of these definitions answers stop at the
+        cut, and the provenance's `note` says so.
+        """
+        opened = self._newest() if version is None else self._earlier(version)
+        with opened as snapshot:
+            yield snapshot
+
+    @contextmanager
+    def _newest(self) -> Iterator[Snapshot]:
         with self._lock:
             loaded = self._refresh.refresh()
             cursor = self._on(loaded)
@@ -231,6 +170,13 @@ class Connection:
                     self._idle.append((loaded, cursor))
                 else:
                     cursor.close()
+
+    @contextmanager
+    def _earlier(self, version: int) -> Iterator[Snapshot]:
+        database, refresh = _open(self._catalog, self._settings, self._store)
+        with database:
+            loaded = refresh.load(version)
+            yield Snapshot(database, self._provenance(loaded), self._catalog, loaded)
 
     def _on(self, loaded: Loaded) -> duckdb.DuckDBPyConnection:
         """A cursor whose transaction sees the tables as `loaded` says: one that an earlier snapshot has left, or a new one."""
@@ -263,6 +209,49 @@ class Connection:
             lags = {}
         return self._provenance(loaded, lags)
 
+    # -- what the store remembers --------------------------------------------------------------------------------------
+
+    def history(self) -> list[history.Version]:
+        """The publications kept for rollback, oldest first, as `trilayer batch history --json` has them; see `Version`.
+
+        `pandas.DataFrame(connection.history())` is a table of them. Empty before the first publication.
+        """
+        return history.history(self._store)
+
+    def reconciliation(self, view: str, version: int | None = None) -> Table:
+        """Every key of `view` that batch and speed layer have both to have computed for a publication, the one in force unless given, in order.
+
+        Columns: `_kind` (match, differ, missing: batch alone, extra: speed alone; see `Reconciled`), the view's keys (a window's is the start
+        of its pane, `slide` long), then of each aggregate AGGREGATE__batch and AGGREGATE__speed: what the layer makes of the events between
+        the cut of the publication's base and its own, NULL where it has no such key, and where a total does not fit its column.
+
+        Raises UsageError for a view or version that is not there, CoverageError, with the reason, where the two were not compared.
+        """
+        return history.reconciliation(self._catalog.view(view), version, self._store)
+
+    def segments(self, stream: str) -> Table:
+        """What the speed layer has committed of `stream` above the cut of the oldest publication kept, a row for each segment, in order.
+
+        A segment is the events of one tick in one micro-batch; micro-batches of closed ticks are compacted, and a segment is then those of
+        a tick in several. Columns:
+
+            generation     the speed layer's life that answers stand on; after a rebuild it has read everything again, at that time
+            first, last    the micro-batches that it was committed with, the same number twice until they are compacted
+            tick           start of the tick that its events arrived in, by the broker's clock; UTC as all times here
+            events         records, `quarantined` ones included
+            oldest, newest first and last append time of them, by the broker's clock; NULL in commits before trilayer kept them
+            committed_at   when the newest of the micro-batches was committed
+            waited_s       the longest time, in seconds, from an event's append to its commit, by the clocks of broker and speed layer
+            ranges         list of {partition, start, end}: offsets [start, end)
+            batch_version  the oldest version kept whose batch share has them; NULL while they are the speed layer's alone
+
+        Empty where the speed layer has not run these definitions. Raises UsageError for a stream that is not the catalog's.
+        """
+        found = self._catalog.stream(stream)
+        with self._lock:
+            generation = self._refresh.refresh().streams[stream].generation
+        return history.segments(found, generation, self._store)
+
     def _provenance(self, loaded: Loaded, lags: Mapping[str, Lag] | None = None) -> Provenance:
         publication = loaded.publication
         streams = {
@@ -278,6 +267,46 @@ class Connection:
             True,
             streams,
         )
+
+
+def _open(catalog: Catalog, settings: Settings, store: Store) -> tuple[duckdb.DuckDBPyConnection, Refresh]:
+    """A database with every schema of an analyst's, and what loads it from the store."""
+    database = open_duckdb(settings.serving_memory_mb)
+    refresh = Refresh(database, catalog, store)
+    database.execute("CREATE TABLE _batch._anchor (one INTEGER); INSERT INTO _batch._anchor VALUES (1)")
+    for layer in LAYERS:
+        _create_views(database, catalog, layer)
+    database.execute("CREATE SCHEMA arrivals")
+    for view in catalog.views:
+        # Its keys can't be named so: a leading underscore is trilayer's.
+        arrived = f"make_timestamptz({TICK} * 1000) AS {TICK}, * EXCLUDE ({TICK})"
+        select = present_select(view, [speed_table(view)], [TICK])
+        database.execute(
+            f"CREATE VIEW arrivals.{quoted_duckdb(view.name)} AS SELECT {arrived} FROM ({select})"
+        )
+    # What follows is the analyst's: no files, no settings, nothing but the views.
+    database.execute("SET enable_external_access = false")
+    return database, refresh
+
+
+def _create_views(database: duckdb.DuckDBPyConnection, catalog: Catalog, layer: Layer) -> None:
+    database.execute(f"CREATE SCHEMA {layer}; SET search_path = '{layer}'")
+    for view in catalog.views:
+        tables = [
+            t
+            for t, member in ((batch_table(view), "batch"), (speed_table(view), "speed"))
+            if layer in ("merged", member)
+        ]
+        database.execute(f"CREATE VIEW {layer}.{quoted_duckdb(view.name)} AS {present_select(view, tables)}")
+    for query in catalog.queries:
+        try:
+            database.execute(
+                f"CREATE VIEW {layer}.{quoted_duckdb(query.name)} AS {query.sql.strip().rstrip(';')}"
+            )
+        except duckdb.Error as error:
+            raise UsageError(
+                f"query {query.name!r} must be a SELECT over the catalog's views: {str(error).strip()}"
+            ) from None
 
 
 def connect(

@@ -20,7 +20,7 @@ from trilayer.failpoints import failpoint
 from trilayer.log import read_origin
 from trilayer.merging import create_table_sql, insert_rows, merge_select, quoted_duckdb
 from trilayer.partials import partial_schema
-from trilayer.publication import Publication, pointed_at, pointer_bytes
+from trilayer.publication import Publication, choose_version, pointed_at, pointer_bytes, versions
 from trilayer.segment import (
     TICK,
     Commit,
@@ -113,6 +113,22 @@ class Refresh:
                     raise
         raise AssertionError("unreachable")
 
+    def load(self, version: int) -> Loaded:
+        """Loads an earlier publication that is kept, and the segments from its cut on up to the present head, as if it were in force.
+
+        To be called once, and `refresh` not after it. Raises as `refresh`, and UsageError for a version that is not kept.
+        """
+        for attempt in range(5):
+            publication = choose_version(versions(self._store), version)
+            try:
+                self._reload(None, publication)
+                return self.loaded
+            except IntegrityError:
+                # Compacted or cleared away while it was being read: then it is listed otherwise now.
+                if attempt == 4:
+                    raise
+        raise AssertionError("unreachable")
+
     def _step(self, pointer: bytes | None) -> None:
         now = self._clock()
         if (
@@ -120,7 +136,7 @@ class Refresh:
             or not self.loaded.streams
             or now - self._looked_around >= LOOK_AROUND_S
         ):
-            self._reload(pointer)
+            self._reload(pointer, pointed_at(self._store, pointer) if pointer is not None else None)
             self._looked_around = now
             return
         for stream in self._catalog.streams:
@@ -189,10 +205,9 @@ class Refresh:
 
     # -- the whole way: publication, generations, coverage -------------------------------------------------------------
 
-    def _reload(self, pointer: bytes | None) -> None:
+    def _reload(self, pointer: bytes | None, publication: Publication | None) -> None:
         before = self.loaded
         moved = pointer != before.pointer or not before.streams
-        publication = pointed_at(self._store, pointer) if pointer is not None else None
         covers: dict[str, Cover | None] = {}
         states: dict[str, StreamState] = {}
         missing: dict[str, str] = {}

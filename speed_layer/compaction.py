@@ -84,7 +84,15 @@ def _segments(run: Sequence[Commit]) -> list[Segment]:
         for segment in commit.segments:
             by_tick.setdefault(segment.tick, []).append(segment)
     return [
-        Segment(tick, _joined(found), sum(s.events for s in found), sum(s.quarantined for s in found))
+        Segment(
+            tick,
+            _joined(found),
+            sum(s.events for s in found),
+            sum(s.quarantined for s in found),
+            min((s.oldest_ms for s in found if s.oldest_ms is not None), default=None),
+            max((s.newest_ms for s in found if s.newest_ms is not None), default=None),
+            max((s.waited_ms for s in found if s.waited_ms is not None), default=None),
+        )
         for tick, found in sorted(by_tick.items())
     ]
 

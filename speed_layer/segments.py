@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +14,7 @@ from trilayer.cut import Range
 from trilayer.events import FITS, LOG_COLUMNS, REJECT, parse_sql
 from trilayer.failpoints import failpoint
 from trilayer.log import now_ms
-from trilayer.partials import EVENTS, SET, Pass
+from trilayer.partials import EVENTS, NEWEST, OLDEST, SET, Pass
 from trilayer.segment import TICK, Commit, Generation, Segment, commit_path, folder
 from trilayer.store import Store, StoredFile
 from trilayer.stream import Rows, Stream
@@ -21,8 +22,21 @@ from trilayer.stream import Rows, Stream
 MAX_TICKS = 64
 """Most ticks that one pass tells apart: their boundaries go into an expression."""
 
+STAMP = "_timestamp"
+"""The broker's append time."""
+
 Parts = Mapping[int, Mapping[int, Range]]
 """Tick to partition to offsets."""
+
+
+@dataclass(frozen=True)
+class Census:
+    """The events of one tick in a micro-batch, quarantined ones included, and the first and last append time of them, in ms."""
+
+    events: int
+    quarantined: int
+    oldest_ms: int
+    newest_ms: int
 
 
 def write_segment(
@@ -48,7 +62,7 @@ def write_segment(
         parsed = view
     try:
         tables, census = _compute(spark, parsed, parts, passes)
-        bad = sum(number for _, number in census.values())
+        bad = sum(counted.quarantined for counted in census.values())
         rejected = _rejected(spark, parsed, parts, [*columns, REJECT]) if bad else None
     finally:
         if cached is not None:
@@ -62,8 +76,9 @@ def write_segment(
     quarantine = (
         _write("_quarantine", rejected, batch_id, stream, generation, store) if rejected is not None else None
     )
-    segments = [Segment(tick, ranges, *census.get(tick, (0, 0))) for tick, ranges in parts.items()]
-    commit = Commit(batch_id, batch_id, segments, files, quarantine, now_ms())
+    committed_ms = now_ms()
+    segments = [_segment(tick, ranges, census.get(tick), committed_ms) for tick, ranges in parts.items()]
+    commit = Commit(batch_id, batch_id, segments, files, quarantine, committed_ms)
     failpoint("segment.before-commit")
     store.create_document(
         commit_path(stream, generation.name, batch_id, batch_id), commit.to_json(), durable=False
@@ -72,12 +87,19 @@ def write_segment(
     return commit
 
 
+def _segment(tick: int, ranges: Mapping[int, Range], found: Census | None, committed_ms: int) -> Segment:
+    if found is None:  # offsets without records: a transaction's markers
+        return Segment(tick, ranges, 0, 0)
+    times = (found.oldest_ms, found.newest_ms, committed_ms - found.oldest_ms)
+    return Segment(tick, ranges, found.events, found.quarantined, *times)
+
+
 def _compute(
     spark: SparkSession, parsed: str, parts: Parts, passes: list[Pass]
-) -> tuple[dict[str, pa.Table], dict[int, tuple[int, int]]]:
-    """Per view its partials by tick; per tick the number of events and of those that don't fit. parsed: name or SELECT in brackets."""
+) -> tuple[dict[str, pa.Table], dict[int, Census]]:
+    """Per view its partials by tick; per tick its census. parsed: name or SELECT in brackets."""
     tables: dict[str, list[pa.Table]] = {view.name: [] for pass_ in passes for view in pass_.views}
-    census: dict[int, tuple[int, int]] = {}
+    census: dict[int, Census] = {}
     for some in _batched(parts):
         ticked = _ticked(parsed, some, parts)
         counted = False
@@ -89,13 +111,14 @@ def _compute(
                     made = pass_.source.rows(rows).withColumn(TICK, F.lit(tick).cast("bigint"))
                     _slice(pass_, pass_.run(made, (TICK,)).toArrow(), tables)
                 continue
-            result = spark.sql(pass_.sql(ticked, (TICK, FITS))).toArrow()
+            result = spark.sql(pass_.sql(ticked, (TICK, FITS), STAMP)).toArrow()
             if not counted:
                 census |= _census(result.filter(pc.equal(result[SET], 0)))
                 counted = True
             _slice(pass_, result.filter(result[FITS]), tables)
         if not counted:
-            counts = spark.sql(f"SELECT {TICK}, {FITS}, count(1) AS {EVENTS} FROM {ticked} GROUP BY 1, 2")
+            columns = f"count(1) AS {EVENTS}, min({STAMP}) AS {OLDEST}, max({STAMP}) AS {NEWEST}"
+            counts = spark.sql(f"SELECT {TICK}, {FITS}, {columns} FROM {ticked} GROUP BY {TICK}, {FITS}")
             census |= _census(counts.toArrow())
     return {name: pa.concat_tables(found) for name, found in tables.items()}, census
 
@@ -118,14 +141,20 @@ def _slice(pass_: Pass, result: pa.Table, tables: dict[str, list[pa.Table]]) -> 
         tables[view.name].append(pass_.arrow_slice_of(view, result, (TICK,)))
 
 
-def _census(table: pa.Table) -> dict[int, tuple[int, int]]:
-    census: dict[int, tuple[int, int]] = {}
-    for tick, fits, number in zip(
-        table[TICK].to_pylist(), table[FITS].to_pylist(), table[EVENTS].to_pylist(), strict=True
-    ):
-        events, bad = census.get(tick, (0, 0))
-        census[tick] = (events + number, bad + (0 if fits else number))
-    return census
+def _census(table: pa.Table) -> dict[int, Census]:
+    """Per tick, of groups of its events."""
+    stamps = {name: pc.cast(table[name], pa.timestamp("ms", "UTC"), safe=False) for name in (OLDEST, NEWEST)}
+    groups = pa.table(
+        {TICK: table[TICK], EVENTS: table[EVENTS], "bad": pc.if_else(table[FITS], 0, table[EVENTS])}
+        | {name: column.cast(pa.int64()) for name, column in stamps.items()}
+    )
+    found = groups.group_by(TICK).aggregate(
+        [(EVENTS, "sum"), ("bad", "sum"), (OLDEST, "min"), (NEWEST, "max")]
+    )
+    return {
+        row[TICK]: Census(row[f"{EVENTS}_sum"], row["bad_sum"], row[f"{OLDEST}_min"], row[f"{NEWEST}_max"])
+        for row in found.to_pylist()
+    }
 
 
 def _rejected(spark: SparkSession, parsed: str, parts: Parts, columns: list[str]) -> pa.Table:

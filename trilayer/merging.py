@@ -65,25 +65,29 @@ def merge_select(view: View, tables: Sequence[str], keep: Sequence[str] = ()) ->
     )
 
 
-def present_select(view: View, tables: Sequence[str]) -> str:
-    """SELECT of the view's answer, its `output` columns, from the partials of all `tables`: merged, put together from panes, presented."""
-    keys = [quoted_duckdb(key.name) for key in view.keys]
-    columns: list[str] = []
+def present_select(view: View, tables: Sequence[str], keep: Sequence[str] = ()) -> str:
+    """SELECT of the view's answer, its `output` columns, from the partials of all `tables`: merged, put together from panes, presented.
+
+    keep: columns of the tables that come first in the answer, and by which it is grouped too.
+    """
+    keys = [*keep, *(quoted_duckdb(key.name) for key in view.keys)]
+    columns = list(keep)
     for key in view.keys:
         columns.append(quoted_duckdb(key.name))
         if key.window:
             end = f"{quoted_duckdb(key.name)} + to_microseconds({key.window.size_us})"
             columns.append(f"{end} AS {quoted_duckdb(key.name + '_end')}")
     columns += [f"{_present_sql(measure)} AS {quoted_duckdb(measure.name)}" for measure in view.measures]
-    sources = _union(view, tables, ())
+    sources = _union(view, tables, keep)
     if any(key.window and key.window.panes > 1 for key in view.keys):
-        sources = _windows_from_panes(view, sources)
+        sources = _windows_from_panes(view, sources, keep)
     return f"SELECT {', '.join(columns)} FROM {sources} GROUP BY {', '.join(keys)}"
 
 
-def _present_sql(measure: Measure) -> str:
+def _present_sql(measure: Measure, prefix: str = "") -> str:
+    """The measure as it is presented, over a group of partials. prefix: what its states' columns are called with in front."""
     tree = sqlglot.parse_one(measure.present_sql, dialect="duckdb")
-    merged = {column: merge_sql(column, state, "duckdb") for column, state in measure.states.items()}
+    merged = {c: merge_sql(f"{prefix}{c}", state, "duckdb") for c, state in measure.states.items()}
 
     def replace(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Column):
@@ -104,7 +108,7 @@ def _union(view: View, tables: Sequence[str], keep: Sequence[str]) -> str:
     return "(" + " UNION ALL ".join(f"SELECT {columns} FROM {table}" for table in tables) + ")"
 
 
-def _windows_from_panes(view: View, sources: str) -> str:
+def _windows_from_panes(view: View, sources: str, keep: Sequence[str]) -> str:
     """A row for each window that a pane is part of; the NULL pane is part of the NULL window alone."""
     columns = [
         f"{_window_starts(key.window, quoted_duckdb(key.name))} AS {quoted_duckdb(key.name)}"
@@ -112,7 +116,7 @@ def _windows_from_panes(view: View, sources: str) -> str:
         else quoted_duckdb(key.name)
         for key in view.keys
     ]
-    return f"(SELECT {', '.join([*columns, *map(quoted_duckdb, view.states)])} FROM {sources})"
+    return f"(SELECT {', '.join([*keep, *columns, *map(quoted_duckdb, view.states)])} FROM {sources})"
 
 
 def _window_starts(window: Window, pane: str) -> str:
@@ -142,11 +146,14 @@ def compare(
     right: str,
     columns: Mapping[str, bool],
     show: int = 20,
+    into: str = "",
 ) -> Comparison:
     """Compares two tables (or queries in brackets) by the view's keys, in `columns`: name to whether it is a floating-point sum.
 
-    Such sums are equal within `TOLERANCE`, all else exactly.
+    Such sums are equal within `TOLERANCE`, all else exactly. into: a table that is left with a row for each key: `_kind`, the keys, and of
+    each column `left_NAME` and `right_NAME`.
     """
+    compared = into or "_compared"
     join = " AND ".join(
         f"l.{quoted_duckdb(k)} IS NOT DISTINCT FROM r.{quoted_duckdb(k)}" for k in view.key_output
     )
@@ -161,13 +168,14 @@ def compare(
         f"SELECT {kind} AS _kind, {', '.join([*keys, *values])}"
         f" FROM (SELECT 1 AS _side, * FROM {left}) l FULL JOIN (SELECT 1 AS _side, * FROM {right}) r ON {join}"
     )
-    connection.execute(f"CREATE OR REPLACE TEMP TABLE _compared AS {joined}")
-    found = connection.execute("SELECT _kind, count(*) FROM _compared GROUP BY 1").fetchall()
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE {compared} AS {joined}")
+    found = connection.execute(f"SELECT _kind, count(*) FROM {compared} GROUP BY 1").fetchall()
     counts = {str(kind_): int(number) for kind_, number in found}
     shown = connection.sql(
-        f"SELECT * FROM _compared WHERE _kind <> 'match' ORDER BY ALL LIMIT {show:d}"
+        f"SELECT * FROM {compared} WHERE _kind <> 'match' ORDER BY ALL LIMIT {show:d}"
     ).to_arrow_table()
-    connection.execute("DROP TABLE _compared")
+    if not into:
+        connection.execute(f"DROP TABLE {compared}")
     return Comparison(
         counts.get("match", 0),
         counts.get("differ", 0),
@@ -183,11 +191,37 @@ def compare_answers(connection: duckdb.DuckDBPyConnection, view: View, left: str
     return compare(connection, view, left, right, columns)
 
 
-def compare_partials(connection: duckdb.DuckDBPyConnection, view: View, left: str, right: str) -> Comparison:
+def compare_partials(
+    connection: duckdb.DuckDBPyConnection, view: View, left: str, right: str, into: str = ""
+) -> Comparison:
     """`compare` of two tables of partials, merged first, in their states: also where a sum is too large to be presented."""
     columns = {name: s.type in FLOATS and s.merge == "sum(state)" for name, s in view.states.items()}
     merged_left, merged_right = (f"({merge_select(view, [table])})" for table in (left, right))
-    return compare(connection, view, merged_left, merged_right, columns)
+    return compare(connection, view, merged_left, merged_right, columns, into=into)
+
+
+def present_compared_select(view: View, compared: str, labels: tuple[str, str]) -> str:
+    """SELECT of what `compare_partials` has left in a table, in order of the keys, with the aggregates as they are presented.
+
+    Columns: `_kind`, the keys (a window's is the start of its pane), then of each aggregate NAME__LABEL for the left and the right side,
+    NULL where that side has no such key or its total does not fit.
+    """
+    keys = [quoted_duckdb(key.name) for key in view.keys]
+    values = [f"{_try_present_sql(measure, side)} AS {quoted_duckdb(f'{measure.name}__{label}')}"
+              for measure in view.measures for side, label in zip(("left_", "right_"), labels, strict=True)]  # fmt: skip
+    grouped = f"SELECT _kind, {', '.join([*keys, *values])} FROM {compared} GROUP BY _kind, {', '.join(keys)}"
+    return f"{grouped} ORDER BY {', '.join(keys)}"
+
+
+def _try_present_sql(measure: Measure, prefix: str) -> str:
+    """As `_present_sql`, with NULL in place of an error for what does not fit."""
+
+    def attempt(node: exp.Expr) -> exp.Expr:
+        if type(node) is exp.Cast:
+            return exp.TryCast(this=node.this.transform(attempt), to=node.to)
+        return node
+
+    return sqlglot.parse_one(_present_sql(measure, prefix), dialect="duckdb").transform(attempt).sql("duckdb")
 
 
 def _equal(name: str, rounded: bool) -> str:

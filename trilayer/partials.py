@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 SET = "_set"
 EVENTS = "_events"
 """Number of rows behind each row of a pass."""
+OLDEST, NEWEST = "_oldest", "_newest"
+"""The least and the greatest stamp of the rows behind each row of a pass, where they are asked for."""
 
 
 def name(column: str) -> exp.Identifier:
@@ -131,15 +133,20 @@ class Pass:
 
         return select_from(rows, lambda name: self.sql(name, extra))
 
-    def sql(self, rows: str, extra: Sequence[str] = ()) -> str:
-        """`run` as a SELECT from `rows`, a name or a SELECT in brackets."""
-        positions = POSITION if isinstance(self.source, Stream) else ()
+    def sql(self, rows: str, extra: Sequence[str] = (), stamp: str = "") -> str:
+        """`run` as a SELECT from `rows`, a name or a SELECT in brackets.
+
+        stamp: a column of `rows`, of which the result has `_oldest` and `_newest` after `_events`.
+        """
+        raw = [*(POSITION if isinstance(self.source, Stream) else ()), *([stamp] if stamp else [])]
         keys = list(self.keys.values())
         grouped = [*extra, *keys]
+        stamps = {OLDEST: f"min({stamp})", NEWEST: f"max({stamp})"} if stamp else {}
         named = [
             f"{sql} AS {column}" for columns in (self.keys, self.inputs) for sql, column in columns.items()
         ]
-        aggregates = [f"count(1) AS {EVENTS}", *(f"{sql} AS {column}" for sql, column in self.states.items())]
+        aggregates = [f"count(1) AS {EVENTS}", *(f"{sql} AS {column}" for column, sql in stamps.items())]
+        aggregates += [f"{sql} AS {column}" for sql, column in self.states.items()]
         # The cast makes fields of a struct nullable, as they are once partials are merged.
         states = [f"cast({column} AS {type_}) AS {column}" for column, type_ in self.state_types.items()]
         sets = ", ".join(f"({', '.join([*extra, *members])})" for members in self.sets)
@@ -147,11 +154,11 @@ class Pass:
         grouping, index = (
             ("", "0") if len(self.sets) == 1 else (f"GROUPING SETS ({sets})", self._set_index_sql())
         )
-        columns = [*extra, f"{index} AS {SET}", *keys, EVENTS, *states]
+        columns = [*extra, f"{index} AS {SET}", *keys, EVENTS, *stamps, *states]
         return f"""
             SELECT {", ".join(columns)} FROM (
                 SELECT {", ".join([*grouped, *aggregates])}{", grouping_id() AS _grouping" if grouping else ""}
-                FROM (SELECT {", ".join([*extra, *positions, *named])} FROM {rows})
+                FROM (SELECT {", ".join([*extra, *raw, *named])} FROM {rows})
                 GROUP BY {", ".join(grouped)} {grouping})"""
 
     def _set_index_sql(self) -> str:

@@ -132,9 +132,15 @@ def pointed_at(store: Store, pointer: bytes) -> Publication:
 
 
 def versions(store: Store) -> list[Publication]:
-    """Every version kept, oldest first."""
-    names = [name.removesuffix(".json") for name in store.names("publications")]
-    return [read_version(store, int(name)) for name in names if name.isdigit()]
+    """Every version kept, oldest first. Read again where a batch run has just cleared one away."""
+    while True:
+        names = store.names("publications")
+        numbers = [int(stem) for name in names if (stem := name.removesuffix(".json")).isdigit()]
+        try:
+            return [read_version(store, number) for number in numbers]
+        except IntegrityError:
+            if names == store.names("publications"):
+                raise
 
 
 def write_version(store: Store, publication: Publication) -> Publication:
@@ -222,8 +228,13 @@ def find_version(store: Store, version: int | None) -> Publication:
                 f"a rollback must have an older version; {current.version} in force is the oldest kept"
             )
         return older[-1]
+    return choose_version(known, version)
+
+
+def choose_version(known: Sequence[Publication], version: int) -> Publication:
+    """The one of that number. Raises UsageError where it is not among them."""
     for publication in known:
         if publication.version == version:
             return publication
-    kept = ", ".join(str(p.version) for p in known)
+    kept = ", ".join(str(p.version) for p in known) or "none yet; run `trilayer batch run`"
     raise UsageError(f"version must be one that is kept; got {version}; there is {kept}")

@@ -55,12 +55,19 @@ class Generation:
 
 @dataclass(frozen=True)
 class Segment:
-    """The events of one tick in a commit. events: all of them; quarantined: those of them that don't fit."""
+    """The events of one tick in a commit. events: all of them; quarantined: those of them that don't fit.
+
+    oldest_ms, newest_ms: the first and the last append time of them. waited_ms: from append to commit, the longest time of one of them, by the
+    clocks of the broker and the speed layer. None in commits written before there were these.
+    """
 
     tick: int
     ranges: Ranges
     events: int
     quarantined: int
+    oldest_ms: int | None = None
+    newest_ms: int | None = None
+    waited_ms: int | None = None
 
 
 @dataclass(frozen=True)

@@ -311,13 +311,12 @@ class World:
     def _reconcile(self, run: Any, recomputed: Any) -> None:
         """What both layers have of the same ticks must be the same, where the product says that it can be compared."""
         base = in_force(self.store)
-        shares = reconcile_step._speed_share(CATALOG, STREAM, run, base, self.store)
-        if isinstance(shares, str):
+        share = reconcile_step._speed_share(CATALOG, STREAM, run, base, self.store)
+        if isinstance(share, str):
             return
+        found, between = share
         for view in CATALOG.views:
-            speed: Counter[int] = Counter()
-            for found, between in shares:
-                speed += self._rows(view.name, found.commits, between)
+            speed = self._rows(view.name, found.commits, between)
             batch: Counter[int] = Counter()
             for file in (recomputed.added if base else recomputed.views)[view.name]:
                 batch.update(self.store.read_document(file.path))

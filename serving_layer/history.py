@@ -1,0 +1,197 @@
+"""What the store remembers: the publications kept, what was reconciled for them, and what the speed layer has committed since the oldest.
+
+Nothing here is loaded into a connection's tables: each is read from the store when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from serving_layer.result import Table
+from trilayer.cut import Cut, format_time
+from trilayer.errors import CoverageError, UsageError
+from trilayer.publication import Publication, choose_version, in_force, versions
+from trilayer.segment import Commit, Segment, read_commits
+from trilayer.store import Store, StoredFile
+from trilayer.stream import Stream
+from trilayer.view import View
+
+KINDS = ("match", "differ", "missing", "extra")
+
+
+@dataclass(frozen=True)
+class StreamShare:
+    """A stream's share in a publication: what lies below the cut. events: quarantined ones included, those lost to retention not."""
+
+    cut: Cut
+    events: int
+    quarantined: int
+    lost: int
+
+
+@dataclass(frozen=True)
+class Reconciled:
+    """Keys of one view that both layers have computed of the same events, those that the publication added to its base.
+
+    match: both the same. differ: not the same. missing: batch alone has the key. extra: the speed layer alone. not_compared: why there is
+    nothing to compare; the counts are None then.
+    """
+
+    match: int | None = None
+    differ: int | None = None
+    missing: int | None = None
+    extra: int | None = None
+    not_compared: str | None = None
+
+
+@dataclass(frozen=True)
+class Version:
+    """A publication that is kept, in the words of `trilayer batch history --json`.
+
+    t, published_at: as ISO 8601, in UTC. kind: incremental or full. base: the version it was computed from. events, quarantined, lost: of all
+    streams together. differing_keys: of all views together, None where none was compared. views: rows of each batch view, before the merge of
+    several files. changed_keys: those of each view that events since the base have touched. corrected_keys: those of each view in which a full
+    run differs from what incremental runs had. streams and reconciliation: of each stream and view, in detail.
+    """
+
+    version: int
+    in_force: bool
+    t: str
+    kind: str
+    base: int | None
+    published_at: str
+    events: int
+    quarantined: int
+    lost: int
+    differing_keys: int | None
+    views: Mapping[str, int]
+    changed_keys: Mapping[str, int]
+    corrected_keys: Mapping[str, int]
+    streams: Mapping[str, StreamShare]
+    reconciliation: Mapping[str, Reconciled]
+
+
+def history(store: Store) -> list[Version]:
+    """The publications kept, oldest first."""
+    current = in_force(store)
+    return [_version(publication, current) for publication in versions(store)]
+
+
+def _version(publication: Publication, current: Publication | None) -> Version:
+    streams = {
+        name: StreamShare(dict(s.cut), s.events, s.quarantined, s.lost)
+        for name, s in publication.streams.items()
+    }
+    reconciled = {name: _reconciled(publication.reconciliation.get(name)) for name in publication.views}
+    compared = [r for r in reconciled.values() if r.not_compared is None]
+    return Version(
+        version=publication.version,
+        in_force=current is not None and publication.version == current.version,
+        t=publication.t,
+        kind=publication.kind,
+        base=publication.base,
+        published_at=format_time(publication.created_ms // 1000 * 1000),
+        events=sum(s.events for s in streams.values()),
+        quarantined=sum(s.quarantined for s in streams.values()),
+        lost=sum(s.lost for s in streams.values()),
+        differing_keys=sum(_differing(r) for r in compared) if compared else None,
+        views={name: view.rows for name, view in publication.views.items()},
+        changed_keys={name: view.changed_keys for name, view in publication.views.items()},
+        corrected_keys={
+            n: publication.reconciliation.get(n, {}).get("changed", 0) for n in publication.views
+        },
+        streams=streams,
+        reconciliation=reconciled,
+    )
+
+
+def _reconciled(found: Mapping[str, Any] | None) -> Reconciled:
+    if found is None:
+        return Reconciled(not_compared="it was published without the step reconcile")
+    return Reconciled(*(found.get(name) for name in (*KINDS, "not_compared")))
+
+
+def _differing(found: Reconciled) -> int:
+    return (found.differ or 0) + (found.missing or 0) + (found.extra or 0)
+
+
+def reconciliation(view: View, version: int | None, store: Store) -> Table:
+    """Every key that was compared for a publication, with both answers; see `Connection.reconciliation`."""
+    publication = in_force(store) if version is None else choose_version(versions(store), version)
+    if publication is None:
+        raise UsageError(
+            "a reconciliation must be of a publication; there is none yet; run `trilayer batch run`"
+        )
+    found = publication.reconciliation.get(view.name)
+    why = _reconciled(found).not_compared
+    if found is None or why is not None:
+        raise CoverageError(f"view {view.name!r} was not compared for version {publication.version}: {why}")
+    if "file" not in found:
+        raise CoverageError(
+            f"view {view.name!r} of version {publication.version} must have been compared by a run that keeps every key; it has only counts:"
+            f" {', '.join(f'{found[kind]} {kind}' for kind in KINDS)}"
+        )
+    return Table(store.read_table(StoredFile.of(found["file"])))
+
+
+SEGMENTS = pa.schema(
+    [
+        ("generation", pa.string()),
+        ("first", pa.int64()),
+        ("last", pa.int64()),
+        ("tick", pa.timestamp("ms", "UTC")),
+        ("events", pa.int64()),
+        ("quarantined", pa.int64()),
+        ("oldest", pa.timestamp("ms", "UTC")),
+        ("newest", pa.timestamp("ms", "UTC")),
+        ("committed_at", pa.timestamp("ms", "UTC")),
+        ("waited_s", pa.float64()),
+        (
+            "ranges",
+            pa.list_(pa.struct([("partition", pa.int32()), ("start", pa.int64()), ("end", pa.int64())])),
+        ),
+        ("batch_version", pa.int64()),
+    ]
+)
+
+
+def segments(stream: Stream, generation: str | None, store: Store) -> Table:
+    """What the generation has committed, a row for each segment, in order; see `Connection.segments`."""
+    kept = [p for p in versions(store) if stream.name in p.streams]
+    commits = read_commits(store, stream, generation) if generation else []
+    rows = [
+        _row(commit, segment, stream, kept) | {"generation": generation}
+        for commit in commits
+        for segment in commit.segments
+    ]
+    return Table(pa.Table.from_pylist(rows, SEGMENTS))
+
+
+def _row(commit: Commit, segment: Segment, stream: Stream, kept: Sequence[Publication]) -> dict[str, Any]:
+    below = [
+        p.version
+        for p in kept
+        if all(
+            r.end <= p.streams[stream.name].cut.get(partition, 0) for partition, r in segment.ranges.items()
+        )
+    ]
+    return {
+        "first": commit.first,
+        "last": commit.last,
+        "tick": segment.tick,
+        "events": segment.events,
+        "quarantined": segment.quarantined,
+        "oldest": segment.oldest_ms,
+        "newest": segment.newest_ms,
+        "committed_at": commit.committed_ms,
+        "waited_s": None if segment.waited_ms is None else segment.waited_ms / 1000,
+        "ranges": [
+            {"partition": partition, "start": r.start, "end": r.end}
+            for partition, r in sorted(segment.ranges.items())
+        ],
+        "batch_version": min(below, default=None),
+    }
