@@ -73,7 +73,7 @@ def _measure(
     with running.client() as api:
         sent = 0
         while len(walls) < repeats:
-            _until(lambda: not airflow.runs(running, "lambda_batch", "running", "queued"))
+            _until(lambda: not airflow.runs(api, "lambda_batch", "running", "queued"))
             if len(memory) < repeats:
                 memory.append(_memory_gib(folder))
                 cpu.append(_busy_percent(folder))

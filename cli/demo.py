@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 from rich.live import Live
 from rich.table import Table
 
@@ -104,13 +105,17 @@ def _show(p: Project, stack: Stack, home: Path, flights: Path, total: int) -> bo
     with serving_layer.connect(p.catalog, p.settings, p.store) as connection:
         watch = partial(_watch, connection, total, replay)
         if stack.with_airflow:
-            _scheduled_runs(stack, watch)
+            with stack.start_airflow().client() as api:
+                _scheduled_runs(stack, api, watch)
+                watch(partial(_over, replay))
+                watch(partial(_reached, total))
+                # No further run, and the one under way to its end, so that what is verified stands still.
+                airflow.pause(api, "lambda_batch")
+                watch(lambda _: not airflow.runs(api, "lambda_batch", "running", "queued"))
         else:
             _runs_by_hand(home, environment, total, watch)
-        watch(partial(_over, replay))
-        watch(partial(_reached, total))
-        if stack.airflow:
-            _let_runs_end(stack.airflow, watch)
+            watch(partial(_over, replay))
+            watch(partial(_reached, total))
         out.print(_table(_answer(connection), total))
         _worst(connection)
     out.print("[bold]5[/] verify: everything again, from the log and the master dataset, compared key by key")
@@ -136,14 +141,15 @@ def _runs_by_hand(home: Path, environment: dict[str, str], total: int, watch: Wa
         watch(partial(_over, _start("batch", ["batch", "run"], home, environment)))
 
 
-def _scheduled_runs(stack: Stack, watch: Watch) -> None:
+def _scheduled_runs(stack: Stack, api: httpx.Client, watch: Watch) -> None:
     """Returns when the second scheduled run that found flights to count is published."""
-    scheduler = stack.start_airflow()
+    scheduler = stack.airflow
+    assert scheduler
     out.print(
         f"[bold]3[/] Airflow runs the batch layer every minute: {scheduler.url}/dags/lambda_batch   user {scheduler.user}, password {scheduler.password}"
     )
     for number in range(1, SCHEDULED + 1):
-        answer = watch(_NewBatch(scheduler))
+        answer = watch(_NewBatch(api))
         provenance = answer["provenance"]
         out.print(
             f"[bold]{3 if number == 1 else 4}[/] scheduled run {number} published version {provenance.version}, T={provenance.t}, while flights go on arriving"
@@ -153,8 +159,8 @@ def _scheduled_runs(stack: Stack, watch: Watch) -> None:
 class _NewBatch:
     """Whether the batch's share has grown since the first look. Raises TrilayerError where a scheduled run has failed."""
 
-    def __init__(self, scheduler: airflow.Airflow) -> None:
-        self._scheduler = scheduler
+    def __init__(self, api: httpx.Client) -> None:
+        self._api = api
         self._before: float | None = None
         self._looked = float("-inf")
 
@@ -163,18 +169,12 @@ class _NewBatch:
             self._before = answer["batch"]
         if time.monotonic() - self._looked > 5:
             self._looked = time.monotonic()
-            failed = airflow.runs(self._scheduler, "lambda_batch", "failed")
+            failed = airflow.runs(self._api, "lambda_batch", "failed")
             if failed:
                 raise TrilayerError(
                     f"scheduled runs must end well; {failed[0]} has failed; its tasks' logs are below .trilayer/demo/airflow/logs"
                 )
         return bool(answer["batch"] > self._before)
-
-
-def _let_runs_end(scheduler: airflow.Airflow, watch: Watch) -> None:
-    """No further scheduled run, and the one under way to its end, so that what is verified stands still."""
-    airflow.pause(scheduler, "lambda_batch")
-    watch(lambda _: not airflow.runs(scheduler, "lambda_batch", "running", "queued"))
 
 
 def _start(name: str, arguments: list[str], home: Path, environment: dict[str, str]) -> processes.Process:

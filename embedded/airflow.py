@@ -28,6 +28,9 @@ from trilayer.errors import EnvironmentFault
 PROCESSES = ("airflow-api-server", "airflow-scheduler", "airflow-dag-processor", "airflow-triggerer")
 USER = "admin"
 
+TIMEOUT_S = 60
+"""How long a request may take: this machine has other work than to answer it."""
+
 
 @dataclass(frozen=True)
 class Airflow:
@@ -39,10 +42,11 @@ class Airflow:
 
     def client(self) -> httpx.Client:
         """A client of its REST API (/api/v2), logged in."""
-        answer = httpx.post(f"{self.url}/auth/token", json={"username": self.user, "password": self.password})
+        user = {"username": self.user, "password": self.password}
+        answer = httpx.post(f"{self.url}/auth/token", json=user, timeout=TIMEOUT_S)
         answer.raise_for_status()
         headers = {"Authorization": f"Bearer {answer.json()['access_token']}"}
-        return httpx.Client(base_url=f"{self.url}/api/v2", headers=headers, timeout=30)
+        return httpx.Client(base_url=f"{self.url}/api/v2", headers=headers, timeout=TIMEOUT_S)
 
 
 def is_installed() -> bool:
@@ -113,18 +117,16 @@ def unpause(airflow: Airflow, dag_id: str, *, timeout_s: float = 60) -> None:
             threading.Event().wait(0.2)
 
 
-def pause(airflow: Airflow, dag_id: str) -> None:
-    """No further scheduled run of the DAG. Those under way go on."""
-    with airflow.client() as client:
-        client.patch(f"/dags/{dag_id}", json={"is_paused": True}).raise_for_status()
+def pause(api: httpx.Client, dag_id: str, paused: bool = True) -> None:
+    """No further scheduled run of the DAG, or its schedule goes on. Runs under way are not touched."""
+    api.patch(f"/dags/{dag_id}", json={"is_paused": paused}).raise_for_status()
 
 
-def runs(airflow: Airflow, dag_id: str, *states: str) -> list[str]:
+def runs(api: httpx.Client, dag_id: str, *states: str) -> list[str]:
     """Ids of the DAG's runs that are in one of `states`."""
-    with airflow.client() as client:
-        found = client.get(f"/dags/{dag_id}/dagRuns", params={"state": list(states)})
-        found.raise_for_status()
-        return [run["dag_run_id"] for run in found.json()["dag_runs"]]
+    found = api.get(f"/dags/{dag_id}/dagRuns", params={"state": list(states)})
+    found.raise_for_status()
+    return [run["dag_run_id"] for run in found.json()["dag_runs"]]
 
 
 def running(home: Path) -> Airflow | None:
