@@ -208,7 +208,7 @@ def _watch(
 ) -> dict[str, Any]:
     """Shows the three layers side by side until `done` says so of the newest answer, which it returns."""
     live = Live(console=out, transient=True, auto_refresh=False) if out.is_terminal else None
-    shown = float("-inf")
+    shown, said = float("-inf"), ""
     pause = threading.Event()
     if live:
         live.start()
@@ -217,9 +217,9 @@ def _watch(
             answer = _answer(connection)
             if live:
                 live.update(_table(answer, total), refresh=True)
-            elif time.monotonic() - shown > 5:
-                out.print(_line(answer))
-                shown = time.monotonic()
+            elif time.monotonic() - shown > 5 and _line(answer) != said:
+                shown, said = time.monotonic(), _line(answer)
+                out.print(said)
             if done(answer):
                 return answer
             _ended(replay)
