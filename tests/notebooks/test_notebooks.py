@@ -1,0 +1,98 @@
+"""The notebooks, and the snippets of docs/python.md, on a store of real flights that real parts have made."""
+
+import re
+from types import SimpleNamespace
+
+import nbformat
+import pytest
+
+from tests.conftest import PROJECT
+from tests.layers import Pipeline, quick
+from tests.notebooks.build import NOTEBOOKS, build_store, faults, flights, run_notebook
+from trilayer.catalog import load_catalog
+from trilayer.store import Store
+
+CATALOG = """
+from dataclasses import replace
+
+from examples import flights
+from trilayer import Catalog
+
+stream = replace(flights.flights, topic="TOPIC")
+catalog = Catalog(views=[replace(view, source=stream) for view in flights.catalog.views], queries=flights.catalog.queries)
+"""
+
+
+@pytest.fixture(scope="module")
+def made(broker, spark, new_topic, tmp_path_factory):
+    """Nine days of flights, two of them late from Newark, in three publications, and what came after."""
+    folder, topic = tmp_path_factory.mktemp("notebooks"), new_topic()
+    (folder / f"flights_{topic}.py").write_text(CATALOG.replace("TOPIC", topic))
+    name = f"flights_{topic}:catalog"
+    settings = quick(broker.bootstrap, catalog=name, store=str(folder / "store"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        catalog = load_catalog(name)
+    in_time, late = flights(folder / "flights.parquet", days=9, late_days=(2, 3))
+    with Pipeline(catalog, settings, Store(settings.store), spark) as pipeline:
+        build_store(pipeline, in_time, late, publications=3, rate=20_000)
+    environment = settings.environment() | {"PYTHONPATH": str(folder)}
+    return SimpleNamespace(
+        catalog=catalog, settings=settings, environment=environment, late=late, events=in_time + late
+    )
+
+
+def texts(notebook):
+    return "\n".join(
+        output.get("text", "") + output.get("data", {}).get("text/plain", "")
+        for cell in notebook.cells
+        for output in cell.get("outputs", [])
+    )
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.slow
+@pytest.mark.parametrize("view", ["delays_by_carrier", "busy_routes", "aircraft"])
+def test_batch_vs_speed_runs_on_any_view(view, made):
+    """A view by date, one by window, one without a time."""
+    notebook = run_notebook("batch_vs_speed", made.environment, {"VIEW": view})
+    assert not faults(notebook)
+    said = texts(notebook)
+    assert "keys are new" in said
+    explained, changed = re.search(r"([\d,]+) of ([\d,]+) changed keys are explained", said).groups()
+    assert explained == changed != "0"
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.slow
+@pytest.mark.parametrize("answers", [True, False], ids=["broker", "no broker"])
+def test_freshness_and_lag_runs_with_and_without_a_broker(answers, made):
+    environment = made.environment | ({} if answers else {"TRILAYER_BOOTSTRAP_SERVERS": "127.0.0.1:1"})
+    notebook = run_notebook("freshness_and_lag", environment, {"SAMPLES": 3, "EVERY_S": 0.05})
+    assert not faults(notebook)
+    assert ("lag unknown: no broker answers" in texts(notebook)) is not answers
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_the_snippets_of_the_python_page_run(made, monkeypatch):
+    for name, value in made.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.syspath_prepend(made.environment["PYTHONPATH"])
+    page = (PROJECT / "docs" / "python.md").read_text()
+    names: dict[str, object] = {}
+    for snippet in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
+        exec(compile(snippet, "docs/python.md", "exec"), names)
+    names["connection"].close()
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_committed_notebook_reads_well(name):
+    """It was run from top to bottom as it is, and its outputs name no machine and are small."""
+    notebook = nbformat.read(PROJECT / "notebooks" / f"{name}.ipynb", as_version=4)
+    assert not faults(notebook)
+    assert [cell for cell in notebook.cells if cell.get("outputs")]
+    nbformat.validate(notebook)
