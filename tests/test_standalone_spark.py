@@ -77,7 +77,8 @@ class Machines:
 
     def _start_spark(self, main: str, *arguments: str) -> processes.Process:
         program = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{main}"]
-        env = {"SPARK_HOME": str(SPARK_HOME), "SPARK_DAEMON_MEMORY": "256m"}
+        quick = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+        env = {"SPARK_HOME": str(SPARK_HOME), "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": quick}
         return self.start(
             main.partition(".")[0], [*program, "--host", "127.0.0.1", "--port", "0", *arguments], env
         )
