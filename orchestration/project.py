@@ -28,12 +28,14 @@ class Project:
 
     @cached_property
     def assets(self) -> list[Asset]:
-        """Each batch view as an Asset of the view's name, in the catalog's order."""
-        module = self.settings.catalog.partition(":")[0]
+        """Each batch view as an Asset of the view's name, in the catalog's order.
+
+        Its URI is the name too: a DAG that says `Asset("by_user")` then means the same one. Airflow lets no two URIs share a name, and refuses
+        to run the tasks of whichever came second.
+        """
         return [
             Asset(
                 name=view.name,
-                uri=f"trilayer://{module}/{view.name}",
                 group="batch view",
                 extra={"stream": view.stream.name, "keys": [key.name for key in view.keys]},
             )
