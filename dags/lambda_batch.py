@@ -42,7 +42,7 @@ The same by hand: `trilayer batch run`. To go back: the DAG `lambda_rollback`.
         task_id="cut",
         arguments=[
             "batch", "cut", "--at-least",
-            "{% if data_interval_end %}--until={{ data_interval_end.isoformat() }}{% endif %}",
+            "{% if dag_run.data_interval_end %}--until={{ dag_run.data_interval_end.isoformat() }}{% endif %}",
             "{% if params.full %}--full{% endif %}",
         ],
         doc_md="Decides where each partition is cut at T, and takes the run's token. Skips the run if T is published already.",
