@@ -74,7 +74,8 @@ def cut(until: Until = None, full: Full = False, at_least: AtLeast = False) -> N
     p = project()
     with batch_lock(p.store):
         t_ms = cut_step.choose_t(p.catalog, p.settings, p.store, _ms(until), at_least=at_least)
-        covering = covered_by(p.catalog, p.store, t_ms) if at_least and not full else None
+        # By the T asked for: a run under way may have ingested more than that already, and must not be fenced off for nothing.
+        covering = covered_by(p.catalog, p.store, _ms(until) or t_ms) if at_least and not full else None
         if covering:
             print_json({"covered_by": covering.version, "t": covering.t})
             return
