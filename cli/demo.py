@@ -109,9 +109,9 @@ def _show(p: Project, stack: Stack, home: Path, flights: Path, total: int) -> bo
                 _scheduled_runs(stack, api, watch)
                 watch(partial(_over, replay))
                 watch(partial(_reached, total))
-                # No further run, and the one under way to its end, so that what is verified stands still.
-                airflow.pause(api, "lambda_batch")
+                # The run under way to its end, and no further one: the machine has enough to do with what comes now.
                 watch(lambda _: not airflow.runs(api, "lambda_batch", "running", "queued"))
+                airflow.pause(api, "lambda_batch")
         else:
             _runs_by_hand(home, environment, total, watch)
             watch(partial(_over, replay))

@@ -107,6 +107,15 @@ class Scheduled:
         """No run of lambda_batch is under way."""
         until(lambda: not airflow.runs(self.api, "lambda_batch", "running", "queued"), timeout_s=400)
 
+    def pause_when_quiet(self) -> None:
+        """Pauses lambda_batch between two runs: one that is paused in its middle would wait there."""
+        while True:
+            self.quiet()
+            airflow.pause(self.api, "lambda_batch")
+            if not airflow.runs(self.api, "lambda_batch", "running", "queued"):
+                return
+            airflow.pause(self.api, "lambda_batch", False)
+
     def verify(self) -> None:
         """Every answer is right: against the log and the master dataset, and against what was sent."""
         until(self.project.has_all, timeout_s=60)
@@ -289,11 +298,8 @@ def test_a_backfill_publishes_nothing_twice(scheduled):
 
 def test_clearing_does_no_harm(scheduled):
     scheduled.quiet()
-    airflow.pause(scheduled.api, "lambda_batch")
-    scheduled.quiet()
     done = [r["dag_run_id"] for r in scheduled.runs(run_type="scheduled") if r["state"] == "success"]
     before = scheduled.version
-    airflow.pause(scheduled.api, "lambda_batch", False)
     # A whole old run: it is covered, and says so.
     clear = {"dry_run": False, "only_failed": False, "reset_dag_runs": True, "dag_run_id": done[0]}
     scheduled.post("/dags/lambda_batch/clearTaskInstances", clear)
@@ -312,8 +318,7 @@ def test_clearing_does_no_harm(scheduled):
 
 
 def test_a_rollback_holds_while_the_batch_is_paused(scheduled):
-    airflow.pause(scheduled.api, "lambda_batch")
-    scheduled.quiet()
+    scheduled.pause_when_quiet()
     airflow.pause(scheduled.api, "lambda_rollback", False)
     target = versions(scheduled.project.store)[0].version
     run_id = scheduled.trigger("lambda_rollback", version=target)
