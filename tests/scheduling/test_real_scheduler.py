@@ -230,9 +230,12 @@ def test_a_dag_of_ones_own_runs_when_a_view_is_published(scheduled):
     before = scheduled.version
     scheduled.wait_for_version(before + 1)
     for name in names:
-        until(lambda name=name: any(r["state"] == "success" for r in scheduled.runs(name)), timeout_s=120)
-        run = next(r for r in scheduled.runs(name) if r["state"] == "success")
-        assert scheduled.returned(run["dag_run_id"], "tell", name)["version"] >= before
+
+        def told(name: str = name) -> list[int]:
+            ended = [r["dag_run_id"] for r in scheduled.runs(name) if r["state"] == "success"]
+            return [scheduled.returned(run_id, "tell", name)["version"] for run_id in ended]
+
+        until(lambda: max(told(), default=0) > before, timeout_s=120)
         airflow.pause(scheduled.api, name)
 
 
@@ -247,7 +250,9 @@ def test_a_killed_task_is_retried_and_the_answer_is_the_same(scheduled):
             if (p.info["cwd"] or "") == folder and "recompute" in (p.info["cmdline"] or []) and "cli" in p.info["cmdline"]
         ]  # fmt: skip
 
-    until(lambda: bool(command()), timeout_s=400)
+    until(
+        lambda: scheduled.tasks(run_id)["recompute"]["state"] == "running" and bool(command()), timeout_s=400
+    )
     command()[0].kill()
     tasks = scheduled.wait(run_id)
     assert tasks["recompute"]["try_number"] == 2
