@@ -9,11 +9,11 @@ READY := .venv/.ready
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(shell command -v $(name))))
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
-.PHONY: help demo up test check lint types format bench pins clean java
+.PHONY: help demo up test check lint types format notebooks bench pins clean java
 
 help:  ## list what there is
 	@sed -n 's/^\([.a-z]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name what; do \
-		printf '  make %-8s %s\n' "$$name" "$$what"; done
+		printf '  make %-9s %s\n' "$$name" "$$what"; done
 
 demo: $(READY)  ## the whole system on this machine, with real flights, and what to look at
 	@$(BIN)/trilayer demo
@@ -37,6 +37,9 @@ types: $(READY)  ## mypy
 format: $(READY)  ## put the code in format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+notebooks: $(READY)  ## run the notebooks on a store made for them, outputs and all
+	@$(BIN)/python -m tests.notebooks.build
 
 bench: $(READY)  ## measure this machine
 	@$(BIN)/python -m benchmarks
