@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -16,9 +17,10 @@ from batch_layer.recompute import recompute as recompute_step
 from batch_layer.reconcile import reconcile as reconcile_step
 from batch_layer.run import batch_lock, batch_run, batch_spark, covered_by, ingest_lock
 from cli.context import out, print_json, project
-from trilayer.cut import format_time, parse_time
+from serving_layer.history import version_of
+from trilayer.cut import parse_time
 from trilayer.errors import UsageError
-from trilayer.publication import Publication, in_force, versions
+from trilayer.publication import Publication, choose_version, in_force, versions
 from trilayer.store import Store
 
 app = typer.Typer(no_args_is_help=True, help="The batch layer: runs, their steps, history, rollback.")
@@ -178,25 +180,7 @@ def history(as_json: Json = False) -> None:
 
 
 def _row(publication: Publication, current: Publication | None) -> dict[str, Any]:
-    compared = [c for c in publication.reconciliation.values() if "not_compared" not in c]
-    differing = sum(c["differ"] + c["missing"] + c["extra"] for c in compared) if compared else None
-    return {
-        "version": publication.version,
-        "in_force": current is not None and publication.version == current.version,
-        "t": publication.t,
-        "kind": publication.kind,
-        "base": publication.base,
-        "published_at": format_time(publication.created_ms // 1000 * 1000),
-        "events": sum(s.events for s in publication.streams.values()),
-        "quarantined": sum(s.quarantined for s in publication.streams.values()),
-        "lost": sum(s.lost for s in publication.streams.values()),
-        "differing_keys": differing,
-        "views": {name: view.rows for name, view in publication.views.items()},
-        "changed_keys": {name: view.changed_keys for name, view in publication.views.items()},
-        "corrected_keys": {
-            name: publication.reconciliation.get(name, {}).get("changed", 0) for name in publication.views
-        },
-    }
+    return asdict(version_of(publication, current))
 
 
 @app.command()
@@ -231,16 +215,14 @@ def reconciliation(
 
 def _version(store: Store, version: int | None, full: bool) -> Publication:
     known = [p for p in versions(store) if not full or p.kind == "full"]
-    current = in_force(store)
-    if version is None and known and current:
-        return known[-1] if full else current
-    for publication in known:
-        if publication.version == version:
-            return publication
-    kept = ", ".join(str(p.version) for p in known) or "none"
-    raise UsageError(
-        f"version must be one that is kept{' and full' if full else ''}; got {version}; there is {kept}"
-    )
+    if version is not None:
+        return choose_version(known, version)
+    newest = (known[-1] if known else None) if full else in_force(store)
+    if newest is None:
+        raise UsageError(
+            f"there must be a{' full' if full else ''} publication; there is none yet; run `trilayer batch run{' --full' if full else ''}`"
+        )
+    return newest
 
 
 @app.command()

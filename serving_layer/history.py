@@ -78,10 +78,11 @@ class Version:
 def history(store: Store) -> list[Version]:
     """The publications kept, oldest first."""
     current = in_force(store)
-    return [_version(publication, current) for publication in versions(store)]
+    return [version_of(publication, current) for publication in versions(store)]
 
 
-def _version(publication: Publication, current: Publication | None) -> Version:
+def version_of(publication: Publication, current: Publication | None) -> Version:
+    """What a publication says of itself. current: the one in force."""
     streams = {
         name: StreamShare(dict(s.cut), s.events, s.quarantined, s.lost)
         for name, s in publication.streams.items()

@@ -27,7 +27,7 @@ from trilayer.merging import (
     present_compared_select,
 )
 from trilayer.partials import partial_schema
-from trilayer.publication import in_force, read_version, versions
+from trilayer.publication import in_force, read_version
 from trilayer.segment import commit_path, generations, read_commits, read_partials
 from trilayer.store import Store
 
@@ -96,18 +96,6 @@ def counts(snapshot, layer="merged"):
 
 
 # -- publications ----------------------------------------------------------------------------------------------------------
-
-
-def test_history_has_what_the_command_line_has(made):
-    from cli.batch import _row
-
-    with made.connect() as connection:
-        history = connection.history()
-    current = in_force(made.store)
-    assert [v.version for v in history] == [1, 2]
-    for version, publication in zip(history, versions(made.store), strict=True):
-        row = _row(publication, current)
-        assert {name: getattr(version, name) for name in row} == row
 
 
 def test_history_tells_each_stream_and_view(made):
