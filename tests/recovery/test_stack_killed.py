@@ -5,7 +5,7 @@ import signal
 import psutil
 import pytest
 
-from embedded import processes
+from embedded import airflow, processes
 from tests.recovery.project import Project, clean, ended, event, wait_for_settled_tick
 from tests.waiting import until
 
@@ -81,6 +81,24 @@ def test_kill_each_process_in_turn(project):
     assert clean(project.run("verify", "--json")[0])
     _down(process)
     until(lambda: _nothing_left(project), timeout_s=20)
+
+
+def test_airflow_goes_with_the_stack(project):
+    """Started with the rest, and ended with it: by kill -9 of `up`, and by Ctrl-C."""
+    home = project.folder / ".trilayer"
+    for number in (signal.SIGKILL, signal.SIGINT):
+        process = project.start("up")
+        until(
+            lambda process=process: airflow.running(home) is not None or process.poll() is not None,
+            timeout_s=180,
+        )
+        with airflow.running(home).client() as api:
+            until(
+                lambda api=api: not api.get("/dags/lambda_batch").json().get("is_paused", True), timeout_s=120
+            )
+        process.send_signal(number)
+        assert ended(process, timeout_s=90) == (-number if number == signal.SIGKILL else 0)
+        until(lambda: _nothing_left(project), timeout_s=60)
 
 
 def test_broker_away_for_a_while(project):
