@@ -14,7 +14,7 @@ import typer
 import dags
 from cli.context import Project, out, project
 from embedded import airflow, kafka, processes
-from trilayer import jars
+from trilayer import classes, jars
 from trilayer.errors import EnvironmentFault
 from trilayer.filelock import exclusive
 from trilayer.log import Log
@@ -75,6 +75,7 @@ class Stack:
         """Broker, topics and speed layer; returns when they work: the project with the broker's address in its settings."""
         settings = self._project.settings
         connector_jars(settings)
+        classes.share(settings, echo=logger.info)
         own = not settings.bootstrap_servers or (self._home / BROKER_ADDRESS).exists()
         if own:
             folder = (settings.jars / "kafka").resolve()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from trilayer import jars
+from trilayer import classes, jars
 from trilayer.cut import Cut, Ranges
 from trilayer.settings import Settings
 
@@ -53,7 +53,13 @@ def session(
     options = {
         "spark.jars": ",".join(str(path.resolve()) for path in connector_jars(settings)),
         "spark.driver.memory": f"{memory_mb}m",
-        JAVA_OPTIONS: f"-XX:+UseSerialGC -Dlog4j2.configurationFile={log4j} {settings.spark_conf.get(JAVA_OPTIONS, '')}",
+        JAVA_OPTIONS: " ".join(
+            [
+                f"-XX:+UseSerialGC -Dlog4j2.configurationFile={log4j}",
+                classes.java_option(settings),
+                settings.spark_conf.get(JAVA_OPTIONS, ""),
+            ]
+        ),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",

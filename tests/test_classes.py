@@ -1,0 +1,24 @@
+"""The archive of Spark's classes: used where it is, done without where it is not, or is no archive at all."""
+
+import subprocess
+
+from trilayer import classes
+from trilayer.java import java_executable
+from trilayer.settings import Settings
+
+
+def test_no_archive_means_no_option(tmp_path):
+    assert classes.java_option(Settings(jars=tmp_path)) == ""
+
+
+def test_an_archive_that_does_not_fit_is_left_aside_without_a_word(tmp_path):
+    settings = Settings(jars=tmp_path)
+    classes.archive(settings).parent.mkdir(parents=True)
+    classes.archive(settings).write_bytes(b"no archive")
+    options = classes.java_option(settings).split()
+    assert len(options) == 2
+    plain, with_it = (
+        subprocess.run([java_executable(), *more, "-version"], capture_output=True, text=True, check=True)
+        for more in ((), options)
+    )
+    assert (with_it.stdout, with_it.stderr) == (plain.stdout, plain.stderr)
