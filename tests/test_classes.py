@@ -21,4 +21,5 @@ def test_an_archive_that_does_not_fit_is_left_aside_without_a_word(tmp_path):
         subprocess.run([java_executable(), *more, "-version"], capture_output=True, text=True, check=True)
         for more in ((), options)
     )
-    assert (with_it.stdout, with_it.stderr) == (plain.stdout, plain.stderr)
+    assert with_it.stdout == plain.stdout == ""
+    assert with_it.stderr == plain.stderr.replace(", sharing", "")
