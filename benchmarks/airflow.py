@@ -142,7 +142,7 @@ def _of(api: httpx.Client, run: str) -> tuple[int, float]:
             value = api.get(
                 f"{tasks}/ingest/xcomEntries/return_value", params=index | {"deserialize": True}
             ).json()["value"]
-            events += value["events"]
+            events += sum(stream["events"] for stream in value.values())
     return int(events), commands
 
 
