@@ -92,7 +92,7 @@ def start(
         for name in PROCESSES
     }
     deadline = time.monotonic() + timeout_s
-    while not _is_healthy(airflow):
+    while not is_healthy(airflow):
         for name, process in started.items():
             if processes.exit_status(process) is not None:
                 raise EnvironmentFault(f"{name} must start; it ended:\n{processes.log_tail(process)}")
@@ -214,7 +214,8 @@ def _create_database(folder: Path, project: Path, environment: Mapping[str, str]
         )
 
 
-def _is_healthy(airflow: Airflow) -> bool:
+def is_healthy(airflow: Airflow) -> bool:
+    """Whether it answers, and says that its database, scheduler, DAG processor and triggerer are well."""
     try:
         health = httpx.get(f"{airflow.url}/api/v2/monitor/health", timeout=5)
     except httpx.HTTPError:

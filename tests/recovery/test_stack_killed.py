@@ -83,15 +83,17 @@ def test_kill_each_process_in_turn(project):
     until(lambda: _nothing_left(project), timeout_s=20)
 
 
+def _airflow_is_well(home):
+    running = airflow.running(home)
+    return running is not None and airflow.is_healthy(running)
+
+
 def test_airflow_goes_with_the_stack(project):
     """Started with the rest, and ended with it: by kill -9 of `up`, and by Ctrl-C."""
     home = project.folder / ".trilayer"
     for number in (signal.SIGKILL, signal.SIGINT):
         process = project.start("up")
-        until(
-            lambda process=process: airflow.running(home) is not None or process.poll() is not None,
-            timeout_s=180,
-        )
+        until(lambda process=process: _airflow_is_well(home) or process.poll() is not None, timeout_s=180)
         with airflow.running(home).client() as api:
             until(
                 lambda api=api: not api.get("/dags/lambda_batch").json().get("is_paused", True), timeout_s=120
