@@ -57,6 +57,7 @@ class Project:
         (folder / "trilayer.toml").write_text("\n".join(lines) + "\n")
         self.sent = 0
         self.broken = 0
+        self._started: list[subprocess.Popen[str]] = []
 
     def write_catalog(self, text: str) -> None:
         (self.folder / f"{self.module}.py").write_text(text)
@@ -88,9 +89,17 @@ class Project:
             | ({"TRILAYER_FAILPOINT": failpoint} if failpoint else {})
         )
         command = [sys.executable, "-m", "cli", *arguments]
-        return subprocess.Popen(
+        self._started.append(subprocess.Popen(
             command, cwd=self.folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
-        )  # fmt: skip
+        ))  # fmt: skip
+        return self._started[-1]
+
+    def end(self) -> None:
+        """Ends what a test that failed has left running."""
+        for process in self._started:
+            if process.poll() is None:
+                process.terminate()
+                process.communicate(timeout=60)
 
     def run(
         self, *arguments: str, failpoint: str = "", expect: int = 0, timeout_s: float = 180

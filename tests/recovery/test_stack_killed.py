@@ -14,7 +14,9 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 @pytest.fixture
 def project(tmp_path, new_topic):
-    return Project(tmp_path, "", new_topic())
+    project = Project(tmp_path, "", new_topic())
+    yield project
+    project.end()
 
 
 def _up(project):
