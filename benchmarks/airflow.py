@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +158,11 @@ def _memory_gib(folder: Path) -> float:
 
 def _busy_percent(folder: Path) -> float:
     def used_s() -> float:
-        return sum(p.cpu_times().user + p.cpu_times().system for p in _processes(folder))
+        total = 0.0
+        for process in _processes(folder):
+            with suppress(psutil.NoSuchProcess):
+                total += process.cpu_times().user + process.cpu_times().system
+        return total
 
     before = used_s()
     time.sleep(IDLE_S)

@@ -8,7 +8,6 @@ Each picture is taken when the text that it is about is on the page. The failed 
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -41,17 +40,11 @@ def main() -> None:
     try:
         _log_in(browser, running)
         base = running.url
+        _failed_page(browser, f"{base}/dags/lambda_rollback/runs/{failed}/tasks/rollback")
         _take(browser, f"{base}/dags", "dags", "lambda_rollback")
         _take(browser, f"{base}/dags/lambda_batch", "grid", "publish")
         _take(browser, f"{base}/dags/lambda_batch/runs/{run}", "run", "reconcile")
-        _take(browser, f"{base}/dags/lambda_batch/runs/{run}/tasks/publish/xcom", "returned", "changed_keys")
         _take(browser, f"{base}/assets/{asset['id']}", "asset", asset["name"])
-        _take(
-            browser,
-            f"{base}/dags/lambda_rollback/runs/{failed}/tasks/rollback",
-            "failed",
-            "version must be one that is kept",
-        )
         _graph(browser, base)
     finally:
         browser.quit()
@@ -103,16 +96,34 @@ def _take(browser: webdriver.Chrome, url: str, name: str, text: str) -> None:
 def _graph(browser: webdriver.Chrome, base: str) -> None:
     browser.get(f"{base}/dags/lambda_batch")
     WebDriverWait(browser, 40).until(lambda b: "publish" in b.find_element(By.TAG_NAME, "body").text)
-    browser.execute_script(
-        f"localStorage.setItem({json.dumps('dag_view-lambda_batch')}, JSON.stringify('graph'))"
-    )
-    browser.get(f"{base}/dags/lambda_batch")
+    _settle(browser)
+    # The buttons above the grid: grid, perhaps Gantt, graph.
+    buttons = [
+        b
+        for b in browser.find_elements(By.TAG_NAME, "button")
+        if 55 < b.location["y"] < 100 and b.location["x"] < 200
+    ]
+    max(buttons, key=lambda b: b.location["x"]).click()
     WebDriverWait(browser, 40).until(
         lambda b: len(b.find_elements(By.CSS_SELECTOR, ".react-flow__node")) >= 5
     )
     _settle(browser)
     browser.save_screenshot(str(HERE / "graph.png"))
     sys.stderr.write("graph.png\n")
+
+
+def _failed_page(browser: webdriver.Chrome, url: str) -> None:
+    """The failed task's log, with the frames of its exception folded away."""
+    browser.get(url)
+    text = "version must be one that is kept"
+    WebDriverWait(browser, 40).until(lambda b: text in b.find_element(By.TAG_NAME, "body").text)
+    _settle(browser)
+    browser.execute_script(
+        "for (const e of document.querySelectorAll('*'))"
+        " if (!e.querySelector('div') && e.textContent.trim().startsWith('File \"')) e.style.display = 'none'"
+    )
+    browser.save_screenshot(str(HERE / "failed.png"))
+    sys.stderr.write("failed.png\n")
 
 
 def _settle(browser: webdriver.Chrome) -> None:
