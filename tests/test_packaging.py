@@ -11,7 +11,16 @@ import pytest
 pytestmark = pytest.mark.slow
 
 PROJECT = Path(__file__).parents[1]
-PACKAGES = {"trilayer", "batch_layer", "speed_layer", "serving_layer", "cli", "embedded", "orchestration", "dags"}
+PACKAGES = {
+    "trilayer",
+    "batch_layer",
+    "speed_layer",
+    "serving_layer",
+    "cli",
+    "embedded",
+    "orchestration",
+    "dags",
+}
 
 
 def run(*command, cwd):
