@@ -49,17 +49,8 @@ class Run:
         )
 
 
-def cut(
-    catalog: Catalog,
-    settings: Settings,
-    store: Store,
-    until_ms: int | None,
-    full: bool,
-    *,
-    at_least: bool = False,
-) -> Run:
-    """The cut of every stream at T, as `choose_t` has it. Takes the run's token, which fences off every run before it."""
-    t_ms = choose_t(catalog, settings, store, until_ms, at_least=at_least)
+def cut(catalog: Catalog, settings: Settings, store: Store, t_ms: int, full: bool) -> Run:
+    """The cut of every stream at T, which `choose_t` has found. Takes the run's token, which fences off every run before it."""
     recorded = {stream.name: recorded_cuts(store, stream) for stream in catalog.streams}
     with Log(settings.bootstrap_servers) as log:
         streams = {

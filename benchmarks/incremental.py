@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from batch_layer.cut import cut
+from batch_layer.cut import choose_t, cut
 from batch_layer.ingest import StartSpark, ingest
 from batch_layer.publish import publish
 from batch_layer.recompute import recompute
@@ -81,7 +81,7 @@ def _settled(settings: Settings) -> int:
 
 
 def _run(catalog: Catalog, settings: Settings, store: Store, spark: StartSpark, until_ms: int) -> None:
-    run = cut(catalog, settings, store, until_ms, full=False)
+    run = cut(catalog, settings, store, choose_t(catalog, settings, store, until_ms), full=False)
     for stream in catalog.streams:
         ingest(stream, run, settings, store, spark)
     recomputed = recompute(catalog, run, store, spark)

@@ -38,7 +38,7 @@ from trilayer.merging import (
     quoted_duckdb,
 )
 from trilayer.partials import Pass, partial_schema, plan
-from trilayer.publication import read_version
+from trilayer.publication import Publication, read_version
 from trilayer.spark import read_log
 from trilayer.stream import Rows, Stream
 from trilayer.view import View
@@ -102,14 +102,16 @@ def verification(p: Project, spark: StartSpark | None = None) -> Verification:
                 unanswered[view.name] = str(error)
     censuses: dict[str, Census] = {}
     views: dict[str, Comparison] = {}
+    # The one that the answers stand on: another may be in force by now.
+    published = read_version(p.store, provenance.version) if provenance.version else None
     own = batch_spark(p.settings) if spark is None else nullcontext(spark)
     with own as spark, open_duckdb(p.settings.serving_memory_mb) as duck:
         for stream in p.catalog.streams:
             answered = [view for view in p.catalog.views_of(stream) if view.name in answers]
             if not answered:
                 continue
-            records = _records(p, stream, provenance, spark)
-            censuses[stream.name] = _census(p, stream, provenance, records)
+            records = _records(p, stream, provenance, published, spark)
+            censuses[stream.name] = _census(p, stream, provenance, published, records)
             parsed = parse(records, stream).where(F.col(FITS)).persist() if records is not None else None
             for pass_ in plan(answered):
                 result = _run(pass_, parsed)
@@ -120,10 +122,11 @@ def verification(p: Project, spark: StartSpark | None = None) -> Verification:
     return Verification(censuses, views, unanswered)
 
 
-def _records(p: Project, stream: Stream, provenance: Provenance, spark: StartSpark) -> DataFrame | None:
+def _records(
+    p: Project, stream: Stream, provenance: Provenance, published: Publication | None, spark: StartSpark
+) -> DataFrame | None:
     """Raw records: the master dataset's below the cut, the log's from there to the head."""
     at = provenance.streams[stream.name]
-    published = read_version(p.store, provenance.version) if provenance.version else None
     files = [
         f for i in read_chain(p.store, stream) if published and i.t_ms <= published.t_ms for f in i.files
     ]
@@ -141,9 +144,14 @@ def _records(p: Project, stream: Stream, provenance: Provenance, spark: StartSpa
     return reduce(DataFrame.unionByName, frames) if frames else None
 
 
-def _census(p: Project, stream: Stream, provenance: Provenance, records: DataFrame | None) -> Census:
+def _census(
+    p: Project,
+    stream: Stream,
+    provenance: Provenance,
+    published: Publication | None,
+    records: DataFrame | None,
+) -> Census:
     at = provenance.streams[stream.name]
-    published = read_version(p.store, provenance.version) if provenance.version else None
     of_batch = published.streams.get(stream.name) if published else None
     counted = records.groupBy("_partition").agg(
         F.count(F.lit(1)).alias("n"), F.count_distinct("_offset").alias("offsets"), F.min("_offset").alias("low"), F.max("_offset").alias("high")

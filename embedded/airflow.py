@@ -76,7 +76,7 @@ def start(
     folder.mkdir(parents=True, exist_ok=True)
     state = _state(folder, port)
     environment = dict(env) | _configuration(folder, dags, state)
-    airflow = Airflow(f"http://127.0.0.1:{state['port']}", USER, state["password"])
+    airflow = _at(state)
     if not (folder / "airflow.db").exists():
         echo("Making Airflow's database")
         _create_database(folder, project, environment)
@@ -118,7 +118,7 @@ def unpause(airflow: Airflow, dag_id: str, *, timeout_s: float = 60) -> None:
 
 
 def pause(api: httpx.Client, dag_id: str, paused: bool = True) -> None:
-    """No further scheduled run of the DAG, or its schedule goes on. Runs under way are not touched."""
+    """No further scheduled run of the DAG, and one under way waits before its next task; or both go on."""
     api.patch(f"/dags/{dag_id}", json={"is_paused": paused}).raise_for_status()
 
 
@@ -133,8 +133,7 @@ def running(home: Path) -> Airflow | None:
     """The Airflow that runs in `home`, or None."""
     if any(processes.running(home, name) is None for name in PROCESSES):
         return None
-    state = json.loads((home / "airflow" / "state.json").read_text())
-    return Airflow(f"http://127.0.0.1:{state['port']}", USER, state["password"])
+    return _at(json.loads((home / "airflow" / "state.json").read_text()))
 
 
 def stop(home: Path) -> None:
@@ -142,6 +141,10 @@ def stop(home: Path) -> None:
     found = [record for name in PROCESSES if (record := processes.running(home, name)) is not None]
     with ThreadPoolExecutor(len(PROCESSES)) as pool:
         list(pool.map(partial(processes.terminate, home=home, timeout_s=10), found))
+
+
+def _at(state: Mapping[str, str]) -> Airflow:
+    return Airflow(f"http://127.0.0.1:{state['port']}", USER, state["password"])
 
 
 def _state(folder: Path, port: int) -> dict[str, str]:
@@ -160,7 +163,7 @@ def _state(folder: Path, port: int) -> dict[str, str]:
 
 
 def _configuration(folder: Path, dags: Mapping[str, Path], state: Mapping[str, str]) -> dict[str, str]:
-    url = f"http://127.0.0.1:{state['port']}"
+    url = _at(state).url
     bundles = [
         {
             "name": name,

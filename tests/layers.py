@@ -9,7 +9,7 @@ from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 
 import serving_layer
-from batch_layer.cut import Run, cut
+from batch_layer.cut import Run, choose_t, cut
 from batch_layer.ingest import ingest
 from batch_layer.publish import oldest_cut, publish, rollback
 from batch_layer.recompute import Recomputed, recompute
@@ -111,7 +111,8 @@ class Pipeline:
         return self.publish(*self.recompute(self.ingest(until_ms=until_ms, full=full)))
 
     def ingest(self, *, until_ms: int | None = None, full: bool = False) -> Run:
-        run = cut(self.catalog, self.settings, self.store, until_ms, full)
+        t_ms = choose_t(self.catalog, self.settings, self.store, until_ms)
+        run = cut(self.catalog, self.settings, self.store, t_ms, full)
         ingest(self.stream, run, self.settings, self.store, lambda: self.spark)
         return run
 

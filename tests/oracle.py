@@ -12,13 +12,18 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from enum import Enum
 from fractions import Fraction
 from typing import Any
 
 Value = Any
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-NAN = "NaN"
-"""Stands for NaN in keys and answers, since NaN equals nothing."""
+
+
+class NotANumber(Enum):
+    """Stands for NaN in keys and answers, since NaN equals nothing, not even itself; and no string is equal to this."""
+
+    NAN = "NaN"
 
 
 @dataclass(frozen=True)
@@ -167,7 +172,7 @@ def order(value: Value) -> Any:
 def canonical(value: Value) -> Hashable:
     """The one form of a value as a key: -0.0 is 0.0, NaN is itself, moments are in UTC."""
     if isinstance(value, float):
-        return NAN if math.isnan(value) else value + 0.0
+        return NotANumber.NAN if math.isnan(value) else value + 0.0
     if isinstance(value, datetime) and value.tzinfo is not None:
         return value.astimezone(UTC)
     return value  # type: ignore[no-any-return]
@@ -177,7 +182,7 @@ def same(got: Value, expected: Value, tolerance: float = 0.0) -> bool:
     """Whether two answers are the same: of one type, bit for bit, except floats where a tolerance is given."""
     if got is None or expected is None:
         return got is expected
-    if expected == NAN:
+    if expected is NotANumber.NAN:
         expected = math.nan
     if isinstance(expected, float):
         if not isinstance(got, float):

@@ -5,7 +5,7 @@ import json
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
-from batch_layer.cut import cut
+from batch_layer.cut import choose_t, cut
 from batch_layer.publish import publish
 from batch_layer.recompute import Recomputed
 from tests.recovery.project import CATALOG, Project, clean, wait_for_settled_tick
@@ -149,7 +149,7 @@ def test_fencing_keeps_out_an_older_run(project):
     project.produce(10)
     wait_for_settled_tick(project)
     catalog, settings, store = project.catalog(), project.settings(), project.store
-    old = cut(catalog, settings, store, None, False)
+    old = cut(catalog, settings, store, choose_t(catalog, settings, store, None), False)
     take_token(store, "a later run")
     with pytest.raises(ConflictError, match="a later run has taken over"):
         publish(catalog, old, Recomputed(1, {}, {}, {}), {}, settings, store)

@@ -33,7 +33,7 @@ VALUES = {
     "decimal(20,3)": st.decimals(-(10**16), 10**16, places=3, allow_nan=False),
     "double": st.one_of(st.sampled_from([math.nan, math.inf, -math.inf, -0.0, 0.0, 5e-324]), st.floats(-1e6, 1e6)),
     "float": st.one_of(st.sampled_from([math.nan, math.inf, -0.0, 0.0]), st.floats(-1000, 1000, width=32)),
-    "string": st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=4),
+    "string": st.just("NaN") | st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=4),
     "boolean": st.booleans(),
     "date": st.dates(date(1, 1, 3), date(9999, 12, 30)),
     "timestamp": st.datetimes(datetime(1, 1, 3), datetime(9999, 12, 30), timezones=st.just(UTC)),  # noqa: DTZ001  # hypothesis wants them so

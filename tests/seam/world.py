@@ -19,7 +19,7 @@ from batch_layer import ingest as ingest_step
 from batch_layer import publish as publish_step
 from batch_layer import recompute as recompute_step
 from batch_layer import reconcile as reconcile_step
-from batch_layer.cut import cut
+from batch_layer.cut import choose_t, cut
 from batch_layer.recompute import is_continued
 from speed_layer import compaction, query
 from speed_layer.query import StreamQuery
@@ -298,7 +298,7 @@ class World:
 
     def batch(self) -> None:
         full = self.rng.random() < 0.15
-        run = cut(CATALOG, SETTINGS, self.store, None, full)
+        run = cut(CATALOG, SETTINGS, self.store, choose_t(CATALOG, SETTINGS, self.store, None), full)
         published = in_force(self.store)
         if published and published.t_ms == run.t_ms and not full and is_continued(CATALOG, STREAM, published):
             return
@@ -326,7 +326,7 @@ class World:
 
     def ingest_only(self) -> None:
         """A run that died after its ingest."""
-        run = cut(CATALOG, SETTINGS, self.store, None, False)
+        run = cut(CATALOG, SETTINGS, self.store, choose_t(CATALOG, SETTINGS, self.store, None), False)
         ingest_step.ingest(STREAM, run, SETTINGS, self.store, lambda: None)  # type: ignore[arg-type, return-value]
 
     def write_interval(
