@@ -8,10 +8,12 @@ O'Neil, Cheng, Gawlick, O'Neil, 1996). A full run computes one file from the who
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
+from uuid import uuid4
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -83,10 +85,9 @@ def recompute(catalog: Catalog, run: Run, store: Store, spark: StartSpark) -> Re
             if not incremental:
                 views |= _compute(pass_, chain, run, store, spark, "full")
             elif base is not None:
-                views |= {
-                    v.name: _grown(v, base.views[v.name].files, added[v.name], run, store, spark)
-                    for v in pass_.views
-                }
+                views |= _side_by_side(
+                    pass_.views, partial(_grown, base=base, added=added, run=run, store=store, spark=spark)
+                )
         logger.info(
             "recomputed %s views of %s, %s", len(catalog.views_of(stream)), stream.name, kinds[stream.name]
         )
@@ -130,29 +131,39 @@ def _compute(
         return {view.name: [] for view in pass_.views}
     result = pass_.run(rows).persist()
     try:
-        return {
-            view.name: _write(pass_.slice_of(view, result), view, run, store, kind) for view in pass_.views
-        }
+        return _side_by_side(
+            pass_.views, lambda view: _write(pass_.slice_of(view, result), view, run, store, kind)
+        )
     finally:
         result.unpersist()
 
 
+def _side_by_side(
+    views: Sequence[View], work: Callable[[View], Sequence[StoredFile]]
+) -> dict[str, Sequence[StoredFile]]:
+    """By view, what `work` returns. Most of a small Spark job is waiting for the driver."""
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        return dict(zip((view.name for view in views), pool.map(work, views), strict=True))
+
+
 def _grown(
     view: View,
-    before: Sequence[StoredFile],
-    added: Sequence[StoredFile],
+    *,
+    base: Publication,
+    added: Mapping[str, Sequence[StoredFile]],
     run: Run,
     store: Store,
     spark: StartSpark,
 ) -> Sequence[StoredFile]:
     """The files of the base and the added ones, those at the end merged while each is not much larger than what follows it."""
-    if not added:
+    before, new = base.views[view.name].files, added[view.name]
+    if not new:
         return before
-    kept, tail = list(before), list(added)
+    kept, tail = list(before), list(new)
     while kept and kept[-1].rows <= GROWTH * sum(file.rows for file in tail):
         tail.insert(0, kept.pop())
-    if len(tail) == len(added):
-        return [*kept, *added]
+    if len(tail) == len(new):
+        return [*kept, *new]
     store.check_all(tail)
     partials = spark().read.parquet(*(store.uri(file.path) for file in tail))
     return [*kept, *_write(merge(view, partials), view, run, store, "merged")]
@@ -167,8 +178,9 @@ def merge(view: View, partials: DataFrame) -> DataFrame:
 
 
 def _write(partials: DataFrame, view: View, run: Run, store: Store, kind: str) -> Sequence[StoredFile]:
-    folder = f"batch/{view.name}/{run.token:08d}-{kind}"
-    partials.write.mode("overwrite").parquet(store.uri(folder))
+    # A folder of its own for each attempt: what a killed one has begun may still be written to on a server or a cluster.
+    folder = f"batch/{view.name}/{run.token:08d}-{kind}-{uuid4().hex[:6]}"
+    partials.write.parquet(store.uri(folder))
     return store.describe_folder(folder)
 
 

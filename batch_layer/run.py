@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from threading import Lock
 
 from pyspark.sql import SparkSession
 
@@ -17,7 +18,7 @@ from trilayer.catalog import Catalog
 from trilayer.cut import format_time
 from trilayer.publication import Publication, in_force
 from trilayer.settings import Settings
-from trilayer.spark import session
+from trilayer.spark import batch_session
 from trilayer.store import Store
 from trilayer.stream import Stream
 
@@ -81,12 +82,13 @@ def ingest_lock(store: Store, stream: Stream) -> AbstractContextManager[None]:
 def batch_spark(settings: Settings) -> Iterator[StartSpark]:
     """A Spark session that is started when first asked for, and stopped at the end."""
     started: list[SparkSession] = []
+    one_at_a_time = Lock()
 
     def start() -> SparkSession:
-        if not started:
-            conf = {"spark.sql.shuffle.partitions": "4", "spark.sql.adaptive.enabled": "true"}
-            started.append(session("trilayer-batch", settings, memory_mb=settings.batch_memory_mb, conf=conf))
-        return started[0]
+        with one_at_a_time:
+            if not started:
+                started.append(batch_session(settings))
+            return started[0]
 
     try:
         yield start

@@ -51,6 +51,9 @@ def set_up_logging() -> None:
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger("pyspark").setLevel(logging.CRITICAL)
+    # A remote session logs its exceptions, as JSON, before it raises them.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
 
 
 def print_json(document: Any) -> None:

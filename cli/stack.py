@@ -13,12 +13,12 @@ import typer
 
 import dags
 from cli.context import Project, out, project
-from embedded import airflow, kafka, processes
+from embedded import airflow, kafka, processes, spark
 from trilayer import classes, jars
 from trilayer.errors import EnvironmentFault
 from trilayer.filelock import exclusive
 from trilayer.log import Log
-from trilayer.settings import BROKER_ADDRESS
+from trilayer.settings import BROKER_ADDRESS, SPARK_ADDRESS
 from trilayer.spark import connector_jars
 
 logger = logging.getLogger("trilayer.up")
@@ -72,7 +72,7 @@ class Stack:
             self.stop()
 
     def start(self) -> Project:
-        """Broker, topics and speed layer; returns when they work: the project with the broker's address in its settings."""
+        """Broker, topics, Spark Connect and speed layer; returns when they work: the project with their addresses in its settings."""
         settings = self._project.settings
         connector_jars(settings)
         classes.share(settings, echo=logger.info)
@@ -86,6 +86,8 @@ class Stack:
         with Log(settings.bootstrap_servers) as log:
             for stream in self._project.catalog.streams:
                 log.ensure(stream, settings.replication_factor)
+        own_spark = not settings.spark_remote and settings.spark_master
+        server = spark.start(self._home, settings, echo=logger.info) if own_spark else None
         ready = self._home / "speed.ready"
         ready.unlink(missing_ok=True)
         logger.info("Starting the speed layer")
@@ -98,6 +100,8 @@ class Stack:
             if processes.exit_status(speed) is not None:
                 raise EnvironmentFault(f"the speed layer must start; it ended:\n{processes.log_tail(speed)}")
             threading.Event().wait(0.1)
+        if server:
+            settings = settings.model_copy(update={"spark_remote": spark.wait(server, self._home)})
         self._project = Project(settings, self._project.catalog, self._project.store)
         return self._project
 
@@ -131,7 +135,9 @@ class Stack:
     def _check(self) -> None:
         expected = ["speed", *(airflow.PROCESSES if self.airflow else [])]
         if (self._home / BROKER_ADDRESS).exists():
-            expected.append("kafka")
+            expected.append(kafka.NAME)
+        if (self._home / SPARK_ADDRESS).exists():
+            expected.append(spark.NAME)
         for name in expected:
             if processes.running(self._home, name) is None:
                 log = self._home / "logs" / f"{name}.log"
@@ -144,6 +150,7 @@ class Stack:
         record = processes.running(self._home, "speed")
         if record is not None:
             processes.terminate(record, home=self._home, timeout_s=20)
+        spark.stop(self._home)
         kafka.stop(self._home)
         (self._home / BROKER_ADDRESS).unlink(missing_ok=True)
         (self._home / "speed.ready").unlink(missing_ok=True)

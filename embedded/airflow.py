@@ -195,6 +195,10 @@ def _configuration(folder: Path, dags: Mapping[str, Path], state: Mapping[str, s
         ("api_auth", "jwt_secret"): state["jwt"],
         ("logging", "base_log_folder"): str(folder / "logs"),
         ("scheduler", "enable_health_check"): "False",
+        (
+            "scheduler",
+            "scheduler_idle_sleep_time",
+        ): "0.25",  # a run of five short tasks waits for it between each two
         ("usage_data_collection", "enabled"): "False",
     }
     variables = {

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from embedded import kafka
+from embedded import spark as spark_server
 from embedded.kafka import Broker
 from trilayer import classes, jars
 from trilayer.settings import Settings
+from trilayer.spark import JAVA_OPTIONS
 from trilayer.store import Store
 
 PROJECT = Path(__file__).parents[1]
@@ -55,6 +57,17 @@ def spark(shared_classes):
     spark = session("trilayer-tests", settings, memory_mb=1024, conf=conf)
     yield spark
     spark.stop()
+
+
+@pytest.fixture(scope="session")
+def spark_connect(tmp_path_factory, shared_classes) -> Iterator[str]:
+    """One Spark Connect server for the test run: what the batch commands that tests start as processes have as their `spark_remote`."""
+    home = tmp_path_factory.mktemp("spark-connect")
+    # Tests run each plan a few times, not long enough for the thorough compiler.
+    settings = Settings(home=home, jars=JARS, spark_conf={JAVA_OPTIONS: "-XX:TieredStopAtLevel=1"})
+    server = spark_server.start(home, settings, echo=lambda _: None)
+    yield spark_server.wait(server, home)
+    spark_server.stop(home)
 
 
 @pytest.fixture

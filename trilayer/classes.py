@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import pyspark
 
@@ -20,10 +22,13 @@ from trilayer.filelock import exclusive
 from trilayer.java import java_executable
 from trilayer.settings import Settings
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 def archive(settings: Settings) -> Path:
-    """Where the archive is for this Java and this pyspark."""
-    fits = f"{Path(java_executable()).resolve()} {pyspark.__version__} {Path(pyspark.__file__).parent}"
+    """Where the archive is for this Java, this pyspark, and what is done here to fill it."""
+    fits = f"{Path(java_executable()).resolve()} {pyspark.__version__} {Path(pyspark.__file__).parent} {Path(__file__).read_text()}"
     return settings.jars.resolve() / "spark" / f"classes-{hashlib.sha256(fits.encode()).hexdigest()[:12]}.jsa"
 
 
@@ -53,7 +58,7 @@ def share(settings: Settings, *, echo: Callable[[str], None]) -> None:
         unfinished.replace(path)
 
 
-def main() -> None:
+def main(unfinished: str) -> None:
     """Runs a session that does a little of what both layers do, and has its JVM write the archive when it ends."""
     from pyspark import SparkContext
 
@@ -61,25 +66,36 @@ def main() -> None:
     from trilayer.spark import JAVA_OPTIONS, session
 
     settings = load_settings(spark_master="local[1]")
-    conf = settings.spark_conf | {
-        JAVA_OPTIONS: f"-XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit={sys.argv[1]}"
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    conf = {
+        JAVA_OPTIONS: f"-XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit={unfinished}",
+        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
     }
-    spark = session("trilayer-classes", settings.model_copy(update={"spark_conf": conf}), memory_mb=512)
+    settings = settings.model_copy(update={"spark_conf": settings.spark_conf | conf})
+    spark = session("trilayer-classes", settings, memory_mb=512)
     with TemporaryDirectory() as folder:
-        events = spark.sql("SELECT id, to_json(named_struct('k', id % 7, 'v', id)) AS value FROM range(1000)")
-        events.write.parquet(f"{folder}/events")
-        spark.read.parquet(f"{folder}/events").createOrReplaceTempView("events")
-        counted = spark.sql(
-            "SELECT e.k, count(*) AS n, sum(e.v) AS s, max_by(e.v, e.k) AS m FROM (SELECT from_json(value, 'k bigint, v bigint') AS e FROM events)"
-            " GROUP BY GROUPING SETS ((e.k), ())"
+        _work(spark, f"{folder}/own")
+        stream = (
+            spark.readStream.schema("id bigint, value string").parquet(f"{folder}/own/events").writeStream
         )
-        counted.toArrow()
-        counted.write.parquet(f"{folder}/counted")
-        stream = spark.readStream.schema("id bigint, value string").parquet(f"{folder}/events").writeStream
         stream = stream.foreachBatch(lambda rows, _: rows.groupBy("id").count().toArrow())
         stream.option("checkpointLocation", f"{folder}/checkpoint").trigger(
             availableNow=True
         ).start().awaitTermination()
+        # In a process of its own, since one has either a driver or a remote session.
+        command = [
+            sys.executable,
+            "-m",
+            "trilayer.classes",
+            "--client",
+            f"sc://127.0.0.1:{port}",
+            f"{folder}/remote",
+        ]
+        subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
     spark.stop()
     gateway = SparkContext._gateway
     assert gateway
@@ -88,5 +104,27 @@ def main() -> None:
     gateway.proc.wait(timeout=120)
 
 
+def client(remote: str, folder: str) -> None:
+    """The same work by a remote session."""
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.remote(remote).getOrCreate()
+    _work(spark, folder)
+    spark.stop()
+
+
+def _work(spark: SparkSession, folder: str) -> None:
+    events = spark.sql("SELECT id, to_json(named_struct('k', id % 7, 'v', id)) AS value FROM range(1000)")
+    events.write.parquet(f"{folder}/events")
+    counted = spark.sql(
+        "SELECT e.k, count(*) AS n, sum(e.v) AS s, max_by(e.v, e.k) AS m FROM (SELECT from_json(value, 'k bigint, v bigint') AS e FROM {events})"
+        " GROUP BY GROUPING SETS ((e.k), ())",
+        events=spark.read.parquet(f"{folder}/events"),
+    ).persist()
+    counted.toArrow()
+    counted.write.parquet(f"{folder}/counted")
+    counted.unpersist()
+
+
 if __name__ == "__main__":
-    main()
+    client(*sys.argv[2:]) if sys.argv[1] == "--client" else main(sys.argv[1])

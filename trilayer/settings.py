@@ -21,6 +21,8 @@ from trilayer.errors import SettingsError, did_you_mean
 FILE = "trilayer.toml"
 BROKER_ADDRESS = "broker-address"
 """File below `home` in which `trilayer up` says where its broker listens."""
+SPARK_ADDRESS = "spark-address"
+"""File below `home` in which `trilayer up` says where its Spark Connect server listens."""
 
 
 class Settings(BaseSettings):
@@ -59,6 +61,10 @@ class Settings(BaseSettings):
 
     spark_master: str = Field(
         "local[2]", description="Spark master of both layers; empty: as spark-submit says"
+    )
+    spark_remote: str = Field(
+        "",
+        description="Spark Connect server of the batch layer, such as sc://host:15002; empty: that of `trilayer up`, or a session of its own",
     )
     spark_connector_lock: Path | None = Field(
         None, description="lock file of the Kafka connector's jars; trilayer's own if empty"

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import logging
 import os
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pyspark.sql import DataFrame, SparkSession
 
 from trilayer import classes, jars
 from trilayer.cut import Cut, Ranges
-from trilayer.settings import Settings
+from trilayer.errors import EnvironmentFault
+from trilayer.settings import SPARK_ADDRESS, Settings
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+SPARK_CONNECT_PORT = 15002
 
 # Measured: a poll that returns more, and larger, doubles the rows read per second.
 KAFKA_OPTIONS = {
@@ -38,50 +41,97 @@ def connector_jars(settings: Settings) -> list[Path]:
     return jars.fetch(lock, (settings.jars / "spark").resolve(), echo=logging.getLogger("trilayer").info)
 
 
+# UTC everywhere; ANSI mode, so that an overflow is an error; dates of every century as they are written.
+_SQL = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.codegen.aggregate.map.vectorized.enable": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+
+
 def session(
     name: str, settings: Settings, *, memory_mb: int, conf: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """A SparkSession for one layer. memory_mb: heap of the driver, which in local mode is all there is.
-
-    UTC everywhere; ANSI mode, so that an overflow is an error; dates of every century as they are written.
-    """
+    """A SparkSession with a driver of its own, for one layer. memory_mb: heap of the driver, which in local mode is all there is."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1") if settings.spark_master.startswith(
         "local"
     ) else None
-    log4j = files("trilayer") / "log4j2.properties"
-    options = {
-        "spark.jars": ",".join(str(path.resolve()) for path in connector_jars(settings)),
-        "spark.driver.memory": f"{memory_mb}m",
-        JAVA_OPTIONS: " ".join(
-            [
-                f"-XX:+UseSerialGC -Dlog4j2.configurationFile={log4j}",
-                classes.java_option(settings),
-                settings.spark_conf.get(JAVA_OPTIONS, ""),
-            ]
-        ),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.ansi.enabled": "true",
-        "spark.sql.caseSensitive": "true",
-        "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-        "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
-        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        "spark.sql.parquet.compression.codec": "zstd",
-        "spark.sql.codegen.aggregate.map.vectorized.enable": "true",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-        **(conf or {}),
-        **{key: value for key, value in settings.spark_conf.items() if key != JAVA_OPTIONS},
-    }
     builder = SparkSession.builder.appName(name)
     if settings.spark_master:
         builder = builder.master(settings.spark_master)
-    for key, value in options.items():
+    for key, value in driver_conf(settings, memory_mb=memory_mb, conf=conf or {}).items():
         builder = builder.config(key, value)
     with _without_jvm_notices():
         return builder.getOrCreate()
+
+
+def driver_conf(settings: Settings, *, memory_mb: int, conf: Mapping[str, str]) -> dict[str, str]:
+    """What a driver is started with."""
+    log4j = files("trilayer") / "log4j2.properties"
+    java_options = [
+        f"-XX:+UseSerialGC -Dlog4j2.configurationFile={log4j}",
+        classes.java_option(settings),
+        settings.spark_conf.get(JAVA_OPTIONS, ""),
+    ]
+    return {
+        "spark.jars": ",".join(str(path.resolve()) for path in connector_jars(settings)),
+        "spark.driver.memory": f"{memory_mb}m",
+        JAVA_OPTIONS: " ".join(java_options),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+        **_SQL,
+        **conf,
+        **{key: value for key, value in settings.spark_conf.items() if key != JAVA_OPTIONS},
+    }
+
+
+BATCH_CONF = {"spark.sql.shuffle.partitions": "4", "spark.sql.adaptive.enabled": "true"}
+
+
+def batch_session(settings: Settings) -> SparkSession:
+    """The batch layer's session: of the Spark Connect server of `spark_remote` or `trilayer up`, else with a driver of its own.
+
+    A server's JVM has its classes loaded and its code compiled, which is most of what a short run on a driver of its own waits for.
+    Raises EnvironmentFault where `spark_remote` does not answer.
+    """
+    remote = settings.spark_remote or _remote_of_stack(settings)
+    if not remote:
+        return session("trilayer-batch", settings, memory_mb=settings.batch_memory_mb, conf=BATCH_CONF)
+    if not _listens(remote):
+        raise EnvironmentFault(
+            f"a Spark Connect server must answer at spark_remote, {remote}; none does; start it, or leave spark_remote empty"
+        )
+    conf = _SQL | BATCH_CONF | {k: v for k, v in settings.spark_conf.items() if k.startswith("spark.sql.")}
+    builder = SparkSession.builder.remote(remote)
+    for key, value in conf.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _remote_of_stack(settings: Settings) -> str:
+    """The address of the server of `trilayer up`, or nothing where none runs. Not under spark-submit, which brings a driver."""
+    address = settings.home / SPARK_ADDRESS
+    if not settings.spark_master or not address.exists():
+        return ""
+    remote = address.read_text().strip()
+    return remote if _listens(remote) else ""
+
+
+def _listens(remote: str) -> bool:
+    server = urlsplit(remote)
+    try:
+        socket.create_connection((server.hostname, server.port or SPARK_CONNECT_PORT), timeout=5).close()
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager
@@ -126,14 +176,8 @@ def offsets_json(topic: str, offsets: Cut) -> str:
     return json.dumps({topic: {str(partition): offset for partition, offset in sorted(offsets.items())}})
 
 
-_names = itertools.count()
-
-
 def select_from(rows: DataFrame, sql: Callable[[str], str]) -> DataFrame:
     """A DataFrame by the SQL that `sql` makes of the name under which it finds `rows`."""
-    name = f"_rows_{next(_names)}"
-    rows.createOrReplaceTempView(name)
-    try:
-        return rows.sparkSession.sql(sql(name))
-    finally:
-        rows.sparkSession.catalog.dropTempView(name)
+    name = "_the_rows"
+    text = sql(name).replace("{", "{{").replace("}", "}}")
+    return rows.sparkSession.sql(text.replace(name, "{rows}"), rows=rows)

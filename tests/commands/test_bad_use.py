@@ -1,5 +1,6 @@
 """Used wrong: each mistake exits with 2 and says what was wrong, where, and what to do; nothing is changed by it."""
 
+import copy
 import datetime as dt
 import json
 
@@ -11,8 +12,9 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory, broker, new_topic):
-    project = Project(tmp_path_factory.mktemp("bad-use"), broker.bootstrap, new_topic())
+def project(tmp_path_factory, broker, new_topic, spark_connect):
+    folder = tmp_path_factory.mktemp("bad-use")
+    project = Project(folder, broker.bootstrap, new_topic(), spark_remote=spark_connect)
     project.produce(70)
     wait_for_settled_tick(project)
     project.run("batch", "run")
@@ -100,7 +102,7 @@ def test_settings_that_can_not_be(project, tmp_path, line, says):
     lines = (project.folder / "trilayer.toml").read_text().splitlines()
     kept = [other for other in lines if not other.startswith(f"{name} = ")]
     (tmp_path / "trilayer.toml").write_text("\n".join([line, *kept]))
-    broken = Project.__new__(Project)
+    broken = copy.copy(project)
     broken.folder = tmp_path
     _, err = broken.run("status", expect=2)
     assert says in err
@@ -128,6 +130,17 @@ def test_answers_go_to_stdout_and_nothing_else(project):
     assert len(out.splitlines()) == 4
     rows = json.loads(project.run("sql", "select count(*) as n from by_user", "--format", "json")[0])
     assert rows == [{"n": 7}]
+
+
+def test_a_spark_connect_server_that_does_not_answer(tmp_path, broker, new_topic):
+    project = Project(tmp_path, broker.bootstrap, new_topic(), spark_remote="sc://127.0.0.1:1")
+    project.produce(7)
+    wait_for_settled_tick(project)
+    _, err = project.run("batch", "run", expect=1)
+    assert (
+        "must answer at spark_remote, sc://127.0.0.1:1; none does; start it, or leave spark_remote empty"
+        in err
+    )
 
 
 def test_doctor_says_what_fails_and_what_to_do(project, tmp_path):

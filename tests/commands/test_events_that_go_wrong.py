@@ -16,8 +16,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 
 @pytest.fixture
-def project(tmp_path, broker, new_topic):
-    project = Project(tmp_path, broker.bootstrap, new_topic(), partitions=1)
+def project(tmp_path, broker, new_topic, spark_connect):
+    project = Project(tmp_path, broker.bootstrap, new_topic(), spark_remote=spark_connect, partitions=1)
     project.produce(100)
     return project
 

@@ -11,9 +11,10 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory, broker, new_topic):
+def project(tmp_path_factory, broker, new_topic, spark_connect):
+    folder = tmp_path_factory.mktemp("steps")
     return Project(
-        tmp_path_factory.mktemp("steps"), broker.bootstrap, new_topic(), batch_every_s=60, late_after=2
+        folder, broker.bootstrap, new_topic(), spark_remote=spark_connect, batch_every_s=60, late_after=2
     )
 
 

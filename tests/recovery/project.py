@@ -41,7 +41,14 @@ class Project:
     """`trilayer.toml` and a catalog module in `folder`. Commands run there, as a user would run them."""
 
     def __init__(
-        self, folder: Path, bootstrap_servers: str, topic: str, *, partitions: int = 2, **settings: Any
+        self,
+        folder: Path,
+        bootstrap_servers: str,
+        topic: str,
+        *,
+        spark_remote: str = "",
+        partitions: int = 2,
+        **settings: Any,
     ) -> None:
         self.folder, self.topic = folder, topic
         folder.mkdir(parents=True, exist_ok=True)
@@ -49,7 +56,7 @@ class Project:
         self.write_catalog(CATALOG.replace("TOPIC", topic).replace("PARTITIONS", str(partitions)))
         values = {
             "catalog": f"{self.module}:catalog", "store": str(folder / "store"), "jars": str(JARS),
-            "bootstrap_servers": bootstrap_servers, "tick_s": 1, "settle_s": 0.2, "batch_memory_mb": 512, "speed_memory_mb": 512,
+            "bootstrap_servers": bootstrap_servers, "spark_remote": spark_remote, "tick_s": 1, "settle_s": 0.2, "batch_memory_mb": 512, "speed_memory_mb": 512,
         } | settings  # fmt: skip
         lines = [f"{name} = {json.dumps(value)}" for name, value in values.items() if value is not None]
         # Short sessions spend most of their time compiling: the quick compiler alone starts a run in a third of the time.

@@ -10,8 +10,10 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory, broker, new_topic):
-    project = Project(tmp_path_factory.mktemp("batch"), broker.bootstrap, new_topic())
+def project(tmp_path_factory, broker, new_topic, spark_connect):
+    # The server outlives each command that is killed, and goes on with what it was asked for.
+    folder = tmp_path_factory.mktemp("batch")
+    project = Project(folder, broker.bootstrap, new_topic(), spark_remote=spark_connect)
     project.produce(3_000, broken=3)
     wait_for_settled_tick(project)
     project.run("batch", "run")

@@ -15,8 +15,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 
 @pytest.fixture
-def project(tmp_path, broker, new_topic):
-    return Project(tmp_path, broker.bootstrap, new_topic(), compact_after=3)
+def project(tmp_path, broker, new_topic, spark_connect):
+    return Project(tmp_path, broker.bootstrap, new_topic(), spark_remote=spark_connect, compact_after=3)
 
 
 def _caught_up(project):

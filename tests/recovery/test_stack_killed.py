@@ -48,7 +48,7 @@ def test_kill_each_process_in_turn(project):
     home = project.folder / ".trilayer"
     events = project.folder / "events.jsonl"
     events.write_bytes(b"".join(event(number) + b"\n" for number in range(6_000)))
-    for name in ("speed", "kafka", "up"):
+    for name in ("speed", "kafka", "spark", "up"):
         process = _up(project)
         project.run(
             "replay",

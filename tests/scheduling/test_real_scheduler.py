@@ -130,12 +130,13 @@ class Scheduled:
 
 
 @pytest.fixture(scope="module")
-def scheduled(tmp_path_factory, broker, spark, new_topic):
+def scheduled(tmp_path_factory, broker, spark, spark_connect, new_topic):
     for name in [name for name in os.environ if name.startswith("TRILAYER_")]:
         del os.environ[name]
     folder = tmp_path_factory.mktemp("scheduled")
     # late_after: one interval, so that a run is late the moment it begins, and the deadline can be seen without waiting for a broken one.
-    project = Project(folder, broker.bootstrap, new_topic(), batch_every_s=60, late_after=1, keep_versions=20)
+    settings = {"batch_every_s": 60, "late_after": 1, "keep_versions": 20}
+    project = Project(folder, broker.bootstrap, new_topic(), spark_remote=spark_connect, **settings)
     home = folder / ".trilayer"
     project.produce(1_000, broken=2)
     speed = project.start("speed", "run")

@@ -1,0 +1,74 @@
+"""A Spark Connect server for the batch layer: the driver that its runs share, so that none of them starts a JVM."""
+
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pyspark
+
+from embedded import processes
+from embedded.ports import choose_port
+from trilayer.errors import EnvironmentFault
+from trilayer.settings import SPARK_ADDRESS, Settings
+from trilayer.spark import BATCH_CONF, driver_conf
+
+NAME = "spark"
+
+
+def start(home: Path, settings: Settings, *, echo: Callable[[str], None]) -> processes.Process:
+    """Starts the server of `home`, on 127.0.0.1 only; `wait` for it. SPARK_ADDRESS in `home` says where it listens."""
+    echo("Starting Spark Connect")
+    port = choose_port(None, None)
+    conf = driver_conf(settings, memory_mb=settings.batch_memory_mb, conf=BATCH_CONF) | {
+        "spark.master": settings.spark_master,
+        "spark.app.name": "trilayer-batch",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+    }
+    record = processes.start(
+        NAME, [*_submit(), *_options(conf), *_SERVER], home=home, env=_environment(settings)
+    )
+    (home / SPARK_ADDRESS).write_text(f"sc://127.0.0.1:{port}")
+    return record
+
+
+def wait(record: processes.Process, home: Path, *, timeout_s: float = 60) -> str:
+    """The server's address, once it listens. Raises EnvironmentFault, with the end of its log, when it does not come up."""
+    remote = (home / SPARK_ADDRESS).read_text()
+    deadline = time.monotonic() + timeout_s
+    while processes.is_alive(record) and time.monotonic() < deadline:
+        try:
+            socket.create_connection(("127.0.0.1", int(remote.rsplit(":", 1)[1])), timeout=1).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return remote
+    raise EnvironmentFault(
+        f"Spark Connect must come up at {remote} within {timeout_s:g} s; it did not; see {record.log}, which ends:\n{processes.log_tail(record)}"
+    )
+
+
+def stop(home: Path) -> None:
+    """Ends the server of `home`. Nothing if none runs."""
+    (home / SPARK_ADDRESS).unlink(missing_ok=True)
+    record = processes.running(home, NAME)
+    if record is not None:
+        processes.terminate(record, home=home, timeout_s=10)
+
+
+_SERVER = ("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal")
+
+
+def _submit() -> list[str]:
+    return [str(Path(pyspark.__file__).parent / "bin" / "spark-submit")]
+
+
+def _options(conf: Mapping[str, str]) -> list[str]:
+    return [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
+
+
+def _environment(settings: Settings) -> dict[str, str]:
+    local = {"SPARK_LOCAL_IP": "127.0.0.1"} if settings.spark_master.startswith("local") else {}
+    return local | {"SPARK_HOME": str(Path(pyspark.__file__).parent), "PYSPARK_PYTHON": sys.executable}
