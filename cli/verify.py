@@ -24,9 +24,10 @@ from batch_layer.ingest import StartSpark
 from batch_layer.run import batch_spark
 from cli.context import Project, err, out, print_json, project
 from serving_layer.connection import Provenance, StreamProvenance
-from trilayer.cut import Ranges, ranges_between
+from trilayer.aggregates import POSITION
+from trilayer.cut import Range, ranges_between
 from trilayer.errors import CoverageError, UsageError
-from trilayer.events import FITS, LOG_COLUMNS, log_columns, parse
+from trilayer.events import FITS, LOG_COLUMNS, REJECT, log_columns, parse
 from trilayer.log import Log, read_origin
 from trilayer.master import read_chain
 from trilayer.merging import (
@@ -111,12 +112,15 @@ def verification(p: Project, spark: StartSpark | None = None) -> Verification:
             if not answered:
                 continue
             records = _records(p, stream, provenance, published, spark)
-            censuses[stream.name] = _census(p, stream, provenance, published, records)
-            parsed = parse(records, stream).where(F.col(FITS)).persist() if records is not None else None
+            parsed = _parsed(records, stream).persist() if records is not None else None
+            censuses[stream.name] = _census(p, stream, provenance, published, parsed, spark)
             for pass_ in plan(answered):
                 result = _run(pass_, parsed)
                 for view in pass_.views:
-                    views[view.name] = _compare(duck, view, answers[view.name], pass_, result)
+                    recomputed = pass_.slice_of(view, result).toArrow() if result is not None else None
+                    views[view.name] = _compare(duck, view, answers[view.name], recomputed)
+                if result is not None:
+                    result.unpersist()
             if parsed is not None:
                 parsed.unpersist()
     return Verification(censuses, views, unanswered)
@@ -144,20 +148,27 @@ def _records(
     return reduce(DataFrame.unionByName, frames) if frames else None
 
 
+def _parsed(records: DataFrame, stream: Stream) -> DataFrame:
+    """What the census and the views need of the records, parsed once."""
+    return parse(records, stream).drop(REJECT, *(column for column in LOG_COLUMNS if column not in POSITION))
+
+
 def _census(
     p: Project,
     stream: Stream,
     provenance: Provenance,
     published: Publication | None,
-    records: DataFrame | None,
+    parsed: DataFrame | None,
+    spark: StartSpark,
 ) -> Census:
     at = provenance.streams[stream.name]
     of_batch = published.streams.get(stream.name) if published else None
-    counted = records.groupBy("_partition").agg(
-        F.count(F.lit(1)).alias("n"), F.count_distinct("_offset").alias("offsets"), F.min("_offset").alias("low"), F.max("_offset").alias("high")
-    ).collect() if records is not None else []  # fmt: skip
+    counted = parsed.groupBy("_partition").agg(
+        F.count(F.lit(1)).alias("n"), F.count_distinct("_offset").alias("offsets"), F.max("_offset").alias("high"),
+        F.count_if(~F.col(FITS)).alias("bad"),
+    ).collect() if parsed is not None else []  # fmt: skip
     found = sum(row["n"] for row in counted)
-    bad = parse(records, stream).where(~F.col(FITS)).count() if records is not None else 0
+    bad = sum(row["bad"] for row in counted)
     batch, lost = (of_batch.events, of_batch.lost) if of_batch else (0, 0)
     quarantined = (of_batch.quarantined if of_batch else 0) + at.quarantined
     wrong = []
@@ -172,40 +183,49 @@ def _census(
         wrong.append(f"the layers have counted {batch + at.speed_events:,} records, {found:,} are there")
     if bad != quarantined:
         wrong.append(f"the layers have quarantined {quarantined:,} records, {bad:,} do not fit")
-    wrong += _against_log(p, stream, at, counted)
+    wrong += _against_log(p, stream, at, counted, spark)
     return Census(batch, at.speed_events, quarantined, lost, found, bad, wrong)
 
 
-def _against_log(p: Project, stream: Stream, at: StreamProvenance, counted: Sequence[Any]) -> list[str]:
+def _against_log(
+    p: Project, stream: Stream, at: StreamProvenance, counted: Sequence[Any], spark: StartSpark
+) -> list[str]:
     """Whether what was found is all that the log has had, where the log still holds it: without gaps its offsets number its records."""
     origin = read_origin(p.store, stream)
     assert origin
     with Log(p.settings.bootstrap_servers) as log:
         topic = log.topic(stream)
-        whole: Ranges = ranges_between({q: origin.start.get(q, 0) for q in at.head}, at.head)
-        held = log.count_records(topic, whole)
+        beginning = log.beginning(topic)
+    first = {q: max(origin.start.get(q, 0), beginning.get(q, 0)) for q in at.head if q in topic.partitions}
+    held = {q: Range(start, at.head[q]) for q, start in first.items() if start < at.head[q]}
+    if not held:
+        return []
+    # Retention may take more while this reads: then there is less to hold against.
+    log_records = read_log(spark(), p.settings.bootstrap_servers, topic.name, held, complete=False)
+    numbers = {row["partition"]: row["count"] for row in log_records.groupBy("partition").count().collect()}
     by_partition = {row["_partition"]: row["n"] for row in counted}
     return [
         f"partition {partition}: the log holds {number:,} records up to the head, {by_partition.get(partition, 0):,} are counted"
-        for partition, number in held.items()
+        for partition, number in sorted(numbers.items())
         if number > by_partition.get(partition, 0)
     ]
 
 
-def _run(pass_: Pass, parsed: DataFrame | None) -> pa.Table | None:
+def _run(pass_: Pass, parsed: DataFrame | None) -> DataFrame | None:
+    """The pass over the events that fit, kept for a slice a view."""
     if parsed is None:
         return None
+    fitting = parsed.where(F.col(FITS))
     if isinstance(pass_.source, Rows):
-        parsed = pass_.source.rows(parsed.select(*pass_.source.stream.columns))
-    return pass_.run(parsed).toArrow()
+        fitting = pass_.source.rows(fitting.select(*pass_.source.stream.columns))
+    return pass_.run(fitting).persist()
 
 
 def _compare(
-    duck: duckdb.DuckDBPyConnection, view: View, answer: pa.Table, pass_: Pass, result: pa.Table | None
+    duck: duckdb.DuckDBPyConnection, view: View, answer: pa.Table, recomputed: pa.Table | None
 ) -> Comparison:
-    partials = (
-        pass_.arrow_slice_of(view, result) if result is not None else partial_schema(view).empty_table()
-    )
+    schema = partial_schema(view)
+    partials = recomputed.cast(schema) if recomputed is not None else schema.empty_table()
     duck.register("answer", answer)
     duck.register("partials", partials)
     duck.execute(f"CREATE OR REPLACE {create_table_sql('recomputed', view).removeprefix('CREATE ')}")

@@ -16,7 +16,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
-from trilayer.cut import Cut, Range, Ranges, cut_from_json
+from trilayer.cut import Cut, cut_from_json
 from trilayer.errors import EnvironmentFault, LogError
 from trilayer.store import Store
 from trilayer.stream import Stream
@@ -157,32 +157,6 @@ class Log:
                     found.setdefault(tp.partition, records[0].timestamp)
                     self._consumer.pause(tp)
             return found
-
-    def count_records(self, topic: Topic, ranges: Ranges) -> dict[int, int]:
-        """Records of each partition that the log still holds within `ranges`, counted one by one."""
-        beginning = self.beginning(topic)
-        left = {
-            p: Range(max(r.start, beginning.get(p, 0)), r.end)
-            for p, r in ranges.items()
-            if p in topic.partitions
-        }
-        left = {p: r for p, r in left.items() if r.start < r.end}
-        counts = dict.fromkeys(ranges, 0)
-        with _broker_errors(self.bootstrap_servers):
-            self._consumer.assign([TopicPartition(topic.name, p) for p in left])
-            for partition, r in left.items():
-                self._consumer.seek(TopicPartition(topic.name, partition), r.start)
-            while left:
-                for tp, records in self._consumer.poll(timeout_ms=500, max_records=50_000).items():
-                    if tp.partition in left:
-                        counts[tp.partition] += sum(
-                            record.offset < left[tp.partition].end for record in records
-                        )
-                for partition in list(left):
-                    if self._consumer.position(TopicPartition(topic.name, partition)) >= left[partition].end:
-                        self._consumer.pause(TopicPartition(topic.name, partition))
-                        del left[partition]
-        return counts
 
 
 def origin(store: Store, stream: Stream, topic: Topic, log: Log) -> Origin:

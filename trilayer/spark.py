@@ -157,12 +157,18 @@ def _without_jvm_notices() -> Iterator[None]:
         os.close(kept)
 
 
-def read_log(spark: SparkSession, bootstrap_servers: str, topic: str, ranges: Ranges) -> DataFrame:
-    """The records of `ranges`, in one bounded read: key, value, headers, partition, offset, timestamp."""
+def read_log(
+    spark: SparkSession, bootstrap_servers: str, topic: str, ranges: Ranges, *, complete: bool = True
+) -> DataFrame:
+    """The records of `ranges`, in one bounded read: key, value, headers, partition, offset, timestamp.
+
+    complete: fail where the log does not hold all of them any more; else read what it holds.
+    """
     return (
         spark.read.format("kafka")
         .options(**KAFKA_OPTIONS)
         .option("includeHeaders", "true")
+        .option("failOnDataLoss", str(complete).lower())
         .option("kafka.bootstrap.servers", bootstrap_servers)
         .option("assign", json.dumps({topic: sorted(ranges)}))
         .option("startingOffsets", offsets_json(topic, {p: r.start for p, r in ranges.items()}))
