@@ -106,7 +106,7 @@ def _show(p: Project, stack: Stack, home: Path, flights: Path, total: int) -> bo
         watch = partial(_watch, connection, total, replay)
         if stack.with_airflow:
             with stack.start_airflow().client() as api:
-                _scheduled_runs(stack, api, total, watch)
+                _scheduled_runs(stack, api, watch)
                 watch(partial(_over, replay))
                 watch(partial(_reached, total))
                 # The run under way to its end, and no further one: the machine has enough to do with what comes now.
@@ -141,7 +141,7 @@ def _runs_by_hand(home: Path, environment: dict[str, str], total: int, watch: Wa
         watch(partial(_over, _start("batch", ["batch", "run"], home, environment)))
 
 
-def _scheduled_runs(stack: Stack, api: httpx.Client, total: int, watch: Watch) -> None:
+def _scheduled_runs(stack: Stack, api: httpx.Client, watch: Watch) -> None:
     """Returns when the second scheduled run that found flights to count is published."""
     scheduler = stack.airflow
     assert scheduler
@@ -151,9 +151,9 @@ def _scheduled_runs(stack: Stack, api: httpx.Client, total: int, watch: Watch) -
     for number in range(1, SCHEDULED + 1):
         answer = watch(_NewBatch(api))
         provenance = answer["provenance"]
-        meanwhile = ", while flights go on arriving" if answer["merged"] < total else ""
         out.print(
-            f"[bold]{3 if number == 1 else 4}[/] scheduled run {number} published version {provenance.version}, T={provenance.t}{meanwhile}"
+            f"[bold]{3 if number == 1 else 4}[/] scheduled run {number} published version {provenance.version}, T={provenance.t}:"
+            f" {answer['batch']:,} flights are the batch layer's now, {answer['speed']:,} that came after T the speed layer's"
         )
 
 
