@@ -1,4 +1,4 @@
-"""The command line. Exit codes: 0 good, 1 found something wrong, 2 used wrong."""
+"""The command line. Exit codes: 0 good, 1 found something wrong, 2 used wrong, 3 overtaken by a newer run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from cli import batch, demo, doctor, quarantine, replay, speed, sql, stack, status, verify
 from cli.context import err, set_up_logging
-from trilayer.errors import TrilayerError, UsageError
+from trilayer.errors import TrilayerError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -36,7 +36,7 @@ def main() -> None:
         app()
     except TrilayerError as error:
         err.print(f"[bold red]error:[/] {_plain(error)}", soft_wrap=True)
-        sys.exit(2 if isinstance(error, UsageError) else 1)
+        sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception:  # noqa: BLE001  # the last resort: whatever it is, it is told and the exit code says so

@@ -18,10 +18,11 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from embedded.processes import with_parent
+from trilayer.errors import OvertakenError, UsageError
 from trilayer.settings import load_settings
 
-USED_WRONG = 2
-"""Exit code of a command that would fail again however often it is tried."""
+FINAL = (UsageError.exit_code, OvertakenError.exit_code)
+"""Exit codes of a command that would fail again however often it is tried."""
 
 TOOK = r"the command took (\d+\.\d+) s"
 """What the task's log says of each command, to tell its time from Airflow's."""
@@ -35,7 +36,7 @@ class TrilayerOperator(BaseOperator):
     arguments: templates; those that come out empty are left out. stream: added as `--stream NAME`, for a task that is mapped over streams.
 
     The task is skipped where the command says that a publication covers T already. It fails without a retry where the command was used
-    wrong, and is retried where something else was wrong. Killed, it takes the command with it.
+    wrong or a newer run has taken over, and is retried where something else was wrong. Killed, it takes the command with it.
     """
 
     template_fields: Sequence[str] = ("arguments",)
@@ -90,7 +91,7 @@ class TrilayerOperator(BaseOperator):
             return json.loads(answer)
         last = tail[0].removeprefix("error: ") if tail else "it said nothing"
         said = f"trilayer {shlex.join(arguments)} ended with {status}: {last}"
-        raise (AirflowFailException if status == USED_WRONG else AirflowException)(said)
+        raise (AirflowFailException if status in FINAL else AirflowException)(said)
 
     def _tell(self, line: str) -> None:
         """A line of the command's log, at its own level and without a second time."""

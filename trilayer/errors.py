@@ -9,7 +9,8 @@
     ├── CoverageError          an answer that can't be proven: a hole, an overlap, a segment across the cut
     ├── IntegrityError         a stored file that is missing, truncated or altered
     ├── DifferenceError        two computations of the same thing disagree
-    └── ConflictError          another run works, or a newer one has taken over
+    └── ConflictError          another run works
+        └── OvertakenError     a newer run has taken over: the command line exits with 3
 
 Messages read "must be X; got Y; do Z", with the names and numbers in them.
 """
@@ -21,9 +22,13 @@ from collections.abc import Iterable
 class TrilayerError(Exception):
     """Root of all errors that trilayer raises on purpose."""
 
+    exit_code = 1
+
 
 class UsageError(TrilayerError):
     """The caller asked for something that can't be done as asked."""
+
+    exit_code = 2
 
 
 class DefinitionError(UsageError):
@@ -55,7 +60,13 @@ class DifferenceError(TrilayerError):
 
 
 class ConflictError(TrilayerError):
-    """Another run holds the lock, or a newer run has fenced this one off."""
+    """Another run holds the lock, or has done what this one would do."""
+
+
+class OvertakenError(ConflictError):
+    """A newer run has fenced this one off, which will not do better when it is tried again."""
+
+    exit_code = 3
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trilayer.cut import Cut, cut_from_json, format_time
-from trilayer.errors import ConflictError, IntegrityError, UsageError
+from trilayer.errors import ConflictError, IntegrityError, OvertakenError, UsageError
 from trilayer.failpoints import failpoint
 from trilayer.log import now_ms
 from trilayer.store import Store, StoredFile, document_bytes, parse_document
@@ -207,7 +207,7 @@ def take_token(store: Store, what: str) -> int:
 def check_token(store: Store, token: int) -> None:
     newest = newest_token(store)
     if token != newest:
-        raise ConflictError(
+        raise OvertakenError(
             f"a run must hold the newest token to publish; got token {token}, the newest is {newest}: a later run has taken over,"
             " and this one ends without a change"
         )

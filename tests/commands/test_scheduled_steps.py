@@ -77,6 +77,6 @@ def test_a_run_that_was_overtaken_ends_without_a_change(project):
     newer = _cut(project, "--full")["token"]
     before = project.run("batch", "history", "--json")[0]
     for step in ("ingest", "recompute", "reconcile", "publish"):
-        _, err = project.run("batch", step, "--run", str(older), expect=1)
+        _, err = project.run("batch", step, "--run", str(older), expect=3)
         assert f"got token {older}, the newest is {newer}: a later run has taken over" in err
     assert project.run("batch", "history", "--json")[0] == before

@@ -1,10 +1,12 @@
 """I5: the batch layer killed with SIGKILL at each of its failpoints and run again; the answers do not change."""
 
 import json
+import signal
 
 import pytest
 
-from tests.recovery.project import Project, clean, wait_for_settled_tick
+from tests.recovery.project import Project, clean, kill_group, wait_for_settled_tick
+from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -57,6 +59,24 @@ def test_i5_publish_killed_and_run_again(project):
     for failpoint in ("publish.after-pointer", "publish.before-clean"):
         project.killed(failpoint, "batch", "publish")
         project.check_answers()
+    project.run("batch", "publish")
+    project.check_answers()
+
+
+def test_i5_killed_while_its_query_runs_on(project):
+    """The server goes on with the query of a client that was killed, beside the next run's: neither touches what the other writes."""
+    project.produce(40_000)
+    wait_for_settled_tick(project)
+    for step, written in (("ingest", "master/clicks/*/*/_temporary"), ("recompute", "batch/*/*/_temporary")):
+        project.run("batch", "cut")
+        if step == "recompute":
+            project.run("batch", "ingest")
+        process = project.start("batch", step)
+        until(lambda written=written: any((project.folder / "store").glob(written)), timeout_s=60)
+        kill_group(process)
+        assert process.returncode == -signal.SIGKILL, f"{step} ended before it was killed"
+        project.run("batch", step)
+    project.run("batch", "reconcile")
     project.run("batch", "publish")
     project.check_answers()
 

@@ -51,7 +51,8 @@ def test_log_lines_keep_their_level_and_lose_their_second_time(command, capsys):
 
 
 @pytest.mark.parametrize(
-    ("status", "error"), [(2, AirflowFailException), (1, AirflowException), (-9, AirflowException)]
+    ("status", "error"),
+    [(2, AirflowFailException), (3, AirflowFailException), (1, AirflowException), (-9, AirflowException)],
 )
 def test_a_failure_says_what_the_command_said_last(command, status, error):
     ends = f"sys.exit({status})" if status > 0 else "import os; os.kill(os.getpid(), 9)"
