@@ -1,6 +1,7 @@
 """What all tests share, and all of it real: one broker and one Spark session for the whole run, and what is made on a tmp_path."""
 
 import itertools
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,9 @@ JARS = PROJECT / ".trilayer" / "jars"
 
 # Airflow writes into its home when it is imported.
 os.environ["AIRFLOW_HOME"] = str(PROJECT / ".trilayer" / "tests-airflow")
+
+# It tells of its connections' end when pytest has closed what it would write to.
+logging.getLogger("py4j").setLevel(logging.CRITICAL)
 
 _numbers = itertools.count(1)
 
