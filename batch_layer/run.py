@@ -18,7 +18,7 @@ from trilayer.catalog import Catalog
 from trilayer.cut import format_time
 from trilayer.publication import Publication, in_force
 from trilayer.settings import Settings
-from trilayer.spark import batch_session
+from trilayer.spark import batch_session, driver_at_work
 from trilayer.store import Store
 from trilayer.stream import Stream
 
@@ -90,8 +90,9 @@ def batch_spark(settings: Settings) -> Iterator[StartSpark]:
                 started.append(batch_session(settings))
             return started[0]
 
-    try:
-        yield start
-    finally:
-        for spark in started:
-            spark.stop()
+    with driver_at_work("batch_memory_mb"):
+        try:
+            yield start
+        finally:
+            for spark in started:
+                spark.stop()

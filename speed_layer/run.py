@@ -16,7 +16,7 @@ from trilayer.catalog import Catalog
 from trilayer.errors import EnvironmentFault, LogError, TrilayerError
 from trilayer.log import Log
 from trilayer.settings import Settings
-from trilayer.spark import session
+from trilayer.spark import driver_at_work, session
 from trilayer.store import Store
 
 logger = logging.getLogger("trilayer.speed")
@@ -48,7 +48,7 @@ def run_speed(
     on_ready: Callable[[list[StreamQuery]], None] = lambda queries: None,
 ) -> None:
     """Runs every stream's query until `stop` is set. Raises ConflictError where another process runs the speed layer on this store."""
-    with ExitStack() as stack:
+    with driver_at_work("speed_memory_mb, or lower speed_max_events"), ExitStack() as stack:
         stack.enter_context(store.lock("locks/speed", "the speed layer"))
         with Log(settings.bootstrap_servers) as log:
             for stream in catalog.streams:

@@ -14,6 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from py4j.protocol import Py4JNetworkError
 from pyspark.sql import DataFrame, SparkSession
 
 from trilayer import classes, jars
@@ -76,7 +77,7 @@ def driver_conf(settings: Settings, *, memory_mb: int, conf: Mapping[str, str]) 
     """What a driver is started with."""
     log4j = files("trilayer") / "log4j2.properties"
     java_options = [
-        f"-XX:+UseSerialGC -Dlog4j2.configurationFile={log4j}",
+        f"-XX:+UseSerialGC -XX:+ExitOnOutOfMemoryError -Dlog4j2.configurationFile={log4j}",
         classes.java_option(settings),
         settings.spark_conf.get(JAVA_OPTIONS, ""),
     ]
@@ -132,6 +133,17 @@ def _listens(remote: str) -> bool:
     except OSError:
         return False
     return True
+
+
+@contextmanager
+def driver_at_work(memory_setting: str) -> Iterator[None]:
+    """Raises EnvironmentFault where the driver's JVM ends within, which it does when its heap is full."""
+    try:
+        yield
+    except (ConnectionError, Py4JNetworkError) as error:
+        raise EnvironmentFault(
+            f"Spark's driver must run; its JVM has ended, for want of memory if its log says OutOfMemoryError: raise {memory_setting}"
+        ) from error.with_traceback(None)
 
 
 @contextmanager
