@@ -152,7 +152,7 @@ def _scheduled_runs(stack: Stack, api: httpx.Client, watch: Watch) -> None:
         answer = watch(_NewBatch(api))
         provenance = answer["provenance"]
         out.print(
-            f"[bold]{3 if number == 1 else 4}[/] scheduled run {number} published version {provenance.version}, T={provenance.t}:"
+            f"[bold]{2 + number}[/] scheduled run {number} published version {provenance.version}, T={provenance.t}:"
             f" {answer['batch']:,} flights are the batch layer's now, {answer['speed']:,} that came after T the speed layer's"
         )
 

@@ -1,9 +1,7 @@
 """A Spark Connect server for the batch layer: the driver that its runs share, so that none of them starts a JVM."""
 
-import socket
-import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pyspark
@@ -12,9 +10,11 @@ from embedded import processes
 from embedded.ports import choose_port
 from trilayer.errors import EnvironmentFault
 from trilayer.settings import SPARK_ADDRESS, Settings
-from trilayer.spark import BATCH_CONF, driver_conf
+from trilayer.spark import BATCH_CONF, driver_conf, driver_environment, listens
 
 NAME = "spark"
+SPARK_HOME = Path(pyspark.__file__).parent
+SERVER = ("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal")
 
 
 def start(home: Path, settings: Settings, *, echo: Callable[[str], None]) -> processes.Process:
@@ -27,9 +27,10 @@ def start(home: Path, settings: Settings, *, echo: Callable[[str], None]) -> pro
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
     }
-    record = processes.start(
-        NAME, [*_submit(), *_options(conf), *_SERVER], home=home, env=_environment(settings)
-    )
+    options = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
+    command = [str(SPARK_HOME / "bin" / "spark-submit"), *options, *SERVER]
+    env = driver_environment(settings) | {"SPARK_HOME": str(SPARK_HOME)}
+    record = processes.start(NAME, command, home=home, env=env)
     (home / SPARK_ADDRESS).write_text(f"sc://127.0.0.1:{port}")
     return record
 
@@ -39,12 +40,9 @@ def wait(record: processes.Process, home: Path, *, timeout_s: float = 60) -> str
     remote = (home / SPARK_ADDRESS).read_text()
     deadline = time.monotonic() + timeout_s
     while processes.is_alive(record) and time.monotonic() < deadline:
-        try:
-            socket.create_connection(("127.0.0.1", int(remote.rsplit(":", 1)[1])), timeout=1).close()
-        except OSError:
-            time.sleep(0.05)
-        else:
+        if listens(remote):
             return remote
+        time.sleep(0.05)
     raise EnvironmentFault(
         f"Spark Connect must come up at {remote} within {timeout_s:g} s; it did not; see {record.log}, which ends:\n{processes.log_tail(record)}"
     )
@@ -56,19 +54,3 @@ def stop(home: Path) -> None:
     record = processes.running(home, NAME)
     if record is not None:
         processes.terminate(record, home=home, timeout_s=10)
-
-
-_SERVER = ("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal")
-
-
-def _submit() -> list[str]:
-    return [str(Path(pyspark.__file__).parent / "bin" / "spark-submit")]
-
-
-def _options(conf: Mapping[str, str]) -> list[str]:
-    return [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
-
-
-def _environment(settings: Settings) -> dict[str, str]:
-    local = {"SPARK_LOCAL_IP": "127.0.0.1"} if settings.spark_master.startswith("local") else {}
-    return local | {"SPARK_HOME": str(Path(pyspark.__file__).parent), "PYSPARK_PYTHON": sys.executable}

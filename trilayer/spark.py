@@ -60,17 +60,20 @@ def session(
     name: str, settings: Settings, *, memory_mb: int, conf: Mapping[str, str] | None = None
 ) -> SparkSession:
     """A SparkSession with a driver of its own, for one layer. memory_mb: heap of the driver, which in local mode is all there is."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1") if settings.spark_master.startswith(
-        "local"
-    ) else None
+    for variable, value in driver_environment(settings).items():
+        os.environ.setdefault(variable, value)
     builder = SparkSession.builder.appName(name)
     if settings.spark_master:
         builder = builder.master(settings.spark_master)
-    for key, value in driver_conf(settings, memory_mb=memory_mb, conf=conf or {}).items():
-        builder = builder.config(key, value)
+    builder = builder.config(map={**driver_conf(settings, memory_mb=memory_mb, conf=conf or {})})
     with _without_jvm_notices():
         return builder.getOrCreate()
+
+
+def driver_environment(settings: Settings) -> dict[str, str]:
+    """Variables that a driver is started with."""
+    local = {"SPARK_LOCAL_IP": "127.0.0.1"} if settings.spark_master.startswith("local") else {}
+    return local | {"PYSPARK_PYTHON": sys.executable}
 
 
 def driver_conf(settings: Settings, *, memory_mb: int, conf: Mapping[str, str]) -> dict[str, str]:
@@ -103,18 +106,15 @@ def batch_session(settings: Settings) -> SparkSession:
     A server's JVM has its classes loaded and its code compiled, which is most of what a short run on a driver of its own waits for.
     Raises EnvironmentFault where `spark_remote` does not answer.
     """
+    if settings.spark_remote and not listens(settings.spark_remote):
+        raise EnvironmentFault(
+            f"a Spark Connect server must answer at spark_remote, {settings.spark_remote}; none does; start it, or leave spark_remote empty"
+        )
     remote = settings.spark_remote or _remote_of_stack(settings)
     if not remote:
         return session("trilayer-batch", settings, memory_mb=settings.batch_memory_mb, conf=BATCH_CONF)
-    if not _listens(remote):
-        raise EnvironmentFault(
-            f"a Spark Connect server must answer at spark_remote, {remote}; none does; start it, or leave spark_remote empty"
-        )
     conf = _SQL | BATCH_CONF | {k: v for k, v in settings.spark_conf.items() if k.startswith("spark.sql.")}
-    builder = SparkSession.builder.remote(remote)
-    for key, value in conf.items():
-        builder = builder.config(key, value)
-    return builder.getOrCreate()
+    return SparkSession.builder.remote(remote).config(map={**conf}).getOrCreate()
 
 
 def _remote_of_stack(settings: Settings) -> str:
@@ -123,10 +123,11 @@ def _remote_of_stack(settings: Settings) -> str:
     if not settings.spark_master or not address.exists():
         return ""
     remote = address.read_text().strip()
-    return remote if _listens(remote) else ""
+    return remote if listens(remote) else ""
 
 
-def _listens(remote: str) -> bool:
+def listens(remote: str) -> bool:
+    """Whether something takes connections at the address of a Spark Connect server."""
     server = urlsplit(remote)
     try:
         socket.create_connection((server.hostname, server.port or SPARK_CONNECT_PORT), timeout=5).close()
@@ -143,7 +144,7 @@ def driver_at_work(memory_setting: str) -> Iterator[None]:
     except (ConnectionError, Py4JNetworkError) as error:
         raise EnvironmentFault(
             f"Spark's driver must run; its JVM has ended, for want of memory if its log says OutOfMemoryError: raise {memory_setting}"
-        ) from error.with_traceback(None)
+        ) from error
 
 
 @contextmanager
