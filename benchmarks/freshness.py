@@ -92,7 +92,7 @@ def _measure(name: str, catalog: Catalog, options: Options) -> tuple[list[float]
 
 def produce(bootstrap_servers: str) -> None:
     """Sends events one at a time, each at its own moment, until it is ended."""
-    producer = KafkaProducer(bootstrap_servers=bootstrap_servers, linger_ms=0)
+    producer = KafkaProducer(bootstrap_servers=bootstrap_servers, linger_ms=5)
     started, sent = time.time(), 0
     while True:
         due = started + sent / RATE

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from trilayer.cut import Range
+from trilayer.cut import Range, size
 from trilayer.events import FITS, LOG_COLUMNS, REJECT, parse_sql
 from trilayer.failpoints import failpoint
 from trilayer.log import now_ms
@@ -21,6 +21,12 @@ from trilayer.stream import Rows, Stream
 
 MAX_TICKS = 64
 """Most ticks that one pass tells apart: their boundaries go into an expression."""
+
+FEW_EVENTS = 20_000
+"""Up to so many events one task does it all, which saves a micro-batch the shuffle and most of the scheduling."""
+
+PLACE = "_place"
+"""Which of the ticks of a pass a row is in, counted from 0."""
 
 STAMP = "_timestamp"
 """The broker's append time."""
@@ -53,7 +59,9 @@ def write_segment(
     columns = [name for name in LOG_COLUMNS if name != "_headers"]
     kafka = ", ".join(f"{name.removeprefix('_')} AS {name}" for name in columns)
     spark = records.sparkSession
-    records.createOrReplaceTempView(view)
+    few = sum(size(ranges) for ranges in parts.values()) <= FEW_EVENTS
+    # No more tasks than can run at once: each would make a group of its own of every key.
+    records.coalesce(1 if few else spark.sparkContext.defaultParallelism).createOrReplaceTempView(view)
     parsed = f"({parse_sql(stream, f'(SELECT {kafka} FROM {view})', columns)})"
     cached: DataFrame | None = None
     if len(parts) > MAX_TICKS or any(isinstance(pass_.source, Rows) for pass_ in passes):
@@ -101,39 +109,54 @@ def _compute(
     tables: dict[str, list[pa.Table]] = {view.name: [] for pass_ in passes for view in pass_.views}
     census: dict[int, Census] = {}
     for some in _batched(parts):
-        ticked = _ticked(parsed, some, parts)
+        placed = _placed(parsed, some, parts)
         counted = False
         for pass_ in passes:
             if isinstance(pass_.source, Rows):
-                for tick in some:
+                for place in range(len(some)):
                     columns = ", ".join(f"`{name}`" for name in pass_.source.stream.columns)
-                    rows = spark.sql(f"SELECT {columns} FROM {ticked} WHERE {TICK} = {tick} AND {FITS}")
-                    made = pass_.source.rows(rows).withColumn(TICK, F.lit(tick).cast("bigint"))
-                    _slice(pass_, pass_.run(made, (TICK,)).toArrow(), tables)
+                    rows = spark.sql(f"SELECT {columns} FROM {placed} WHERE {PLACE} = {place} AND {FITS}")
+                    made = pass_.source.rows(rows).withColumn(PLACE, F.lit(place))
+                    _slice(pass_, _collect(pass_.run(made, (PLACE,)), some), tables)
                 continue
-            result = spark.sql(pass_.sql(ticked, (TICK, FITS), STAMP)).toArrow()
+            result = _collect(spark.sql(pass_.sql(placed, (PLACE, FITS), STAMP)), some)
             if not counted:
                 census |= _census(result.filter(pc.equal(result[SET], 0)))
                 counted = True
             _slice(pass_, result.filter(result[FITS]), tables)
         if not counted:
             columns = f"count(1) AS {EVENTS}, min({STAMP}) AS {OLDEST}, max({STAMP}) AS {NEWEST}"
-            counts = spark.sql(f"SELECT {TICK}, {FITS}, {columns} FROM {ticked} GROUP BY {TICK}, {FITS}")
-            census |= _census(counts.toArrow())
+            counts = spark.sql(f"SELECT {PLACE}, {FITS}, {columns} FROM {placed} GROUP BY {PLACE}, {FITS}")
+            census |= _census(_collect(counts, some))
     return {name: pa.concat_tables(found) for name, found in tables.items()}, census
 
 
-def _ticked(parsed: str, some: Parts, parts: Parts) -> str:
-    """A SELECT in brackets of the parsed rows in `some` of the micro-batch's `parts`, with their tick."""
-    if len(parts) == 1:
-        return f"(SELECT *, {next(iter(parts))}L AS {TICK} FROM {parsed})"
-    cases = [
-        f"WHEN _partition = {partition} AND _offset >= {r.start} AND _offset < {r.end} THEN {tick}L"
-        for tick, ranges in some.items()
-        for partition, r in ranges.items()
+def _placed(parsed: str, some: Parts, parts: Parts) -> str:
+    """A SELECT in brackets of the parsed rows in `some` of the micro-batch's `parts`, with their place.
+
+    Where a tick begins and ends goes in as arrays, and as few different numbers of them: Spark compiles numbers that stand by themselves
+    into its code, which would be new, and slow, with each tick.
+    """
+    ticks = list(some.values())
+    number = max(2, 1 << (len(ticks) - 1).bit_length())
+    partitions = range(1 + max(p for ranges in parts.values() for p in ranges))
+    first = [min((r[p].start for r in ticks if p in r), default=0) for p in partitions]
+    ends = [list(first)]
+    for ranges in ticks:
+        ends.append([ranges[p].end if p in ranges else end for p, end in enumerate(ends[-1])])
+    ends += [ends[-1]] * (number - len(ticks))
+    before, *cases = [
+        f"WHEN _offset < array({', '.join(f'{end}L' for end in some)})[_partition]" for some in ends
     ]
-    ticked = f"(SELECT *, CASE {' '.join(cases)} END AS {TICK} FROM {parsed})"
-    return ticked if len(some) == len(parts) else f"(SELECT * FROM {ticked} WHERE {TICK} IS NOT NULL)"
+    numbered = " ".join(f"{case} THEN {place}" for place, case in enumerate(cases))
+    return f"(SELECT * FROM (SELECT *, CASE {before} THEN NULL {numbered} END AS {PLACE} FROM {parsed}) WHERE {PLACE} IS NOT NULL)"
+
+
+def _collect(rows: DataFrame, some: Parts) -> pa.Table:
+    """The rows as Arrow, with their tick instead of their place."""
+    table = rows.toArrow()
+    ticks = pa.array(list(some), pa.int64()).take(table[PLACE].combine_chunks())
+    return table.set_column(table.schema.get_field_index(PLACE), TICK, ticks)
 
 
 def _slice(pass_: Pass, result: pa.Table, tables: dict[str, list[pa.Table]]) -> None:
@@ -158,9 +181,9 @@ def _census(table: pa.Table) -> dict[int, Census]:
 
 
 def _rejected(spark: SparkSession, parsed: str, parts: Parts, columns: list[str]) -> pa.Table:
-    wanted = ", ".join([TICK, *columns])
+    wanted = ", ".join([PLACE, *columns])
     return pa.concat_tables(
-        spark.sql(f"SELECT {wanted} FROM {_ticked(parsed, some, parts)} WHERE NOT {FITS}").toArrow()
+        _collect(spark.sql(f"SELECT {wanted} FROM {_placed(parsed, some, parts)} WHERE NOT {FITS}"), some)
         for some in _batched(parts)
     )
 

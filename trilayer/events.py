@@ -53,7 +53,7 @@ def parse_sql(stream: Stream, rows: str, columns: Sequence[str]) -> str:
         SELECT {", ".join([*columns, FITS, REJECT])}{fields} FROM (
             SELECT *, IF({FITS}, NULL, {_reason_sql(stream)}) AS {REJECT} FROM (
                 SELECT *, {_fits_sql(stream)} AS {FITS} FROM (
-                    SELECT *, {_from_json_sql(stream)} AS _event FROM {rows})))"""
+                    SELECT *, {_is_text_sql(stream)} AS _is_text, {_from_json_sql(stream)} AS _event FROM {rows})))"""
 
 
 _TEXT = "cast(_value AS string)"
@@ -65,11 +65,16 @@ def _from_json_sql(stream: Stream) -> str:
     return f"from_json({_TEXT}, {_literal(schema)}, {options})"
 
 
+def _is_text_sql(stream: Stream) -> str:
+    """Beside from_json, so that no step after it is handed the bytes."""
+    return (
+        f"_value IS NOT NULL AND octet_length(_value) <= {stream.max_event_bytes} AND is_valid_utf8({_TEXT})"
+    )
+
+
 def _fits_sql(stream: Stream) -> str:
     tests = [
-        "_value IS NOT NULL",
-        f"octet_length(_value) <= {stream.max_event_bytes}",
-        f"is_valid_utf8({_TEXT})",
+        "_is_text",
         "_event IS NOT NULL",
         "_event._corrupt IS NULL",
         *(f"_event.`{field.name}` IS NOT NULL" for field in stream.fields if field.required),
