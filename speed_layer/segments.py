@@ -62,16 +62,19 @@ def write_segment(
     few = sum(size(ranges) for ranges in parts.values()) <= FEW_EVENTS
     # No more tasks than can run at once: each would make a group of its own of every key.
     records.coalesce(1 if few else spark.sparkContext.defaultParallelism).createOrReplaceTempView(view)
-    parsed = f"({parse_sql(stream, f'(SELECT {kafka} FROM {view})', columns)})"
+    raw = f"(SELECT {kafka} FROM {view})"
+    parsed, with_reasons = (
+        f"({parse_sql(stream, raw, columns, reasons=reasons)})" for reasons in (False, True)
+    )
     cached: DataFrame | None = None
     if len(parts) > MAX_TICKS or any(isinstance(pass_.source, Rows) for pass_ in passes):
-        cached = spark.sql(parsed).persist()
+        cached = spark.sql(with_reasons).persist()
         cached.createOrReplaceTempView(view)
-        parsed = view
+        parsed = with_reasons = view
     try:
         tables, census = _compute(spark, parsed, parts, passes)
         bad = sum(counted.quarantined for counted in census.values())
-        rejected = _rejected(spark, parsed, parts, [*columns, REJECT]) if bad else None
+        rejected = _rejected(spark, with_reasons, parts, [*columns, REJECT]) if bad else None
     finally:
         if cached is not None:
             cached.unpersist()

@@ -42,18 +42,18 @@ def parse(records: DataFrame, stream: Stream) -> DataFrame:
     return select_from(records, lambda rows: parse_sql(stream, rows, records.columns))
 
 
-def parse_sql(stream: Stream, rows: str, columns: Sequence[str]) -> str:
-    """`parse` as a SELECT from `rows`, a name or a SELECT in brackets, with `columns`.
+def parse_sql(stream: Stream, rows: str, columns: Sequence[str], *, reasons: bool = True) -> str:
+    """`parse` as a SELECT from `rows`, a name or a SELECT in brackets, with `columns`. reasons: with `_reject`.
 
-    One text, since Spark takes that in a fraction of the time that as many calls of its functions take, in every micro-batch.
-    Filters on FITS make Spark parse twice, below and above the filter; the layers group by it instead.
+    One text, since Spark takes that in a fraction of the time that as many calls of its functions take, in every micro-batch; and most of
+    the text says why an event doesn't fit. Filters on FITS make Spark parse twice, below and above the filter; the layers group by it instead.
     """
-    fields = "".join(f", IF({FITS}, _event.`{f.name}`, NULL) AS `{f.name}`" for f in stream.fields)
+    fields = [f"IF({FITS}, _event.`{f.name}`, NULL) AS `{f.name}`" for f in stream.fields]
+    reason = [f"IF({FITS}, NULL, {_reason_sql(stream)}) AS {REJECT}"] if reasons else []
     return f"""
-        SELECT {", ".join([*columns, FITS, REJECT])}{fields} FROM (
-            SELECT *, IF({FITS}, NULL, {_reason_sql(stream)}) AS {REJECT} FROM (
-                SELECT *, {_fits_sql(stream)} AS {FITS} FROM (
-                    SELECT *, {_is_text_sql(stream)} AS _is_text, {_from_json_sql(stream)} AS _event FROM {rows})))"""
+        SELECT {", ".join([*columns, FITS, *reason, *fields])} FROM (
+            SELECT *, {_fits_sql(stream)} AS {FITS} FROM (
+                SELECT *, {_is_text_sql(stream)} AS _is_text, {_from_json_sql(stream)} AS _event FROM {rows}))"""
 
 
 _TEXT = "cast(_value AS string)"
