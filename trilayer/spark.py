@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import socket
 import sys
 import threading
@@ -82,10 +83,13 @@ def driver_environment(settings: Settings) -> dict[str, str]:
 def driver_conf(settings: Settings, *, memory_mb: int, conf: Mapping[str, str]) -> dict[str, str]:
     """What a driver is started with."""
     log4j = files("trilayer") / "log4j2.properties"
+    theirs = settings.spark_conf.get(JAVA_OPTIONS, "")
+    # A JVM that is told of two garbage collectors does not start.
+    collector = "" if re.search(r"-XX:\+Use\w+GC\b", theirs) else "-XX:+UseParallelGC"
     java_options = [
-        f"-XX:+UseParallelGC -XX:+ExitOnOutOfMemoryError -Dlog4j2.configurationFile={log4j}",
+        f"-XX:+ExitOnOutOfMemoryError -Dlog4j2.configurationFile={log4j} {collector}",
         classes.java_option(settings),
-        settings.spark_conf.get(JAVA_OPTIONS, ""),
+        theirs,
     ]
     return {
         "spark.jars": ",".join(str(path.resolve()) for path in connector_jars(settings)),
