@@ -79,7 +79,7 @@ class Settings(BaseSettings):
     serving_memory_mb: int = Field(2048, ge=64, description="most memory a DuckDB connection may use")
 
     speed_trigger_s: float = Field(0.0, ge=0, description="least time between two micro-batches")
-    speed_max_events: int = Field(500_000, ge=1, description="most events of one micro-batch: backpressure")
+    speed_max_events: int = Field(1_000_000, ge=1, description="most events of one micro-batch: backpressure")
     compact_after: int = Field(
         24, ge=2, description="micro-batches of closed ticks after which they are compacted"
     )
