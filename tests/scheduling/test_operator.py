@@ -81,7 +81,8 @@ def test_a_killed_task_takes_its_command_with_it(command):
 
     thread = threading.Thread(target=execute)
     thread.start()
-    until(lambda: any("command.py" in " ".join(p.cmdline()) for p in psutil.Process().children()))
+    # The command is seen to run a moment before Popen has returned in the other thread.
+    until(lambda: task._process and "command.py" in " ".join(psutil.Process(task._process.pid).cmdline()))
     task.on_kill()
     thread.join(timeout=20)
     assert not thread.is_alive()
