@@ -28,6 +28,9 @@ FEW_EVENTS = 20_000
 PLACE = "_place"
 """Which of the ticks of a pass a row is in, counted from 0."""
 
+PART = "_part"
+"""Twice the place, and one more where the row does not fit its schema."""
+
 STAMP = "_timestamp"
 """The broker's append time."""
 
@@ -119,23 +122,23 @@ def _compute(
                 for place in range(len(some)):
                     columns = ", ".join(f"`{name}`" for name in pass_.source.stream.columns)
                     rows = spark.sql(f"SELECT {columns} FROM {placed} WHERE {PLACE} = {place} AND {FITS}")
-                    made = pass_.source.rows(rows).withColumn(PLACE, F.lit(place))
-                    _slice(pass_, _collect(pass_.run(made, (PLACE,)), some), tables)
+                    made = pass_.source.rows(rows).withColumn(PART, F.lit(2 * place))
+                    _slice(pass_, _collect(pass_.run(made, PART), some), tables)
                 continue
-            result = _collect(spark.sql(pass_.sql(placed, (PLACE, FITS), STAMP)), some)
+            result = _collect(spark.sql(pass_.sql(placed, PART, STAMP)), some)
             if not counted:
                 census |= _census(result.filter(pc.equal(result[SET], 0)))
                 counted = True
-            _slice(pass_, result.filter(result[FITS]), tables)
+            _slice(pass_, result, tables)
         if not counted:
             columns = f"count(1) AS {EVENTS}, min({STAMP}) AS {OLDEST}, max({STAMP}) AS {NEWEST}"
-            counts = spark.sql(f"SELECT {PLACE}, {FITS}, {columns} FROM {placed} GROUP BY {PLACE}, {FITS}")
+            counts = spark.sql(f"SELECT {PART}, {columns} FROM {placed} GROUP BY {PART}")
             census |= _census(_collect(counts, some))
     return {name: pa.concat_tables(found) for name, found in tables.items()}, census
 
 
 def _placed(parsed: str, some: Parts, parts: Parts) -> str:
-    """A SELECT in brackets of the parsed rows in `some` of the micro-batch's `parts`, with their place.
+    """A SELECT in brackets of the parsed rows in `some` of the micro-batch's `parts`, with their place and part.
 
     Where a tick begins and ends goes in as arrays, and as few different numbers of them: Spark compiles numbers that stand by themselves
     into its code, which would be new, and slow, with each tick.
@@ -152,19 +155,23 @@ def _placed(parsed: str, some: Parts, parts: Parts) -> str:
         f"WHEN _offset < array({', '.join(f'{end}L' for end in some)})[_partition]" for some in ends
     ]
     numbered = " ".join(f"{case} THEN {place}" for place, case in enumerate(cases))
-    return f"(SELECT * FROM (SELECT *, CASE {before} THEN NULL {numbered} END AS {PLACE} FROM {parsed}) WHERE {PLACE} IS NOT NULL)"
+    placed = f"SELECT *, CASE {before} THEN NULL {numbered} END AS {PLACE} FROM {parsed}"
+    return f"(SELECT *, 2 * {PLACE} + IF({FITS}, 0, 1) AS {PART} FROM ({placed}) WHERE {PLACE} IS NOT NULL)"
 
 
 def _collect(rows: DataFrame, some: Parts) -> pa.Table:
-    """The rows as Arrow, with their tick instead of their place."""
+    """The rows as Arrow, with their tick, and whether they fit, instead of their part."""
     table = rows.toArrow()
-    ticks = pa.array(list(some), pa.int64()).take(table[PLACE].combine_chunks())
-    return table.set_column(table.schema.get_field_index(PLACE), TICK, ticks)
+    part = table[PART].combine_chunks()
+    ticks = pa.array(list(some), pa.int64()).take(pc.shift_right(part, 1))
+    table = table.set_column(table.schema.get_field_index(PART), TICK, ticks)
+    return table.append_column(FITS, pc.equal(pc.bit_wise_and(part, 1), 0))
 
 
 def _slice(pass_: Pass, result: pa.Table, tables: dict[str, list[pa.Table]]) -> None:
+    fitting = result.filter(result[FITS])
     for view in pass_.views:
-        tables[view.name].append(pass_.arrow_slice_of(view, result, (TICK,)))
+        tables[view.name].append(pass_.arrow_slice_of(view, fitting, (TICK,)))
 
 
 def _census(table: pa.Table) -> dict[int, Census]:
@@ -184,11 +191,11 @@ def _census(table: pa.Table) -> dict[int, Census]:
 
 
 def _rejected(spark: SparkSession, parsed: str, parts: Parts, columns: list[str]) -> pa.Table:
-    wanted = ", ".join([PLACE, *columns])
+    wanted = ", ".join([PART, *columns])
     return pa.concat_tables(
         _collect(spark.sql(f"SELECT {wanted} FROM {_placed(parsed, some, parts)} WHERE NOT {FITS}"), some)
         for some in _batched(parts)
-    )
+    ).drop_columns([FITS])
 
 
 def _batched(parts: Parts) -> Iterator[Parts]:

@@ -96,9 +96,10 @@ def events_table(groups):
     return pa.Table.from_pylist(rows, pa.schema(fields))
 
 
-def partials_of(spark, view, table, extra=()):
+def partials_of(spark, view, table, part=""):
     pass_ = Pass(STREAM, (view,))
-    return pass_.arrow_slice_of(view, pass_.run(spark.createDataFrame(table), extra).toArrow(), extra)
+    result = pass_.run(spark.createDataFrame(table), part).toArrow()
+    return pass_.arrow_slice_of(view, result, (part,) if part else ())
 
 
 def merged_by_spark(spark, view, partials):
@@ -173,7 +174,7 @@ def test_merging_is_a_commutative_monoid_whose_partials_merge_to_the_whole(kind,
     def laws(groups):
         events = events_table(groups)
         whole = partials_of(spark, view, events)
-        parts = partials_of(spark, view, events, ("_part",))
+        parts = partials_of(spark, view, events, "_part")
         part = {n: parts.filter(pa.compute.equal(parts["_part"], n)).drop_columns("_part") for n in range(3)}
 
         def together(*tables):
@@ -208,7 +209,7 @@ def test_what_is_presented_is_what_the_oracle_says(kind, spark):
     @DRAWN
     @given(GROUPS)
     def presented(groups):
-        parts = partials_of(spark, view, events_table(groups), ("_part",)).drop_columns("_part")
+        parts = partials_of(spark, view, events_table(groups), "_part").drop_columns("_part")
         with open_duckdb(threads=1) as connection:
             connection.register("arriving", parts)
             connection.execute(create_table_sql("p", view))
@@ -258,7 +259,7 @@ def totals(spark, values):
     view = View("v", source=STREAM, key=["g"], aggregates={"total": sum_("bigint_value")})
     empty = {"at": None, "ok": None} | {COLUMN[t]: None for t in TYPES}
     events = events_table([[empty | {"bigint_value": value} for value in values]])
-    parts = partials_of(spark, view, events, ("_offset",)).drop_columns("_offset")
+    parts = partials_of(spark, view, events, "_offset").drop_columns("_offset")
     with open_duckdb(threads=1) as connection:
         connection.register("arriving", parts)
         connection.execute(create_table_sql("p", view))
