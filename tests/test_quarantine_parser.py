@@ -8,7 +8,7 @@ pytestmark = pytest.mark.spark
 
 STREAM = Stream(
     "orders",
-    "id string not null, n int, at timestamp, d date, price decimal(6,2), nested struct<a:int>",
+    "id string not null, n int, at timestamp, d date, price decimal(6,2), ratio double, nested struct<a:int>",
     event_time="at",
     max_event_bytes=200,
 )
@@ -28,6 +28,26 @@ BAD = {
     "null": (b"null", "broken JSON: must be one JSON object"),
     "number": (b"7", "broken JSON: must be one JSON object"),
     "string": (b'"x"', "broken JSON: must be one JSON object"),
+    **{
+        f"{what} after the object": (
+            b'{"id": "x", ' + AT + b"}" + after,
+            "broken JSON: must be one JSON object, with nothing after it",
+        )
+        for what, after in {
+            "text": b" more",
+            "another": b'{"id": "y", ' + AT + b"}",
+            "another on a line of its own": b'\n{"id": "y", ' + AT + b"}",
+            "a comma and another": b', {"id": "y", ' + AT + b"}",
+            "a field": b', "n": 1',
+            "a brace": b"}",
+            "a bracket": b"]",
+            "what closes an array and opens one": b'], [{"id": "y"}',
+            "what closes an object and opens a field": b'}, "_": {"id": "y"',
+            "a comma": b",",
+            "a comment": b"// more",
+            "NUL": b"\0",
+        }.items()
+    },
     "wrong type": (b'{"id": "x", "n": "seven", ' + AT + b"}", "wrong type: n must be int, got seven"),
     "too large for its type": (b'{"id": "x", "n": 2147483648, ' + AT + b"}", "wrong type: n must be int, got 2147483648"),
     "no such day": (b'{"id": "x", "d": "2026-02-30", ' + AT + b"}", "wrong type: d must be date, got 2026-02-30"),
@@ -45,6 +65,9 @@ GOOD = {
     "least": b'{"id": "", ' + AT + b"}",
     "unknown field": b'{"id": "x", "later": [1, {"a": null}], ' + AT + b"}",
     "nulls": b'{"id": "x", "n": null, "d": null, "price": null, "nested": null, ' + AT + b"}",
+    "objects within": b'{"id": "x", "nested": {"a": 1}, "later": [{}, {"b": {}}], ' + AT + b"}",
+    "NaN beside an object": b'{"id": "x", "nested": {}, "ratio": NaN, ' + AT + b"}",
+    "braces within": b'{"id": "}{ \\"}", "later": "}", ' + AT + b"}",
     "not ASCII": '{"id": "日本 \U0001f600", '.encode() + AT + b"}",
     "white space": b' \n{"id": "x",\t' + AT + b"}\n ",
     "as large as allowed": b'{"id": "' + b"x" * (200 - 11 - len(AT) - 1) + b'", ' + AT + b"}",

@@ -16,6 +16,9 @@ from typing import Any
 from trilayer.errors import DefinitionError, did_you_mean
 from trilayer.expressions import Field, check_name, parse_schema
 
+PARSER = 2
+"""Raised when trilayer.events reads some bytes otherwise than before: what an older one read is then parsed anew, as after a change of schema."""
+
 
 def digest(*parts: Any) -> str:
     """SHA-256 over the canonical JSON of `parts`, as 16 hexadecimal digits: enough to tell definitions apart."""
@@ -80,7 +83,7 @@ class Stream:
     def fingerprint(self) -> str:
         """Changes when the same bytes may be read as other columns."""
         fields = [(f.name, f.type, f.required) for f in self.fields]
-        return digest("stream", self.name, self.topic, fields, self.max_event_bytes)
+        return digest("stream", PARSER, self.name, self.topic, fields, self.max_event_bytes)
 
 
 @dataclass(frozen=True)

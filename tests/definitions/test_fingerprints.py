@@ -51,6 +51,12 @@ CHANGES = {
 }
 
 
+def test_another_parser_gives_another_fingerprint(monkeypatch):
+    before = view().fingerprint
+    monkeypatch.setattr("trilayer.stream.PARSER", 0)
+    assert view().fingerprint != before
+
+
 def test_every_change_of_meaning_gives_another_fingerprint():
     found = {name: view(**change).fingerprint for name, change in CHANGES.items()} | {
         "none": view().fingerprint
