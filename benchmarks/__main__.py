@@ -6,14 +6,20 @@ import argparse
 import multiprocessing
 import os
 import platform
+import signal
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from importlib.metadata import version
+from types import FrameType
+from typing import NoReturn
 
 from benchmarks.figure import Figure, Options, run, table
 
 BENCHMARKS = ("speed", "freshness", "incremental", "recompute", "query", "memory", "airflow")
+
+ENDS = (signal.SIGTERM, signal.default_int_handler)
+"""So that a benchmark told to end stops what it has started, as at Ctrl-C."""
 
 
 def main() -> None:
@@ -25,16 +31,24 @@ def main() -> None:
     unknown = set(arguments.names) - set(BENCHMARKS)
     if unknown:
         parser.error(f"NAME must be one of {', '.join(BENCHMARKS)}; got {', '.join(sorted(unknown))}")
+    signal.signal(signal.SIGTERM, _end)
     options = Options(arguments.repeats, arguments.scale)
     figures: list[Figure] = []
     for name in arguments.names or BENCHMARKS:
         print(f"{name}: load {os.getloadavg()[0]:.2f}", file=sys.stderr, flush=True)
         # A process each: the first Spark session of a process fixes its heap.
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), signal.signal, ENDS) as pool:
             found = pool.submit(run, name, options).result()
         print(table(found), file=sys.stderr, flush=True)
         figures += found
     print(f"{_machine()}; {arguments.repeats} repeats, scale {arguments.scale:g}\n\n{table(figures)}")
+
+
+def _end(number: int, _: FrameType | None) -> NoReturn:
+    """Ends the benchmark under way, and with it what it has started, which the pool waits for."""
+    for child in multiprocessing.active_children():
+        child.terminate()
+    sys.exit(128 + number)
 
 
 def _machine() -> str:

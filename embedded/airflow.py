@@ -22,8 +22,8 @@ from pathlib import Path
 import httpx
 
 from embedded import processes
-from embedded.ports import choose_port
 from trilayer.errors import EnvironmentFault
+from trilayer.ports import choose_port
 
 PROCESSES = ("airflow-api-server", "airflow-scheduler", "airflow-dag-processor", "airflow-triggerer")
 USER = "admin"

@@ -20,11 +20,11 @@ from kafka import KafkaAdminClient
 from kafka.errors import RetriableError
 
 from embedded import processes
-from embedded.ports import choose_port
 from trilayer import jars as locked_jars
 from trilayer.errors import ConflictError, EnvironmentFault
 from trilayer.filelock import exclusive
 from trilayer.java import java_executable
+from trilayer.ports import choose_port
 
 NAME = "kafka"
 

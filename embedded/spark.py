@@ -7,8 +7,8 @@ from pathlib import Path
 import pyspark
 
 from embedded import processes
-from embedded.ports import choose_port
 from trilayer.errors import EnvironmentFault
+from trilayer.ports import choose_port
 from trilayer.settings import SPARK_ADDRESS, Settings
 from trilayer.spark import BATCH_CONF, driver_conf, driver_environment, listens
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,6 +19,7 @@ import pyspark
 from trilayer.errors import EnvironmentFault
 from trilayer.filelock import exclusive
 from trilayer.java import java_executable
+from trilayer.ports import free_port
 from trilayer.settings import Settings
 
 if TYPE_CHECKING:
@@ -66,9 +66,7 @@ def main(unfinished: str) -> None:
     from trilayer.spark import JAVA_OPTIONS, session
 
     settings = load_settings(spark_master="local[1]")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     conf = {
         JAVA_OPTIONS: f"-XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit={unfinished}",
         "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",

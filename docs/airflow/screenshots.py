@@ -86,17 +86,23 @@ def _log_in(browser: webdriver.Chrome, running: airflow.Airflow) -> None:
 
 
 def _take(browser: webdriver.Chrome, url: str, name: str, text: str) -> None:
+    _show(browser, url, text)
+    _save(browser, name)
+
+
+def _show(browser: webdriver.Chrome, url: str, text: str) -> None:
     browser.get(url)
     WebDriverWait(browser, 40).until(lambda b: text in b.find_element(By.TAG_NAME, "body").text)
     _settle(browser)
+
+
+def _save(browser: webdriver.Chrome, name: str) -> None:
     browser.save_screenshot(str(HERE / f"{name}.png"))
     sys.stderr.write(f"{name}.png\n")
 
 
 def _graph(browser: webdriver.Chrome, base: str) -> None:
-    browser.get(f"{base}/dags/lambda_batch")
-    WebDriverWait(browser, 40).until(lambda b: "publish" in b.find_element(By.TAG_NAME, "body").text)
-    _settle(browser)
+    _show(browser, f"{base}/dags/lambda_batch", "publish")
     # The buttons above the grid: grid, perhaps Gantt, graph.
     buttons = [
         b
@@ -108,22 +114,17 @@ def _graph(browser: webdriver.Chrome, base: str) -> None:
         lambda b: len(b.find_elements(By.CSS_SELECTOR, ".react-flow__node")) >= 5
     )
     _settle(browser)
-    browser.save_screenshot(str(HERE / "graph.png"))
-    sys.stderr.write("graph.png\n")
+    _save(browser, "graph")
 
 
 def _failed_page(browser: webdriver.Chrome, url: str) -> None:
     """The failed task's log, with the frames of its exception folded away."""
-    browser.get(url)
-    text = "version must be one that is kept"
-    WebDriverWait(browser, 40).until(lambda b: text in b.find_element(By.TAG_NAME, "body").text)
-    _settle(browser)
+    _show(browser, url, "version must be one that is kept")
     browser.execute_script(
         "for (const e of document.querySelectorAll('*'))"
         " if (!e.querySelector('div') && e.textContent.trim().startsWith('File \"')) e.style.display = 'none'"
     )
-    browser.save_screenshot(str(HERE / "failed.png"))
-    sys.stderr.write("failed.png\n")
+    _save(browser, "failed")
 
 
 def _settle(browser: webdriver.Chrome) -> None:

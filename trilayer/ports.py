@@ -15,6 +15,11 @@ def choose_port(wanted: int | None, before: str | None, not_this: int | None = N
         return wanted
     if before is not None and int(before) != not_this and _is_free(int(before)):
         return int(before)
+    return free_port()
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
