@@ -8,7 +8,7 @@ pytestmark = pytest.mark.spark
 
 STREAM = Stream(
     "orders",
-    "id string not null, n int, at timestamp, d date, price decimal(6,2), ratio double, nested struct<a:int>",
+    "id string not null, n int, at timestamp, d date, local timestamp_ntz, price decimal(6,2), ratio double, nested struct<a:int>",
     event_time="at",
     max_event_bytes=200,
 )
@@ -52,6 +52,30 @@ BAD = {
     "too large for its type": (b'{"id": "x", "n": 2147483648, ' + AT + b"}", "wrong type: n must be int, got 2147483648"),
     "no such day": (b'{"id": "x", "d": "2026-02-30", ' + AT + b"}", "wrong type: d must be date, got 2026-02-30"),
     "no time": (b'{"id": "x", "at": "soon"}', "wrong type: at must be timestamp, got soon"),
+    **{
+        f"{what}, for a {type_}": (
+            b'{"id": "x", "%s": %s%s}' % (name.encode(), value, b"" if name == "at" else b", " + AT),
+            f"wrong type: {name} must be {type_}, got {value.decode().strip(chr(34))}",
+        )
+        for name, type_, values in (
+            ("at", "timestamp", {
+                "a time of no day": b'"10:00"', "a time of no day with a T": b'"T10:00"', "a time with a zone": b'"1:00-08:00"',
+                "milliseconds": b"1767225600000", "microseconds": b"1767225600000000", "too many for a bigint": b"17672256000000000000000",
+                "a fraction": b"1.5", "a word": b'"now"', "a flag": b"true", "an object": b'{"a":1}', "nothing": b'""',
+                "before year 1": b'"0000-12-31T23:59:59Z"', "before year 1 in UTC": b'"0001-01-01T00:00:00+09:00"',
+                "after year 9999": b'"+10000-01-01T00:00:00Z"', "after year 9999 in UTC": b'"9999-12-31T23:59:59-09:00"',
+            }),
+            ("d", "date", {
+                "compact": b'"20260301"', "a number": b"20260301", "days": b'"1"',
+                "before year 1": b'"0000-12-31"', "after year 9999": b'"+10000-01-01"',
+            }),
+            ("local", "timestamp_ntz", {
+                "a time of no day": b'"10:00"', "a number": b"1767225600",
+                "before year 1": b'"0000-12-31T23:59:59"', "after year 9999": b'"+10000-01-01T00:00:00"',
+            }),
+        )
+        for what, value in values.items()
+    },
     "several": (
         b'{"id": "x", "n": true, "d": "x", ' + AT + b"}",
         "wrong type: n must be int, got true; d must be date, got x",
@@ -68,6 +92,13 @@ GOOD = {
     "objects within": b'{"id": "x", "nested": {"a": 1}, "later": [{}, {"b": {}}], ' + AT + b"}",
     "NaN beside an object": b'{"id": "x", "nested": {}, "ratio": NaN, ' + AT + b"}",
     "braces within": b'{"id": "}{ \\"}", "later": "}", ' + AT + b"}",
+    "seconds": b'{"id": "x", "at": 1767225600}',
+    "first times": b'{"id": "x", "d": "0001-01-01", "local": "0001-01-01T00:00:00", "at": "0001-01-01T00:00:00Z"}',
+    "last times": b'{"id": "x", "d": "9999-12-31", "local": "9999-12-31T23:59:59.999999", "at": "9999-12-31T23:59:59.999999Z"}',
+    "a day as a time": b'{"id": "x", "at": "2026-01-01"}',
+    "a time with a zone": b'{"id": "x", "at": "2026-01-01 09:00:00.5+09:00"}',
+    "a time before 1970": b'{"id": "x", "at": "1900-02-28T23:59:59.999999Z"}',
+    "seconds before 1970": b'{"id": "x", "at": -1}',
     "not ASCII": '{"id": "日本 \U0001f600", '.encode() + AT + b"}",
     "white space": b' \n{"id": "x",\t' + AT + b"}\n ",
     "as large as allowed": b'{"id": "' + b"x" * (200 - 11 - len(AT) - 1) + b'", ' + AT + b"}",
@@ -82,7 +113,8 @@ def parsed(spark):
     values = {name: value for name, (value, _) in BAD.items()} | GOOD
     rows = [(name, bytearray(value) if value is not None else None) for name, value in values.items()]
     records = spark.createDataFrame(rows, "name string, _value binary")
-    return {row["name"]: row for row in parse(records, STREAM).collect()}
+    rows = parse(records, STREAM).selectExpr("*", "cast(at AS string) AS _at").toArrow().to_pylist()
+    return {row["name"]: row for row in rows}
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -102,6 +134,16 @@ def test_a_good_event_is_not_put_aside(name, parsed):
     assert row["_reject"] is None
     assert row["id"] is not None
     assert row["at"] is not None
+
+
+def test_times_are_read_in_utc(parsed):
+    def at(name):
+        return parsed[name]["_at"]
+
+    assert at("seconds") == at("least") == at("a day as a time") == "2026-01-01 00:00:00"
+    assert at("a time with a zone") == "2026-01-01 00:00:00.5"
+    assert at("seconds before 1970") == "1969-12-31 23:59:59"
+    assert at("last times") == "9999-12-31 23:59:59.999999"
 
 
 @pytest.mark.kafka

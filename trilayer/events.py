@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from sqlglot import exp
 
+from trilayer.expressions import Field
 from trilayer.spark import select_from
 from trilayer.stream import Stream
 
@@ -48,12 +49,14 @@ def parse_sql(stream: Stream, rows: str, columns: Sequence[str], *, reasons: boo
     One text, since Spark takes that in a fraction of the time that as many calls of its functions take, in every micro-batch; and most of
     the text says why an event doesn't fit. Filters on FITS make Spark parse twice, below and above the filter; the layers group by it instead.
     """
-    fields = [f"IF({FITS}, _event.`{f.name}`, NULL) AS `{f.name}`" for f in stream.fields]
+    times = [f"{_timestamp_sql(f)} AS {_typed(f)}" for f in stream.fields if f.type == "timestamp"]
+    fields = [f"IF({FITS}, {_typed(f)}, NULL) AS `{f.name}`" for f in stream.fields]
     reason = [f"IF({FITS}, NULL, {_reason_sql(stream)}) AS {REJECT}"] if reasons else []
     return f"""
         SELECT {", ".join([*columns, FITS, *reason, *fields])} FROM (
             SELECT *, {_fits_sql(stream)} AS {FITS} FROM (
-                SELECT *, {_is_whole_sql(stream)} AS _is_whole, {_from_json_sql(stream)} AS _event FROM {rows}))"""
+                SELECT {", ".join(["*", *times])} FROM (
+                    SELECT *, {_is_whole_sql(stream)} AS _is_whole, {_from_json_sql(stream)} AS _event FROM {rows})))"""
 
 
 _TEXT = "cast(_value AS string)"
@@ -68,9 +71,37 @@ _NOTHING_FOLLOWS = f"""(size(from_json(concat('[', {_TEXT}, ']'), 'array<struct<
     AND size(from_json(concat('{{"_":', {_TEXT}, '}}'), 'map<string, struct<>>')) = 1)"""
 
 
+# What every reader can hold, Python's the narrowest.
+_RANGES = {
+    "date": "DATE'0001-01-01' AND DATE'9999-12-31'",
+    "timestamp": "TIMESTAMP'0001-01-01T00:00:00Z' AND TIMESTAMP'9999-12-31T23:59:59.999999Z'",
+    "timestamp_ntz": "TIMESTAMP_NTZ'0001-01-01T00:00:00' AND TIMESTAMP_NTZ'9999-12-31T23:59:59.999999'",
+}
+
+
+def _typed(field: Field) -> str:
+    """Where the field's value is, in its type."""
+    return f"`_typed_{field.name}`" if field.type == "timestamp" else f"_event.`{field.name}`"
+
+
+def _timestamp_sql(field: Field) -> str:
+    """from_json hands timestamps on as text: itself, it would take `10:00` as of the day of the reading, and let large numbers wrap around."""
+    text = f"_event.`{field.name}`"
+    return f"IF({text} RLIKE '^[0-9]{{4}}-', try_cast({text} AS timestamp), try_cast(try_cast({text} AS bigint) AS timestamp))"
+
+
+def _is_time_sql(field: Field) -> str:
+    """Of a field with a range: whether the event has none, or one in the range; NULL where it has something else."""
+    return f"(_event.`{field.name}` IS NULL OR {_typed(field)} BETWEEN {_RANGES[field.type]})"
+
+
 def _from_json_sql(stream: Stream) -> str:
-    schema = ", ".join([*(f"`{field.name}` {field.type}" for field in stream.fields), "`_corrupt` string"])
-    options = "map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '_corrupt', 'timeZone', 'UTC')"
+    types = {field.name: "string" if field.type == "timestamp" else field.type for field in stream.fields}
+    schema = ", ".join([*(f"`{name}` {type_}" for name, type_ in types.items()), "`_corrupt` string"])
+    options = (
+        "map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '_corrupt', 'timeZone', 'UTC',"
+        " 'enableDateTimeParsingFallback', 'false')"  # which takes `20260301` for a number of days since 1970
+    )
     return f"from_json({_TEXT}, {_literal(schema)}, {options})"
 
 
@@ -87,6 +118,7 @@ def _fits_sql(stream: Stream) -> str:
         "_is_whole",
         "_event IS NOT NULL",
         "_event._corrupt IS NULL",
+        *(_is_time_sql(field) for field in stream.fields if field.type in _RANGES),
         *(f"_event.`{field.name}` IS NOT NULL" for field in stream.fields if field.required),
     ]
     return f"coalesce({' AND '.join(tests)}, false)"
@@ -97,7 +129,7 @@ def _reason_sql(stream: Stream) -> str:
     missing = ", ".join(
         f"IF(_event.`{f.name}` IS NULL, '{f.name}', NULL)" for f in stream.fields if f.required
     )
-    misfits = ", ".join(_misfit_sql(field.name, field.type) for field in stream.fields)
+    misfits = f"concat_ws('; ', {', '.join(map(_misfit_sql, stream.fields))})"
     return f"""CASE
         WHEN _value IS NULL THEN 'tombstone'
         WHEN octet_length(_value) > {stream.max_event_bytes}
@@ -106,14 +138,17 @@ def _reason_sql(stream: Stream) -> str:
         WHEN try_parse_json({_TEXT}) IS NULL OR NOT coalesce(startswith(get_json_object({_TEXT}, '$'), '{{'), false)
             THEN 'broken JSON: must be one JSON object'
         WHEN NOT _is_whole THEN 'broken JSON: must be one JSON object, with nothing after it'
-        WHEN _event._corrupt IS NOT NULL THEN concat('wrong type: ', concat_ws('; ', {misfits}))
+        WHEN _event._corrupt IS NOT NULL OR {misfits} <> '' THEN concat('wrong type: ', {misfits})
         ELSE concat('missing field: ', concat_ws(', ', {missing})) END"""
 
 
-def _misfit_sql(name: str, type_: str) -> str:
-    got = f"get_json_object({_TEXT}, '$.{name}')"
-    said = f"concat({_literal(f'{name} must be {type_}, got ')}, substring({got}, 1, 40))"
-    return f"IF({got} IS NOT NULL AND _event.`{name}` IS NULL, {said}, NULL)"
+def _misfit_sql(field: Field) -> str:
+    got = f"get_json_object({_TEXT}, '$.{field.name}')"
+    said = f"concat({_literal(f'{field.name} must be {field.type}, got ')}, substring({got}, 1, 40))"
+    bad = f"_event.`{field.name}` IS NULL"
+    if field.type in _RANGES:
+        bad = f"({bad} OR NOT coalesce({_is_time_sql(field)}, false))"
+    return f"IF({got} IS NOT NULL AND {bad}, {said}, NULL)"
 
 
 def _literal(text: str) -> str:

@@ -29,7 +29,8 @@ def digest(*parts: Any) -> str:
 class Stream:
     """A topic of JSON events.
 
-    schema: Spark DDL, `carrier string not null, dep_delay int`; an event that lacks a `not null` column is quarantined.
+    schema: Spark DDL, `carrier string not null, dep_delay int`; an event that lacks a `not null` column is quarantined. A timestamp is ISO 8601
+    text, UTC where it names no zone, or a number of seconds since 1970; dates and times are of the years 1 to 9999.
     event_time: the column (timestamp or date) that says when an event happened; events without it are quarantined.
     event_id: the column that names an event, where there is one. topic: the topic's name, the stream's own unless given.
     partitions: used only where trilayer creates the topic. max_event_bytes: a larger value is quarantined as oversized.
