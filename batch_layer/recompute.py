@@ -11,16 +11,17 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from batch_layer.cut import Run
 from batch_layer.ingest import StartSpark
 from trilayer.catalog import Catalog
+from trilayer.errors import ConflictError
 from trilayer.events import REJECT
 from trilayer.failpoints import failpoint
 from trilayer.master import Interval, intervals_after, read_chain
@@ -40,10 +41,12 @@ GROWTH = 2
 class Recomputed:
     """Per view: the files of the new batch view, and those of what the intervals since the base have added.
 
-    base: the publication in force that the run started from, None where there was none. kinds: per stream, incremental or full.
+    base: the publication in force that the run started from, None where there was none. definitions: per view, the fingerprint it was
+    computed by. kinds: per stream, incremental or full.
     """
 
     base: int | None
+    definitions: Mapping[str, str]
     kinds: Mapping[str, str]
     views: Mapping[str, Sequence[StoredFile]]
     added: Mapping[str, Sequence[StoredFile]]
@@ -59,15 +62,20 @@ class Recomputed:
             return {name: [StoredFile.of(file) for file in found] for name, found in views.items()}
 
         return Recomputed(
-            document["base"], document["kinds"], files(document["views"]), files(document["added"])
+            document["base"],
+            document["definitions"],
+            document["kinds"],
+            files(document["views"]),
+            files(document["added"]),
         )
 
 
 def recompute(catalog: Catalog, run: Run, store: Store, spark: StartSpark) -> Recomputed:
     """Computes every view, incrementally where the publication in force has it by the same definition. Done once for a run."""
     check_token(store, run.token)
-    if store.exists(run.path("recompute")):
-        return Recomputed.of(store.read_document(run.path("recompute")))
+    done = recomputed_before(catalog, run, store)
+    if done:
+        return done
     base = in_force(store)
     failpoint("recompute.before-write")
     kinds: dict[str, str] = {}
@@ -91,11 +99,29 @@ def recompute(catalog: Catalog, run: Run, store: Store, spark: StartSpark) -> Re
         logger.info(
             "recomputed %s views of %s, %s", len(catalog.views_of(stream)), stream.name, kinds[stream.name]
         )
-    result = Recomputed(base.version if base else None, kinds, views, added)
+    result = Recomputed(base.version if base else None, _definitions(catalog), kinds, views, added)
     failpoint("recompute.before-record")
     store.write_document(run.path("recompute"), {k: _plain(v) for k, v in vars(result).items()})
     failpoint("recompute.after-record")
     return result
+
+
+def recomputed_before(catalog: Catalog, run: Run, store: Store) -> Recomputed | None:
+    """What the run has recomputed, None where it hasn't. Raises ConflictError where that was by other definitions than the catalog's."""
+    if not store.exists(run.path("recompute")):
+        return None
+    found = Recomputed.of(store.read_document(run.path("recompute")))
+    changed = sorted(name for name, _ in found.definitions.items() ^ _definitions(catalog).items())
+    if changed:
+        raise ConflictError(
+            f"a run must end with the definitions it was recomputed by; {', '.join(dict.fromkeys(changed))} changed since;"
+            " run `trilayer batch run`, or clear the whole run in Airflow"
+        )
+    return found
+
+
+def _definitions(catalog: Catalog) -> dict[str, str]:
+    return {view.name: view.fingerprint for view in catalog.views}
 
 
 def is_continued(catalog: Catalog, stream: Stream, base: Publication) -> bool:
@@ -184,12 +210,14 @@ def _write(partials: DataFrame, view: View, run: Run, store: Store, kind: str) -
     return store.describe_folder(folder)
 
 
-def merged_view(view: View, publication: Publication, spark: StartSpark, store: Store) -> DataFrame:
-    """The batch view's partials as one Spark DataFrame, digests checked, for views too large for one DuckDB."""
+def merged_view(view: View, publication: Publication, spark: SparkSession, store: Store) -> DataFrame:
+    """The batch view's partials as one DataFrame, digests checked, for views too large for one DuckDB."""
     files = publication.views[view.name].files
     store.check_all(files)
-    reads = [spark().read.parquet(store.uri(file.path)) for file in files]
-    return merge(view, reduce(DataFrame.unionByName, reads))
+    schema = ", ".join(f"{quoted(name)} {type_}" for name, type_ in view.partial_columns.items())
+    if not files:
+        return spark.createDataFrame([], schema)
+    return merge(view, spark.read.schema(schema).parquet(*(store.uri(file.path) for file in files)))
 
 
 def _plain(value: Any) -> Any:

@@ -12,12 +12,13 @@ from batch_layer import cut as cut_step
 from batch_layer.ingest import ingest as ingest_step
 from batch_layer.publish import publish as publish_step
 from batch_layer.publish import rollback as rollback_step
-from batch_layer.recompute import Recomputed
+from batch_layer.recompute import Recomputed, recomputed_before
 from batch_layer.recompute import recompute as recompute_step
 from batch_layer.reconcile import reconcile as reconcile_step
 from batch_layer.run import batch_lock, batch_run, batch_spark, covered_by, ingest_lock
 from cli.context import out, print_json, project
 from serving_layer.history import version_of
+from trilayer.catalog import Catalog
 from trilayer.cut import parse_time
 from trilayer.errors import UsageError
 from trilayer.publication import Publication, choose_version, in_force, versions
@@ -132,7 +133,7 @@ def reconcile(token: RunToken = None, until: Until = None) -> None:
     p = project()
     with batch_lock(p.store):
         current = cut_step.find_run(p.store, token, _ms(until))
-        recomputed = _recomputed(p.store, current)
+        recomputed = _recomputed(p.catalog, p.store, current)
         print_json(reconcile_step(p.catalog, current, recomputed, p.settings, p.store))
 
 
@@ -142,7 +143,7 @@ def publish(token: RunToken = None, until: Until = None, as_json: Json = False) 
     p = project()
     with batch_lock(p.store):
         current = cut_step.find_run(p.store, token, _ms(until))
-        recomputed = _recomputed(p.store, current)
+        recomputed = _recomputed(p.catalog, p.store, current)
         found = (
             p.store.read_document(current.path("reconcile"))["views"]
             if p.store.exists(current.path("reconcile"))
@@ -151,12 +152,13 @@ def publish(token: RunToken = None, until: Until = None, as_json: Json = False) 
         _tell(publish_step(p.catalog, current, recomputed, found, p.settings, p.store), as_json)
 
 
-def _recomputed(store: Store, current: cut_step.Run) -> Recomputed:
-    if not store.exists(current.path("recompute")):
+def _recomputed(catalog: Catalog, store: Store, current: cut_step.Run) -> Recomputed:
+    found = recomputed_before(catalog, current, store)
+    if found is None:
         raise UsageError(
             f"this step must follow `trilayer batch recompute`; the run until {current.t} has none yet"
         )
-    return Recomputed.of(store.read_document(current.path("recompute")))
+    return found
 
 
 @app.command()

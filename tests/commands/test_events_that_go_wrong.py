@@ -152,7 +152,7 @@ def test_fencing_keeps_out_an_older_run(project):
     old = cut(catalog, settings, store, choose_t(catalog, settings, store, None), False)
     take_token(store, "a later run")
     with pytest.raises(ConflictError, match="a later run has taken over"):
-        publish(catalog, old, Recomputed(1, {}, {}, {}), {}, settings, store)
+        publish(catalog, old, Recomputed(1, {}, {}, {}, {}), {}, settings, store)
     assert project.answers() == before
 
 

@@ -80,3 +80,19 @@ def test_a_run_that_was_overtaken_ends_without_a_change(project):
         _, err = project.run("batch", step, "--run", str(older), expect=3)
         assert f"got token {older}, the newest is {newer}: a later run has taken over" in err
     assert project.run("batch", "history", "--json")[0] == before
+
+
+def test_a_run_recomputed_by_other_definitions_is_not_published(project):
+    token = _cut(project, "--full")["token"]
+    for step in ("ingest", "recompute"):
+        project.run("batch", step, "--run", str(token))
+    before = project.run("batch", "history", "--json")[0]
+    definitions = project.folder / f"{project.module}.py"
+    deployed_first = definitions.read_text()
+    project.write_catalog(deployed_first.replace("amount > 5", "amount > 6"))
+    for step in ("recompute", "reconcile", "publish"):
+        _, err = project.run("batch", step, "--run", str(token), expect=1)
+        assert "hourly changed since; run `trilayer batch run`" in err
+    assert project.run("batch", "history", "--json")[0] == before
+    project.write_catalog(deployed_first)
+    assert _finish(project, token)["kind"] == "full"

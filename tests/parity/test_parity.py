@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 import random
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
 import pytest
 
+from batch_layer.recompute import merged_view
 from tests.layers import Pipeline, quick
 from tests.oracle import Asked, Event, Windowed, answer, differences, field
 from trilayer import (
@@ -27,6 +29,8 @@ from trilayer import (
     sum_,
     tumbling,
 )
+from trilayer.merging import compare_partials, create_table_sql, insert_rows, open_duckdb
+from trilayer.publication import PublishedView
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
@@ -277,3 +281,29 @@ def test_every_bad_event_is_counted_as_quarantined(world):
     publication = pipeline.in_force()
     bad = [place for place, row in places if row is None]
     assert provenance.streams["nasty"].quarantined + publication.streams["nasty"].quarantined == len(bad)
+
+
+def test_spark_reads_a_batch_view_as_duckdb_does(world, spark):
+    """What is offered for a view too large for one DuckDB, files or none."""
+    pipeline, _ = world
+    publication = pipeline.in_force()
+    nothing = replace(
+        publication, views={v.name: PublishedView(v.fingerprint, []) for v in pipeline.catalog.views}
+    )
+    for view in pipeline.catalog.views:
+        files = publication.views[view.name].files
+        assert len(files) > 0
+        with open_duckdb() as connection:
+            for table in ("by_spark", "by_duckdb"):
+                connection.execute(create_table_sql(table, view))
+            insert_rows(
+                connection, "by_spark", merged_view(view, publication, spark, pipeline.store).toArrow()
+            )
+            for file in files:
+                insert_rows(
+                    connection, "by_duckdb", pipeline.store.read_table(file, list(view.partial_columns))
+                )
+            compared = compare_partials(connection, view, "by_spark", "by_duckdb")
+        assert compared.match > 2
+        assert (compared.differ, compared.missing, compared.extra) == (0, 0, 0)
+        assert merged_view(view, nothing, spark, pipeline.store).count() == 0
