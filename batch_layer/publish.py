@@ -9,8 +9,8 @@ from typing import Any
 from batch_layer.cut import Run
 from batch_layer.recompute import Recomputed
 from trilayer.catalog import Catalog
-from trilayer.cut import size
-from trilayer.errors import CoverageError, TrilayerError
+from trilayer.cut import Cut, size
+from trilayer.errors import CoverageError, IntegrityError, TrilayerError
 from trilayer.failpoints import failpoint
 from trilayer.log import now_ms
 from trilayer.master import Interval, chain_end, chain_folder, read_chain, schemas
@@ -28,7 +28,15 @@ from trilayer.publication import (
     versions,
     write_version,
 )
-from trilayer.segment import Generation, commit_names, commit_path, folder, generations, read_commit
+from trilayer.segment import (
+    Generation,
+    best_cover,
+    commit_names,
+    commit_path,
+    folder,
+    generations,
+    read_commit,
+)
 from trilayer.settings import Settings
 from trilayer.store import Store
 from trilayer.stream import Stream
@@ -123,7 +131,10 @@ def clean(catalog: Catalog, published: Publication, settings: Settings, store: S
     """
     failpoint("publish.before-clean")
     known = versions(store)
-    kept = [p for p in known if p.version == published.version or p in known[-settings.keep_versions :]]
+    standing = pointer(store)
+    assert standing is not None
+    in_use = {published.version, standing["version"]}  # a rollback may have come between
+    kept = [p for p in known if p.version in in_use or p in known[-settings.keep_versions :]]
     for publication in known:
         if publication not in kept:
             store.delete(f"publications/{publication.version:08d}.json")
@@ -156,11 +167,16 @@ def _clean_segments(stream: Stream, kept: Sequence[Publication], store: Store) -
     cut = oldest_cut(kept, stream)
     known = generations(store, stream)
     for generation in known:
-        if generation is not known[-1] and not _needed(generation, stream, kept):
+        old = generation is not known[-1]
+        if old and (not _needed(generation, stream, kept) or _superseded(generation, stream, cut, store)):
             store.delete(folder(stream, generation.name))
             continue
         for first, last in commit_names(store, stream, generation.name):
-            commit = read_commit(store, stream, generation.name, first, last)
+            try:
+                commit = read_commit(store, stream, generation.name, first, last)
+            except IntegrityError as error:
+                logger.debug("not cleared away, since compaction took it or it can't be read: %s", error)
+                continue
             if any(r.end > cut.get(p, 0) for segment in commit.segments for p, r in segment.ranges.items()):
                 break
             store.delete(commit_path(stream, generation.name, first, last))
@@ -177,15 +193,32 @@ def _needed(generation: Generation, stream: Stream, kept: Sequence[Publication])
     )
 
 
+def _superseded(generation: Generation, stream: Stream, cut: Cut, store: Store) -> bool:
+    """Whether a newer generation of the same definitions has taken over, for every cut that a rollback could come back to."""
+    try:
+        best = best_cover(store, stream, generation.topic_id, generation.views, cut)
+    except (CoverageError, IntegrityError):
+        return False
+    return best is not None and best.generation.number > generation.number
+
+
 def _clean_chains(stream: Stream, kept: Sequence[Publication], store: Store) -> None:
     needed = {stream.fingerprint} | {
         p.streams[stream.name].fingerprint for p in kept if stream.name in p.streams
     }
     for schema in schemas(store, stream):
         if schema not in needed:
-            store.delete(chain_folder(stream, schema))
+            _delete_chain(chain_folder(stream, schema), store)
     own = chain_folder(stream, stream.fingerprint)
     used = {file.path.rsplit("/", 1)[0] for interval in read_chain(store, stream) for file in interval.files}
     for name in store.names(own):
         if not name.endswith(".json") and f"{own}/{name}" not in used:
             store.delete(f"{own}/{name}")
+
+
+def _delete_chain(chain: str, store: Store) -> None:
+    """From the newest interval to the oldest: whatever a kill leaves, or a reader meets, is a chain."""
+    for name in reversed(store.names(chain)):
+        if name.endswith(".json"):
+            store.delete(f"{chain}/{name}")
+    store.delete(chain)

@@ -16,7 +16,7 @@ import duckdb
 from batch_layer.cut import Run
 from batch_layer.recompute import Recomputed
 from trilayer.catalog import Catalog
-from trilayer.errors import CoverageError, DifferenceError
+from trilayer.errors import CoverageError, DifferenceError, IntegrityError
 from trilayer.failpoints import failpoint
 from trilayer.log import read_origin
 from trilayer.merging import (
@@ -108,7 +108,7 @@ def _speed_share(catalog: Catalog, stream: Stream, run: Run, base: Publication |
         if covered is None:
             return "the speed layer has not run these definitions"
         above = cover_from(stream, covered.generation, covered.commits, end)
-    except CoverageError as error:
+    except (CoverageError, IntegrityError) as error:
         return f"the speed layer can't be compared: {error}"
     behind = [p for p, offset in end.items() if covered.head.get(p, 0) < offset]
     if behind:
@@ -136,11 +136,14 @@ def _compare(
         f"DROP TABLE IF EXISTS speed_share; {create_table_sql('speed_share', view, ['_tick BIGINT'])}"
     )
     covered, between = share
-    for commit in covered.commits:
-        if commit.name in between:
-            table = read_partials(store, commit, view, between[commit.name])
-            if table is not None:
-                insert_rows(connection, "speed_share", table)
+    try:
+        for commit in covered.commits:
+            if commit.name in between:
+                table = read_partials(store, commit, view, between[commit.name])
+                if table is not None:
+                    insert_rows(connection, "speed_share", table)
+    except IntegrityError as error:
+        return {"not_compared": f"the speed layer can't be compared: {error}"}
     counts = _counts(compare_partials(connection, view, "batch_share", "speed_share", into="compared"))
     every = connection.sql(present_compared_select(view, "compared", ("batch", "speed"))).to_arrow_table()
     # Before the record that names it: a run that is killed between the two writes it again.

@@ -39,7 +39,6 @@ class StreamQuery:
     ) -> None:
         self.stream = stream
         self.generation: Generation | None = None
-        self.last_commit_ms: int | None = None
         self._catalog, self._settings, self._store, self._spark = catalog, settings, store, spark
         self._passes = plan(catalog.views_of(stream))
         self._between_batches = threading.Lock()
@@ -187,7 +186,6 @@ class StreamQuery:
             commit = write_segment(
                 records, batch_id, parts, self.stream, self._passes, self.generation, self._store
             )
-            self.last_commit_ms = now_ms()
             logger.debug("stream %s: micro-batch %s, %s events", self.stream.name, batch_id, size(ranges))
             bad = sum(segment.quarantined for segment in commit.segments)
             if bad:

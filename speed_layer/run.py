@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 
+import duckdb
+
 from speed_layer.compaction import compact
 from speed_layer.query import StreamQuery
 from trilayer.catalog import Catalog
@@ -128,5 +130,10 @@ def _compact_on(
 ) -> None:
     views = catalog.views_of(query.stream)
     while not stop.wait(min(5.0, settings.tick_s)):
-        if query.generation is not None:
+        if query.generation is None:
+            continue
+        try:
             compact(store, query.stream, views, query.generation.name, settings.compact_after)
+        # A batch run may have cleared away what it read.
+        except (TrilayerError, OSError, duckdb.Error) as error:
+            logger.warning("stream %s: not compacted this time: %s", query.stream.name, error)

@@ -81,13 +81,19 @@ def read_chain(store: Store, stream: Stream, schema: str | None = None) -> list[
     Raises IntegrityError for a manifest that is missing in the middle or altered, CoverageError for ranges that don't follow each other.
     """
     folder = chain_folder(stream, schema or stream.fingerprint)
-    names = [name for name in store.names(folder) if name.endswith(".json")]
+    while True:
+        names = _manifests(store, folder)
+        try:
+            intervals = [Interval.of(store.read_document(f"{folder}/{name}")) for name in names]
+            break
+        except IntegrityError:
+            if names == _manifests(store, folder):  # else a batch run has just cleared the chain away
+                raise
     for expected, name in enumerate(names):
         if name != f"{expected:08d}.json":
             raise IntegrityError(
                 f"{folder}/{expected:08d}.json must be in the store; it is missing, and {name} comes after it"
             )
-    intervals = [Interval.of(store.read_document(f"{folder}/{name}")) for name in names]
     for before, after in itertools.pairwise(intervals):
         for partition, r in after.ranges.items():
             if partition in before.ranges and r.start != before.ranges[partition].end:
@@ -96,6 +102,10 @@ def read_chain(store: Store, stream: Stream, schema: str | None = None) -> list[
                     f" {before.ranges[partition].end}; it begins at {r.start}"
                 )
     return intervals
+
+
+def _manifests(store: Store, folder: str) -> list[str]:
+    return [name for name in store.names(folder) if name.endswith(".json")]
 
 
 def chain_end(chain: Sequence[Interval], start: Cut) -> dict[int, int]:

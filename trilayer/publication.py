@@ -8,6 +8,7 @@ fence/00000031.json           a token, taken by each run; only the holder of the
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,8 @@ from trilayer.errors import ConflictError, IntegrityError, OvertakenError, Usage
 from trilayer.failpoints import failpoint
 from trilayer.log import now_ms
 from trilayer.store import Store, StoredFile, document_bytes, parse_document
+
+logger = logging.getLogger("trilayer.publication")
 
 POINTER = "publications/current.json"
 
@@ -132,15 +135,15 @@ def pointed_at(store: Store, pointer: bytes) -> Publication:
 
 
 def versions(store: Store) -> list[Publication]:
-    """Every version kept, oldest first. Read again where a batch run has just cleared one away."""
-    while True:
-        names = store.names("publications")
-        numbers = [int(stem) for name in names if (stem := name.removesuffix(".json")).isdigit()]
+    """Every version kept, oldest first. One that can't be read is passed over with a warning: it can't be put in force, nor be in the way."""
+    found = []
+    for number in _numbers(store):
         try:
-            return [read_version(store, number) for number in numbers]
-        except IntegrityError:
-            if names == store.names("publications"):
-                raise
+            found.append(read_version(store, number))
+        except IntegrityError as error:
+            if store.exists(_path(number)):  # else a batch run has just cleared it away
+                logger.warning("version %s is passed over: %s", number, error)
+    return found
 
 
 def write_version(store: Store, publication: Publication) -> Publication:
@@ -156,8 +159,12 @@ def write_version(store: Store, publication: Publication) -> Publication:
 
 
 def next_version(store: Store) -> int:
-    names = [name.removesuffix(".json") for name in store.names("publications")]
-    return max((int(name) for name in names if name.isdigit()), default=0) + 1
+    return max(_numbers(store), default=0) + 1
+
+
+def _numbers(store: Store) -> list[int]:
+    names = store.names("publications")
+    return [int(stem) for name in names if (stem := name.removesuffix(".json")).isdigit()]
 
 
 def put_in_force(store: Store, version: int, token: int, reason: str) -> None:
@@ -214,21 +221,21 @@ def check_token(store: Store, token: int) -> None:
 
 
 def find_version(store: Store, version: int | None) -> Publication:
-    """A version to roll back to: the one asked for, or the newest below the one in force."""
-    current = in_force(store)
-    if current is None:
+    """A version to roll back to: the one asked for, or the newest below the one in force, which may be one that can't be read any more."""
+    known = versions(store)
+    if version is not None:
+        return choose_version(known, version)
+    standing = pointer(store)
+    if standing is None:
         raise UsageError(
             "a rollback must have a publication to go back to; there is none yet; run `trilayer batch run`"
         )
-    known = versions(store)
-    if version is None:
-        older = [p for p in known if p.version < current.version]
-        if not older:
-            raise UsageError(
-                f"a rollback must have an older version; {current.version} in force is the oldest kept"
-            )
-        return older[-1]
-    return choose_version(known, version)
+    older = [p for p in known if p.version < standing["version"]]
+    if not older:
+        raise UsageError(
+            f"a rollback must have an older version; {standing['version']} in force is the oldest kept"
+        )
+    return older[-1]
 
 
 def choose_version(known: Sequence[Publication], version: int) -> Publication:

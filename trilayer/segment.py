@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trilayer.cut import Cut, Piece, Ranges, cover, cut_from_json, ranges_from_json, ranges_to_json
-from trilayer.errors import CoverageError, IntegrityError
+from trilayer.errors import CoverageError, IntegrityError, TrilayerError
 from trilayer.partials import partial_schema
 from trilayer.store import Store, StoredFile
 from trilayer.stream import Stream
@@ -178,18 +178,18 @@ def best_cover(
 
     A generation that is being rebuilt takes over once it is ahead in every partition, so that no partition's head ever goes back.
 
-    Raises CoverageError where the newest of them does not cover the log from the cut: an older one, which has ended, would hide that the
-    answer will never grow again.
+    Raises CoverageError where the newest of them does not cover the log from the cut, IntegrityError where it can't be read: an older one,
+    which has ended, would hide that the answer will never grow again.
     """
     best: Cover | None = None
-    error: CoverageError | None = None
+    error: TrilayerError | None = None
     for generation in generations(store, stream):
         if not computes(generation, topic_id, view_fingerprints):
             continue
         error = None
         try:
             found = cover_from(stream, generation, read_commits(store, stream, generation.name), cut)
-        except CoverageError as problem:
+        except (CoverageError, IntegrityError) as problem:
             error = problem
             continue
         if best is None or all(found.head.get(p, 0) >= offset for p, offset in best.head.items()):
