@@ -233,7 +233,7 @@ def test_a_dag_of_ones_own_runs_when_a_view_is_published(scheduled):
     for name in names:
         airflow.pause(scheduled.api, name, False)
     before = scheduled.version
-    scheduled.wait_for_version(before + 1)
+    scheduled.wait(scheduled.trigger("lambda_batch", full=True))
     for name in names:
 
         def told(name: str = name) -> list[int]:
