@@ -140,7 +140,8 @@ class Settings(BaseSettings):
 
     def environment(self) -> dict[str, str]:
         """These settings as `TRILAYER_*` variables, for a process that should have the same."""
-        values = self.model_dump(mode="json", exclude_defaults=True)
+        # Defaults too: the other process may find a file that says otherwise.
+        values = self.model_dump(mode="json", exclude_none=True)
         return {
             f"TRILAYER_{name.upper()}": json.dumps(value) if isinstance(value, dict) else str(value)
             for name, value in values.items()

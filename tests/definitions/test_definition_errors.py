@@ -232,3 +232,19 @@ def test_variables_win_over_the_file(project, monkeypatch):
     monkeypatch.setenv("TRILAYER_TICK_S", "10")
     found = load_settings()
     assert (found.tick_s, found.settle_s) == (10, 1.5)
+
+
+def test_a_process_has_the_settings_of_the_one_that_starts_it(project, monkeypatch):
+    (project / "trilayer.toml").write_text(
+        "catalog = 'shop:catalog'\nspark_master = 'yarn'\nbatch_command = 'x'\ntick_s = 30\nspark_conf = {a = '1'}\n"
+    )
+    ours = load_settings(
+        catalog="examples.flights:catalog",
+        spark_master="local[2]",
+        batch_command="",
+        tick_s=60,
+        spark_conf={"b": "2"},
+    )
+    for name, value in ours.environment().items():
+        monkeypatch.setenv(name, value)
+    assert load_settings() == ours
