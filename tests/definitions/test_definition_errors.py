@@ -22,6 +22,7 @@ from trilayer import (
 )
 from trilayer.catalog import load_catalog
 from trilayer.errors import DefinitionError, SettingsError, UsageError
+from trilayer.partials import partial_schema
 from trilayer.settings import load_settings
 
 SCHEMA = "carrier string not null, dep_delay int, at timestamp, tags array<string>, place struct<lat:double>"
@@ -57,6 +58,9 @@ ERRORS = {
     "column twice": (lambda: stream("a int, a int, at timestamp"), "columns of stream 'flights' must have different names; got 'a' twice"),
     "column name": (lambda: stream("Carrier string, at timestamp"), "column of stream 'flights' must be lower-case.*got 'Carrier'"),
     "no such type": (lambda: stream("a interval, at timestamp"), "type of stream 'flights'.a must be one of tinyint"),
+    "decimal too long": (lambda: stream("a decimal(40,2), at timestamp"), r"type of stream 'flights'.a must be a decimal of 1 to 38 digits.*got decimal\(40,2\)"),
+    "decimal all fraction": (lambda: stream("a array<decimal(5,7)>, at timestamp"), r"no more of them after the point; got decimal\(5,7\)"),
+    "cast to no decimal": (lambda: view(key={"k": "cast(dep_delay as decimal(0))"}), r"type in key 'k' of view 'v' must be a decimal .* got decimal\(0\)"),
     "event time unknown": (lambda: stream(event_time="att"), "event_time of stream 'flights' must be one of its columns; got 'att'; did you mean 'at'"),
     "event id unknown": (lambda: stream(event_id="carier"), "event_id of stream 'flights' must be .* did you mean 'carrier'"),
     "event time no time": (lambda: stream(event_time="carrier"), "must be a timestamp or a date; got 'carrier', which is string"),
@@ -147,6 +151,68 @@ def test_a_function_that_answers_differently_each_time_is_refused(function):
         DefinitionError, match=r"must give the same answer in every run; got .*put `now\(\)` into the query"
     ):
         view(key={"k": f"cast({function} as string)"})
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "timestamp 'now'",
+        "date ' Today '",
+        "date 'tomorrow UTC'",
+        "cast('yesterday' as timestamp)",
+        "to_date('now')",
+        "try_to_timestamp('now')",
+        "hour('now')",
+        "at < 'now'",
+        "at between 'yesterday' and 'tomorrow'",
+        "to_date(at) in (('today'))",
+        "carrier = 'AA' and at > 'now'",
+        "coalesce(at, 'now')",
+        "case when dep_delay > 0 then if(carrier = 'AA', 'now', 'x') else at end",
+        "case at when 'now' then 1 end",
+    ],
+)
+def test_a_word_that_spark_takes_for_a_time_of_its_clock_is_refused(expression):
+    with pytest.raises(
+        DefinitionError, match=r"must give the same answer in every run; .* time of its clock"
+    ):
+        view(key={"k": f"cast({expression} as string)"})
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "carrier = 'now'",
+        "upper(carrier) in ('NOW', 'TODAY')",
+        "case when carrier = 'now' then at end",
+        "if(dep_delay > 0, 'today', 'tomorrow')",
+        "coalesce(carrier, 'now')",
+        "carrier || 'now'",
+        "replace(carrier, cast('now' as string))",
+        "to_date(at) = date 'epoch'",
+        "at > '2013-01-01' and carrier = 'nowhere'",
+    ],
+)
+def test_the_same_word_as_text_is_taken(expression):
+    assert view(key={"k": f"cast({expression} as string)"}).keys[0].type == "string"
+
+
+@pytest.mark.parametrize(
+    ("type_", "sum_type"),
+    [
+        ("decimal", "decimal(38,0)"),
+        ("decimal(10)", "decimal(38,0)"),
+        ("dec(10,2)", "decimal(38,2)"),
+        ("decimal(38, 38)", "decimal(38,38)"),
+    ],
+)
+def test_a_decimal_has_the_scale_that_spark_gives_it(type_, sum_type):
+    money = stream(f"a {type_}, b array<{type_}>, c struct<decimal:{type_}>, at timestamp")
+    of = view(source=money, key={"k": f"cast(a as {type_})"}, aggregates={"n": sum_("a")})
+    assert of.measures[0].type == sum_type
+    plain = of.keys[0].type
+    assert [money.columns[c] for c in "abc"] == [plain, f"array<{plain}>", f"struct<decimal:{plain}>"]
+    assert len(partial_schema(of)) == 2
 
 
 def test_a_view_and_a_stream_that_are_not_there_are_named():
