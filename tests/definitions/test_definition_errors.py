@@ -270,6 +270,26 @@ def test_errors_inside_the_module_come_through(project):
         ("tick_s = 7", "'tick_s' in trilayer.toml: .*must divide a day .*got 7"),
         ("keep_versions = 1", "'keep_versions' in trilayer.toml: .*greater than or equal to 2; got 1"),
         ("reconcile = 'maybe'", "'reconcile' in trilayer.toml: .*'warn' or 'fail'; got 'maybe'"),
+        ("store = ''", "'store' in trilayer.toml: .*at least 1 character; got ''"),
+        ("spark_conf = {a = 1}", "'spark_conf.a' in trilayer.toml: .*valid string; got 1"),
+        (
+            "bootstrap_servers = 'localhost:abc'",
+            "'bootstrap_servers' in trilayer.toml: must be host:port, .*; got 'localhost:abc'",
+        ),
+        (
+            "bootstrap_servers = 'a:9092,'",
+            "must be host:port, or several with commas between them; got 'a:9092,'",
+        ),
+        ("bootstrap_servers = 'a'", "must be host:port.*; got 'a'"),
+        (
+            "spark_remote = 'sc://h:abc'",
+            "'spark_remote' in trilayer.toml: must be sc://host:port; got 'sc://h:abc'",
+        ),
+        ("spark_remote = 'h:15002'", "must be sc://host:port; got 'h:15002'"),
+        (
+            "tick_s = 3600\nkeep_versions = 3",
+            "^'tick_s' in trilayer.toml: batch_every_s must be a multiple of tick_s.*; got 600 and 3600$",
+        ),
     ],
 )
 def test_a_wrong_settings_file_says_where(text, message, project):
@@ -278,10 +298,42 @@ def test_a_wrong_settings_file_says_where(text, message, project):
         load_settings()
 
 
-def test_a_wrong_variable_says_which(project, monkeypatch):
-    monkeypatch.setenv("TRILAYER_TICK_S", "soon")
-    with pytest.raises(SettingsError, match=r"variable TRILAYER_TICK_S: .*valid integer.*got 'soon'"):
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("TICK_S", "soon", "^variable TRILAYER_TICK_S: .*valid integer.*got 'soon'$"),
+        (
+            "TICK_S",
+            "3600",
+            "^'batch_every_s' in trilayer.toml and variable TRILAYER_TICK_S: batch_every_s must be a multiple of tick_s.*; got 600 and 3600$",
+        ),
+        ("STORE", "", "^variable TRILAYER_STORE: .*at least 1 character; got ''$"),
+        ("SPARK_CONF", "abc", "^variable TRILAYER_SPARK_CONF must be a JSON object; got 'abc'$"),
+        ("SPARK_CONF", "[]", "^variable TRILAYER_SPARK_CONF: .*valid dictionary; got \\[\\]$"),
+        ("SPARK_CONF", '{"a": 1}', "^variable TRILAYER_SPARK_CONF: .*valid string; got 1$"),
+        ("BOOTSTRAP_SERVERS", "localhost:99999", "^variable TRILAYER_BOOTSTRAP_SERVERS: must be host:port.*got 'localhost:99999'$"),
+    ],
+)  # fmt: skip
+def test_a_wrong_variable_says_which(name, value, message, project, monkeypatch):
+    (project / "trilayer.toml").write_text("batch_every_s = 600\n")
+    monkeypatch.setenv(f"TRILAYER_{name}", value)
+    with pytest.raises(SettingsError, match=message):
         load_settings()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("bootstrap_servers", "kafka:9092"),
+        ("bootstrap_servers", "127.0.0.1:9092, my_host.example:9093,[::1]:9094"),
+        ("spark_remote", "sc://localhost"),
+        ("spark_remote", "sc://[::1]:15002"),
+        ("spark_remote", "sc://spark.example:443/;use_ssl=true;token=a:b"),
+    ],
+)
+def test_addresses_are_taken_as_kafka_and_spark_write_them(name, value, project):
+    (project / "trilayer.toml").write_text(f"{name} = '{value}'\n")
+    assert getattr(load_settings(), name) == value
 
 
 def test_an_unknown_variable_is_refused(project, monkeypatch):
