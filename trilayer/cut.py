@@ -224,10 +224,9 @@ def check_contiguous(stream: str, have: Cut, ranges: Ranges, beginning: Cut) -> 
             raise CoverageError(
                 f"stream {stream!r} partition {partition}: the cut must not lie below the master dataset's end {r.start}; got {r.end}"
             )
-        if beginning.get(partition, 0) > r.start:
-            lost = min(beginning[partition], r.end) if r.end > r.start else beginning[partition]
-            if r.end > r.start:
-                raise LogError(
-                    f"stream {stream!r} partition {partition}: retention took offsets [{r.start}, {lost}) before they were ingested;"
-                    " they are nowhere else; to go on without them, run `trilayer batch run --accept-loss`, which records the loss"
-                )
+        if r.start < r.end and r.start < beginning.get(partition, 0):
+            lost = min(beginning[partition], r.end)
+            raise LogError(
+                f"stream {stream!r} partition {partition}: retention took offsets [{r.start}, {lost}) before they were ingested;"
+                " they are nowhere else; to go on without them, run `trilayer batch run --accept-loss`, which records the loss"
+            )

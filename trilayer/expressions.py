@@ -17,6 +17,7 @@ from sqlglot.optimizer.annotate_types import annotate_types
 from trilayer.errors import DefinitionError, did_you_mean
 
 IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*\Z")
+_DECIMAL = re.compile(r"\bdecimal\b(?!:)(?:\(([^)]*)\))?")
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 FLOATS = ("float", "double")
 SCALARS = (*INTEGERS, *FLOATS, "string", "boolean", "date", "timestamp", "timestamp_ntz", "binary")
@@ -53,6 +54,11 @@ UNREPEATABLE = frozenset(
     ]
 )
 
+# Text that Spark takes for a time of its clock where it makes a date or a timestamp of it. A time zone may follow.
+_CLOCK = re.compile(r"\s*(?:now|today|yesterday|tomorrow)\b\s*\S*\s*\Z", re.IGNORECASE)
+_CHOICE = (exp.If, exp.Case, exp.Coalesce, exp.Paren)
+_OF_TEXT = (exp.Predicate, exp.Cast, exp.Concat, exp.DPipe)
+
 
 def check_name(name: str, what: str) -> str:
     """`name` itself, or an error: names are SQL identifiers that need no quotes and leave `__` and a leading `_` to trilayer."""
@@ -80,12 +86,23 @@ def is_orderable(type_: str) -> bool:
     return type_ in SCALARS or is_decimal(type_)
 
 
-def normal_type(kind: exp.DataType) -> str:
-    """The one spelling of a type in trilayer: Spark's simple string, such as `decimal(10,2)` or `struct<a:int>`."""
-    text = kind.sql("spark").lower()
-    if text == "decimal":
-        return "decimal(10,0)"
-    return re.sub(r"\s*([<>:,()])\s*", r"\1", text)
+def normal_type(kind: exp.DataType, what: str = "a type") -> str:
+    """The one spelling of a type in trilayer: Spark's simple string, such as `decimal(10,2)` or `struct<a:int>`.
+
+    Raises DefinitionError that names `what` for a decimal that Spark does not have.
+    """
+
+    def decimal(match: re.Match[str]) -> str:
+        digits = re.fullmatch(r"(\d+)(?:,(\d+))?", match[1] or "10,0")  # Spark's own
+        precision, scale = (int(digits[1]), int(digits[2] or 0)) if digits else (0, 0)
+        if not (1 <= precision <= 38 and scale <= precision):
+            raise DefinitionError(
+                f"{what} must be a decimal of 1 to 38 digits, no more of them after the point; got {match[0]}"
+            )
+        return f"decimal({precision},{scale})"
+
+    text = re.sub(r"\s*([<>:,()])\s*", r"\1", kind.sql("spark").lower())
+    return _DECIMAL.sub(decimal, text)
 
 
 @dataclass(frozen=True)
@@ -117,7 +134,7 @@ def parse_schema(ddl: str, what: str) -> tuple[Field, ...]:
         name = check_name(column.name, f"column of {what}")
         if name in (field.name for field in fields):
             raise DefinitionError(f"columns of {what} must have different names; got {name!r} twice")
-        type_ = normal_type(column.kind)
+        type_ = normal_type(column.kind, f"type of {what}.{name}")
         if not (is_orderable(type_) or type_.startswith(("array<", "struct<", "map<string,"))):
             raise DefinitionError(
                 f"type of {what}.{name} must be one of {', '.join(SCALARS)}, decimal(p,s), array, struct or map of string;"
@@ -169,7 +186,10 @@ def parse_expression(sql: str, schema: Mapping[str, str], what: str, expect: str
         )
     _refuse_unrepeatable(expression, sql, what)
     columns = _columns(expression, schema, sql, what)
+    for kind in expression.find_all(exp.DataType):
+        normal_type(kind, f"type in {what}")
     type_ = _type(expression, select, schema)
+    _refuse_clock(expression, sql, what)
     if type_ is None:
         raise DefinitionError(
             f"type of {what} must be known; got {sql!r}, which could be anything; write `cast({sql} as TYPE)`"
@@ -212,6 +232,25 @@ def _refuse_unrepeatable(expression: exp.Expr, sql: str, what: str) -> None:
                     f"{what} must give the same answer in every run; got {sql!r}, which calls {sorted(names)[0]}();"
                     " use the event's own columns, and put `now()` into the query instead"
                 )
+
+
+def _refuse_clock(expression: exp.Expr, sql: str, what: str) -> None:
+    """expression: with the types of its parts. A word is text where nothing beside it, in a comparison or a choice, may be a time."""
+    for literal in expression.find_all(exp.Literal):
+        if not literal.is_string or not _CLOCK.match(literal.this):
+            continue
+        node = literal.parent
+        while not isinstance(node, exp.Select | None):
+            if not isinstance(node, (*_CHOICE, *_OF_TEXT)) or any(map(_may_be_time, node.iter_expressions())):
+                raise DefinitionError(
+                    f"{what} must give the same answer in every run; got {sql!r}, where Spark may take {literal.sql()} for a time"
+                    f" of its clock; use the event's own columns, or write `cast({literal.sql()} as string)` for the word"
+                )
+            node = node.parent if isinstance(node, _CHOICE) else None
+
+
+def _may_be_time(part: exp.Expr) -> bool:
+    return part.type is None or part.type.this in (exp.DataType.Type.UNKNOWN, *exp.DataType.TEMPORAL_TYPES)
 
 
 def _columns(expression: exp.Expr, schema: Mapping[str, str], sql: str, what: str) -> frozenset[str]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
@@ -15,6 +17,7 @@ from pydantic_settings import (
     SettingsConfigDict,
     TomlConfigSettingsSource,
 )
+from pydantic_settings import SettingsError as NoJSONError
 
 from trilayer.errors import SettingsError, did_you_mean
 
@@ -31,7 +34,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="TRILAYER_", extra="forbid", frozen=True)
 
     catalog: str = Field("examples.flights:catalog", description="the catalog, as module:attribute")
-    store: str = Field(".trilayer/store", description="folder or URI of the store")
+    store: str = Field(".trilayer/store", min_length=1, description="folder or URI of the store")
     home: Path = Field(Path(".trilayer"), description="folder of the local stack: broker, logs, processes")
     jars: Path = Field(
         Path(".trilayer/jars"), description="folder of the jars that are fetched: broker, Kafka connector"
@@ -88,22 +91,37 @@ class Settings(BaseSettings):
     @classmethod
     def _tick_divides_a_day(cls, tick_s: int) -> int:
         if 86_400 % tick_s:
-            raise ValueError(f"must divide a day (86400) evenly; got {tick_s}")
+            raise ValueError("must divide a day (86400) evenly")
         return tick_s
 
     @field_validator("batch_every_s")
     @classmethod
     def _interval_is_a_cron(cls, seconds: int) -> int:
         if seconds % 60 or (3600 % seconds and (seconds % 3600 or 86_400 % seconds)):
-            raise ValueError(
-                f"must be minutes that divide an hour, or hours that divide a day; got {seconds}"
-            )
+            raise ValueError("must be minutes that divide an hour, or hours that divide a day")
         return seconds
 
     @field_validator("full_at")
     @classmethod
     def _time_of_day(cls, text: str) -> str:
         datetime.strptime(text, "%H:%M")  # noqa: DTZ007  # a time of day has no zone
+        return text
+
+    @field_validator("bootstrap_servers")
+    @classmethod
+    def _hosts_and_ports(cls, text: str) -> str:
+        if text and not all(_is_address(server.strip()) for server in text.split(",")):
+            raise ValueError("must be host:port, or several with commas between them")
+        return text
+
+    @field_validator("spark_remote")
+    @classmethod
+    def _spark_connect(cls, text: str) -> str:
+        server = urlsplit(text).netloc
+        if text and not (
+            text.startswith("sc://") and (_is_address(server) or _is_address(f"{server}:15002"))
+        ):
+            raise ValueError("must be sc://host:port")
         return text
 
     @model_validator(mode="after")
@@ -140,7 +158,8 @@ class Settings(BaseSettings):
 
     def environment(self) -> dict[str, str]:
         """These settings as `TRILAYER_*` variables, for a process that should have the same."""
-        values = self.model_dump(mode="json", exclude_defaults=True)
+        # Defaults too: the other process may find a file that says otherwise.
+        values = self.model_dump(mode="json", exclude_none=True)
         return {
             f"TRILAYER_{name.upper()}": json.dumps(value) if isinstance(value, dict) else str(value)
             for name, value in values.items()
@@ -166,6 +185,10 @@ def load_settings(**overrides: object) -> Settings:
         raise SettingsError(
             "; ".join(_describe(e["loc"], e["msg"], e.get("input")) for e in error.errors())
         ) from None
+    except NoJSONError:  # spark_conf is the one setting whose variable is read as JSON
+        raise SettingsError(
+            f"variable TRILAYER_SPARK_CONF must be a JSON object; got {os.environ.get('TRILAYER_SPARK_CONF')!r}"
+        ) from None
     except (ValueError, TypeError) as error:
         raise SettingsError(f"{FILE} must be TOML: {error}") from None
     address = settings.home / BROKER_ADDRESS
@@ -178,13 +201,23 @@ def _field(variable: str) -> str:
     return variable.removeprefix("TRILAYER_").lower()
 
 
+def _is_address(text: str) -> bool:
+    """Whether it is host:port; an IPv6 host is in square brackets."""
+    parts = re.fullmatch(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):(\d+)", text)
+    return parts is not None and 0 < int(parts[1]) < 65536
+
+
 def _describe(loc: tuple[int | str, ...], message: str, value: object) -> str:
+    message = message.removeprefix("Value error, ")
+    if not loc and isinstance(value, dict):  # of several settings together, which the message names
+        return f"{' and '.join(_where(name) for name in value if name in message)}: {message}"
     name = ".".join(map(str, loc))
-    where = (
-        f"variable TRILAYER_{name.upper()}"
-        if f"TRILAYER_{name.upper()}" in os.environ
-        else f"{name!r} in {FILE}"
-    )
+    where = _where(name)
     if message.startswith("Extra inputs"):
         return f"{where} is no setting{did_you_mean(name, Settings.model_fields)}"
     return f"{where}: {message[0].lower()}{message[1:]}; got {value!r}"
+
+
+def _where(name: str) -> str:
+    variable = f"TRILAYER_{name.partition('.')[0].upper()}"
+    return f"variable {variable}" if variable in os.environ else f"{name!r} in {FILE}"

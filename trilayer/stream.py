@@ -5,13 +5,21 @@ A `Stream` is a declared topic. `Rows` is the escape from SQL: any stateless Dat
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
+import re
+import sys
 import types
-from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, fields, is_dataclass
+from datetime import date, time, timedelta, tzinfo
+from decimal import Decimal
+from enum import Enum
 from functools import cached_property
+from pathlib import PurePath
 from typing import Any
+from uuid import UUID
 
 from trilayer.errors import DefinitionError, did_you_mean
 from trilayer.expressions import Field, check_name, parse_schema
@@ -93,6 +101,7 @@ class Rows:
 
     rows: DataFrame of the stream's columns to DataFrame of `schema`'s columns. It sees one slice of the log at a time,
     so it may map, filter and explode, and must not aggregate, join events to each other or read a clock.
+    Its code, and what it uses of your own modules that are imported at the top of a file, are part of the definition.
     schema: Spark DDL of what it returns, so that the views on it can be checked without starting Spark.
     """
 
@@ -125,48 +134,114 @@ class Rows:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Changes with the schema, the source, and the function's code: bytecode, constants, closure and what it calls."""
+        """Changes with the schema, the source, and what the function does, as `code_of` has it."""
         return digest("rows", self.name, self.columns, self.source.fingerprint, code_of(self.rows))
 
 
 Source = Stream | Rows
 
 
-def code_of(function: Any) -> list[Any]:
-    """What a function does, as nested lists: its bytecode, constants, defaults, closure, and the functions and plain values
-    that it refers to in its own module tree, followed once each. Libraries count by name.
+def code_of(function: Any) -> Any:
+    """What a function does, as nested lists: its bytecode, constants, defaults and closure, and what it names of the author's own
+    modules, followed once each. What belongs to Python or to an installed library counts by name, with what it wraps.
     """
-    return _code(function, set())
+    return _code(function, None, {})
 
 
-def _code(value: Any, seen: set[int]) -> Any:
-    if id(value) in seen:
-        return "seen"
-    if isinstance(value, types.FunctionType):
-        seen.add(id(value))
-        code = value.__code__
-        cells = [_code(cell.cell_contents, seen) for cell in value.__closure__ or ()]
-        names = {
-            name: _code(value.__globals__[name], seen) for name in _names(code) if name in value.__globals__
-        }
-        defaults = [_code(v, seen) for v in (value.__defaults__ or ())]
-        kwdefaults = {k: _code(v, seen) for k, v in (value.__kwdefaults__ or {}).items()}
-        return ["function", _bytecode(code), cells, names, defaults, kwdefaults]
-    if isinstance(value, types.ModuleType):
-        return ["module", value.__name__]
-    if isinstance(value, bool | int | float | str | bytes | type(None)):
+# Their repr says all of them.
+_PLAIN = (
+    bool, int, float, complex, str, bytes, type(None), date, time, timedelta, tzinfo, Decimal, UUID, PurePath, range
+)  # fmt: skip
+
+_PARTS: dict[type, tuple[str, ...]] = {
+    functools.partial: ("func", "args", "keywords"),
+    types.MethodType: ("__func__", "__self__"),
+    types.BuiltinFunctionType: ("__qualname__", "__self__"),
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    property: ("fget",),
+}
+
+
+def _code(value: Any, by: types.FunctionType | None, seen: dict[Any, Any]) -> Any:
+    """by: the function that refers to the value. seen: what has been followed, numbered, and kept since its id is its key."""
+    if isinstance(value, Enum):
+        return ["enum", type(value).__qualname__, value.name, _code(value.value, by, seen)]
+    if isinstance(value, re.Pattern):
+        return ["pattern", repr(value.pattern), value.flags]  # its repr ends after 200 characters
+    if isinstance(value, _PLAIN) or type(value).__module__ == "pyspark.sql.types":
         return repr(value)
-    if isinstance(value, list | tuple):
-        return [_code(v, seen) for v in value]
+    if isinstance(value, tuple):
+        return [_code(v, by, seen) for v in value]
     if isinstance(value, set | frozenset):
-        return sorted(repr(v) for v in value)
-    if isinstance(value, dict):
-        return {repr(k): _code(v, seen) for k, v in value.items()}
-    wrapped = getattr(value, "__wrapped__", None) or getattr(value, "func", None)
-    if wrapped is not None:
-        extra = [getattr(value, "args", ()), getattr(value, "keywords", {})]
-        return ["wrapped", _code(wrapped, seen), _code(extra, seen)]
-    return [type(value).__module__, type(value).__qualname__, getattr(value, "__qualname__", "")]
+        # Each as if it were alone: their order is another one in each process.
+        return sorted(digest(_code(v, by, dict(seen))) for v in value)
+    key = (id(value), id(by) if isinstance(value, types.ModuleType) else None)
+    if key in seen:
+        return ["seen", seen[key][0]]
+    seen[key] = (len(seen), value)
+    if isinstance(value, list):
+        return ["list", *(_code(v, by, seen) for v in value)]
+    if isinstance(value, dict | types.MappingProxyType):
+        return ["dict", *(_code(item, by, seen) for item in value.items())]
+    if isinstance(value, types.FunctionType):
+        return _function(value, by, seen)
+    if isinstance(value, types.ModuleType):
+        named = _named(vars(value), by, seen) if _is_own(value.__name__, by) else {}
+        return ["module", value.__name__, named]
+    for kind, parts in _PARTS.items():
+        if isinstance(value, kind):
+            return [kind.__name__, *(_code(getattr(value, part), by, seen) for part in parts)]
+    if isinstance(value, type):
+        return ["class", value.__qualname__, _code(_body(value, by), by, seen)]
+    return ["object", _code(type(value), by, seen), _code(_state(value, by), by, seen)]
+
+
+def _function(value: types.FunctionType, by: types.FunctionType | None, seen: dict[Any, Any]) -> list[Any]:
+    cells = tuple(cell.cell_contents for cell in value.__closure__ or ())
+    if by is not None and not _is_own(value.__module__, by):
+        return ["function", value.__module__, value.__qualname__, _code(cells, by, seen)]
+    given = _code((cells, value.__defaults__, value.__kwdefaults__), value, seen)
+    return ["function", _bytecode(value.__code__), given, _named(value.__globals__, value, seen)]
+
+
+def _named(
+    namespace: Mapping[str, Any], by: types.FunctionType | None, seen: dict[Any, Any]
+) -> dict[str, Any]:
+    """Those of a module's variables that the code of `by` names."""
+    names = _names(by.__code__) if by else ()
+    return {name: _code(namespace[name], by, seen) for name in sorted(names) if name in namespace}
+
+
+def _body(value: type, by: types.FunctionType | None) -> tuple[Any, ...]:
+    if not _is_own(value.__module__, by):
+        return (value.__module__,)
+    # Of what Python adds itself, all but methods says nothing, or the line number.
+    own = [(k, v) for k, v in vars(value).items() if callable(v) or not k.startswith("__")]
+    return (value.__bases__, *own)
+
+
+def _state(value: Any, by: types.FunctionType | None) -> tuple[Any, ...]:
+    if is_dataclass(value):
+        return tuple((field.name, getattr(value, field.name)) for field in fields(value))
+    state = getattr(value, "__dict__", {})
+    if isinstance(value, types.SimpleNamespace) or _is_own(type(value).__module__, by):
+        return tuple(state.items())
+    # What functools and Spark's UDFs wrap.
+    return tuple(state[name] for name in ("__wrapped__", "func", "_returnType") if name in state)
+
+
+def _is_own(module: str | None, by: types.FunctionType | None) -> bool:
+    """Whether a module is the author's: of the package of the function that refers to it, or neither Python's nor installed."""
+    package = str(module).partition(".")[0]
+    if package in ("pyspark", "py4j", "trilayer"):  # installed or not: spark-submit brings its own
+        return False
+    if by is not None and package == str(by.__module__).partition(".")[0]:
+        return True
+    if package in sys.stdlib_module_names:
+        return False
+    file = getattr(sys.modules.get(str(module)), "__file__", None) or ""
+    return not {"site-packages", "dist-packages"} & {*PurePath(file).parts}
 
 
 def _names(code: types.CodeType) -> set[str]:

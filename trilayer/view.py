@@ -46,10 +46,6 @@ class Measure:
     present_sql: str
     """DuckDB SQL over the state names without `NAME__`."""
 
-    @property
-    def input_types(self) -> dict[str, str]:
-        return {role: expression.type for role, expression in self.inputs.items()}
-
 
 @dataclass(frozen=True)
 class View:

@@ -22,6 +22,7 @@ from trilayer import (
 )
 from trilayer.catalog import load_catalog
 from trilayer.errors import DefinitionError, SettingsError, UsageError
+from trilayer.partials import partial_schema
 from trilayer.settings import load_settings
 
 SCHEMA = "carrier string not null, dep_delay int, at timestamp, tags array<string>, place struct<lat:double>"
@@ -57,6 +58,9 @@ ERRORS = {
     "column twice": (lambda: stream("a int, a int, at timestamp"), "columns of stream 'flights' must have different names; got 'a' twice"),
     "column name": (lambda: stream("Carrier string, at timestamp"), "column of stream 'flights' must be lower-case.*got 'Carrier'"),
     "no such type": (lambda: stream("a interval, at timestamp"), "type of stream 'flights'.a must be one of tinyint"),
+    "decimal too long": (lambda: stream("a decimal(40,2), at timestamp"), r"type of stream 'flights'.a must be a decimal of 1 to 38 digits.*got decimal\(40,2\)"),
+    "decimal all fraction": (lambda: stream("a array<decimal(5,7)>, at timestamp"), r"no more of them after the point; got decimal\(5,7\)"),
+    "cast to no decimal": (lambda: view(key={"k": "cast(dep_delay as decimal(0))"}), r"type in key 'k' of view 'v' must be a decimal .* got decimal\(0\)"),
     "event time unknown": (lambda: stream(event_time="att"), "event_time of stream 'flights' must be one of its columns; got 'att'; did you mean 'at'"),
     "event id unknown": (lambda: stream(event_id="carier"), "event_id of stream 'flights' must be .* did you mean 'carrier'"),
     "event time no time": (lambda: stream(event_time="carrier"), "must be a timestamp or a date; got 'carrier', which is string"),
@@ -149,6 +153,68 @@ def test_a_function_that_answers_differently_each_time_is_refused(function):
         view(key={"k": f"cast({function} as string)"})
 
 
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "timestamp 'now'",
+        "date ' Today '",
+        "date 'tomorrow UTC'",
+        "cast('yesterday' as timestamp)",
+        "to_date('now')",
+        "try_to_timestamp('now')",
+        "hour('now')",
+        "at < 'now'",
+        "at between 'yesterday' and 'tomorrow'",
+        "to_date(at) in (('today'))",
+        "carrier = 'AA' and at > 'now'",
+        "coalesce(at, 'now')",
+        "case when dep_delay > 0 then if(carrier = 'AA', 'now', 'x') else at end",
+        "case at when 'now' then 1 end",
+    ],
+)
+def test_a_word_that_spark_takes_for_a_time_of_its_clock_is_refused(expression):
+    with pytest.raises(
+        DefinitionError, match=r"must give the same answer in every run; .* time of its clock"
+    ):
+        view(key={"k": f"cast({expression} as string)"})
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "carrier = 'now'",
+        "upper(carrier) in ('NOW', 'TODAY')",
+        "case when carrier = 'now' then at end",
+        "if(dep_delay > 0, 'today', 'tomorrow')",
+        "coalesce(carrier, 'now')",
+        "carrier || 'now'",
+        "replace(carrier, cast('now' as string))",
+        "to_date(at) = date 'epoch'",
+        "at > '2013-01-01' and carrier = 'nowhere'",
+    ],
+)
+def test_the_same_word_as_text_is_taken(expression):
+    assert view(key={"k": f"cast({expression} as string)"}).keys[0].type == "string"
+
+
+@pytest.mark.parametrize(
+    ("type_", "sum_type"),
+    [
+        ("decimal", "decimal(38,0)"),
+        ("decimal(10)", "decimal(38,0)"),
+        ("dec(10,2)", "decimal(38,2)"),
+        ("decimal(38, 38)", "decimal(38,38)"),
+    ],
+)
+def test_a_decimal_has_the_scale_that_spark_gives_it(type_, sum_type):
+    money = stream(f"a {type_}, b array<{type_}>, c struct<decimal:{type_}>, at timestamp")
+    of = view(source=money, key={"k": f"cast(a as {type_})"}, aggregates={"n": sum_("a")})
+    assert of.measures[0].type == sum_type
+    plain = of.keys[0].type
+    assert [money.columns[c] for c in "abc"] == [plain, f"array<{plain}>", f"struct<decimal:{plain}>"]
+    assert len(partial_schema(of)) == 2
+
+
 def test_a_view_and_a_stream_that_are_not_there_are_named():
     found = catalog(view())
     with pytest.raises(UsageError, match="view must be one of the catalog's; got 'vv'; did you mean 'v'"):
@@ -204,6 +270,26 @@ def test_errors_inside_the_module_come_through(project):
         ("tick_s = 7", "'tick_s' in trilayer.toml: .*must divide a day .*got 7"),
         ("keep_versions = 1", "'keep_versions' in trilayer.toml: .*greater than or equal to 2; got 1"),
         ("reconcile = 'maybe'", "'reconcile' in trilayer.toml: .*'warn' or 'fail'; got 'maybe'"),
+        ("store = ''", "'store' in trilayer.toml: .*at least 1 character; got ''"),
+        ("spark_conf = {a = 1}", "'spark_conf.a' in trilayer.toml: .*valid string; got 1"),
+        (
+            "bootstrap_servers = 'localhost:abc'",
+            "'bootstrap_servers' in trilayer.toml: must be host:port, .*; got 'localhost:abc'",
+        ),
+        (
+            "bootstrap_servers = 'a:9092,'",
+            "must be host:port, or several with commas between them; got 'a:9092,'",
+        ),
+        ("bootstrap_servers = 'a'", "must be host:port.*; got 'a'"),
+        (
+            "spark_remote = 'sc://h:abc'",
+            "'spark_remote' in trilayer.toml: must be sc://host:port; got 'sc://h:abc'",
+        ),
+        ("spark_remote = 'h:15002'", "must be sc://host:port; got 'h:15002'"),
+        (
+            "tick_s = 3600\nkeep_versions = 3",
+            "^'tick_s' in trilayer.toml: batch_every_s must be a multiple of tick_s.*; got 600 and 3600$",
+        ),
     ],
 )
 def test_a_wrong_settings_file_says_where(text, message, project):
@@ -212,10 +298,42 @@ def test_a_wrong_settings_file_says_where(text, message, project):
         load_settings()
 
 
-def test_a_wrong_variable_says_which(project, monkeypatch):
-    monkeypatch.setenv("TRILAYER_TICK_S", "soon")
-    with pytest.raises(SettingsError, match=r"variable TRILAYER_TICK_S: .*valid integer.*got 'soon'"):
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("TICK_S", "soon", "^variable TRILAYER_TICK_S: .*valid integer.*got 'soon'$"),
+        (
+            "TICK_S",
+            "3600",
+            "^'batch_every_s' in trilayer.toml and variable TRILAYER_TICK_S: batch_every_s must be a multiple of tick_s.*; got 600 and 3600$",
+        ),
+        ("STORE", "", "^variable TRILAYER_STORE: .*at least 1 character; got ''$"),
+        ("SPARK_CONF", "abc", "^variable TRILAYER_SPARK_CONF must be a JSON object; got 'abc'$"),
+        ("SPARK_CONF", "[]", "^variable TRILAYER_SPARK_CONF: .*valid dictionary; got \\[\\]$"),
+        ("SPARK_CONF", '{"a": 1}', "^variable TRILAYER_SPARK_CONF: .*valid string; got 1$"),
+        ("BOOTSTRAP_SERVERS", "localhost:99999", "^variable TRILAYER_BOOTSTRAP_SERVERS: must be host:port.*got 'localhost:99999'$"),
+    ],
+)  # fmt: skip
+def test_a_wrong_variable_says_which(name, value, message, project, monkeypatch):
+    (project / "trilayer.toml").write_text("batch_every_s = 600\n")
+    monkeypatch.setenv(f"TRILAYER_{name}", value)
+    with pytest.raises(SettingsError, match=message):
         load_settings()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("bootstrap_servers", "kafka:9092"),
+        ("bootstrap_servers", "127.0.0.1:9092, my_host.example:9093,[::1]:9094"),
+        ("spark_remote", "sc://localhost"),
+        ("spark_remote", "sc://[::1]:15002"),
+        ("spark_remote", "sc://spark.example:443/;use_ssl=true;token=a:b"),
+    ],
+)
+def test_addresses_are_taken_as_kafka_and_spark_write_them(name, value, project):
+    (project / "trilayer.toml").write_text(f"{name} = '{value}'\n")
+    assert getattr(load_settings(), name) == value
 
 
 def test_an_unknown_variable_is_refused(project, monkeypatch):
@@ -232,3 +350,19 @@ def test_variables_win_over_the_file(project, monkeypatch):
     monkeypatch.setenv("TRILAYER_TICK_S", "10")
     found = load_settings()
     assert (found.tick_s, found.settle_s) == (10, 1.5)
+
+
+def test_a_process_has_the_settings_of_the_one_that_starts_it(project, monkeypatch):
+    (project / "trilayer.toml").write_text(
+        "catalog = 'shop:catalog'\nspark_master = 'yarn'\nbatch_command = 'x'\ntick_s = 30\nspark_conf = {a = '1'}\n"
+    )
+    ours = load_settings(
+        catalog="examples.flights:catalog",
+        spark_master="local[2]",
+        batch_command="",
+        tick_s=60,
+        spark_conf={"b": "2"},
+    )
+    for name, value in ours.environment().items():
+        monkeypatch.setenv(name, value)
+    assert load_settings() == ours

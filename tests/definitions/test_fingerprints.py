@@ -1,5 +1,6 @@
 """A fingerprint changes when a meaning may have, and not otherwise; and reading a catalog starts no JVM."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -135,6 +136,154 @@ def test_code_of_a_row_function_its_closure_defaults_and_what_it_calls_count(tmp
 
 def test_comments_lines_and_another_process_do_not_count(tmp_path):
     assert fingerprint(tmp_path) == fingerprint(tmp_path, name="2", before="# a comment\n\n\nUNUSED = 1\n")
+
+
+HELPERS = """
+import logging
+N = {n}
+log = logging.getLogger("helpers")
+def limited(events):
+    log.info("limited")
+    return events.limit(N)
+def f(events):
+    return shared(events)
+def g(events):
+    return shared(events)
+def shared(events):
+    return events.limit({n})
+class Rules:
+    def __init__(self, n):
+        self.n = n
+    def by_state(self, events):
+        return events.limit(self.n)
+    def by_code(self, events):
+        return self.inner(events)
+    def inner(self, events):
+        return events.limit({n})
+class Fixed:
+    @staticmethod
+    def rows(events):
+        return events.limit({n})
+"""
+SHOP = """
+import dataclasses, datetime, decimal, enum, functools, re, types
+import helpers
+import tools.inner
+from helpers import f, g
+from pyspark.sql.functions import col, explode, split, udf
+from pyspark.sql.types import LongType, StringType, StructType
+from trilayer import Rows, Stream
+
+def uses(value):
+    return lambda events: events.where(value)
+def words(events):
+    return events.select(explode(split("text", " ")), col("at"))
+def both(events):
+    return g(f(events))
+@functools.lru_cache
+def cached(events):
+    return events.limit({n})
+@dataclasses.dataclass
+class Limits:
+    n: int
+class Kind(enum.Enum):
+    ONE = {n}
+
+CHANGED = dict(
+    function_of_a_module=lambda events: helpers.limited(events),
+    constant_of_a_module=lambda events: events.limit(helpers.N),
+    function_of_a_package=lambda events: tools.inner.limited(events),
+    module_in_a_closure=(lambda h: lambda events: h.limited(events))(helpers),
+    what_two_functions_call=both,
+    state_of_a_bound_method=helpers.Rules({n}).by_state,
+    code_of_a_bound_method=helpers.Rules(1).by_code,
+    method_of_a_class=lambda events: helpers.Fixed.rows(events),
+    wrapped=cached,
+    partial=functools.partial(lambda events, n: events.limit(n), n={n}),
+    pattern=uses(re.compile("a" * 300 + "{n}")),
+    method_of_a_pattern=uses(re.compile("{n}").sub),
+    date=uses(datetime.date(2026, 1, {n})),
+    timedelta=uses(datetime.timedelta({n})),
+    decimal=uses(decimal.Decimal({n})),
+    enum=uses(Kind.ONE),
+    dataclass=uses(Limits({n})),
+    namespace=uses(types.SimpleNamespace(n={n})),
+    set_of_functions=uses({{f, g, len}}),
+    second_of_the_same=uses([f, f if {n} == 1 else g, g]),
+    schema=uses(StructType().add("a", StringType() if {n} == 1 else LongType())),
+    udf=uses(udf(lambda text: text * {n})),
+    type_of_a_udf=uses(udf(len, StringType() if {n} == 1 else LongType())),
+)
+SAME = dict(of_spark=words, of_strings=uses({{"a", "b", "c", "d"}}), of_no_value=uses([object(), helpers.log]))
+stream = Stream("s", "text string, at timestamp", event_time="at")
+def fingerprints(functions):
+    return {{k: Rows("r", source=stream, rows=v, schema="text string").fingerprint for k, v in functions.items()}}
+"""
+
+
+@pytest.fixture
+def shop(tmp_path):
+    """Fingerprints of the rows of a catalog of several files, as a process of its own reads it."""
+
+    def read(n, seed):
+        (tmp_path / "helpers.py").write_text(HELPERS.format(n=n))
+        (tmp_path / "tools").mkdir(exist_ok=True)
+        (tmp_path / "tools" / "inner.py").write_text("from helpers import limited\n")
+        (tmp_path / "shop.py").write_text(SHOP.format(n=n))
+        code = "import json, shop; print(json.dumps([shop.fingerprints(shop.CHANGED), shop.fingerprints(shop.SAME)]))"
+        environment = {
+            "PYTHONPATH": str(PROJECT),
+            "PATH": "/usr/bin:/bin",
+            "PYTHONHASHSEED": str(seed),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return read
+
+
+def test_a_fingerprint_is_the_same_in_every_process(shop):
+    first, *others = [shop(1, seed) for seed in range(1, 6)]
+    assert all(other == first for other in others)
+
+
+def test_every_change_of_what_a_row_function_uses_gives_another_fingerprint(shop):
+    (before, same), (after, still) = shop(1, 1), shop(2, 1)
+    assert [name for name in before if before[name] == after[name]] == []
+    assert still == same
+
+
+def test_code_of_an_installed_library_counts_by_name(tmp_path):
+    """And that of the catalog's own package by what it does, wherever it is installed."""
+
+    def read(n):
+        for place in ("site-packages/library", "site-packages/shop"):
+            (tmp_path / place).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "site-packages/library/__init__.py").write_text(
+            f"def f(events): return events.limit({n[0]})\n"
+        )
+        (tmp_path / "site-packages/shop/own.py").write_text(f"def g(events): return events.limit({n[1]})\n")
+        (tmp_path / "site-packages/shop/__init__.py").write_text(
+            "from library import f; from shop.own import g\n"
+            "from trilayer import Rows, Stream\n"
+            "stream = Stream('s', 'n int, at timestamp', event_time='at')\n"
+            "rows = Rows('r', source=stream, rows=lambda events: g(f(events)), schema='n int')\n"
+        )
+        environment = {
+            "PYTHONPATH": f"{PROJECT}:{tmp_path / 'site-packages'}",
+            "PATH": "/usr/bin:/bin",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        code = "import shop; print(shop.rows.fingerprint)"
+        return subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        ).stdout
+
+    assert read((1, 1)) == read((2, 1)) != read((2, 2))
 
 
 def test_declaring_and_reading_a_catalog_starts_no_jvm(tmp_path):
