@@ -158,18 +158,26 @@ class Connection:
 
     @contextmanager
     def _newest(self) -> Iterator[Snapshot]:
+        with self.snapshots(1) as (snapshot,):
+            yield snapshot
+
+    @contextmanager
+    def snapshots(self, number: int) -> Iterator[list[Snapshot]]:
+        """As many snapshots as asked for, all of the newest state: a query that fails in one ends none of the others."""
         with self._lock:
             loaded = self._refresh.refresh()
-            cursor = self._on(loaded)
-        snapshot = Snapshot(cursor, self._provenance(loaded), self._catalog, loaded)
+            cursors = [self._on(loaded) for _ in range(number)]
+        provenance = self._provenance(loaded)
+        snapshots = [Snapshot(cursor, provenance, self._catalog, loaded) for cursor in cursors]
         try:
-            yield snapshot
+            yield snapshots
         finally:
             with self._lock:
-                if snapshot.sound and loaded is self._refresh.loaded:
-                    self._idle.append((loaded, cursor))
-                else:
-                    cursor.close()
+                for snapshot, cursor in zip(snapshots, cursors, strict=True):
+                    if snapshot.sound and loaded is self._refresh.loaded:
+                        self._idle.append((loaded, cursor))
+                    else:
+                        cursor.close()
 
     @contextmanager
     def _earlier(self, version: int) -> Iterator[Snapshot]:

@@ -182,3 +182,29 @@ def test_verify_finds_and_names_a_wrong_answer(project):
         found["views"][view.name]["keys"][0]["left_n"] + 1 == found["views"][view.name]["keys"][0]["right_n"]
     )
     assert found["views"]["by_minute"]["differ"] == 0
+
+
+def test_verify_names_a_view_that_can_not_be_answered_and_compares_the_others(project):
+    """A total that fits no bigint is a fault; a view that was added, and has no answer before the next publication, is none."""
+    _batch(project)
+    text = (project.folder / f"{project.module}.py").read_text()
+    added = 'View("newcomers", source=clicks, key=["user"], aggregates={"n": count()})'
+    project.write_catalog(text.replace("views=[by_user,", f"views=[by_user, {added},"))
+    found = json.loads(project.run("verify", "--json")[0])
+    assert (found["clean"], found["failed"], list(found["unanswered"])) == (True, [], ["newcomers"])
+    project.write_catalog(text)
+    producer = KafkaProducer(bootstrap_servers=project.settings().bootstrap_servers)
+    value = {"user": "rich", "amount": 2**63 - 1, "at": "2026-01-01T00:00:00Z"}
+    for _ in range(2):
+        producer.send(project.topic, json.dumps(value).encode())
+    producer.close()
+    _batch(project)
+    found = json.loads(project.run("verify", "--json", expect=1)[0])
+    assert (found["clean"], found["failed"]) == (False, ["by_user"])
+    assert "a value does not fit its column" in found["unanswered"]["by_user"]
+    assert {name: view["differ"] for name, view in found["views"].items()} == {"by_minute": 0, "hourly": 0}
+    project.write_catalog(text.replace("views=[by_user, by_minute, hourly]", "views=[by_user]"))
+    found = json.loads(project.run("verify", "--json", expect=1)[0])
+    assert (found["views"], found["streams"]["clicks"]["found"]) == ({}, 102)
+    _, err = project.run("verify", expect=1)
+    assert "not verified by_user: a value does not fit its column" in err
