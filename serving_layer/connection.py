@@ -67,6 +67,10 @@ class Snapshot:
             raise UsageError(f"a value does not fit its column: {_first_line(error)}") from None
         except duckdb.OutOfRangeException as error:
             raise UsageError(f"a value does not fit its column: {_first_line(error)}") from None
+        except duckdb.TransactionException as error:
+            raise UsageError(
+                f"SQL must be one SELECT, since views are read-only; {_first_line(error)}"
+            ) from None
         except duckdb.Error as error:
             raise UsageError(str(error).strip()) from None
         self.sound = True
@@ -77,12 +81,22 @@ class Snapshot:
             statements = self._cursor.extract_statements(query)
         except duckdb.Error as error:
             raise UsageError(f"SQL must be one SELECT: {str(error).strip()}") from None
-        kinds = [statement.type for statement in statements]
-        if len(kinds) != 1 or kinds[0] not in (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN):
-            got = ", ".join(kind.name for kind in kinds) or "nothing"
+        if [statement.type for statement in statements] == [duckdb.StatementType.EXPLAIN]:
+            statements = self._explained(query)
+        if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
+            got = ", ".join(statement.type.name for statement in statements) or "nothing"
             raise UsageError(f"SQL must be one SELECT, since views are read-only; got {got}")
-        if kinds[0] == duckdb.StatementType.SELECT:
-            self._check_views(query)
+        self._check_views(statements[0].query)
+
+    def _explained(self, query: str) -> list[duckdb.Statement]:
+        """What an EXPLAIN is of, since with ANALYZE it is run: from its first word on that begins a statement."""
+        text = query.encode()
+        for place, _ in duckdb.tokenize(query):
+            with suppress(duckdb.Error):
+                statements = self._cursor.extract_statements(text[place:].decode())
+                if statements and statements[0].type != duckdb.StatementType.EXPLAIN:
+                    return statements
+        return []
 
     def _check_views(self, query: str) -> None:
         if not self._loaded.missing_views:
@@ -184,6 +198,7 @@ class Connection:
         database, refresh = _open(self._catalog, self._settings, self._store)
         with database:
             loaded = refresh.load(version)
+            database.execute("BEGIN TRANSACTION READ ONLY")
             yield Snapshot(database, self._provenance(loaded), self._catalog, loaded)
 
     def _on(self, loaded: Loaded) -> duckdb.DuckDBPyConnection:
@@ -197,7 +212,7 @@ class Connection:
         if self._idle:
             return self._idle.pop()[1]
         cursor = self._database.cursor()
-        cursor.execute("BEGIN TRANSACTION")
+        cursor.execute("BEGIN TRANSACTION READ ONLY")
         # DuckDB fixes a transaction's snapshot at its first read.
         cursor.execute("SELECT one FROM _batch._anchor").fetchall()
         return cursor
@@ -294,6 +309,7 @@ def _open(catalog: Catalog, settings: Settings, store: Store) -> tuple[duckdb.Du
         )
     # What follows is the analyst's: no files, no settings, nothing but the views.
     database.execute("SET enable_external_access = false")
+    database.execute("SET allowed_configs = ['search_path']; SET lock_configuration = true")
     return database, refresh
 
 
