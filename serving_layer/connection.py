@@ -18,7 +18,7 @@ import pyarrow as pa
 from serving_layer import history
 from serving_layer.refresh import Loaded, Refresh, batch_table, speed_table
 from serving_layer.result import Provenance, Result, StreamProvenance, Table
-from trilayer.catalog import Catalog, load_catalog
+from trilayer.catalog import Catalog, Query, load_catalog
 from trilayer.cut import format_time
 from trilayer.errors import CoverageError, EnvironmentFault, UsageError, did_you_mean
 from trilayer.lag import Lag, stream_lag
@@ -307,6 +307,7 @@ def _open(catalog: Catalog, settings: Settings, store: Store) -> tuple[duckdb.Du
         database.execute(
             f"CREATE VIEW arrivals.{quoted_duckdb(view.name)} AS SELECT {arrived} FROM ({select})"
         )
+    _create_queries(database, catalog)
     # What follows is the analyst's: no files, no settings, nothing but the views.
     database.execute("SET enable_external_access = false")
     database.execute("SET allowed_configs = ['search_path']; SET lock_configuration = true")
@@ -314,7 +315,7 @@ def _open(catalog: Catalog, settings: Settings, store: Store) -> tuple[duckdb.Du
 
 
 def _create_views(database: duckdb.DuckDBPyConnection, catalog: Catalog, layer: Layer) -> None:
-    database.execute(f"CREATE SCHEMA {layer}; SET search_path = '{layer}'")
+    database.execute(f"CREATE SCHEMA {layer}")
     for view in catalog.views:
         tables = [
             t
@@ -322,15 +323,30 @@ def _create_views(database: duckdb.DuckDBPyConnection, catalog: Catalog, layer: 
             if layer in ("merged", member)
         ]
         database.execute(f"CREATE VIEW {layer}.{quoted_duckdb(view.name)} AS {present_select(view, tables)}")
-    for query in catalog.queries:
-        try:
-            database.execute(
-                f"CREATE VIEW {layer}.{quoted_duckdb(query.name)} AS {query.sql.strip().rstrip(';')}"
-            )
-        except duckdb.Error as error:
-            raise UsageError(
-                f"query {query.name!r} must be a SELECT over the catalog's views: {str(error).strip()}"
-            ) from None
+
+
+def _create_queries(database: duckdb.DuckDBPyConnection, catalog: Catalog) -> None:
+    """The queries in each layer, which may be over one another and over other layers: those first that wait for none of the others."""
+    waiting = [(layer, query) for layer in LAYERS for query in catalog.queries]
+    while waiting:
+        missing: dict[tuple[Layer, Query], str] = {}
+        for layer, query in waiting:
+            select = query.sql.strip().rstrip(";")
+            try:
+                database.execute(f"SET search_path = '{layer}'")
+                database.execute(f"CREATE VIEW {layer}.{quoted_duckdb(query.name)} AS {select}")
+            except duckdb.CatalogException as error:
+                missing[layer, query] = _not_made(query, error)
+            except duckdb.Error as error:
+                raise UsageError(_not_made(query, error)) from None
+        if len(missing) == len(waiting):
+            # A query that is over a wrong one, or over itself by way of others, can't be told from the wrong one itself.
+            raise UsageError("\n".join(why for (layer, _), why in missing.items() if layer == waiting[0][0]))
+        waiting = list(missing)
+
+
+def _not_made(query: Query, error: duckdb.Error) -> str:
+    return f"query {query.name!r} must be a SELECT over the catalog's views: {str(error).strip()}"
 
 
 def connect(

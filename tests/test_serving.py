@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,35 @@ def test_each_layer_answers_its_share(connection):
     assert counts(connection, "speed") == {"a": 1, "c": 1}
     assert counts(connection) == {"a": 3, "b": 2, "c": 1}
     assert connection.sql("from best").rows() == [("b",)]
+
+
+def test_a_query_may_be_over_layers_and_over_queries_declared_after_it(made, copy):
+    queries = [
+        Query("fresh", "select shop, n from news where n > 0;"),
+        Query("news", "select shop, m.n - coalesce(b.n, 0) as n from merged.totals m left join batch.totals b using (shop)"),
+        Query("ticks", "select count(distinct _tick) as n from arrivals.totals"),
+    ]  # fmt: skip
+    catalog = replace(catalog_on(made[0]), queries=queries)
+    with serving_layer.connect(catalog, made[1], copy) as connection:
+        for layer in ("merged", "batch", "speed"):
+            assert connection.sql("from fresh order by all", layer).rows() == [("a", 1), ("c", 1)]
+        assert connection.sql("from ticks").rows() == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("queries", "says"),
+    [
+        (["from second", "from nowhere"], r"query 'second' must be a SELECT over the catalog's views: .*nowhere"),
+        (["from second", "from first"], r"query 'first' must be .* second .*\n(.*\n)*query 'second' must be .* first "),
+        (["from first"], "query 'first' must be .* first does not exist"),
+        (["select nothing from totals"], "query 'first' must be .*nothing"),
+        (["delete from totals"], "query 'first' must be a SELECT"),
+    ],
+)  # fmt: skip
+def test_a_query_that_can_not_be_is_named(queries, says, made, copy):
+    named = [Query(name, sql) for name, sql in zip(("first", "second"), queries, strict=False)]
+    with pytest.raises(UsageError, match=says):
+        serving_layer.connect(replace(catalog_on(made[0]), queries=named), made[1], copy)
 
 
 @pytest.mark.parametrize(
