@@ -80,10 +80,11 @@ def cut(until: Until = None, full: Full = False, at_least: AtLeast = False) -> N
         # By the T asked for: a run under way may have ingested more than that already, and must not be fenced off for nothing.
         covering = covered_by(p.catalog, p.store, _ms(until) or t_ms) if at_least and not full else None
         if covering:
-            print_json({"covered_by": covering.version, "t": covering.t})
-            return
-        found = cut_step.cut(p.catalog, p.settings, p.store, t_ms, full)
-    print_json({"token": found.token, "t": found.t, "full": found.full, "cuts": found.cuts})
+            answer = {"covered_by": covering.version, "t": covering.t}
+        else:
+            found = cut_step.cut(p.catalog, p.settings, p.store, t_ms, full)
+            answer = {"token": found.token, "t": found.t, "full": found.full, "cuts": found.cuts}
+    print_json(answer)
 
 
 @app.command()
@@ -134,7 +135,8 @@ def reconcile(token: RunToken = None, until: Until = None) -> None:
     with batch_lock(p.store):
         current = cut_step.find_run(p.store, token, _ms(until))
         recomputed = _recomputed(p.catalog, p.store, current)
-        print_json(reconcile_step(p.catalog, current, recomputed, p.settings, p.store))
+        found = reconcile_step(p.catalog, current, recomputed, p.settings, p.store)
+    print_json(found)
 
 
 @app.command()
@@ -149,7 +151,8 @@ def publish(token: RunToken = None, until: Until = None, as_json: Json = False) 
             if p.store.exists(current.path("reconcile"))
             else {}
         )
-        _tell(publish_step(p.catalog, current, recomputed, found, p.settings, p.store), as_json)
+        published = publish_step(p.catalog, current, recomputed, found, p.settings, p.store)
+    _tell(published, as_json)
 
 
 def _recomputed(catalog: Catalog, store: Store, current: cut_step.Run) -> Recomputed:

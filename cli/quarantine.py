@@ -36,20 +36,26 @@ _COLUMNS = ["_partition", "_offset", "_timestamp", "_key", "_value", REJECT]
 @app.command("list")
 def list_(
     stream: Annotated[str | None, typer.Option(help="one stream; all unless given")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="show at most this many, the newest")] = 100,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, help="at most this many, the newest; all with --jsonl, else 100, unless given"),
+    ] = None,
     jsonl: Annotated[
         bool, typer.Option("--jsonl", help="a JSON object a line, as `quarantine replay` takes it")
     ] = False,
 ) -> None:
     """What is in quarantine, and why."""
     p = project()
-    rows = [row for one in _streams(p, stream) for row in quarantined(p, one)]
+    found = [row for one in _streams(p, stream) for row in quarantined(p, one)]
+    rows = found[-(limit or (len(found) if jsonl else 100)) :]
+    if len(rows) < len(found):
+        err.print(f"the newest {len(rows)} of {len(found)}; --limit shows more")
     if jsonl:
         for row in rows:
             sys.stdout.write(json.dumps(row) + "\n")
         return
     table = Table("stream", "partition:offset", "arrived", "reason", "value", "replayed")
-    for row in rows[-limit:]:
+    for row in rows:
         value = "" if row["value"] is None else row["value"][:60]
         place = f"{row['partition']}:{row['offset']}"
         table.add_row(
@@ -61,8 +67,6 @@ def list_(
             "yes" if row["replayed"] else "",
         )
     out.print(table if rows else "nothing in quarantine")
-    if len(rows) > limit:
-        err.print(f"the newest {limit} of {len(rows)}; --limit shows more")
 
 
 @app.command()
@@ -105,12 +109,17 @@ def replay(
         for stream in p.catalog.streams
         for row in quarantined(p, stream)
     }
+    seen: dict[tuple[str, int, int], int] = {}
     for number, line in corrections:
         key = (line["stream"], line["partition"], line["offset"])
         where = f"{file}:{number}"
         if key not in held:
             raise UsageError(
                 f"{where} must name an event in quarantine; got {line['stream']} {line['partition']}:{line['offset']}"
+            )
+        if seen.setdefault(key, number) != number:
+            raise UsageError(
+                f"{where} must name an event of its own; got {line['partition']}:{line['offset']}, which line {seen[key]} names too"
             )
         if held[key]["value"] == line["value"]:
             raise UsageError(f"{where}: `value` must be corrected; it is as it was: {held[key]['reason']}")
@@ -125,8 +134,14 @@ def replay(
             f"a Kafka broker must answer at {p.settings.bootstrap_servers}; got {error}"
         ) from error
     try:
-        for _, line in corrections:
-            _send(p, producer, line)
+        for sent, (number, line) in enumerate(corrections):
+            try:
+                _send(p, producer, line)
+            except KafkaError as error:
+                raise EnvironmentFault(
+                    f"{file}:{number}: the broker must take the event; got {error}; {sent} of {len(corrections)} were sent, in the lines before it:"
+                    " leave those out when you replay the rest"
+                ) from None
     finally:
         producer.close()
     out.print(f"{len(corrections)} corrected events sent")
@@ -196,18 +211,19 @@ def _streams(p: Project, name: str | None) -> list[Stream]:
 def _corrections(file: Path, p: Project) -> Iterator[tuple[int, dict[str, Any]]]:
     if not file.is_file():
         raise UsageError(f"FILE must be a file; got {str(file)!r}, which is not there")
-    for number, text in enumerate(file.read_text().splitlines(), 1):
-        if not text.strip():
+    # Lines of JSON end at \n alone: text may have U+2028 and other ends of lines inside.
+    for number, raw in enumerate(file.read_bytes().split(b"\n"), 1):
+        if not raw.strip():
             continue
         try:
-            line = json.loads(text)
+            line = json.loads(raw.decode())
             value = line["value"]
             line["value"] = value if isinstance(value, str) else json.dumps(value)
             p.catalog.stream(line["stream"])
             int(line["partition"]), int(line["offset"])
         except (ValueError, KeyError, TypeError) as error:
             raise UsageError(
-                f"{file}:{number} must be a line as `quarantine list --jsonl` prints it; got {text[:80]!r}: {error!r}"
+                f"{file}:{number} must be a line as `quarantine list --jsonl` prints it; got {raw[:80].decode(errors='replace')!r}: {type(error).__name__}: {error}"
             ) from None
         yield number, line
 

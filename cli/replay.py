@@ -30,6 +30,9 @@ logger = logging.getLogger("trilayer.replay")
 SLICE_S = 0.02
 """Events due within a slice of this length are sent together."""
 
+Events = Iterator[tuple[str, bytes]]
+"""Where in its file each event is, such as `line 3`, and its value."""
+
 
 def replay(
     file: Annotated[
@@ -51,7 +54,7 @@ def replay(
     out.print(f"{sent:,} events sent to {target.topic}")
 
 
-def _sliced(events: Iterator[bytes], skip: int, limit: int | None) -> Iterator[bytes]:
+def _sliced(events: Events, skip: int, limit: int | None) -> Events:
     for number, event in enumerate(events):
         if limit is not None and number >= skip + limit:
             return
@@ -59,7 +62,7 @@ def _sliced(events: Iterator[bytes], skip: int, limit: int | None) -> Iterator[b
             yield event
 
 
-def send(events: Iterator[bytes], stream: Stream, bootstrap_servers: str, rate: float, total: int) -> int:
+def send(events: Events, stream: Stream, bootstrap_servers: str, rate: float, total: int) -> int:
     """Sends values to the stream's topic, and returns how many the broker has acknowledged. Raises EnvironmentFault for the first that it has not."""
     try:
         producer = KafkaProducer(
@@ -70,6 +73,7 @@ def send(events: Iterator[bytes], stream: Stream, bootstrap_servers: str, rate: 
             f"a Kafka broker must answer at {bootstrap_servers}; got {error}; start `trilayer up`"
         ) from error
     failed: list[BaseException] = []
+    refused = ""
     sent = 0
     columns = (
         TextColumn("{task.description}"),
@@ -83,8 +87,12 @@ def send(events: Iterator[bytes], stream: Stream, bootstrap_servers: str, rate: 
         task = progress.add_task(f"replay {stream.name}", total=total, speed="")
         started = time.monotonic()
         try:
-            for value in events:
-                producer.send(stream.topic, value).add_errback(failed.append)
+            for place, value in events:
+                try:
+                    producer.send(stream.topic, value).add_errback(failed.append)
+                except KafkaError as error:
+                    refused = f"{place} can't be sent: {error}"
+                    break
                 sent += 1
                 if failed:
                     break
@@ -102,11 +110,15 @@ def send(events: Iterator[bytes], stream: Stream, bootstrap_servers: str, rate: 
         raise EnvironmentFault(
             f"the broker must take every event; it refused one of the first {sent:,}: {failed[0]}"
         )
+    if refused:
+        raise EnvironmentFault(
+            f"the broker must take every event; {refused}; {sent:,} were sent, those before it; --skip goes on after it"
+        )
     return sent
 
 
-def read_events(path: Path, stream: Stream) -> tuple[int, Iterator[bytes]]:
-    """Number of events in a file, and their values as JSON. Raises UsageError for a file that can't be read as the stream's schema."""
+def read_events(path: Path, stream: Stream) -> tuple[int, Events]:
+    """Number of events in a file, and their places and values as JSON. Raises UsageError for a file that can't be read as the stream's schema."""
     if not path.is_file():
         raise UsageError(f"FILE must be a file; got {str(path)!r}, which is not there")
     readers = {
@@ -126,26 +138,31 @@ def read_events(path: Path, stream: Stream) -> tuple[int, Iterator[bytes]]:
         ) from None
 
 
-def _read_lines(path: Path, stream: Stream) -> tuple[int, Iterator[bytes]]:
-    def lines() -> Iterator[bytes]:
+def _read_lines(path: Path, stream: Stream) -> tuple[int, Events]:
+    def lines() -> Events:
         with path.open("rb") as file:
-            yield from (line for raw in file if (line := raw.rstrip(b"\r\n")))
+            for number, raw in enumerate(file, 1):
+                if line := raw.rstrip(b"\r\n"):
+                    yield f"line {number}", line
 
     return sum(1 for _ in lines()), lines()
 
 
-def _read_csv(path: Path, stream: Stream) -> tuple[int, Iterator[bytes]]:
+def _read_csv(path: Path, stream: Stream) -> tuple[int, Events]:
     types = {name: arrow_type(type_) for name, type_ in stream.columns.items()}
     convert = pyarrow.csv.ConvertOptions(
-        column_types=types, null_values=["", "NA", "NULL"], strings_can_be_null=True
+        column_types=types,
+        null_values=["", "NA", "NULL"],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
     )
     table = pyarrow.csv.read_csv(path, convert_options=convert)
-    return table.num_rows, _encode(_chosen(table, path, stream))
+    return table.num_rows, _encode(_chosen(table, path, stream), path)
 
 
-def _read_parquet(path: Path, stream: Stream) -> tuple[int, Iterator[bytes]]:
+def _read_parquet(path: Path, stream: Stream) -> tuple[int, Events]:
     table = pq.read_table(path)
-    return table.num_rows, _encode(_chosen(table, path, stream))
+    return table.num_rows, _encode(_chosen(table, path, stream), path)
 
 
 def _chosen(table: pa.Table, path: Path, stream: Stream) -> pa.Table:
@@ -155,14 +172,27 @@ def _chosen(table: pa.Table, path: Path, stream: Stream) -> pa.Table:
         raise UsageError(
             f"{path} must have the columns {', '.join(missing)} of stream {stream.name!r}; it has {', '.join(table.column_names)}"
         )
+    twice = [f.name for f in stream.fields if table.column_names.count(f.name) > 1]
+    if twice:
+        raise UsageError(
+            f"{path} must have each column once; it has {', '.join(table.column_names)}: rename one of {', '.join(twice)}"
+        )
     fields = [(f.name, arrow_type(f.type)) for f in stream.fields if f.name in table.column_names]
     return table.select([name for name, _ in fields]).cast(pa.schema(fields))
 
 
-def _encode(table: pa.Table) -> Iterator[bytes]:
+def _encode(table: pa.Table, path: Path) -> Events:
+    number = 0
     for batch in table.to_batches(max_chunksize=5_000):
-        for row in batch.to_pylist():
-            yield encode(row)
+        try:
+            rows = batch.to_pylist(maps_as_pydicts="strict")
+        except KeyError as error:
+            raise UsageError(
+                f"{path} must have a key of a map once in a row; in one of the rows {number + 1:,} to {number + len(batch):,} it is there twice: {error}"
+            ) from None
+        for row in rows:
+            number += 1
+            yield f"row {number}", encode(row)
 
 
 def encode(row: dict[str, Any]) -> bytes:

@@ -76,16 +76,21 @@ class Stack:
         settings = self._project.settings
         connector_jars(settings)
         classes.share(settings, echo=logger.info)
-        own = not settings.bootstrap_servers or (self._home / BROKER_ADDRESS).exists()
-        if own:
+        address = self._home / BROKER_ADDRESS
+        # A crash leaves the file, whose address settings without one then have.
+        left = address.read_text().strip() if address.exists() else ""
+        if settings.bootstrap_servers in ("", left):
             folder = (settings.jars / "kafka").resolve()
             jars.fetch(jars.KAFKA_BROKER, folder, echo=logger.info)
             broker = kafka.start(self._home, jars=folder, heap_mb=settings.broker_memory_mb, echo=logger.info)
-            (self._home / BROKER_ADDRESS).write_text(broker.bootstrap)
+            address.write_text(broker.bootstrap)
             settings = settings.model_copy(update={"bootstrap_servers": broker.bootstrap})
+        else:
+            address.unlink(missing_ok=True)
         with Log(settings.bootstrap_servers) as log:
             for stream in self._project.catalog.streams:
                 log.ensure(stream, settings.replication_factor)
+        (self._home / SPARK_ADDRESS).unlink(missing_ok=True)
         own_spark = not settings.spark_remote and settings.spark_master
         server = spark.start(self._home, settings, echo=logger.info) if own_spark else None
         ready = self._home / "speed.ready"

@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -67,25 +68,25 @@ class TrilayerOperator(BaseOperator):
         self.log.info("trilayer %s", shlex.join(arguments))
         command = shlex.split(load_settings().batch_command) or [sys.executable, "-m", "cli"]
         began = time.monotonic()
-        self._process = subprocess.Popen(
-            with_parent([*command, *arguments]),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"COLUMNS": "400", "NO_COLOR": "1"},
-        )
-        assert self._process.stdout
-        assert self._process.stderr
         tail: deque[str] = deque(maxlen=1)
-        for line in (
-            self._process.stderr
-        ):  # the answer is written at the end, and is small: the other pipe never fills before
-            if line.strip():
-                tail.append(line.strip())
-                self._tell(line.rstrip())
-        answer = self._process.stdout.read()
-        status = self._process.wait()
+        # The answer goes to a file: a second pipe, read after the first, would stop the command once it is full.
+        with tempfile.TemporaryFile("w+") as file:
+            self._process = subprocess.Popen(
+                with_parent([*command, *arguments]),
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=os.environ | {"COLUMNS": "400", "NO_COLOR": "1"},
+            )
+            assert self._process.stderr
+            for line in self._process.stderr:
+                if line.strip():
+                    tail.append(line.strip())
+                    self._tell(line.rstrip())
+            status = self._process.wait()
+            file.seek(0)
+            answer = file.read()
         self.log.info("the command took %.2f s", time.monotonic() - began)
         if status == 0:
             return json.loads(answer)

@@ -18,7 +18,7 @@ import pyarrow as pa
 from serving_layer import history
 from serving_layer.refresh import Loaded, Refresh, batch_table, speed_table
 from serving_layer.result import Provenance, Result, StreamProvenance, Table
-from trilayer.catalog import Catalog, load_catalog
+from trilayer.catalog import Catalog, Query, load_catalog
 from trilayer.cut import format_time
 from trilayer.errors import CoverageError, EnvironmentFault, UsageError, did_you_mean
 from trilayer.lag import Lag, stream_lag
@@ -67,6 +67,10 @@ class Snapshot:
             raise UsageError(f"a value does not fit its column: {_first_line(error)}") from None
         except duckdb.OutOfRangeException as error:
             raise UsageError(f"a value does not fit its column: {_first_line(error)}") from None
+        except duckdb.TransactionException as error:
+            raise UsageError(
+                f"SQL must be one SELECT, since views are read-only; {_first_line(error)}"
+            ) from None
         except duckdb.Error as error:
             raise UsageError(str(error).strip()) from None
         self.sound = True
@@ -77,12 +81,22 @@ class Snapshot:
             statements = self._cursor.extract_statements(query)
         except duckdb.Error as error:
             raise UsageError(f"SQL must be one SELECT: {str(error).strip()}") from None
-        kinds = [statement.type for statement in statements]
-        if len(kinds) != 1 or kinds[0] not in (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN):
-            got = ", ".join(kind.name for kind in kinds) or "nothing"
+        if [statement.type for statement in statements] == [duckdb.StatementType.EXPLAIN]:
+            statements = self._explained(query)
+        if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
+            got = ", ".join(statement.type.name for statement in statements) or "nothing"
             raise UsageError(f"SQL must be one SELECT, since views are read-only; got {got}")
-        if kinds[0] == duckdb.StatementType.SELECT:
-            self._check_views(query)
+        self._check_views(statements[0].query)
+
+    def _explained(self, query: str) -> list[duckdb.Statement]:
+        """What an EXPLAIN is of, since with ANALYZE it is run: from its first word on that begins a statement."""
+        text = query.encode()
+        for place, _ in duckdb.tokenize(query):
+            with suppress(duckdb.Error):
+                statements = self._cursor.extract_statements(text[place:].decode())
+                if statements and statements[0].type != duckdb.StatementType.EXPLAIN:
+                    return statements
+        return []
 
     def _check_views(self, query: str) -> None:
         if not self._loaded.missing_views:
@@ -158,24 +172,33 @@ class Connection:
 
     @contextmanager
     def _newest(self) -> Iterator[Snapshot]:
+        with self.snapshots(1) as (snapshot,):
+            yield snapshot
+
+    @contextmanager
+    def snapshots(self, number: int) -> Iterator[list[Snapshot]]:
+        """As many snapshots as asked for, all of the newest state: a query that fails in one ends none of the others."""
         with self._lock:
             loaded = self._refresh.refresh()
-            cursor = self._on(loaded)
-        snapshot = Snapshot(cursor, self._provenance(loaded), self._catalog, loaded)
+            cursors = [self._on(loaded) for _ in range(number)]
+        provenance = self._provenance(loaded)
+        snapshots = [Snapshot(cursor, provenance, self._catalog, loaded) for cursor in cursors]
         try:
-            yield snapshot
+            yield snapshots
         finally:
             with self._lock:
-                if snapshot.sound and loaded is self._refresh.loaded:
-                    self._idle.append((loaded, cursor))
-                else:
-                    cursor.close()
+                for snapshot, cursor in zip(snapshots, cursors, strict=True):
+                    if snapshot.sound and loaded is self._refresh.loaded:
+                        self._idle.append((loaded, cursor))
+                    else:
+                        cursor.close()
 
     @contextmanager
     def _earlier(self, version: int) -> Iterator[Snapshot]:
         database, refresh = _open(self._catalog, self._settings, self._store)
         with database:
             loaded = refresh.load(version)
+            database.execute("BEGIN TRANSACTION READ ONLY")
             yield Snapshot(database, self._provenance(loaded), self._catalog, loaded)
 
     def _on(self, loaded: Loaded) -> duckdb.DuckDBPyConnection:
@@ -189,7 +212,7 @@ class Connection:
         if self._idle:
             return self._idle.pop()[1]
         cursor = self._database.cursor()
-        cursor.execute("BEGIN TRANSACTION")
+        cursor.execute("BEGIN TRANSACTION READ ONLY")
         # DuckDB fixes a transaction's snapshot at its first read.
         cursor.execute("SELECT one FROM _batch._anchor").fetchall()
         return cursor
@@ -284,13 +307,15 @@ def _open(catalog: Catalog, settings: Settings, store: Store) -> tuple[duckdb.Du
         database.execute(
             f"CREATE VIEW arrivals.{quoted_duckdb(view.name)} AS SELECT {arrived} FROM ({select})"
         )
+    _create_queries(database, catalog)
     # What follows is the analyst's: no files, no settings, nothing but the views.
     database.execute("SET enable_external_access = false")
+    database.execute("SET allowed_configs = ['search_path']; SET lock_configuration = true")
     return database, refresh
 
 
 def _create_views(database: duckdb.DuckDBPyConnection, catalog: Catalog, layer: Layer) -> None:
-    database.execute(f"CREATE SCHEMA {layer}; SET search_path = '{layer}'")
+    database.execute(f"CREATE SCHEMA {layer}")
     for view in catalog.views:
         tables = [
             t
@@ -298,15 +323,30 @@ def _create_views(database: duckdb.DuckDBPyConnection, catalog: Catalog, layer: 
             if layer in ("merged", member)
         ]
         database.execute(f"CREATE VIEW {layer}.{quoted_duckdb(view.name)} AS {present_select(view, tables)}")
-    for query in catalog.queries:
-        try:
-            database.execute(
-                f"CREATE VIEW {layer}.{quoted_duckdb(query.name)} AS {query.sql.strip().rstrip(';')}"
-            )
-        except duckdb.Error as error:
-            raise UsageError(
-                f"query {query.name!r} must be a SELECT over the catalog's views: {str(error).strip()}"
-            ) from None
+
+
+def _create_queries(database: duckdb.DuckDBPyConnection, catalog: Catalog) -> None:
+    """The queries in each layer, which may be over one another and over other layers: those first that wait for none of the others."""
+    waiting = [(layer, query) for layer in LAYERS for query in catalog.queries]
+    while waiting:
+        missing: dict[tuple[Layer, Query], str] = {}
+        for layer, query in waiting:
+            select = query.sql.strip().rstrip(";")
+            try:
+                database.execute(f"SET search_path = '{layer}'")
+                database.execute(f"CREATE VIEW {layer}.{quoted_duckdb(query.name)} AS {select}")
+            except duckdb.CatalogException as error:
+                missing[layer, query] = _not_made(query, error)
+            except duckdb.Error as error:
+                raise UsageError(_not_made(query, error)) from None
+        if len(missing) == len(waiting):
+            # A query that is over a wrong one, or over itself by way of others, can't be told from the wrong one itself.
+            raise UsageError("\n".join(why for (layer, _), why in missing.items() if layer == waiting[0][0]))
+        waiting = list(missing)
+
+
+def _not_made(query: Query, error: duckdb.Error) -> str:
+    return f"query {query.name!r} must be a SELECT over the catalog's views: {str(error).strip()}"
 
 
 def connect(

@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,35 @@ def test_each_layer_answers_its_share(connection):
     assert connection.sql("from best").rows() == [("b",)]
 
 
+def test_a_query_may_be_over_layers_and_over_queries_declared_after_it(made, copy):
+    queries = [
+        Query("fresh", "select shop, n from news where n > 0;"),
+        Query("news", "select shop, m.n - coalesce(b.n, 0) as n from merged.totals m left join batch.totals b using (shop)"),
+        Query("ticks", "select count(distinct _tick) as n from arrivals.totals"),
+    ]  # fmt: skip
+    catalog = replace(catalog_on(made[0]), queries=queries)
+    with serving_layer.connect(catalog, made[1], copy) as connection:
+        for layer in ("merged", "batch", "speed"):
+            assert connection.sql("from fresh order by all", layer).rows() == [("a", 1), ("c", 1)]
+        assert connection.sql("from ticks").rows() == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("queries", "says"),
+    [
+        (["from second", "from nowhere"], r"query 'second' must be a SELECT over the catalog's views: .*nowhere"),
+        (["from second", "from first"], r"query 'first' must be .* second .*\n(.*\n)*query 'second' must be .* first "),
+        (["from first"], "query 'first' must be .* first does not exist"),
+        (["select nothing from totals"], "query 'first' must be .*nothing"),
+        (["delete from totals"], "query 'first' must be a SELECT"),
+    ],
+)  # fmt: skip
+def test_a_query_that_can_not_be_is_named(queries, says, made, copy):
+    named = [Query(name, sql) for name, sql in zip(("first", "second"), queries, strict=False)]
+    with pytest.raises(UsageError, match=says):
+        serving_layer.connect(replace(catalog_on(made[0]), queries=named), made[1], copy)
+
+
 @pytest.mark.parametrize(
     "statement",
     [
@@ -95,12 +125,44 @@ def test_each_layer_answers_its_share(connection):
         "create view w as select 1", "alter view totals rename to t", "attach ':memory:' as other", "copy totals to '/tmp/never.csv'",
         "set memory_limit = '1GB'", "pragma database_list", "install httpfs", "load json", "begin transaction", "call pragma_version()",
         "export database '/tmp/never'", "select 1; select 2", "", "vacuum", "checkpoint",
+        "explain analyze delete from _batch.totals", "explain (analyze, format json) delete from _batch.totals", "explain delete from _batch.totals",
+        "/* a */ explain -- select 1\n analyze insert into _batch.totals select * from _batch.totals", "explain analyze drop table _batch.totals",
+        "explain analyze set memory_limit = '1GB'", "explain analyze copy _batch.totals to '/tmp/never.csv'", "explain analyze commit", "explain analyze load json",
+        "explain analyze create temp table t as select 1", "explain analyze select 1; select 2", "with gone as (delete from _batch.totals returning shop) from gone",
+        "with more as (insert into _batch.totals select * from _batch.totals returning shop) from more",
     ],
 )  # fmt: skip
 def test_what_is_not_one_select_is_refused(statement, connection):
-    with pytest.raises(UsageError, match="SQL must be one SELECT"):
-        connection.sql(statement)
+    for version in (None, 1):
+        with connection.snapshot(version) as snapshot:
+            with pytest.raises(UsageError, match="SQL must be one SELECT"):
+                snapshot.sql(statement)
+            if snapshot.sound:
+                assert len(snapshot.sql("from totals").rows()) == 3
     assert counts(connection) == {"a": 3, "b": 2, "c": 1}
+
+
+@pytest.mark.parametrize(
+    "explain", ["explain", "EXPLAIN ANALYZE", "explain (format json)", "/* é */ explain -- why\n analyze"]
+)
+def test_a_select_is_explained(explain, connection):
+    for select in (
+        "from totals",
+        "select 'é;'",
+        "(select 1)",
+        "values (1)",
+        "with t as (from totals) from t",
+        "from batch.best",
+    ):
+        assert connection.sql(f"{explain} {select}").columns == ["explain_key", "explain_value"]
+
+
+@pytest.mark.parametrize(
+    "call", ["enable_logging()", "disable_logging()", "enable_profiling()", "force_checkpoint()"]
+)
+def test_a_select_changes_no_setting(call, connection):
+    with pytest.raises(UsageError):
+        connection.sql(f"from {call}")
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,41 @@ def test_quarantine_listed_shown_and_replayed(project):
     assert clean(project.run("verify", "--json")[0])
 
 
+def test_corrections_that_can_not_be_sent_are_named_with_their_line(project):
+    project.produce(0, broken=3)
+    _batch(project)
+    lines = [json.loads(line) for line in project.run("quarantine", "list", "--jsonl")[0].splitlines()]
+    newest, err = project.run("quarantine", "list", "--jsonl", "--limit", "2")
+    assert [json.loads(line) for line in newest.splitlines()] == lines[1:]
+    assert "the newest 2 of 3" in err
+    corrected = project.folder / "corrected.jsonl"
+
+    def replay(*corrections, expect):
+        corrected.write_bytes(b"\n".join(corrections))
+        return project.run("quarantine", "replay", str(corrected), expect=expect)[1]
+
+    def correction(line, user):
+        value = {"user": user, "amount": 1, "at": "2026-01-01T00:00:00Z"}
+        return json.dumps(line | {"value": value}, ensure_ascii=False).encode()
+
+    err = replay(correction(lines[0], "once"), b"", correction(lines[0], "twice"), expect=2)
+    assert "corrected.jsonl:3 must name an event of its own; got 0:100, which line 1 names too" in err
+    err = replay(
+        correction(lines[0], "Zo\u00eb"),
+        correction(lines[1], "Zo\u00eb").decode().encode("latin-1"),
+        expect=2,
+    )
+    assert "corrected.jsonl:2 must be a line as `quarantine list --jsonl` prints it" in err
+    assert "codec can't decode byte" in err
+    err = replay(correction(lines[0], "a\u2028b\u0085c"), correction(lines[1], "long" * (1 << 18)), expect=1)
+    assert "corrected.jsonl:2: the broker must take the event; got" in err
+    assert "1 of 2 were sent" in err
+    _batch(project)
+    assert {row["user"]: row["n"] for row in project.answers()["by_user"]}["a\u2028b\u0085c"] == 1
+    listed = [json.loads(line) for line in project.run("quarantine", "list", "--jsonl")[0].splitlines()]
+    assert [line["replayed"] for line in listed] == [True, False, False]
+
+
 def test_two_batch_runs_at_once(project):
     with project.store.lock("locks/batch", "a batch run"):
         _, err = _batch(project, expect=1)
@@ -182,3 +217,29 @@ def test_verify_finds_and_names_a_wrong_answer(project):
         found["views"][view.name]["keys"][0]["left_n"] + 1 == found["views"][view.name]["keys"][0]["right_n"]
     )
     assert found["views"]["by_minute"]["differ"] == 0
+
+
+def test_verify_names_a_view_that_can_not_be_answered_and_compares_the_others(project):
+    """A total that fits no bigint is a fault; a view that was added, and has no answer before the next publication, is none."""
+    _batch(project)
+    text = (project.folder / f"{project.module}.py").read_text()
+    added = 'View("newcomers", source=clicks, key=["user"], aggregates={"n": count()})'
+    project.write_catalog(text.replace("views=[by_user,", f"views=[by_user, {added},"))
+    found = json.loads(project.run("verify", "--json")[0])
+    assert (found["clean"], found["failed"], list(found["unanswered"])) == (True, [], ["newcomers"])
+    project.write_catalog(text)
+    producer = KafkaProducer(bootstrap_servers=project.settings().bootstrap_servers)
+    value = {"user": "rich", "amount": 2**63 - 1, "at": "2026-01-01T00:00:00Z"}
+    for _ in range(2):
+        producer.send(project.topic, json.dumps(value).encode())
+    producer.close()
+    _batch(project)
+    found = json.loads(project.run("verify", "--json", expect=1)[0])
+    assert (found["clean"], found["failed"]) == (False, ["by_user"])
+    assert "a value does not fit its column" in found["unanswered"]["by_user"]
+    assert {name: view["differ"] for name, view in found["views"].items()} == {"by_minute": 0, "hourly": 0}
+    project.write_catalog(text.replace("views=[by_user, by_minute, hourly]", "views=[by_user]"))
+    found = json.loads(project.run("verify", "--json", expect=1)[0])
+    assert (found["views"], found["streams"]["clicks"]["found"]) == ({}, 102)
+    _, err = project.run("verify", expect=1)
+    assert "not verified by_user: a value does not fit its column" in err

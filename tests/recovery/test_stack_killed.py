@@ -1,5 +1,6 @@
 """The whole stack: every process killed with SIGKILL in turn while events arrive, and verified afterwards."""
 
+import shutil
 import signal
 
 import psutil
@@ -83,6 +84,26 @@ def test_kill_each_process_in_turn(project):
     assert clean(project.run("verify", "--json")[0])
     _down(process)
     until(lambda: _nothing_left(project), timeout_s=20)
+
+
+def test_a_cluster_set_after_a_crash_is_the_one_that_is_used(project, broker, spark_connect):
+    """What a killed stack has left in its home says where its own broker and Spark were, not where the next ones are."""
+    home = project.folder / ".trilayer"
+    process = _up(project)
+    process.kill()
+    assert ended(process) == -signal.SIGKILL
+    until(lambda: _nothing_left(project), timeout_s=40)
+    (home / "speed.ready").unlink()
+    shutil.rmtree(project.folder / "store")  # of the topic at the other broker
+    file = project.folder / "trilayer.toml"
+    text = file.read_text().replace('bootstrap_servers = ""', f'bootstrap_servers = "{broker.bootstrap}"')
+    file.write_text(text.replace('spark_remote = ""', f'spark_remote = "{spark_connect}"'))
+    process = _up(project)
+    assert [record.name for record in processes.list_running(home)] == ["speed"]
+    project.produce(70)
+    until(project.has_all, timeout_s=60)
+    project.check_answers()
+    _down(process)
 
 
 def _airflow_is_well(home):

@@ -40,6 +40,20 @@ def test_the_answer_is_the_returned_value_and_empty_arguments_are_left_out(comma
     assert task.execute({}) == {"arguments": ["batch", "ingest", "--run", "7", "--stream", "a stream"]}
 
 
+def test_an_answer_larger_than_a_pipe_is_returned_whole(command):
+    keys = [{"user": f"user {number}"} for number in range(20_000)]
+    command(
+        "print(json.dumps([{'user': f'user {n}'} for n in range(20_000)], indent=2)); print('done', file=sys.stderr)"
+    )
+    task = TrilayerOperator(task_id="t", arguments=["batch", "reconcile"])
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(task.execute({})), daemon=True)
+    thread.start()
+    thread.join(timeout=20)
+    task.on_kill()
+    assert answers == [keys]
+
+
 def test_log_lines_keep_their_level_and_lose_their_second_time(command, capsys):
     command(
         "print('2026-01-01 00:00:00,000 WARNING trilayer.batch: two keys differ', file=sys.stderr); print('{}')"
