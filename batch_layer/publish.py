@@ -25,6 +25,7 @@ from trilayer.publication import (
     pointer,
     put_in_force,
     take_token,
+    version_numbers,
     versions,
     write_version,
 )
@@ -130,15 +131,20 @@ def clean(catalog: Catalog, published: Publication, settings: Settings, store: S
     What is deleted first is what refers, then what is referred to: a run that is killed here leaves files too many, never too few.
     """
     failpoint("publish.before-clean")
-    known = versions(store)
     standing = pointer(store)
     assert standing is not None
-    in_use = {published.version, standing["version"]}  # a rollback may have come between
-    kept = [p for p in known if p.version in in_use or p in known[-settings.keep_versions :]]
-    for publication in known:
-        if publication not in kept:
-            store.delete(f"publications/{publication.version:08d}.json")
-    _clean_views(kept, published.token, store)
+    there = version_numbers(store)
+    in_use = {
+        published.version,
+        standing["version"],
+        *there[-settings.keep_versions :],
+    }  # a rollback may have come between
+    kept = [publication for publication in versions(store) if publication.version in in_use]
+    for number in there:
+        if number not in in_use:
+            store.delete(f"publications/{number:08d}.json")
+    if len(kept) == len(in_use):  # else what a damaged version refers to is not known, and it may be mended
+        _clean_views(kept, published.token, store)
     for stream in catalog.streams:
         _clean_segments(stream, kept, store)
         _clean_chains(stream, kept, store)

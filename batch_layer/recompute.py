@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from batch_layer.cut import Run
 from batch_layer.ingest import StartSpark
 from trilayer.catalog import Catalog
-from trilayer.errors import ConflictError
+from trilayer.errors import OvertakenError
 from trilayer.events import REJECT
 from trilayer.failpoints import failpoint
 from trilayer.master import Interval, intervals_after, read_chain
@@ -76,6 +76,9 @@ def recompute(catalog: Catalog, run: Run, store: Store, spark: StartSpark) -> Re
     done = recomputed_before(catalog, run, store)
     if done:
         return done
+    definitions = _definitions(
+        catalog
+    )  # as they are before their code has run, which may fill caches that it holds
     base = in_force(store)
     failpoint("recompute.before-write")
     kinds: dict[str, str] = {}
@@ -99,7 +102,7 @@ def recompute(catalog: Catalog, run: Run, store: Store, spark: StartSpark) -> Re
         logger.info(
             "recomputed %s views of %s, %s", len(catalog.views_of(stream)), stream.name, kinds[stream.name]
         )
-    result = Recomputed(base.version if base else None, _definitions(catalog), kinds, views, added)
+    result = Recomputed(base.version if base else None, definitions, kinds, views, added)
     failpoint("recompute.before-record")
     store.write_document(run.path("recompute"), {k: _plain(v) for k, v in vars(result).items()})
     failpoint("recompute.after-record")
@@ -107,13 +110,13 @@ def recompute(catalog: Catalog, run: Run, store: Store, spark: StartSpark) -> Re
 
 
 def recomputed_before(catalog: Catalog, run: Run, store: Store) -> Recomputed | None:
-    """What the run has recomputed, None where it hasn't. Raises ConflictError where that was by other definitions than the catalog's."""
+    """What the run has recomputed, None where it hasn't. Raises OvertakenError where that was by other definitions than the catalog's."""
     if not store.exists(run.path("recompute")):
         return None
     found = Recomputed.of(store.read_document(run.path("recompute")))
     changed = sorted(name for name, _ in found.definitions.items() ^ _definitions(catalog).items())
     if changed:
-        raise ConflictError(
+        raise OvertakenError(
             f"a run must end with the definitions it was recomputed by; {', '.join(dict.fromkeys(changed))} changed since;"
             " run `trilayer batch run`, or clear the whole run in Airflow"
         )

@@ -7,8 +7,9 @@ is kept beside the run, with both answers, as long as the run's publication is.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import duckdb
@@ -80,8 +81,10 @@ def _reconcile(
     found: dict[str, Any] = {}
     with open_duckdb(settings.serving_memory_mb) as connection:
         for stream in catalog.streams:
-            share = _speed_share(catalog, stream, run, base, store)
+            find = partial(_speed_share, catalog, stream, run, base, store)
+            share = find()
             for view in catalog.views_of(stream):
+                share = _load_speed(connection, view, share, find, store)
                 found[view.name] = _compare(connection, view, share, recomputed, base, run, store)
                 if base and recomputed.kinds[stream.name] == "full" and view.name in recomputed.added:
                     before = [*base.views[view.name].files, *recomputed.added[view.name]]
@@ -117,6 +120,29 @@ def _speed_share(catalog: Catalog, stream: Stream, run: Run, base: Publication |
     return covered, {name: ticks for name, ticks in between.items() if ticks}
 
 
+def _load_speed(
+    connection: duckdb.DuckDBPyConnection, view: View, share: Share, find: Callable[[], Share], store: Store
+) -> Share:
+    """The share whose partials of the view are loaded: found again where compaction has taken what was listed. The reason where they can't be read."""
+    attempts = 3
+    while not isinstance(share, str):
+        connection.execute(
+            f"DROP TABLE IF EXISTS speed_share; {create_table_sql('speed_share', view, ['_tick BIGINT'])}"
+        )
+        covered, between = share
+        try:
+            for commit in covered.commits:
+                if commit.name in between:
+                    table = read_partials(store, commit, view, between[commit.name])
+                    if table is not None:
+                        insert_rows(connection, "speed_share", table)
+            return share
+        except IntegrityError as error:
+            attempts -= 1
+            share = find() if attempts else f"the speed layer can't be compared: {error}"
+    return share
+
+
 def _compare(
     connection: duckdb.DuckDBPyConnection,
     view: View,
@@ -132,18 +158,6 @@ def _compare(
         return {"not_compared": "the definition has changed"}
     added = recomputed.added[view.name] if base is not None else recomputed.views[view.name]
     _load_files(connection, "batch_share", view, added, store)
-    connection.execute(
-        f"DROP TABLE IF EXISTS speed_share; {create_table_sql('speed_share', view, ['_tick BIGINT'])}"
-    )
-    covered, between = share
-    try:
-        for commit in covered.commits:
-            if commit.name in between:
-                table = read_partials(store, commit, view, between[commit.name])
-                if table is not None:
-                    insert_rows(connection, "speed_share", table)
-    except IntegrityError as error:
-        return {"not_compared": f"the speed layer can't be compared: {error}"}
     counts = _counts(compare_partials(connection, view, "batch_share", "speed_share", into="compared"))
     every = connection.sql(present_compared_select(view, "compared", ("batch", "speed"))).to_arrow_table()
     # Before the record that names it: a run that is killed between the two writes it again.

@@ -1,4 +1,4 @@
-"""The command line. Exit codes: 0 good, 1 found something wrong, 2 used wrong, 3 overtaken by a newer run."""
+"""The command line. Exit codes: 0 good, 1 found something wrong, 2 used wrong, 3 overtaken by a newer run or a newer definition."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import typer
 from kafka import KafkaProducer
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, MessageSizeTooLargeError
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cli.context import err, out, project
@@ -50,7 +50,7 @@ def replay(
     with Log(p.settings.bootstrap_servers) as log:
         log.ensure(target, p.settings.replication_factor)
     wanted = max(0, total - skip) if limit is None else min(limit, max(0, total - skip))
-    sent = send(_sliced(events, skip, limit), target, p.settings.bootstrap_servers, rate, wanted)
+    sent = send(_sliced(events, skip, limit), target, p.settings.bootstrap_servers, rate, wanted, skip)
     out.print(f"{sent:,} events sent to {target.topic}")
 
 
@@ -62,8 +62,13 @@ def _sliced(events: Events, skip: int, limit: int | None) -> Events:
             yield event
 
 
-def send(events: Events, stream: Stream, bootstrap_servers: str, rate: float, total: int) -> int:
-    """Sends values to the stream's topic, and returns how many the broker has acknowledged. Raises EnvironmentFault for the first that it has not."""
+def send(
+    events: Events, stream: Stream, bootstrap_servers: str, rate: float, total: int, skipped: int = 0
+) -> int:
+    """Sends values to the stream's topic, and returns how many the broker has acknowledged. Raises EnvironmentFault for the first that it has not.
+
+    skipped: how many events of their file come before them.
+    """
     try:
         producer = KafkaProducer(
             bootstrap_servers=bootstrap_servers.split(","), linger_ms=5, batch_size=1 << 17, acks="all"
@@ -91,7 +96,8 @@ def send(events: Events, stream: Stream, bootstrap_servers: str, rate: float, to
                 try:
                     producer.send(stream.topic, value).add_errback(failed.append)
                 except KafkaError as error:
-                    refused = f"{place} can't be sent: {error}"
+                    on = (1, "after") if isinstance(error, MessageSizeTooLargeError) else (0, "with")
+                    refused = f"{place} can't be sent: {error}; {sent:,} were sent, those before it; --skip {skipped + sent + on[0]} goes on {on[1]} it"
                     break
                 sent += 1
                 if failed:
@@ -111,9 +117,7 @@ def send(events: Events, stream: Stream, bootstrap_servers: str, rate: float, to
             f"the broker must take every event; it refused one of the first {sent:,}: {failed[0]}"
         )
     if refused:
-        raise EnvironmentFault(
-            f"the broker must take every event; {refused}; {sent:,} were sent, those before it; --skip goes on after it"
-        )
+        raise EnvironmentFault(f"the broker must take every event; {refused}")
     return sent
 
 
@@ -149,14 +153,21 @@ def _read_lines(path: Path, stream: Stream) -> tuple[int, Events]:
 
 
 def _read_csv(path: Path, stream: Stream) -> tuple[int, Events]:
-    types = {name: arrow_type(type_) for name, type_ in stream.columns.items()}
-    convert = pyarrow.csv.ConvertOptions(
-        column_types=types,
-        null_values=["", "NA", "NULL"],
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-    )
-    table = pyarrow.csv.read_csv(path, convert_options=convert)
+    def read(types: dict[str, pa.DataType], quoted: bool) -> pa.Table:
+        convert = pyarrow.csv.ConvertOptions(
+            column_types=types,
+            null_values=["", "NA", "NULL"],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=quoted,
+        )
+        return pyarrow.csv.read_csv(path, convert_options=convert)
+
+    table = read({name: arrow_type(type_) for name, type_ in stream.columns.items()}, True)
+    # Twice, since in quotes text is never NULL, and a number, which some quote as well, may be.
+    texts = read(dict.fromkeys(table.column_names, pa.string()), False)
+    for place, column in enumerate(table.schema):
+        if column.type == pa.string():
+            table = table.set_column(place, column, texts.column(place))
     return table.num_rows, _encode(_chosen(table, path, stream), path)
 
 

@@ -13,6 +13,7 @@ from tests.test_serving import catalog_on, sales, truncate
 from trilayer.cut import Range
 from trilayer.errors import IntegrityError
 from trilayer.master import Interval, chain_folder, read_chain, recorded_cuts
+from trilayer.publication import version_numbers, versions
 from trilayer.segment import commit_names, commit_path, folder, generations
 from trilayer.store import Store
 
@@ -25,7 +26,9 @@ def counts(pipeline):
 @pytest.fixture
 def pipeline(broker, spark, store, new_topic):
     """Four events below the published cut, two above it, in a segment."""
-    with Pipeline(catalog_on(new_topic()), quick(broker.bootstrap), store, spark) as pipeline:
+    with Pipeline(
+        catalog_on(new_topic()), quick(broker.bootstrap, keep_versions=2), store, spark
+    ) as pipeline:
         pipeline.produce(sales("aabb"))
         pipeline.catch_up()
         pipeline.wait_for_tick()
@@ -78,8 +81,14 @@ def test_a_rollback_mends_a_damaged_publication(pipeline, named):
     assert pipeline.rollback(before if named else None).version == before
     assert counts(pipeline) == {"a": 3, "b": 2, "c": 1}
     pipeline.wait_for_tick()
-    assert pipeline.batch(full=True).version > damaged
+    assert pipeline.batch(full=True).version == damaged + 1
     assert counts(pipeline) == {"a": 3, "b": 2, "c": 1}
+    assert version_numbers(pipeline.store) == [damaged, damaged + 1]
+    pipeline.wait_for_tick()
+    pipeline.batch(full=True)
+    assert version_numbers(pipeline.store) == [damaged + 1, damaged + 2]
+    kept = {file.path.rsplit("/", 1)[0] for p in versions(pipeline.store) for file in p.views["totals"].files}
+    assert kept == {f"batch/totals/{attempt}" for attempt in pipeline.store.names("batch/totals")}
 
 
 @pytest.mark.parametrize("deletions", range(5))

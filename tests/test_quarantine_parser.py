@@ -61,7 +61,8 @@ BAD = {
             ("at", "timestamp", {
                 "a time of no day": b'"10:00"', "a time of no day with a T": b'"T10:00"', "a time with a zone": b'"1:00-08:00"',
                 "milliseconds": b"1767225600000", "microseconds": b"1767225600000000", "too many for a bigint": b"17672256000000000000000",
-                "a fraction": b"1.5", "a word": b'"now"', "a flag": b"true", "an object": b'{"a":1}', "nothing": b'""',
+                "a fraction": b"1.5", "seconds as text": b'"1767225600"', "compact": b'"20260301"', "a year": b'"2026"',
+                "a word": b'"now"', "a flag": b"true", "an object": b'{"a":1}', "nothing": b'""',
                 "before year 1": b'"0000-12-31T23:59:59Z"', "before year 1 in UTC": b'"0001-01-01T00:00:00+09:00"',
                 "after year 9999": b'"+10000-01-01T00:00:00Z"', "after year 9999 in UTC": b'"9999-12-31T23:59:59-09:00"',
             }),

@@ -33,6 +33,12 @@ def test_text_in_quotes_is_no_null(tmp_path):
     ]  # fmt: skip
 
 
+def test_all_may_be_in_quotes(tmp_path):
+    path = tmp_path / "orders.csv"
+    path.write_text('"day","shop","n"\n"2026-01-01","","1"\n"2026-01-01","a",""\n"2026-01-01","NA","NA"\n')
+    assert [event for _, event in events(path)] == [{"shop": "", "n": 1}, {"shop": "a"}, {"shop": "NA"}]
+
+
 def parquet(path, tags):
     type_ = pa.map_(pa.string(), pa.map_(pa.string(), pa.int32()))
     days = [date(2026, 1, 1)] * len(tags)
@@ -74,7 +80,8 @@ def test_an_event_too_large_to_be_sent_is_named_with_its_line(tmp_path, broker, 
     with Log(broker.bootstrap) as log:
         topic = log.ensure(stream)
         with pytest.raises(
-            EnvironmentFault, match=r"line 4 can't be sent: .*MessageSizeTooLarge.*; 2 were sent"
+            EnvironmentFault,
+            match=r"line 4 can't be sent: .*MessageSizeTooLarge.*; 2 were sent.*--skip 13 goes on after it",
         ):
-            send(found, stream, broker.bootstrap, 0, total)
+            send(found, stream, broker.bootstrap, 0, total, skipped=10)
         assert sum(log.end(topic).values()) == 2

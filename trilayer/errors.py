@@ -10,7 +10,7 @@
     ├── IntegrityError         a stored file that is missing, truncated or altered
     ├── DifferenceError        two computations of the same thing disagree
     └── ConflictError          another run works
-        └── OvertakenError     a newer run has taken over: the command line exits with 3
+        └── OvertakenError     a newer run, or a newer definition, has taken over: the command line exits with 3
 
 Messages read "must be X; got Y; do Z", with the names and numbers in them.
 """
@@ -64,7 +64,7 @@ class ConflictError(TrilayerError):
 
 
 class OvertakenError(ConflictError):
-    """A newer run has fenced this one off, which will not do better when it is tried again."""
+    """A newer run has fenced this one off, or the definitions have changed under it: it will not do better when it is tried again."""
 
     exit_code = 3
 

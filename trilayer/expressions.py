@@ -56,8 +56,20 @@ UNREPEATABLE = frozenset(
 
 # Text that Spark takes for a time of its clock where it makes a date or a timestamp of it. A time zone may follow.
 _CLOCK = re.compile(r"\s*(?:now|today|yesterday|tomorrow)\b\s*\S*\s*\Z", re.IGNORECASE)
-_CHOICE = (exp.If, exp.Case, exp.Coalesce, exp.Paren)
-_OF_TEXT = (exp.Predicate, exp.Cast, exp.Concat, exp.DPipe)
+# Of what gives one of its parts, or text made of it, and of what makes an end of the word as text.
+_PASSES_ON = (
+    exp.If, exp.Case, exp.Coalesce, exp.Paren, exp.Nullif, exp.Greatest, exp.Least, exp.Lower, exp.Upper, exp.Replace
+)  # fmt: skip
+_OF_TEXT = (
+    exp.Predicate,
+    exp.Cast,
+    exp.Concat,
+    exp.DPipe,
+    exp.Bracket,
+    exp.StartsWith,
+    exp.EndsWith,
+    exp.Contains,
+)
 
 
 def check_name(name: str, what: str) -> str:
@@ -241,15 +253,19 @@ def _refuse_clock(expression: exp.Expr, sql: str, what: str) -> None:
             continue
         node = literal.parent
         while not isinstance(node, exp.Select | None):
-            if not isinstance(node, (*_CHOICE, *_OF_TEXT)) or any(map(_may_be_time, node.iter_expressions())):
+            if not isinstance(node, (*_PASSES_ON, *_OF_TEXT)) or any(
+                map(_may_be_time, node.iter_expressions())
+            ):
                 raise DefinitionError(
                     f"{what} must give the same answer in every run; got {sql!r}, where Spark may take {literal.sql()} for a time"
                     f" of its clock; use the event's own columns, or write `cast({literal.sql()} as string)` for the word"
                 )
-            node = node.parent if isinstance(node, _CHOICE) else None
+            node = node.parent if isinstance(node, _PASSES_ON) else None
 
 
 def _may_be_time(part: exp.Expr) -> bool:
+    if isinstance(part, exp.Bracket) and part.this.type is not None and part.this.type.expressions:
+        return part.this.type.expressions[-1].this in exp.DataType.TEMPORAL_TYPES
     return part.type is None or part.type.this in (exp.DataType.Type.UNKNOWN, *exp.DataType.TEMPORAL_TYPES)
 
 

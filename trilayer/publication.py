@@ -137,7 +137,7 @@ def pointed_at(store: Store, pointer: bytes) -> Publication:
 def versions(store: Store) -> list[Publication]:
     """Every version kept, oldest first. One that can't be read is passed over with a warning: it can't be put in force, nor be in the way."""
     found = []
-    for number in _numbers(store):
+    for number in version_numbers(store):
         try:
             found.append(read_version(store, number))
         except IntegrityError as error:
@@ -159,10 +159,11 @@ def write_version(store: Store, publication: Publication) -> Publication:
 
 
 def next_version(store: Store) -> int:
-    return max(_numbers(store), default=0) + 1
+    return max(version_numbers(store), default=0) + 1
 
 
-def _numbers(store: Store) -> list[int]:
+def version_numbers(store: Store) -> list[int]:
+    """Of every version that is there, whether it can be read or not, in order."""
     names = store.names("publications")
     return [int(stem) for name in names if (stem := name.removesuffix(".json")).isdigit()]
 

@@ -110,7 +110,9 @@ class Settings(BaseSettings):
     @field_validator("bootstrap_servers")
     @classmethod
     def _hosts_and_ports(cls, text: str) -> str:
-        if text and not all(_is_address(server.strip()) for server in text.split(",")):
+        # As Kafka's clients read it, which leave a protocol aside.
+        servers = [server.strip().split("://")[-1] for server in text.split(",") if server.strip()]
+        if text and not (servers and all(map(_is_address, servers))):
             raise ValueError("must be host:port, or several with commas between them")
         return text
 

@@ -25,7 +25,10 @@ from trilayer.errors import DefinitionError, SettingsError, UsageError
 from trilayer.partials import partial_schema
 from trilayer.settings import load_settings
 
-SCHEMA = "carrier string not null, dep_delay int, at timestamp, tags array<string>, place struct<lat:double>"
+SCHEMA = (
+    "carrier string not null, dep_delay int, at timestamp, tags array<string>, place struct<lat:double>,"
+    " words map<string,string>, times map<string,timestamp>"
+)
 FLIGHTS = Stream("flights", SCHEMA, event_time="at")
 
 
@@ -170,6 +173,9 @@ def test_a_function_that_answers_differently_each_time_is_refused(function):
         "coalesce(at, 'now')",
         "case when dep_delay > 0 then if(carrier = 'AA', 'now', 'x') else at end",
         "case at when 'now' then 1 end",
+        "at < lower('NOW')",
+        "times['x'] > 'now'",
+        "greatest(at, 'now')",
     ],
 )
 def test_a_word_that_spark_takes_for_a_time_of_its_clock_is_refused(expression):
@@ -189,6 +195,14 @@ def test_a_word_that_spark_takes_for_a_time_of_its_clock_is_refused(expression):
         "coalesce(carrier, 'now')",
         "carrier || 'now'",
         "replace(carrier, cast('now' as string))",
+        "words['k'] = 'now'",
+        "words['today']",
+        "cast(words['today'] as string)",
+        "nullif(carrier, 'today')",
+        "replace(carrier, 'now', '')",
+        "startswith(carrier, 'now')",
+        "upper(carrier) = upper('now')",
+        "greatest(carrier, 'now')",
         "to_date(at) = date 'epoch'",
         "at > '2013-01-01' and carrier = 'nowhere'",
     ],
@@ -277,8 +291,8 @@ def test_errors_inside_the_module_come_through(project):
             "'bootstrap_servers' in trilayer.toml: must be host:port, .*; got 'localhost:abc'",
         ),
         (
-            "bootstrap_servers = 'a:9092,'",
-            "must be host:port, or several with commas between them; got 'a:9092,'",
+            "bootstrap_servers = 'a:9092 b:9092'",
+            "must be host:port, or several with commas between them; got 'a:9092 b:9092'",
         ),
         ("bootstrap_servers = 'a'", "must be host:port.*; got 'a'"),
         (
@@ -326,6 +340,7 @@ def test_a_wrong_variable_says_which(name, value, message, project, monkeypatch)
     [
         ("bootstrap_servers", "kafka:9092"),
         ("bootstrap_servers", "127.0.0.1:9092, my_host.example:9093,[::1]:9094"),
+        ("bootstrap_servers", "PLAINTEXT://kafka:9092,other:9092,"),
         ("spark_remote", "sc://localhost"),
         ("spark_remote", "sc://[::1]:15002"),
         ("spark_remote", "sc://spark.example:443/;use_ssl=true;token=a:b"),
