@@ -13,7 +13,7 @@ from trilayer.cut import Cut, size
 from trilayer.errors import CoverageError, IntegrityError, TrilayerError
 from trilayer.failpoints import failpoint
 from trilayer.log import now_ms
-from trilayer.master import Interval, chain_end, chain_folder, read_chain, schemas
+from trilayer.master import Interval, chain_end, chain_folder, delete_chain, read_chain, schemas
 from trilayer.publication import (
     Publication,
     PublishedStream,
@@ -134,11 +134,8 @@ def clean(catalog: Catalog, published: Publication, settings: Settings, store: S
     standing = pointer(store)
     assert standing is not None
     there = version_numbers(store)
-    in_use = {
-        published.version,
-        standing["version"],
-        *there[-settings.keep_versions :],
-    }  # a rollback may have come between
+    # What the pointer names too, since a rollback may have come between.
+    in_use = {published.version, standing["version"], *there[-settings.keep_versions :]}
     kept = [publication for publication in versions(store) if publication.version in in_use]
     for number in there:
         if number not in in_use:
@@ -214,17 +211,9 @@ def _clean_chains(stream: Stream, kept: Sequence[Publication], store: Store) -> 
     }
     for schema in schemas(store, stream):
         if schema not in needed:
-            _delete_chain(chain_folder(stream, schema), store)
+            delete_chain(store, stream, schema)
     own = chain_folder(stream, stream.fingerprint)
     used = {file.path.rsplit("/", 1)[0] for interval in read_chain(store, stream) for file in interval.files}
     for name in store.names(own):
         if not name.endswith(".json") and f"{own}/{name}" not in used:
             store.delete(f"{own}/{name}")
-
-
-def _delete_chain(chain: str, store: Store) -> None:
-    """From the newest interval to the oldest: whatever a kill leaves, or a reader meets, is a chain."""
-    for name in reversed(store.names(chain)):
-        if name.endswith(".json"):
-            store.delete(f"{chain}/{name}")
-    store.delete(chain)

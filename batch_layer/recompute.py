@@ -76,9 +76,8 @@ def recompute(catalog: Catalog, run: Run, store: Store, spark: StartSpark) -> Re
     done = recomputed_before(catalog, run, store)
     if done:
         return done
-    definitions = _definitions(
-        catalog
-    )  # as they are before their code has run, which may fill caches that it holds
+    # As they are before their code has run, which may fill caches that it holds.
+    definitions = _definitions(catalog)
     base = in_force(store)
     failpoint("recompute.before-write")
     kinds: dict[str, str] = {}
@@ -114,10 +113,10 @@ def recomputed_before(catalog: Catalog, run: Run, store: Store) -> Recomputed | 
     if not store.exists(run.path("recompute")):
         return None
     found = Recomputed.of(store.read_document(run.path("recompute")))
-    changed = sorted(name for name, _ in found.definitions.items() ^ _definitions(catalog).items())
+    changed = {name for name, _ in found.definitions.items() ^ _definitions(catalog).items()}
     if changed:
         raise OvertakenError(
-            f"a run must end with the definitions it was recomputed by; {', '.join(dict.fromkeys(changed))} changed since;"
+            f"a run must end with the definitions it was recomputed by; {', '.join(sorted(changed))} changed since;"
             " run `trilayer batch run`, or clear the whole run in Airflow"
         )
     return found

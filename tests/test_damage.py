@@ -6,13 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from batch_layer.publish import _delete_chain
 from speed_layer import run as speed_run
 from tests.layers import Pipeline, quick
-from tests.test_serving import catalog_on, sales, truncate
+from tests.test_serving import catalog_on, fill, sales, truncate
 from trilayer.cut import Range
 from trilayer.errors import IntegrityError
-from trilayer.master import Interval, chain_folder, read_chain, recorded_cuts
+from trilayer.master import Interval, chain_folder, delete_chain, read_chain, recorded_cuts
 from trilayer.publication import version_numbers, versions
 from trilayer.segment import commit_names, commit_path, folder, generations
 from trilayer.store import Store
@@ -29,12 +28,7 @@ def pipeline(broker, spark, store, new_topic):
     with Pipeline(
         catalog_on(new_topic()), quick(broker.bootstrap, keep_versions=2), store, spark
     ) as pipeline:
-        pipeline.produce(sales("aabb"))
-        pipeline.catch_up()
-        pipeline.wait_for_tick()
-        pipeline.batch()
-        pipeline.produce(sales("ac"))
-        pipeline.catch_up()
+        fill(pipeline)
         yield pipeline
 
 
@@ -116,9 +110,9 @@ def test_a_chain_half_cleared_away_is_still_one(tmp_path, deletions):
         store.write_document(f"{chain}/{number:08d}.json", interval.to_json())
     if deletions < 4:
         with pytest.raises(Killed):
-            _delete_chain(chain, store)
+            delete_chain(store, stream, "old")
     else:
-        _delete_chain(chain, store)
+        delete_chain(store, stream, "old")
     left = max(3 - deletions, 0)
     assert [interval.number for interval in read_chain(store, stream, "old")] == list(range(left))
     assert sorted(recorded_cuts(store, stream)) == [number * 1000 for number in range(left)]
@@ -131,7 +125,7 @@ def test_a_chain_cleared_away_while_it_is_read_is_read_again(tmp_path):
         def read(self, relative):
             self.reads += 1
             if self.reads == 2:
-                _delete_chain(chain, self)
+                delete_chain(self, stream, "old")
             return super().read(relative)
 
     store = Clearing(str(tmp_path))

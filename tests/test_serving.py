@@ -49,6 +49,16 @@ def sales(shops):
     ]
 
 
+def fill(pipeline):
+    """Four events below the published cut, two above it, in a segment."""
+    pipeline.produce(sales("aabb"))
+    pipeline.catch_up()
+    pipeline.wait_for_tick()
+    pipeline.batch()
+    pipeline.produce(sales("ac"))
+    pipeline.catch_up()
+
+
 @pytest.fixture(scope="module")
 def made(broker, spark, new_topic, tmp_path_factory):
     """A store with a publication of four events and a segment of two more, and what it was made with."""
@@ -56,12 +66,7 @@ def made(broker, spark, new_topic, tmp_path_factory):
     settings = quick(broker.bootstrap)
     store = Store(str(tmp_path_factory.mktemp("serving") / "store"))
     with Pipeline(catalog_on(topic), settings, store, spark) as pipeline:
-        pipeline.produce(sales("aabb"))
-        pipeline.catch_up()
-        pipeline.wait_for_tick()
-        pipeline.batch()
-        pipeline.produce(sales("ac"))
-        pipeline.catch_up()
+        fill(pipeline)
     return topic, settings, store
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from trilayer.cut import Cut, Ranges, ranges_from_json, ranges_to_json
 from trilayer.errors import CoverageError, IntegrityError
-from trilayer.store import Store, StoredFile
+from trilayer.store import Store, StoredFile, read_listed
 from trilayer.stream import Stream
 
 
@@ -81,19 +81,17 @@ def read_chain(store: Store, stream: Stream, schema: str | None = None) -> list[
     Raises IntegrityError for a manifest that is missing in the middle or altered, CoverageError for ranges that don't follow each other.
     """
     folder = chain_folder(stream, schema or stream.fingerprint)
-    while True:
-        names = _manifests(store, folder)
-        try:
-            intervals = [Interval.of(store.read_document(f"{folder}/{name}")) for name in names]
-            break
-        except IntegrityError:
-            if names == _manifests(store, folder):  # else a batch run has just cleared the chain away
-                raise
-    for expected, name in enumerate(names):
+    # Read again where a batch run has just cleared the chain away.
+    found = read_listed(
+        lambda: _manifests(store, folder),
+        lambda name: (name, Interval.of(store.read_document(f"{folder}/{name}"))),
+    )
+    for expected, (name, _) in enumerate(found):
         if name != f"{expected:08d}.json":
             raise IntegrityError(
                 f"{folder}/{expected:08d}.json must be in the store; it is missing, and {name} comes after it"
             )
+    intervals = [interval for _, interval in found]
     for before, after in itertools.pairwise(intervals):
         for partition, r in after.ranges.items():
             if partition in before.ranges and r.start != before.ranges[partition].end:
@@ -106,6 +104,14 @@ def read_chain(store: Store, stream: Stream, schema: str | None = None) -> list[
 
 def _manifests(store: Store, folder: str) -> list[str]:
     return [name for name in store.names(folder) if name.endswith(".json")]
+
+
+def delete_chain(store: Store, stream: Stream, schema: str) -> None:
+    """From the newest interval to the oldest: whatever a kill leaves, or a reader meets, is a chain."""
+    folder = chain_folder(stream, schema)
+    for name in reversed(_manifests(store, folder)):
+        store.delete(f"{folder}/{name}")
+    store.delete(folder)
 
 
 def chain_end(chain: Sequence[Interval], start: Cut) -> dict[int, int]:

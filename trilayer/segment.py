@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from trilayer.cut import Cut, Piece, Ranges, cover, cut_from_json, ranges_from_json, ranges_to_json
 from trilayer.errors import CoverageError, IntegrityError, TrilayerError
 from trilayer.partials import partial_schema
-from trilayer.store import Store, StoredFile
+from trilayer.store import Store, StoredFile, read_listed
 from trilayer.stream import Stream
 from trilayer.view import View
 
@@ -162,13 +162,10 @@ def ticks_by_commit(pieces: Sequence[str]) -> dict[str, frozenset[int]]:
 
 def read_commits(store: Store, stream: Stream, generation: str) -> list[Commit]:
     """All commits of a generation, the widest ones, in order. Read again where compaction has just replaced some."""
-    while True:
-        names = commit_names(store, stream, generation)
-        try:
-            return [read_commit(store, stream, generation, first, last) for first, last in names]
-        except IntegrityError:
-            if names == commit_names(store, stream, generation):
-                raise
+    return read_listed(
+        lambda: commit_names(store, stream, generation),
+        lambda span: read_commit(store, stream, generation, *span),
+    )
 
 
 def best_cover(

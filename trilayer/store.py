@@ -12,11 +12,11 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlparse
 from uuid import uuid4
 
@@ -26,6 +26,9 @@ import pyarrow.parquet as pq
 
 from trilayer.errors import IntegrityError, SettingsError
 from trilayer.filelock import exclusive
+
+Name = TypeVar("Name")
+Content = TypeVar("Content")
 
 
 @dataclass(frozen=True)
@@ -247,6 +250,17 @@ class Store:
             return
         with exclusive(Path(self.path(relative)), once=what):
             yield
+
+
+def read_listed(listing: Callable[[], list[Name]], read: Callable[[Name], Content]) -> list[Content]:
+    """What is listed, read; all of it again where that fails and the listing has changed meanwhile. Raises IntegrityError where it has not."""
+    while True:
+        names = listing()
+        try:
+            return [read(name) for name in names]
+        except IntegrityError:
+            if names == listing():
+                raise
 
 
 def document_bytes(document: dict[str, Any]) -> bytes:
