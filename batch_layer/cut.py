@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from trilayer.catalog import Catalog
+from trilayer.continuity import check_log
 from trilayer.cut import check_tick, cut_from_json, effective_cut, format_time, latest_tick
 from trilayer.errors import UsageError
 from trilayer.log import Log, now_ms, origin
-from trilayer.master import chain_end, read_chain, recorded_cuts
+from trilayer.master import chain_end, longest_chain, of_origin, read_chain, recorded_cuts
 from trilayer.publication import check_token, in_force, newest_token, take_token
 from trilayer.settings import Settings
 from trilayer.store import Store
@@ -23,7 +24,10 @@ logger = logging.getLogger("trilayer.batch")
 
 @dataclass(frozen=True)
 class Run:
-    """One batch run: its token, T, and the cut of each stream. full: recompute from the whole master dataset."""
+    """One batch run: its token, T, and the cut of each stream. full: recompute from the whole master dataset.
+
+    topic_ids: identity of each stream's origin, in which its cut counts.
+    """
 
     token: int
     t_ms: int
@@ -50,13 +54,12 @@ class Run:
 
 
 def cut(catalog: Catalog, settings: Settings, store: Store, t_ms: int, full: bool) -> Run:
-    """The cut of every stream at T, which `choose_t` has found. Takes the run's token, which fences off every run before it."""
-    recorded = {stream.name: recorded_cuts(store, stream) for stream in catalog.streams}
+    """The cut of every stream at T, which `choose_t` has found. Takes the run's token, which fences off every run before it.
+
+    Raises LogError, before anything is written, if a log no longer holds what was ingested of it.
+    """
     with Log(settings.bootstrap_servers) as log:
-        streams = {
-            stream.name: _cut_of(stream, t_ms, log, store, recorded[stream.name])
-            for stream in catalog.streams
-        }
+        streams = {stream.name: _cut_of(stream, t_ms, log, store) for stream in catalog.streams}
     token = take_token(store, f"batch run until {format_time(t_ms)}")
     cuts = {name: found for name, (found, _) in streams.items()}
     run = Run(token, t_ms, full, cuts, {name: topic_id for name, (_, topic_id) in streams.items()})
@@ -95,17 +98,17 @@ def _floor(store: Store, recorded: Mapping[str, Mapping[int, Any]]) -> int:
     return max([*ingested, published.t_ms if published else 0], default=0)
 
 
-def _cut_of(
-    stream: Stream, t_ms: int, log: Log, store: Store, recorded: Mapping[int, Mapping[int, int]]
-) -> tuple[dict[int, int], str]:
+def _cut_of(stream: Stream, t_ms: int, log: Log, store: Store) -> tuple[dict[int, int], str]:
     topic = log.topic(stream)
     log.check_append_time(topic)
-    start = origin(store, stream, topic, log).start
+    present = origin(store, stream, topic, log)
+    check_log(stream, topic, present, longest_chain(store, stream), log)
+    recorded = recorded_cuts(store, stream, present.identity)
     bound = effective_cut(t_ms, log.cut(topic, t_ms), recorded)
-    have = chain_end(read_chain(store, stream), start)
+    have = chain_end(of_origin(read_chain(store, stream), present.identity), present.start)
     # Never below what is ingested, nor below where the log began; a partition that was added since a recorded cut begins at 0.
     partitions = topic.partitions if t_ms not in recorded else sorted(bound)
-    return {p: max(bound.get(p, 0), have.get(p, 0)) for p in partitions}, topic.id
+    return {p: max(bound.get(p, 0), have.get(p, 0)) for p in partitions}, present.identity
 
 
 def find_run(store: Store, token: int | None = None, until_ms: int | None = None) -> Run:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trilayer.cut import Cut, Range, Ranges, effective_cut, split_by_ticks, tick_of
-from trilayer.log import Log, Topic
+from trilayer.log import Log, Topic, read_origin
 from trilayer.master import recorded_cuts
 from trilayer.store import Store
 from trilayer.stream import Stream
@@ -20,7 +20,9 @@ class Ticks:
         self._stream, self._topic, self._log, self._store, self._tick_ms = stream, topic, log, store, tick_ms
         self._boundaries: dict[int, Cut] = {}
         self._next_ms = 0
-        self._recorded: Mapping[int, Cut] = recorded_cuts(store, stream)
+        origin = read_origin(store, stream)
+        self._origin = origin.identity if origin else None
+        self._recorded: Mapping[int, Cut] = recorded_cuts(store, stream, self._origin)
 
     def split(self, ranges: Ranges, end: Cut) -> dict[int, dict[int, Range]]:
         """Tick to the part of `ranges` in it. To be called with ranges that go on where the last ones ended.
@@ -67,7 +69,7 @@ class Ticks:
             return False
         # Ticks without a record begin where the next one with records does: they need no boundary of their own.
         t_ms = max(self._next_ms, tick_of(min(stamps.values()), self._tick_ms))
-        self._recorded = recorded_cuts(self._store, self._stream)
+        self._recorded = recorded_cuts(self._store, self._stream, self._origin)
         index = {p: offsets.get(p, _NEVER) for p in self._topic.partitions}
         self._boundaries[t_ms] = effective_cut(t_ms, index, self._recorded)
         self._next_ms = t_ms + self._tick_ms

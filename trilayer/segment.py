@@ -32,7 +32,11 @@ TICK = "_tick"
 
 @dataclass(frozen=True)
 class Generation:
-    """One life of a stream's speed layer. start: offsets from which it reads. fingerprint: of the stream and all views on it."""
+    """One life of a stream's speed layer. start: offsets from which it reads. fingerprint: of the stream and all views on it.
+
+    topic_id: identity of the origin in which its offsets count, see `Origin`. anew: the log had lost what the generations before had
+    read, so that none of them is merged any more, however far it had come.
+    """
 
     name: str
     topic_id: str
@@ -40,6 +44,7 @@ class Generation:
     views: Mapping[str, str]
     start: Cut
     created_ms: int
+    anew: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return dict(vars(self))
@@ -116,6 +121,17 @@ def generations(store: Store, stream: Stream) -> list[Generation]:
     return [Generation.of(store.read_document(path)) for path in paths if store.exists(path)]
 
 
+def standing(known: Sequence[Generation]) -> list[Generation]:
+    """Those of the generations, oldest first, that the log has not departed from: in each origin the newest that began anew, and
+    those after it."""
+    kept: list[Generation] = []
+    for generation in known:
+        if generation.anew:
+            kept = [other for other in kept if other.topic_id != generation.topic_id]
+        kept.append(generation)
+    return kept
+
+
 def commit_names(store: Store, stream: Stream, generation: str) -> list[tuple[int, int]]:
     """(first, last) of the widest commits, in order; those inside a wider one are left out."""
     names = [name.removesuffix(".json") for name in store.names(f"{folder(stream, generation)}/commits")]
@@ -180,7 +196,7 @@ def best_cover(
     """
     best: Cover | None = None
     error: TrilayerError | None = None
-    for generation in generations(store, stream):
+    for generation in standing(generations(store, stream)):
         if not computes(generation, topic_id, view_fingerprints):
             continue
         error = None
