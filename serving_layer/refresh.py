@@ -281,11 +281,11 @@ class Refresh:
             note = f"the speed layer has not run these definitions: answers stop at the cut of {'T=' + publication.t if publication else 'no publication'}"
             return None, StreamState(cut, head=cut, note=note), missing
         newest = generations(self._store, stream)[-1]
-        note = (
-            ""
-            if newest.fingerprint == found.generation.fingerprint
-            else "the speed layer runs other definitions since"
-        )
+        note = ""
+        if newest.fingerprint != found.generation.fingerprint:
+            note = "the speed layer runs other definitions since"
+        elif any(start > cut.get(partition, 0) for partition, start in newest.start.items()):
+            note = "the speed layer has begun anew above the cut: answers stop at the head until the next publication"
         commits = found.commits
         ticks = found.ticks
         return found, StreamState(

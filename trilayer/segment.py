@@ -32,7 +32,10 @@ TICK = "_tick"
 
 @dataclass(frozen=True)
 class Generation:
-    """One life of a stream's speed layer. start: offsets from which it reads. fingerprint: of the stream and all views on it."""
+    """One life of a stream's speed layer. start: offsets from which it reads. fingerprint: of the stream and all views on it.
+
+    tick_ms: length of the ticks that its segments are of; None in generations from before it was kept.
+    """
 
     name: str
     topic_id: str
@@ -40,6 +43,7 @@ class Generation:
     views: Mapping[str, str]
     start: Cut
     created_ms: int
+    tick_ms: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         return dict(vars(self))
@@ -173,7 +177,8 @@ def best_cover(
 ) -> Cover | None:
     """The newest cover that is behind no older one, of the generations that compute these views by these definitions; None where none does.
 
-    A generation that is being rebuilt takes over once it is ahead in every partition, so that no partition's head ever goes back.
+    A generation that is being rebuilt takes over once it is ahead in every partition, so that no partition's head ever goes back. One that
+    begins above the cut, since the log held no more when it began, waits for the publication that reaches it; until then an older one answers.
 
     Raises CoverageError where the newest of them does not cover the log from the cut, IntegrityError where it can't be read: an older one,
     which has ended, would hide that the answer will never grow again.
@@ -182,6 +187,10 @@ def best_cover(
     error: TrilayerError | None = None
     for generation in generations(store, stream):
         if not computes(generation, topic_id, view_fingerprints):
+            continue
+        late = _begins_late(stream, generation, cut)
+        if late is not None:
+            error = error or (None if best else late)
             continue
         error = None
         try:
@@ -194,6 +203,17 @@ def best_cover(
     if error:
         raise error
     return best
+
+
+def _begins_late(stream: Stream, generation: Generation, cut: Cut) -> CoverageError | None:
+    """What to say of a generation that begins above the cut, which `_begin` in the speed layer does only where retention took the rest."""
+    for partition, start in sorted(generation.start.items()):
+        if start > cut.get(partition, 0):
+            return CoverageError(
+                f"stream {stream.name!r} partition {partition}: nothing covers offsets [{cut.get(partition, 0)}, {start}): the log held"
+                f" them no more when generation {generation.number} of the speed layer began; run `trilayer batch run`"
+            )
+    return None
 
 
 def computes(generation: Generation, topic_id: str, view_fingerprints: Mapping[str, str]) -> bool:

@@ -274,7 +274,9 @@ class World:
 
     def compact(self) -> None:
         if self.speed is not None and self.speed.generation:
-            compaction.compact(self.store, STREAM, CATALOG.views, self.speed.generation.name, at_least=2)
+            compaction.compact(
+                self.store, STREAM, CATALOG.views, self.speed.generation.name, at_least=2, recent_ms=0
+            )
 
     def merged(self, store: DictStore, view: View, run: Sequence[Commit], path: str) -> StoredFile | None:
         rows: Counter[tuple[int, int]] = Counter()
