@@ -12,7 +12,7 @@ covers the same; a reader takes the widest commits and leaves out those inside t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -172,8 +172,40 @@ def read_commits(store: Store, stream: Stream, generation: str) -> list[Commit]:
     )
 
 
+class KnownCommits:
+    """Commits of one stream's generations, for who asks for them again and again: a commit never changes, so that each is read once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[tuple[int, int], Commit]] = {}
+
+    def read_all(self, store: Store, stream: Stream, generation: str) -> list[Commit]:
+        """As `read_commits`."""
+        commits = read_listed(
+            lambda: commit_names(store, stream, generation),
+            lambda span: self.read(store, stream, generation, *span),
+        )
+        self._known[generation] = {(commit.first, commit.last): commit for commit in commits}
+        return commits
+
+    def read(self, store: Store, stream: Stream, generation: str, first: int, last: int) -> Commit:
+        """As `read_commit`."""
+        known = self._known.setdefault(generation, {})
+        if (first, last) not in known:
+            known[first, last] = read_commit(store, stream, generation, first, last)
+        return known[first, last]
+
+    def keep(self, names: Iterable[str]) -> None:
+        """Forgets all generations but these."""
+        self._known = {name: self._known[name] for name in names if name in self._known}
+
+
 def best_cover(
-    store: Store, stream: Stream, topic_id: str, view_fingerprints: Mapping[str, str], cut: Cut
+    store: Store,
+    stream: Stream,
+    topic_id: str,
+    view_fingerprints: Mapping[str, str],
+    cut: Cut,
+    read: Callable[[Store, Stream, str], list[Commit]] = read_commits,
 ) -> Cover | None:
     """The newest cover that is behind no older one, of the generations that compute these views by these definitions; None where none does.
 
@@ -194,7 +226,7 @@ def best_cover(
             continue
         error = None
         try:
-            found = cover_from(stream, generation, read_commits(store, stream, generation.name), cut)
+            found = cover_from(stream, generation, read(store, stream, generation.name), cut)
         except (CoverageError, IntegrityError) as problem:
             error = problem
             continue
