@@ -58,7 +58,8 @@ class StreamQuery:
         self._log.check_append_time(topic)
         origin(self._store, self.stream, topic, self._log)
         self.generation = (None if rebuild else self._resumable(topic.id)) or self._begin(topic.id)
-        self._ticks = Ticks(self.stream, topic, self._log, self._store, self._settings.tick_ms)
+        tick_ms, settle_ms = self._settings.tick_ms, self._settings.settle_ms
+        self._ticks = Ticks(self.stream, topic, self._log, self._store, tick_ms, settle_ms)
         self._ends = {}
         reader = (
             self._spark.readStream.format("kafka")

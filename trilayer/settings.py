@@ -154,6 +154,10 @@ class Settings(BaseSettings):
         return self.tick_s * 1000
 
     @property
+    def settle_ms(self) -> int:
+        return round(self.settle_s * 1000)
+
+    @property
     def late_after_s(self) -> int:
         """How far the cut in force may lie back before the batch is late."""
         return self.late_after * self.batch_every_s
