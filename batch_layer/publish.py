@@ -17,8 +17,8 @@ from trilayer.master import (
     Interval,
     chain_end,
     chain_folder,
-    chain_until,
     delete_chain,
+    intervals_below,
     of_origin,
     read_chain,
     schemas,
@@ -107,7 +107,7 @@ def publish(
 
 def _published(stream: Stream, run: Run, chain: Sequence[Interval]) -> PublishedStream:
     cut, identity = run.cuts[stream.name], run.topic_ids[stream.name]
-    below = chain_until(chain, run.t_ms, identity)
+    below = intervals_below(chain, cut, identity)
     end = chain_end(of_origin(below, identity), {})
     if end != dict(cut):
         raise CoverageError(

@@ -131,27 +131,53 @@ def of_origin(chain: Sequence[Interval], identity: str) -> list[Interval]:
     return [interval for interval in chain if interval.topic_id == identity]
 
 
-def chain_until(chain: Sequence[Interval], t_ms: int, identity: str) -> list[Interval]:
-    """The intervals up to T in this origin, and all of the origins before it."""
-    below = [interval for interval in chain if interval.t_ms <= t_ms]
-    while below and below[-1].topic_id != identity:
-        below.pop()
-    return below
-
-
 def chain_end(chain: Sequence[Interval], start: Cut) -> dict[int, int]:
     """Where ingest goes on. chain: intervals of one origin. start: where that origin begins."""
     return dict(start) | (chain[-1].end if chain else {})
 
 
-def recorded_cuts(store: Store, stream: Stream, identity: str | None = None) -> dict[int, Mapping[int, int]]:
-    """T to the cut that an ingest has recorded for it, from every chain. identity: of one origin alone; of all unless given, where
-    only the Ts mean something, since offsets of several origins do not compare."""
+def recorded_cuts(
+    store: Store, stream: Stream, latest_ms: int | None = None, *, identity: str | None = None
+) -> dict[int, Mapping[int, int]]:
+    """T to the cut that an ingest has recorded for it, from every chain. The Ts rise as the cuts do.
+
+    An interval whose T is later than `latest_ms`, or than the T of an interval after it, was ingested by a machine whose clock
+    was ahead. Its cut goes by a T one millisecond after the one before it: on no grid, so that nobody asks for it, and
+    the same before and after a run with the right time has followed it.
+
+    identity: of the one origin whose cuts are meant. Unless given those of all come together, and only the Ts mean something, since
+    the offsets of several origins do not compare.
+    """
     cuts: dict[int, Mapping[int, int]] = {}
     for schema in schemas(store, stream):
         chain = read_chain(store, stream, schema)
-        cuts |= {i.t_ms: i.end for i in chain if identity is None or i.topic_id == identity}
+        if identity is not None:
+            chain = of_origin(chain, identity)
+        cuts |= {t_ms: i.end for t_ms, i in zip(rising_ts(chain, latest_ms), chain, strict=True)}
     return cuts
+
+
+def rising_ts(chain: Sequence[Interval], latest_ms: int | None = None) -> list[int]:
+    """The T by which each interval's cut goes, as `recorded_cuts` says."""
+    latest, sound = latest_ms, []
+    for interval in reversed(chain):
+        sound.append(latest is None or interval.t_ms <= latest)
+        latest = interval.t_ms if latest is None else min(latest, interval.t_ms)
+    ts: list[int] = []
+    for interval, good in zip(chain, reversed(sound), strict=True):
+        before = ts[-1] if ts else -1
+        ts.append(interval.t_ms if good and interval.t_ms > before else before + 1)
+    return ts
+
+
+def intervals_below(chain: Sequence[Interval], cut: Cut, identity: str) -> list[Interval]:
+    """The intervals up to `cut` in the origin with this identity, and all of the origins before it."""
+    until = max((place for place, interval in enumerate(chain) if interval.topic_id == identity), default=-1)
+    return [
+        i
+        for i in chain[: until + 1]
+        if i.topic_id != identity or all(r.end <= cut.get(p, 0) for p, r in i.ranges.items())
+    ]
 
 
 def intervals_after(

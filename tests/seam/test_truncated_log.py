@@ -255,12 +255,12 @@ def test_a_run_that_died_after_the_new_origin_is_continued_by_the_next(world):
     # What is in force stays so, and answers, until the next publication.
     assert in_force(world.store).version == version
     assert world.answers() == {1: 100}
-    assert covered_by(CATALOG, world.store, in_force(world.store).t_ms) is None
+    assert covered_by(CATALOG, SETTINGS, world.store, in_force(world.store).t_ms) is None
     with pytest.raises(OvertakenError, match="a loss was accepted since"):
         ingest(STREAM, old, SETTINGS, world.store, lambda: None)
     world.run()
     assert world.answers() == {1: 100, 2: 40}
-    assert covered_by(CATALOG, world.store, in_force(world.store).t_ms) is not None
+    assert covered_by(CATALOG, SETTINGS, world.store, in_force(world.store).t_ms) is not None
 
 
 def cut_as_it_was(world, t_ms):
