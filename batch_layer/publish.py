@@ -14,7 +14,7 @@ from trilayer.errors import CoverageError, IntegrityError, TrilayerError
 from trilayer.failpoints import failpoint
 from trilayer.leftovers import clear, find_leftovers
 from trilayer.log import now_ms
-from trilayer.master import Interval, chain_end, delete_chain, read_chain, schemas
+from trilayer.master import Interval, chain_end, delete_chain, intervals_below, read_chain, schemas
 from trilayer.publication import (
     Publication,
     PublishedStream,
@@ -97,7 +97,7 @@ def publish(
 
 def _published(stream: Stream, run: Run, chain: Sequence[Interval]) -> PublishedStream:
     cut = run.cuts[stream.name]
-    below = [interval for interval in chain if interval.t_ms <= run.t_ms]
+    below = intervals_below(chain, cut)
     if chain_end(below, {}) != dict(cut):
         raise CoverageError(
             f"stream {stream.name!r}: the master dataset must end at the cut {dict(cut)}; it ends at {chain_end(below, {})}"

@@ -21,7 +21,7 @@ from serving_layer.history import version_of
 from trilayer.catalog import Catalog
 from trilayer.cut import parse_time
 from trilayer.errors import UsageError
-from trilayer.publication import Publication, choose_version, in_force, versions
+from trilayer.publication import Publication, choose_version, in_force, read_past, versions
 from trilayer.store import Store
 
 app = typer.Typer(no_args_is_help=True, help="The batch layer: runs, their steps, history, rollback.")
@@ -36,6 +36,13 @@ Full = Annotated[bool, typer.Option("--full", help="recompute from the whole mas
 AcceptLoss = Annotated[
     bool,
     typer.Option("--accept-loss", help="go on without events that retention took, recording their range"),
+]
+AcceptClock = Annotated[
+    bool,
+    typer.Option(
+        "--accept-clock",
+        help="go on from a cut whose T is later than now, and cut a log at its end whose newest records are",
+    ),
 ]
 RunToken = Annotated[
     int | None,
@@ -61,28 +68,46 @@ def _ms(until: str | None) -> int | None:
 
 @app.command()
 def run(
-    until: Until = None, full: Full = False, accept_loss: AcceptLoss = False, as_json: Json = False
+    until: Until = None,
+    full: Full = False,
+    accept_loss: AcceptLoss = False,
+    accept_clock: AcceptClock = False,
+    as_json: Json = False,
 ) -> None:
     """A whole run: cut, ingest, recompute, reconcile, publish."""
     p = project()
     published = batch_run(
-        p.catalog, p.settings, p.store, until_ms=_ms(until), full=full, accept_loss=accept_loss
+        p.catalog,
+        p.settings,
+        p.store,
+        until_ms=_ms(until),
+        full=full,
+        accept_loss=accept_loss,
+        accept_clock=accept_clock,
     )
     _tell(published, as_json)
 
 
 @app.command()
-def cut(until: Until = None, full: Full = False, at_least: AtLeast = False) -> None:
+def cut(
+    until: Until = None,
+    full: Full = False,
+    at_least: AtLeast = False,
+    accept_clock: AcceptClock = False,
+) -> None:
     """Step 1: where the log is cut at T. Prints the run as JSON, or what covers T already."""
     p = project()
     with batch_lock(p.store):
-        t_ms = cut_step.choose_t(p.catalog, p.settings, p.store, _ms(until), at_least=at_least)
+        t_ms = cut_step.choose_t(
+            p.catalog, p.settings, p.store, _ms(until), at_least=at_least, accept_clock=accept_clock
+        )
         # By the T asked for: a run under way may have ingested more than that already, and must not be fenced off for nothing.
-        covering = covered_by(p.catalog, p.store, _ms(until) or t_ms) if at_least and not full else None
+        asked = _ms(until) or t_ms
+        covering = covered_by(p.catalog, p.settings, p.store, asked) if at_least and not full else None
         if covering:
             answer = {"covered_by": covering.version, "t": covering.t}
         else:
-            found = cut_step.cut(p.catalog, p.settings, p.store, t_ms, full)
+            found = cut_step.cut(p.catalog, p.settings, p.store, t_ms, full, accept_clock=accept_clock)
             answer = {"token": found.token, "t": found.t, "full": found.full, "cuts": found.cuts}
     print_json(answer)
 
@@ -169,16 +194,20 @@ def history(as_json: Json = False) -> None:
     """The versions kept, oldest first, and which one is in force."""
     p = project()
     current = in_force(p.store)
-    found = [_row(publication, current) for publication in versions(p.store)]
+    published = read_past(p.store).by_use
+    found = [
+        asdict(version_of(publication, current, publication.version in published))
+        for publication in versions(p.store)
+    ]
     if as_json:
         print_json(found)
         return
-    table = Table(title="publications", caption="* in force")
+    table = Table(title="publications", caption="* in force; - never in force")
     for name in ("version", "T", "kind", "events", "bad", "differ"):
         table.add_column(name, no_wrap=True)
     for row in found:
         differing = "?" if row["differing_keys"] is None else str(row["differing_keys"])
-        mark = " *" if row["in_force"] else ""
+        mark = " *" if row["in_force"] else "" if row["published"] else " -"
         counts = (f"{row['events']:,}", f"{row['quarantined']:,}", differing)
         table.add_row(f"{row['version']}{mark}", row["t"], row["kind"], *counts)
     out.print(table if found else "no publication yet; run `trilayer batch run`")
@@ -233,7 +262,10 @@ def _version(store: Store, version: int | None, full: bool) -> Publication:
 @app.command()
 def rollback(
     version: Annotated[
-        int | None, typer.Argument(help="version to go back to; the one before the present unless given")
+        int | None,
+        typer.Argument(
+            help="version to go back to; the one that was in force before the present unless given"
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -8,10 +8,11 @@ from typing import Annotated
 import psutil
 import typer
 
-from cli.context import Project, out, print_json, project
+from cli.context import Project, err, out, print_json, project
 from embedded import kafka
 from trilayer import java
 from trilayer.errors import TrilayerError
+from trilayer.leftovers import Leftover, clear, find_leftovers
 from trilayer.log import Log, check_same_topic, read_origin
 from trilayer.master import read_chain
 from trilayer.publication import in_force
@@ -21,9 +22,21 @@ from trilayer.spark import connector_jars
 Check = tuple[str, Callable[[Project], Iterator[str]]]
 
 
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="answer as JSON")] = False) -> None:
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="answer as JSON")] = False,
+    clear_leftovers: Annotated[
+        bool,
+        typer.Option(
+            "--clear-leftovers",
+            help="delete what killed processes have left in the store; what anything needs or writes stays",
+        ),
+    ] = False,
+) -> None:
     """Checks this machine, the broker, the topics and the store."""
     p = project()
+    if clear_leftovers:
+        cleared = clear(p.store, find_leftovers(p.store))
+        err.print(f"{cleared} leftovers deleted")
     found = []
     for name, check in CHECKS:
         try:
@@ -105,6 +118,22 @@ def _store(p: Project) -> Iterator[str]:
         else "no publication yet"
     )
     yield f"{p.settings.store} is writable; {said}"
+    yield from p.store.limits()
+
+
+def _leftovers(p: Project) -> Iterator[str]:
+    """Never a failure: they take room and do no harm."""
+    found = find_leftovers(p.store)
+    if not found:
+        yield "no killed process has left anything in the store"
+        return
+    kinds: dict[str, list[Leftover]] = {}
+    for left in found:
+        kinds.setdefault(left.what, []).append(left)
+    for what, those in kinds.items():
+        size = sum(p.store.size(left.path) for left in those)
+        yield f"{len(those)} x {what}, {size:,} bytes, such as {those[0].path}"
+    yield "a batch run deletes them with what it clears away; to do it now, run `trilayer doctor --clear-leftovers`"
 
 
 def _drift(p: Project) -> Iterator[str]:
@@ -129,5 +158,5 @@ def _drift(p: Project) -> Iterator[str]:
 
 CHECKS: list[Check] = [
     ("java", _java), ("memory", _memory), ("jars", _jars), ("broker", _broker), ("topics", _topics), ("store", _store),
-    ("definitions", _drift),
+    ("leftovers", _leftovers), ("definitions", _drift),
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -10,7 +11,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -20,8 +21,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from trilayer import classes, jars
 from trilayer.cut import Cut, Ranges
-from trilayer.errors import EnvironmentFault
+from trilayer.errors import EnvironmentFault, StoreError
 from trilayer.settings import SPARK_ADDRESS, Settings
+from trilayer.store import Store, StoredFile
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 SPARK_CONNECT_PORT = 15002
@@ -169,7 +171,9 @@ def _without_jvm_notices() -> Iterator[None]:
         with os.fdopen(reading, "rb") as lines, os.fdopen(stderr, "wb", buffering=0) as there:
             for line in lines:
                 if b"Using incubator modules" not in line:
-                    there.write(line)
+                    # A full disk costs lines, not the thread: without it nothing the JVM says would ever be seen again.
+                    with suppress(OSError):
+                        there.write(line)
 
     threading.Thread(target=forward, daemon=True, name="jvm-stderr").start()
     kept = os.dup(stderr)
@@ -178,6 +182,39 @@ def _without_jvm_notices() -> Iterator[None]:
     finally:
         os.dup2(kept, 2)
         os.close(kept)
+
+
+_REFUSALS = {
+    os.strerror(number): number
+    for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES)
+}
+
+
+def write_files(rows: DataFrame, folder: str, store: Store) -> list[StoredFile]:
+    """Writes rows as Parquet files into a new folder of the store, from where they survive a power cut.
+
+    Args:
+        rows: What to write.
+        folder: A folder that is not there yet.
+        store: The store, which Spark's executors must reach as well.
+
+    Returns:
+        The files that have rows.
+
+    Raises:
+        StoreError: The system refused, on this machine or an executor's. The folder is gone again, however Spark failed.
+    """
+    try:
+        rows.write.parquet(store.uri(folder))
+        return store.describe_folder(folder)
+    except Exception as error:
+        with suppress(StoreError):
+            store.delete(folder)
+        for line in str(error).splitlines():
+            for reason, number in _REFUSALS.items():
+                if reason in line:
+                    raise store.fault(OSError(number, reason), "have Spark write", folder) from error
+        raise
 
 
 def read_log(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pyarrow as pa
 
 from batch_layer.cut import Run
@@ -34,7 +32,9 @@ def begin(store: Store) -> tuple[Run, Recomputed]:
         {"events": "id"},
     )
     folder = chain_folder(STREAM, STREAM.fingerprint)
-    interval = Interval(number, run.t_ms, "id", {0: Range(number * 10, number * 10 + 10)}, {}, [], 10, 0)
+    rows = pa.table({"k": list(range(10))})
+    data = store.write_table(f"{folder}/{number:08d}-{run.token:06x}/part.parquet", rows)
+    interval = Interval(number, run.t_ms, "id", {0: Range(number * 10, number * 10 + 10)}, {}, [data], 10, 0)
     store.create_document(f"{folder}/{number:08d}.json", interval.to_json())
     file = store.write_table(
         f"batch/by_key/{run.token:08d}-full-abcdef/part.parquet", pa.table({"k": [1], "count": [1]})
@@ -55,8 +55,4 @@ def run_once(store: Store, settings: Settings = SETTINGS) -> Publication:
 
 
 def keeping(versions: int) -> Settings:
-    return (
-        replace(SETTINGS)
-        if versions == SETTINGS.keep_versions
-        else SETTINGS.model_copy(update={"keep_versions": versions})
-    )
+    return SETTINGS.model_copy(update={"keep_versions": versions})
