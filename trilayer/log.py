@@ -273,6 +273,7 @@ class Log:
             places = {TopicPartition(topic.name, p): span for p, span in spans.items()}
             reader.assign(list(places))
             for tp, (start, _) in places.items():
+                reader.resume(tp)  # where the one before is assigned again, it stays paused
                 reader.seek(tp, start)
             found: dict[int, Mark] = {}
             left = dict(places)
