@@ -34,8 +34,12 @@ logger = logging.getLogger("trilayer.speed")
 STOP_TIMEOUT_S = 10.0
 """How long a stop waits for the micro-batch under way before it is cancelled."""
 
-LOOK_BACK_S = 1.0
-"""How often, at most, a micro-batch first looks whether the log still holds what was read before."""
+LOOK_BACK_S = 2.0
+"""How often, at most, a micro-batch first looks whether the log still holds what was read before.
+
+A broker that restarts, or a replica that takes over from one that has died, takes longer: so the first micro-batch
+after that looks.
+"""
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,7 @@ class StreamQuery:
         self._ends: dict[int, Mapping[int, int]] = {}
         self._read: dict[int, Read] = {}
         self._looked_back = 0.0
+        self._topic: Topic | None = None
         self.departed = False
 
     def start(self, rebuild: bool = False) -> StreamingQuery:
@@ -135,7 +140,7 @@ class StreamQuery:
 
     def choose(self, topic: Topic, log: Log, rebuild: bool = False) -> Generation:
         """The generation to go on with, an older one or a new one; the first part of `start`."""
-        self._log = log
+        self._log, self._topic = log, topic
         present = origin(self._store, self.stream, topic, log)
         check_log(self.stream, topic, present, longest_chain(self._store, self.stream), log)
         self._read, self.departed = {}, False
@@ -333,7 +338,9 @@ class StreamQuery:
         assert self._log
         if time.monotonic() - self._looked_back < LOOK_BACK_S or not self._read:
             return
-        lost = self._lost_of_read(self._log.topic(self.stream))
+        if self._topic is None or not self._read.keys() <= set(self._topic.partitions):
+            self._topic = self._log.topic(self.stream)
+        lost = self._lost_of_read(self._topic)
         self._looked_back = time.monotonic()
         if lost:
             self.departed = True
