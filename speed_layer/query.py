@@ -89,7 +89,7 @@ class StreamQuery:
         self._read: dict[int, Read] = {}
         self._looked_back = 0.0
         self._topic: Topic | None = None
-        self.departed = False
+        self.departed: str | None = None
 
     def start(self, rebuild: bool = False) -> StreamingQuery:
         """Goes on with the newest generation if it has a checkpoint and the same definitions, else begins one.
@@ -143,9 +143,11 @@ class StreamQuery:
         self._log, self._topic = log, topic
         present = origin(self._store, self.stream, topic, log)
         check_log(self.stream, topic, present, longest_chain(self._store, self.stream), log)
-        self._read, self.departed = {}, False
+        self._read = {}
         known = generations(self._store, self.stream)
-        lost = self._lost(known[-1], topic) if known and known[-1].topic_id == present.identity else None
+        lost = None
+        if known and known[-1].topic_id == present.identity:
+            lost = self.departed or self._lost(known[-1], topic)
         if lost:
             logger.warning(
                 "stream %s: %s; another generation begins, which reads what the log holds now",
@@ -156,6 +158,7 @@ class StreamQuery:
         if self.generation is None:
             self._read = {}
             self.generation = self._begin(topic, present, anew=lost is not None)
+        self.departed = None
         return self.generation
 
     def overtaken(self) -> bool:
@@ -343,7 +346,7 @@ class StreamQuery:
         lost = self._lost_of_read(self._topic)
         self._looked_back = time.monotonic()
         if lost:
-            self.departed = True
+            self.departed = lost
             raise LogError(f"stream {self.stream.name!r}: {lost}")
 
     def _lost(self, generation: Generation, topic: Topic) -> str | None:

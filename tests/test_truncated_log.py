@@ -59,9 +59,14 @@ def lose_end(home, broker, partition, offset):
 
 
 def produce(pipeline, number, key, partition=0):
-    """One batch of so many events."""
+    """So many events, in batches of their own."""
     value = json.dumps({"k": key, "n": 2, "at": "2026-03-01T00:00:00Z"}).encode()
-    return pipeline.produce([(partition, value)] * number)
+    # A producer of its own each time: one that counts its batches would find the broker's count behind its own after a loss.
+    producer = KafkaProducer(bootstrap_servers=pipeline.settings.bootstrap_servers)
+    sent = [producer.send(STREAM.topic, value, key=b"k", partition=partition) for _ in range(number)]
+    for future in sent:
+        future.get(timeout=30)
+    producer.close()
 
 
 def answer(pipeline):

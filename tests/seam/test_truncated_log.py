@@ -372,6 +372,11 @@ def test_a_speed_layer_at_work_stops_before_it_commits_over_a_log_that_departed(
     with pytest.raises(LogError, match="partition 0 of the log has at offset 99 a record appended at"):
         world.speed_on()
     assert world.speed.departed
+    world.restart_speed()
+    world.speed_on()
+    assert generations(world.store, STREAM)[-1].anew
+    world.run()
+    assert world.answers() == {1: 80, 2: 40}
 
 
 def test_a_speed_layer_does_not_go_on_where_the_batch_s_end_is_gone(world):
