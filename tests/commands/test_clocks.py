@@ -121,7 +121,6 @@ def test_a_cut_that_stands_still_is_late_though_its_t_is_new(project, spark, mon
     with _pipeline(project, spark) as pipeline:
         pipeline.batch()
         pipeline.produce([(0, _event("a"))])
-        monkeypatch.setattr("cli.status.now_ms", now_ms)
         with Log(project.settings().bootstrap_servers) as log:
             (record,) = log.stamps(pipeline.topic, 0, 3, 4)
         with pipeline._connection.snapshot() as snapshot:
@@ -139,6 +138,7 @@ def test_a_log_that_ends_with_markers_of_a_transaction(broker, new_topic, projec
     for end in (producer.commit_transaction, producer.abort_transaction):
         producer.begin_transaction()
         producer.send(project.topic, _event("t"), partition=0)
+        producer.flush()
         end()
     producer.close()
     with Log(broker.bootstrap) as log:
