@@ -12,10 +12,11 @@ from batch_layer.cut import check_clock
 from cli.context import Project, out, print_json, project
 from embedded import kafka
 from trilayer import java
+from trilayer.continuity import check_log
 from trilayer.cut import format_time
 from trilayer.errors import ClockError, TrilayerError
 from trilayer.log import Log, check_same_topic, now_ms, read_origin
-from trilayer.master import read_chain
+from trilayer.master import longest_chain, read_chain
 from trilayer.publication import in_force
 from trilayer.segment import generations
 from trilayer.spark import connector_jars
@@ -83,6 +84,7 @@ def _topics(p: Project) -> Iterator[str]:
             known = read_origin(p.store, stream)
             if known:
                 check_same_topic(stream, known.topic_id, topic)
+                check_log(stream, topic, known, longest_chain(p.store, stream), log)
             cleanup = log.setting(topic, "cleanup.policy")
             if "compact" in cleanup:
                 raise TrilayerError(
