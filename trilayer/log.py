@@ -204,14 +204,14 @@ class Log:
             self._consumer.assign([found])
             self._consumer.resume(found)  # assigned again, it is still paused from the last time
             self._consumer.seek(found, offset)
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 30
             while self._consumer.position(found) < end:
                 records = self._consumer.poll(timeout_ms=200).get(found, [])
                 if records:
                     break
                 if time.monotonic() > deadline:
                     raise EnvironmentFault(
-                        f"partition {partition} of topic {topic.name!r} must give its records from offset {offset} within 10 s;"
+                        f"partition {partition} of topic {topic.name!r} must give its records from offset {offset} within 30 s;"
                         f" the brokers at {self.bootstrap_servers} do not: look at their logs, and run again"
                     )
             else:
