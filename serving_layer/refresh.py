@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from trilayer.catalog import Catalog
 from trilayer.cut import Cut, cover
-from trilayer.errors import IntegrityError
+from trilayer.errors import CoverageError, IntegrityError
 from trilayer.failpoints import failpoint
 from trilayer.log import read_origin
 from trilayer.merging import create_table_sql, insert_rows, merge_select, quoted_duckdb
@@ -106,8 +106,9 @@ class Refresh:
             try:
                 self._step(seen)
                 return self.loaded
-            except IntegrityError:
-                # A file may have been cleared away or compacted while it was being read: then the pointer or the listing has moved on.
+            except (IntegrityError, CoverageError):
+                # A file may have been cleared away or compacted while it was being read, or segments below the cut of a publication
+                # that came meanwhile: then the pointer or the listing has moved on.
                 self._looked_around = float("-inf")
                 if attempt == 4 or (seen == pointer_bytes(self._store) and attempt):
                     raise
@@ -123,7 +124,7 @@ class Refresh:
             try:
                 self._reload(None, publication)
                 return self.loaded
-            except IntegrityError:
+            except (IntegrityError, CoverageError):
                 # Compacted or cleared away while it was being read: then it is listed otherwise now.
                 if attempt == 4:
                     raise

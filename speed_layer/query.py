@@ -15,7 +15,7 @@ from speed_layer.segments import write_segment
 from speed_layer.ticks import Ticks
 from trilayer.catalog import Catalog
 from trilayer.cut import Range, ranges_between, size
-from trilayer.errors import CoverageError, LogError
+from trilayer.errors import CoverageError, IntegrityError, LogError
 from trilayer.log import Log, now_ms, origin
 from trilayer.partials import plan
 from trilayer.publication import in_force, versions
@@ -211,7 +211,13 @@ class StreamQuery:
 
     def _end_of(self, batch_id: int) -> Mapping[int, int]:
         if batch_id not in self._ends:
-            text = self._store.read(f"{self._checkpoint()}/offsets/{batch_id}").decode()
-            offsets = json.loads(text.splitlines()[2])[self.stream.topic]
+            path = f"{self._checkpoint()}/offsets/{batch_id}"
+            try:
+                offsets = json.loads(self._store.read(path).decode().splitlines()[2])[self.stream.topic]
+            except (IndexError, KeyError, ValueError):
+                raise IntegrityError(
+                    f"{path} must hold the offsets of micro-batch {batch_id}; it was truncated or replaced;"
+                    " rebuild the speed layer: `trilayer speed run --rebuild`"
+                ) from None
             self._ends[batch_id] = {int(partition): offset for partition, offset in offsets.items()}
         return self._ends[batch_id]
