@@ -20,7 +20,7 @@ from trilayer.failpoints import failpoint
 from trilayer.log import read_origin
 from trilayer.merging import create_table_sql, insert_rows, merge_select, quoted_duckdb
 from trilayer.partials import partial_schema
-from trilayer.publication import Publication, choose_version, pointed_at, pointer_bytes, versions
+from trilayer.publication import Publication, choose_version, pointed_at, pointer_bytes, version_numbers, versions
 from trilayer.segment import (
     TICK,
     Commit,
@@ -139,7 +139,7 @@ class Refresh:
         for attempt in range(5):
             publication = choose_version(versions(self._store), version)
             try:
-                self._reload(None, publication)
+                self._reload(None, publication, lambda: version in version_numbers(self._store))
                 return self.loaded
             except (IntegrityError, CoverageError):
                 # Compacted or cleared away while it was being read: then it is listed otherwise now.
@@ -154,7 +154,8 @@ class Refresh:
             or not self.loaded.streams
             or now - self._looked_around >= LOOK_AROUND_S
         ):
-            self._reload(pointer, pointed_at(self._store, pointer) if pointer is not None else None)
+            publication = pointed_at(self._store, pointer) if pointer is not None else None
+            self._reload(pointer, publication, lambda: pointer_bytes(self._store) == pointer)
             self._looked_around = now
             return
         for stream in self._catalog.streams:
@@ -223,7 +224,20 @@ class Refresh:
 
     # -- the whole way: publication, generations, coverage -------------------------------------------------------------
 
-    def _reload(self, pointer: bytes | None, publication: Publication | None) -> None:
+    def _reload(
+        self, pointer: bytes | None, publication: Publication | None, stands: Callable[[], bool]
+    ) -> None:
+        """Moves the tables to the publication and the segments above its cut.
+
+        Args:
+            pointer: the pointer's bytes that named the publication.
+            publication: None before the first one.
+            stands: whether the publication is still kept for readers.
+
+        Raises:
+            IntegrityError: if it is not, since segments above its cut may have been cleared away before they were
+                listed, which looks as if they had never been there.
+        """
         before = self.loaded
         moved = pointer != before.pointer or not before.streams
         covers: dict[str, Cover | None] = {}
@@ -232,6 +246,10 @@ class Refresh:
         for stream in self._catalog.streams:
             covers[stream.name], states[stream.name], absent = self._find(stream, publication)
             missing |= absent
+        if not stands():
+            raise IntegrityError(
+                "the publication that is read must stay in force meanwhile; another took its place; ask again"
+            )
         stale = {
             stream.name
             for stream in self._catalog.streams
@@ -281,7 +299,8 @@ class Refresh:
         if found is None:
             note = f"the speed layer has not run these definitions: answers stop at the cut of {'T=' + publication.t if publication else 'no publication'}"
             return None, StreamState(cut, head=cut, note=note), missing
-        newest = generations(self._store, stream)[-1]
+        # None is there where the speed layer's folder has been deleted meanwhile.
+        newest = (generations(self._store, stream) or [found.generation])[-1]
         note = (
             ""
             if newest.fingerprint == found.generation.fingerprint
