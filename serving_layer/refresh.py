@@ -20,15 +20,22 @@ from trilayer.failpoints import failpoint
 from trilayer.log import read_origin
 from trilayer.merging import create_table_sql, insert_rows, merge_select, quoted_duckdb
 from trilayer.partials import partial_schema
-from trilayer.publication import Publication, choose_version, pointed_at, pointer_bytes, version_numbers, versions
+from trilayer.publication import (
+    Publication,
+    choose_version,
+    pointed_at,
+    pointer_bytes,
+    version_numbers,
+    versions,
+)
 from trilayer.segment import (
     TICK,
     Commit,
     Cover,
+    KnownCommits,
     best_cover,
     commit_path,
     generations,
-    read_commit,
     read_partials,
     ticks_by_commit,
 )
@@ -45,6 +52,9 @@ MOST_DELETED = 0.25
 DuckDB frees deleted rows only at a moment at which no read transaction is open, which may never come; a table that is dropped is freed when
 the last transaction that saw it ends.
 """
+
+MOST_AT_ONCE = 100
+"""Commits that are loaded in one transaction, when a reader has not asked for a while."""
 
 COMPACT_ROWS = 50_000
 """A view's speed rows are merged by tick when they have grown to twice what they were after the last time, and to this many."""
@@ -105,6 +115,7 @@ class Refresh:
         """before_swap: called before tables are replaced, to end the read transactions that nobody uses."""
         self._connection, self._catalog, self._store, self._clock = connection, catalog, store, clock
         self._before_swap = before_swap
+        self._commits = {stream.name: KnownCommits() for stream in catalog.streams}
         self._looked_around = float("-inf")
         self._next_file = 0
         self.loaded = Loaded()
@@ -166,12 +177,16 @@ class Refresh:
     def _load_next(self, stream: Stream) -> None:
         state = self.loaded.streams[stream.name]
         while state.generation is not None:
-            batch = state.next_batch
-            path = commit_path(stream, state.generation, batch, batch)
-            if not self._store.exists(path):
+            commits: list[Commit] = []
+            batch, known = state.next_batch, self._commits[stream.name]
+            while len(commits) < MOST_AT_ONCE and self._store.exists(
+                commit_path(stream, state.generation, batch, batch)
+            ):
+                commits.append(known.read(self._store, stream, state.generation, batch, batch))
+                batch += 1
+            if not commits:
                 return
-            commit = read_commit(self._store, stream, state.generation, batch, batch)
-            state = self._append(stream, state, [commit])
+            state = self._append(stream, state, commits)
 
     def _append(self, stream: Stream, state: StreamState, commits: list[Commit]) -> StreamState:
         """Loads commits that go on from the state's head, in one transaction."""
@@ -182,7 +197,8 @@ class Refresh:
         rows = dict(self.loaded.speed_rows)
         with _transaction(self._connection):
             for view in self._catalog.views_of(stream):
-                for table in tables[view.name]:
+                if tables[view.name]:
+                    table = pa.concat_tables(tables[view.name])
                     insert_rows(self._connection, speed_table(view), table)
                     rows[view.name] = rows.get(view.name, 0) + table.num_rows
             failpoint("refresh.before-commit")
@@ -291,21 +307,21 @@ class Refresh:
                 if v.name in publication.views and publication.views[v.name].fingerprint == v.fingerprint
             ]
         missing = {v.name: _no_answer(v, publication) for v in views if v not in fit}
-        found = (
-            best_cover(self._store, stream, topic_id, {view.name: view.fingerprint for view in fit}, cut)
-            if fit
-            else None
-        )
+        fingerprints = {view.name: view.fingerprint for view in fit}
+        known = self._commits[stream.name]
+        found = best_cover(self._store, stream, topic_id, fingerprints, cut, known.read_all) if fit else None
         if found is None:
             note = f"the speed layer has not run these definitions: answers stop at the cut of {'T=' + publication.t if publication else 'no publication'}"
             return None, StreamState(cut, head=cut, note=note), missing
+        there = generations(self._store, stream)
+        known.keep(generation.name for generation in there)
         # None is there where the speed layer's folder has been deleted meanwhile.
-        newest = (generations(self._store, stream) or [found.generation])[-1]
-        note = (
-            ""
-            if newest.fingerprint == found.generation.fingerprint
-            else "the speed layer runs other definitions since"
-        )
+        newest = there[-1] if there else found.generation
+        note = ""
+        if newest.fingerprint != found.generation.fingerprint:
+            note = "the speed layer runs other definitions since"
+        elif any(start > cut.get(partition, 0) for partition, start in newest.start.items()):
+            note = "the speed layer has begun anew above the cut: answers stop at the head until the next publication"
         commits = found.commits
         ticks = found.ticks
         return found, StreamState(

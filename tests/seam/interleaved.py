@@ -18,7 +18,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from functools import cache
+from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -36,6 +36,7 @@ from serving_layer.refresh import Refresh, batch_table, speed_table
 from speed_layer import compaction, query, segments
 from speed_layer import run as speed_run
 from speed_layer.query import StreamQuery
+from speed_layer.ticks import Ticks
 from tests.seam.machine import (
     Database,
     Machine,
@@ -50,11 +51,9 @@ from tests.seam.machine import (
 )
 from trilayer import Catalog, Stream, View, count
 from trilayer import log as log_module
-from trilayer.cut import size
 from trilayer.errors import (
     ConflictError,
     CoverageError,
-    EnvironmentFault,
     IntegrityError,
     LogError,
     OvertakenError,
@@ -66,7 +65,7 @@ from trilayer.master import read_chain, schemas
 from trilayer.merging import Comparison, create_table_sql, quoted_duckdb
 from trilayer.partials import partial_schema
 from trilayer.publication import version_numbers
-from trilayer.segment import TICK, Commit, commit_path, folder, read_partials
+from trilayer.segment import TICK, Commit, commit_path, read_partials
 from trilayer.settings import Settings
 from trilayer.store import StoredFile
 
@@ -100,7 +99,8 @@ def _catalogs(stream: Stream) -> list[Catalog]:
     changed = _view(stream, "by_key", {"k": "k % 2"}, PARITY)
     added = _view(stream, "by_parity", {"odd": "k % 2"}, PARITY)
     return [
-        Catalog(views=views) for views in ([by_id, by_key], [by_id, changed], [by_id, by_key, added], [by_id, added])
+        Catalog(views=views)
+        for views in ([by_id, by_key], [by_id, changed], [by_id, by_key, added], [by_id, added])
     ]
 
 
@@ -175,6 +175,12 @@ class ModelLog(Log):
                     break
         return offsets, stamps
 
+    def stamps(self, topic: Topic, partition: int, offset: int, end: int) -> list[tuple[int, int]]:
+        world = self._ask("stamps")
+        found = world.log[partition]
+        some = range(max(offset, found.begins), min(end, found.visible(world.now)))
+        return [(o, found.slots[o].stamp) for o in some if found.slots[o].event is not None][:3]
+
     def append_times(self, topic: Topic, offsets: Mapping[int, int]) -> dict[int, int]:
         world = self._ask("append times")
         found = {}
@@ -195,7 +201,9 @@ def read_slots(world: World, ranges: Mapping[int, Any]) -> list[tuple[int, int, 
         partition = world.log[p]
         if len(r) and (r.start < partition.begins or r.end > partition.visible(world.now)):
             raise SparkError(f"Some data may have been lost: partition {p}, offsets [{r.start}, {r.end})")
-        found += [(p, o, partition.slots[o]) for o in range(r.start, r.end) if partition.slots[o].event is not None]
+        found += [
+            (p, o, partition.slots[o]) for o in range(r.start, r.end) if partition.slots[o].event is not None
+        ]
     return found
 
 
@@ -217,7 +225,7 @@ class Anything:
         self.options_set |= values
         return self
 
-    def foreachBatch(self, batch: Callable[[Any, int], None]) -> Anything:  # noqa: N802  # Spark's name
+    def foreachBatch(self, batch: Callable[[Any, int], None]) -> Anything:  # Spark's name
         self.batch = batch
         return self
 
@@ -227,14 +235,14 @@ class Anything:
     def format(self, name: str) -> Anything:
         return self
 
-    def queryName(self, name: str) -> Anything:  # noqa: N802  # Spark's name
+    def queryName(self, name: str) -> Anything:  # Spark's name
         return self
 
     def trigger(self, **when: str) -> Anything:
         return self
 
     @property
-    def writeStream(self) -> Anything:  # noqa: N802  # Spark's name
+    def writeStream(self) -> Anything:  # Spark's name
         return self
 
     def start(self) -> SparkQuery:
@@ -292,9 +300,7 @@ class Paths(tuple[str, ...]):
 
 
 def batch_session(settings: Settings) -> Any:
-    return SimpleNamespace(
-        read=SimpleNamespace(parquet=lambda *paths: Paths(paths)), stop=lambda: None
-    )
+    return SimpleNamespace(read=SimpleNamespace(parquet=lambda *paths: Paths(paths)), stop=lambda: None)
 
 
 class Serial:
@@ -324,7 +330,9 @@ def write_interval(stream: Stream, number: int, records: Any, store: ModelStore)
     where = f"master/{stream.name}/{stream.fingerprint}/{number:08d}-{world.machine.number():06x}"
     half = len(rows) // 2
     parts = [part for part in (rows[:half], rows[half:]) if part]
-    files = [store.write_rows(f"{where}/part-{i}.parquet", part, part, len(part)) for i, part in enumerate(parts)]
+    files = [
+        store.write_rows(f"{where}/part-{i}.parquet", part, part, len(part)) for i, part in enumerate(parts)
+    ]
     return files, len(rows), sum(not fits(stream, row[4]) for row in rows)
 
 
@@ -391,11 +399,15 @@ def write_segment(
     }
     quarantine = None
     if quarantined:
-        columns = dict(zip((TICK, "_partition", "_offset", "id"), zip(*quarantined, strict=True), strict=True))
+        columns = dict(
+            zip((TICK, "_partition", "_offset", "id"), zip(*quarantined, strict=True), strict=True)
+        )
         table = pa.table({name: list(column) for name, column in columns.items()})
         quarantine = segments._write("_quarantine", table, batch_id, stream, generation, store)
     committed_ms = segments.now_ms()
-    found = [segments._segment(tick, ranges, census.get(tick), committed_ms) for tick, ranges in parts.items()]
+    found = [
+        segments._segment(tick, ranges, census.get(tick), committed_ms) for tick, ranges in parts.items()
+    ]
     commit = Commit(batch_id, batch_id, found, files, quarantine, committed_ms)
     store.create_document(
         commit_path(stream, generation.name, batch_id, batch_id), commit.to_json(), durable=False
@@ -535,6 +547,7 @@ def installed() -> Iterator[None]:
             (run_step, "batch_session", batch_session),
             (run_step, "driver_at_work", lambda what: nullcontext()),
             (query, "write_segment", write_segment),
+            (query, "Ticks", partial(Ticks, clock=_now_ms)),
             (compaction, "_merged", merged),
             (refresh_step, "insert_rows", insert_rows),
             # Rendered once: it is a fifth of a schedule's time otherwise.
@@ -601,7 +614,7 @@ class World:
         self.answers = 0
         self.rollback_asked = False
         self.unadvised: Counter[str] = Counter()
-        self.lossy = False
+        self.lossy = self.clocks = False
         self.jitter_ms = 0
         self.kill_in_clean = 0
         self.told: list[str] = []
@@ -688,7 +701,9 @@ class World:
         """What the speed layer's process ends with where its query ended with an error of Spark's."""
         if not isinstance(error, SparkError):
             return error
-        ended: Any = SimpleNamespace(failure=lambda: error, stream=self.stream, stop=lambda: None, start=lambda: None)
+        ended: Any = SimpleNamespace(
+            failure=lambda: error, stream=self.stream, stop=lambda: None, start=lambda: None
+        )
         try:
             speed_run._check(ended, self.settings(), threading.Event())
         except TrilayerError as told:
@@ -723,8 +738,14 @@ class World:
         kind = f"{KINDS[who]}: {type(error).__name__}: {plain(str(error))}"
         self.refused[kind] += 1
         self.open.setdefault((who if who in READERS else KINDS[who], kind), len(self.deeds))
-        if self.calm and isinstance(error, (CoverageError, IntegrityError, LogError, SparkError)) and who != "C":
-            raise Wrong(f"{who} was refused where nothing is wrong: {type(error).__name__}: {error}") from error
+        if (
+            self.calm
+            and isinstance(error, (CoverageError, IntegrityError, LogError, SparkError))
+            and who != "C"
+        ):
+            raise Wrong(
+                f"{who} was refused where nothing is wrong: {type(error).__name__}: {error}"
+            ) from error
 
     def well(self, who: str) -> None:
         """What was refused before is healed, by what has been done since."""
@@ -765,7 +786,9 @@ class World:
         finally:
             self.machine.current = thread
 
-    def slots(self, start: Mapping[int, int], end: Mapping[int, int], but: set[tuple[int, int]]) -> list[Slot]:
+    def slots(
+        self, start: Mapping[int, int], end: Mapping[int, int], but: set[tuple[int, int]]
+    ) -> list[Slot]:
         return [
             self.log[p].slots[o]
             for p, bound in end.items()
@@ -804,16 +827,22 @@ class World:
                         f" too many {dict(got - expected)}, too few {dict(expected - got)}"
                     )
         if published and published.events != len(batch):
-            raise Wrong(f"version {loaded.publication.version} has {published.events} events; {len(batch)} are")
+            raise Wrong(
+                f"version {loaded.publication.version} has {published.events} events; {len(batch)} are"
+            )
         if state.events != len(speed):
-            raise Wrong(f"the speed layer has {state.events} events in [{cut}, {dict(state.head)}); {len(speed)} are")
+            raise Wrong(
+                f"the speed layer has {state.events} events in [{cut}, {dict(state.head)}); {len(speed)} are"
+            )
         bad = sum(not fits(stream, s.kind) for s in speed)
         if state.quarantined != bad:
             raise Wrong(f"the speed layer has {state.quarantined} events in quarantine; {bad} are")
         if published and published.fingerprint == stream.fingerprint:
             bad = sum(not fits(stream, s.kind) for s in batch)
             if published.quarantined != bad:
-                raise Wrong(f"version {loaded.publication.version} has {published.quarantined} in quarantine; {bad} are")
+                raise Wrong(
+                    f"version {loaded.publication.version} has {published.quarantined} in quarantine; {bad} are"
+                )
         before, reader.head = reader.head, dict(state.head)
         if self.calm and reader.setbacks == self.setbacks:
             back = [p for p, o in before.items() if reader.head.get(p, 0) < o]
@@ -849,9 +878,17 @@ def _batch(world: World, rng: random.Random) -> Task:
     late_ms = rng.randrange(1, 8) * 1000 * world.tick_s
     full = kind == "full" or (kind == "steps" and rng.random() < 0.1)
     accept_loss = world.lossy and rng.random() < 0.5
+    accept_clock = world.clocks and rng.random() < 0.3
 
     def run() -> None:
-        run_step.batch_run(host.catalog, host.settings, host.store, full=full, accept_loss=accept_loss)
+        run_step.batch_run(
+            host.catalog,
+            host.settings,
+            host.store,
+            full=full,
+            accept_loss=accept_loss,
+            accept_clock=accept_clock,
+        )
         world.deeds.append("a batch run")
         world.well("batch")
 
@@ -861,7 +898,9 @@ def _batch(world: World, rng: random.Random) -> Task:
         if kind == "late steps":
             t_ms = world.now - late_ms
             until = log_module_format(t_ms - t_ms % (1000 * world.tick_s))
-        cut = _try(host, lambda: commands.cut(until=until, full=full, at_least=True))
+        cut = _try(
+            host, lambda: commands.cut(until=until, full=full, at_least=True, accept_clock=accept_clock)
+        )
         if "covered_by" in cut:
             return
         token = cut["token"]
@@ -875,12 +914,14 @@ def _batch(world: World, rng: random.Random) -> Task:
     return kind + (" accepting loss" if accept_loss else ""), host, steps if "steps" in kind else run
 
 
-def whole_run(world: World, *, accept_loss: bool) -> Task:
+def whole_run(world: World, *, accept_loss: bool = False, accept_clock: bool = False) -> Task:
     """A batch run as a person starts it, with nothing else in the way."""
     host = world.process("batch", "batch")
 
     def run() -> None:
-        run_step.batch_run(host.catalog, host.settings, host.store, accept_loss=accept_loss)
+        run_step.batch_run(
+            host.catalog, host.settings, host.store, accept_loss=accept_loss, accept_clock=accept_clock
+        )
         world.deeds.append("a batch run")
 
     return "run" + (" --accept-loss" if accept_loss else ""), host, run
@@ -956,7 +997,11 @@ def _speed(world: World, rng: random.Random) -> Task:
         process.stack = ExitStack()
         process.stack.enter_context(process.store.lock("locks/speed", "the speed layer"))
         made = StreamQuery(
-            process.catalog, process.catalog.streams[0], process.settings, process.store, SimpleNamespace(readStream=Anything())  # type: ignore[arg-type]
+            process.catalog,
+            process.catalog.streams[0],
+            process.settings,
+            process.store,
+            SimpleNamespace(readStream=Anything()),  # type: ignore[arg-type]
         )
         made.start(rebuild)
         world.speed_query = made
@@ -979,7 +1024,9 @@ def _compaction(world: World, rng: random.Random) -> Task:
     def compact() -> None:
         assert running.generation
         views = process.catalog.views_of(process.catalog.streams[0])
-        compaction.compact(process.store, process.catalog.streams[0], views, running.generation.name, at_least=2)
+        compaction.compact(
+            process.store, process.catalog.streams[0], views, running.generation.name, at_least=2, recent_ms=0
+        )
         world.well("compaction")
 
     return "compact", process, compact
@@ -994,7 +1041,10 @@ class Reader:
         self.catalog: Catalog = self.process.catalog
         self.database = Database()
         self.refresh = Refresh(
-            self.database, self.catalog, self.process.store, clock=lambda: world.now / 1000  # type: ignore[arg-type]
+            self.database,
+            self.catalog,
+            self.process.store,
+            clock=lambda: world.now / 1000,  # type: ignore[arg-type]
         )
         self.head: dict[int, int] = {}
         self.setbacks = -1
@@ -1032,7 +1082,8 @@ TASKS: dict[str, Callable[[World, random.Random], Task]] = {
     "A": _batch, "B": _batch, "O": _operator, "S": _speed, "C": _compaction, **{name: _reader(name) for name in READERS},
 }  # fmt: skip
 ACTORS = tuple(TASKS)
-KINDS = {"A": "batch", "B": "batch", "O": "operator", "S": "speed", "C": "compaction"} | dict.fromkeys(READERS, "reader")
+KINDS = {"A": "batch", "B": "batch", "O": "operator", "S": "speed", "C": "compaction"} | dict.fromkeys(
+    READERS, "reader"
+)
 HEALERS = ("a rebuild", "a batch run", "a rollback", "a restart of the speed layer")
 """What may have healed a refusal, the strongest first."""
-

@@ -398,7 +398,9 @@ class Database:
             self.tables[found[1]] = [t for t in self.tables[found[1]] if t["_file"][0].as_py() not in gone]
         elif found := re.match(r"DELETE FROM (\S+)$", statement):
             self.tables[found[1]] = []
-        elif found := re.match(r"INSERT INTO (\S+) BY NAME FROM (\S+) WHERE _file IN \(([\d, ]+)\)$", statement):
+        elif found := re.match(
+            r"INSERT INTO (\S+) BY NAME FROM (\S+) WHERE _file IN \(([\d, ]+)\)$", statement
+        ):
             staying = {int(number) for number in found[3].split(",")}
             self.tables[found[1]] += [t for t in self.tables[found[2]] if t["_file"][0].as_py() in staying]
         elif found := re.match(r"ALTER TABLE (\w+)\.(\S+) RENAME TO (\S+)$", statement):

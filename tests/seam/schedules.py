@@ -1,9 +1,9 @@
 """Schedules: what they are made of, how one is run and healed, and how one that fails is made small.
 
-    FAULTS      the kinds of fault, and how often one of each kind comes in the schedules that have it
-    plan        a schedule of a seed
-    run         runs one; raises Wrong, which holds what happened, for a wrong answer or an end that must not be
-    shrink      the fewest entries of a schedule that still fail in the same way
+FAULTS      the kinds of fault, and how often one of each kind comes in the schedules that have it
+plan        a schedule of a seed
+run         runs one; raises Wrong, which holds what happened, for a wrong answer or an end that must not be
+shrink      the fewest entries of a schedule that still fail in the same way
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def _sleep(world: World, rng: random.Random) -> str | None:
 
 def _rollback(world: World, rng: random.Random) -> str | None:
     """While no batch is at work."""
-    if any(world.actors[name].thread is not None for name in "ABO"):
-        return None
+    for name in "ABO":
+        world.kill(name)
     world.rollback_asked = True
     world.go("O", 1_000, rng.randrange(1 << 30))
     return "a rollback"
@@ -148,6 +148,7 @@ def _truncate(world: World, rng: random.Random) -> str | None:
 def _ahead(world: World, rng: random.Random) -> str:
     p = rng.randrange(len(world.log))
     ms = rng.choice((5_000, 60_000, 3_000_000))
+    world.clocks = True
     _append(world, p, rng.randrange(4), "good", ms, 0)
     return f"a record of partition {p} is stamped {ms} ms ahead"
 
@@ -160,6 +161,7 @@ def _jitter(world: World, rng: random.Random) -> str:
 def _clock(host: str) -> Callable[[World, random.Random], str]:
     def jump(world: World, rng: random.Random) -> str:
         ms = rng.choice((0, 0, 300, -300, 2_500, -2_500, 100_000, -100_000))
+        world.clocks = True
         if host == "broker":
             world.broker_ahead = ms
         else:
@@ -225,7 +227,10 @@ FAULTS: dict[str, Fault] = {
     "kill": Fault(40, _kill, calm=True),
     "rollback": Fault(10, _rollback, calm=True),
     "rollback while a run is at work": Fault(
-        20, _rollback_at_any_moment, calm=True, off="clearing away may take the version that the pointer names"
+        20,
+        _rollback_at_any_moment,
+        calm=True,
+        off="clearing away may take the version that the pointer names",
     ),
     "kill while clearing away": Fault(10, _kill_in_clean, calm=True),
     "stopped for long": Fault(30, _sleep, calm=True),
@@ -357,7 +362,14 @@ def run(seed: int, entries: Sequence[Entry] | None = None, told: list[str] | Non
     finally:
         for name in ACTORS:
             world.kill(name)
-    return Outcome(world.machine.operations, world.answers, world.machine.faults, world.refused, world.healed, world.unadvised)
+    return Outcome(
+        world.machine.operations,
+        world.answers,
+        world.machine.faults,
+        world.refused,
+        world.healed,
+        world.unadvised,
+    )
 
 
 def describe(place: int, entry: Entry, world: World) -> str:
@@ -438,6 +450,8 @@ def _do(world: World, name: str, task: tuple[str, Any, Any]) -> BaseException | 
 
 
 def _advice(problem: str) -> str:
+    if "IntegrityError" in problem and "speed/" in problem:
+        return "--rebuild"
     for advice in ("--accept-loss", "--accept-clock", "--rebuild", "trilayer batch run"):
         if advice in problem:
             return advice
@@ -453,7 +467,13 @@ def _once(world: World, advice: str) -> str | None:
         world.kill("S")
         world.rebuild = True
     if advice in ("--accept-loss", "--accept-clock", "trilayer batch run"):
-        error = _do(world, "A", i.whole_run(world, accept_loss=advice == "--accept-loss"))
+        error = _do(
+            world,
+            "A",
+            i.whole_run(
+                world, accept_loss=advice == "--accept-loss", accept_clock=advice == "--accept-clock"
+            ),
+        )
         if error is not None:
             return f"{type(error).__name__}: {error}"
     for _ in range(300):
@@ -465,7 +485,11 @@ def _once(world: World, advice: str) -> str | None:
     else:
         return "the speed layer does not catch up"
     world.now += 10_000
-    error = _do(world, "A", i.whole_run(world, accept_loss=advice == "--accept-loss"))
+    error = _do(
+        world,
+        "A",
+        i.whole_run(world, accept_loss=advice == "--accept-loss", accept_clock=advice == "--accept-clock"),
+    )
     if error is not None:
         return f"{type(error).__name__}: {error}"
     for name in READERS:

@@ -1,7 +1,7 @@
 """`make soak`: schedules for as long as it is told, each from the next seed, and what they met.
 
-    python -m tests.seam.soak --seconds 60 --seed 1000
-    python -m tests.seam.soak --replay 1234:0,3,7-12      these entries of the schedule of seed 1234, with all that happens
+python -m tests.seam.soak --seconds 60 --seed 1000
+python -m tests.seam.soak --replay 1234:0,3,7-12      these entries of the schedule of seed 1234, with all that happens
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ def replay(text: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--number", type=int, help="so many schedules, however long they take")

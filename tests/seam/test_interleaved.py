@@ -73,7 +73,11 @@ DAMAGES = {
     "segments that a kept version needs are cleared away": (publish_step, "oldest_cut", latest_cut),
     "compaction loses a commit": (compaction, "compact", narrow_first),
     "the speed layer does not heed recorded cuts": (ticks, "effective_cut", no_recorded_cuts),
-    "a reader goes on with another generation's commits": (refresh_step, "_goes_on", lambda before, now: True),
+    "a reader goes on with another generation's commits": (
+        refresh_step,
+        "_goes_on",
+        lambda before, now: True,
+    ),
     "a reader takes segments below the cut too": (
         refresh_step,
         "cover",
