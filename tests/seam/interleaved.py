@@ -26,6 +26,7 @@ from unittest import mock
 import pyarrow as pa
 
 import cli.batch as commands
+from batch_layer import accept as accept_step
 from batch_layer import ingest as ingest_step
 from batch_layer import publish as publish_step
 from batch_layer import recompute as recompute_step
@@ -60,7 +61,7 @@ from trilayer.errors import (
     TrilayerError,
     UsageError,
 )
-from trilayer.log import Log, Topic, read_origin
+from trilayer.log import Log, Mark, Topic, origins
 from trilayer.master import read_chain, schemas
 from trilayer.merging import Comparison, create_table_sql, quoted_duckdb
 from trilayer.partials import partial_schema
@@ -181,6 +182,19 @@ class ModelLog(Log):
         some = range(max(offset, found.begins), min(end, found.visible(world.now)))
         return [(o, found.slots[o].stamp) for o in some if found.slots[o].event is not None][:3]
 
+    def last_records(
+        self, topic: Topic, below: Mapping[int, int], *, committed: bool = False
+    ) -> dict[int, Mark]:
+        world = self._ask("last records")
+        found = {}
+        for p, end in below.items():
+            slots = world.log[p].slots
+            for offset in range(min(end, len(slots)) - 1, world.log[p].begins - 1, -1):
+                if slots[offset].event is not None:
+                    found[p] = mark_of(offset, slots[offset].stamp, slots[offset].event)
+                    break
+        return found
+
     def append_times(self, topic: Topic, offsets: Mapping[int, int]) -> dict[int, int]:
         world = self._ask("append times")
         found = {}
@@ -191,6 +205,23 @@ class ModelLog(Log):
                     found[p] = slot.stamp
                     break
         return found
+
+
+def mark_of(offset: int, stamp: int, event: int | None) -> Mark:
+    return Mark.of_record(offset, stamp, None, str(event).encode())
+
+
+def read_offsets(store: ModelStore, interval: Any, partition: int, r: Any) -> list[int]:
+    """As `accept_loss` reads them in the master dataset."""
+    store.check_all(interval.files)
+    rows = [row for file in interval.files for row in _content(store, file.path)]
+    return sorted(row[1] for row in rows if row[0] == partition and r.start <= row[1] < r.end)
+
+
+def read_mark(store: ModelStore, interval: Any, partition: int, offset: int) -> Mark:
+    rows = [row for file in interval.files for row in _content(store, file.path)]
+    (row,) = [row for row in rows if row[:2] == (partition, offset)]
+    return mark_of(offset, row[5], row[2])
 
 
 def read_slots(world: World, ranges: Mapping[int, Any]) -> list[tuple[int, int, Slot]]:
@@ -326,7 +357,9 @@ def write_interval(stream: Stream, number: int, records: Any, store: ModelStore)
     if isinstance(found, Paths):
         rows = [row for path in found for row in _content(store, path)]
     else:
-        rows = [(p, o, slot.event, slot.key, slot.kind) for p, o, slot in read_slots(world, found)]
+        rows = [
+            (p, o, slot.event, slot.key, slot.kind, slot.stamp) for p, o, slot in read_slots(world, found)
+        ]
     where = f"master/{stream.name}/{stream.fingerprint}/{number:08d}-{world.machine.number():06x}"
     half = len(rows) // 2
     parts = [part for part in (rows[:half], rows[half:]) if part]
@@ -352,7 +385,7 @@ def compute(
     made: dict[str, Sequence[StoredFile]] = {}
     for view in pass_.views:
         function = FUNCTIONS[view.fingerprint]
-        found = Counter((function(e, k),) for _, _, e, k, kind_ in rows if fits(view.stream, kind_))
+        found = Counter((function(e, k),) for _, _, e, k, kind_, _ in rows if fits(view.stream, kind_))
         made[view.name] = write_partials(found, view, run, store, kind) if files else []
     return made
 
@@ -532,6 +565,8 @@ def installed() -> Iterator[None]:
                     if attribute == "uuid4":
                         stack.enter_context(mock.patch.object(module, attribute, _uuid4))
         for owner, attribute, value in (
+            (accept_step, "read_offsets", read_offsets),
+            (accept_step, "read_mark", read_mark),
             (ingest_step, "read_log", lambda spark, servers, topic, ranges: ranges),
             (ingest_step, "log_columns", lambda ranges: ranges),
             (ingest_step, "_write", write_interval),
@@ -615,6 +650,7 @@ class World:
         self.rollback_asked = False
         self.unadvised: Counter[str] = Counter()
         self.lossy = self.clocks = False
+        self.states: dict[int, list[list[Slot]]] = {}
         self.jitter_ms = 0
         self.kill_in_clean = 0
         self.told: list[str] = []
@@ -702,7 +738,12 @@ class World:
         if not isinstance(error, SparkError):
             return error
         ended: Any = SimpleNamespace(
-            failure=lambda: error, stream=self.stream, stop=lambda: None, start=lambda: None
+            failure=lambda: error,
+            stream=self.stream,
+            stop=lambda: None,
+            start=lambda: None,
+            departed=False,
+            has_lost=lambda: False,
         )
         try:
             speed_run._check(ended, self.settings(), threading.Event())
@@ -756,11 +797,6 @@ class World:
                 how = next((deed for deed in HEALERS if deed in deeds), "asked again")
                 self.healed[kind, how] += 1
 
-    def truncated(self, p: int, keep: int) -> None:
-        """The log's end goes back."""
-        del self.log[p].slots[keep:]
-        self.lossy = True
-
     # -- what must hold ------------------------------------------------------------------------------------------------
 
     def compared(self, view: View, left: Counter[int], right: Counter[int]) -> None:
@@ -786,6 +822,63 @@ class World:
         finally:
             self.machine.current = thread
 
+    def truncated(self, p: int, keep: int) -> None:
+        """The log's end goes back: what it was before stays a state that answers may be of."""
+        self.states.setdefault(p, []).append(list(self.log[p].slots))
+        del self.log[p].slots[keep:]
+        self.lossy = True
+
+    def check_departed(self, reader: Reader) -> None:
+        """The answer's events of the present origin are those of one state that the log was in, each once, and no mixture of two.
+
+        Of the origins before it they are those that the master dataset has.
+        """
+        loaded, database = reader.refresh.loaded, reader.database
+        stream = reader.catalog.streams[0]
+        state = loaded.streams.get(stream.name)
+        by_id = next(view for view in reader.catalog.views if view.name == "by_id")
+        if state is None or by_id.name in loaded.missing_views or not (state.generation or state.cut):
+            return
+        with self.unseen():
+            known = origins(self.look, stream)
+            published = loaded.publication.streams.get(stream.name) if loaded.publication else None
+            identity = published.topic_id if published else known[0].identity
+            of = next(o for o in known if o.identity == identity)
+            earlier = {o.identity for o in known[: known.index(of)]}
+            rows = [
+                row
+                for interval in read_chain(self.look, stream)
+                if published and interval.topic_id in earlier
+                for file in interval.files
+                for row in self.machine.files[file.path].content
+            ]
+        before = Counter(row[2] for row in rows if fits(stream, row[4]))
+        tables = [t for name in (batch_name, speed_name) for t in database.tables[name(by_id.fingerprint)]]
+        got = rows_of(tables, by_id)
+        got.subtract(before)
+        cut = dict(published.cut) if published else dict(of.start)
+        lost = self.lost(cut)
+        self.answers += 1
+        explained: Counter[int] = Counter()
+        for p, end in state.head.items():
+            start = of.start.get(p, 0)
+            for slots in [self.log[p].slots, *self.states.get(p, [])]:
+                expected = Counter(
+                    slot.event
+                    for o, slot in enumerate(slots[:end])
+                    if o >= start and (p, o) not in lost and slot.event is not None and fits(stream, slot.kind)
+                )
+                if len(slots) >= end and not expected - got:
+                    explained.update(expected)  # type: ignore[arg-type]
+                    break
+            else:
+                raise Wrong(
+                    f"partition {p} at {reader.name}: no state of the log has what [{start}, {end}) holds: {dict(got)}"
+                )
+        got.subtract(explained)
+        if wrong := {event: n for event, n in got.items() if n}:
+            raise Wrong(f"{reader.name} has events that are not below its head: {wrong}")
+
     def slots(
         self, start: Mapping[int, int], end: Mapping[int, int], but: set[tuple[int, int]]
     ) -> list[Slot]:
@@ -800,12 +893,13 @@ class World:
         """What a reader holds is exactly the events below its head, batch and speed each their own share."""
         loaded, database = reader.refresh.loaded, reader.database
         stream = reader.catalog.streams[0]
+        if self.states:
+            return self.check_departed(reader)
         state = loaded.streams.get(stream.name)
         if state is None or (state.generation is None and not state.cut and not state.head):
             return
         with self.unseen():
-            first = read_origin(self.look, stream)
-        assert first is not None
+            first = origins(self.look, stream)[0]
         published = loaded.publication.streams.get(stream.name) if loaded.publication else None
         cut = dict(published.cut) if published else dict(first.start)
         lost = self.lost(cut) if self.lossy else set()
@@ -989,6 +1083,13 @@ def _speed(world: World, rng: random.Random) -> Task:
     process = world.speed
     if world.speed_query is not None:
         running = world.speed_query
+        if rng.random() < 0.2:
+
+            def look() -> None:
+                if running.overtaken():
+                    running.start()
+
+            return "look for a new origin", process, look
         return "micro-batch", process, lambda: _trigger(world, running, process, rng)
     rebuild, world.rebuild = world.rebuild, False
 
