@@ -201,6 +201,10 @@ class StreamQuery:
         planned = self._planned(generation)
         if not planned:
             return "it has no checkpoint"
+        try:
+            read_commits(self._store, self.stream, generation.name)
+        except IntegrityError as error:
+            return f"its commits can't be read: {error}"
         tick_ms = self._tick_ms_of(generation)
         if tick_ms != self._settings.tick_ms:
             was = f"{tick_ms / 1000:g} s" if tick_ms else "another length"
@@ -359,7 +363,10 @@ class StreamQuery:
     def _lost(self, generation: Generation, topic: Topic) -> str | None:
         """What the log has lost of the offsets that a generation has read or was about to read; None if nothing."""
         assert self._log
-        self._read = newest_read(read_commits(self._store, self.stream, generation.name))
+        try:
+            self._read = newest_read(read_commits(self._store, self.stream, generation.name))
+        except IntegrityError:
+            self._read = {}  # what can't be read is no evidence; `_ended` has its say about it
         end = self._log.end(topic)
         for batch in self._planned(generation)[-1:]:
             try:

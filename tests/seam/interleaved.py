@@ -862,6 +862,7 @@ class World:
         explained: Counter[int] = Counter()
         for p, end in state.head.items():
             start = of.start.get(p, 0)
+            fitting = []
             for slots in [self.log[p].slots, *self.states.get(p, [])]:
                 expected = Counter(
                     slot.event
@@ -869,12 +870,12 @@ class World:
                     if o >= start and (p, o) not in lost and slot.event is not None and fits(stream, slot.kind)
                 )
                 if len(slots) >= end and not expected - got:
-                    explained.update(expected)  # type: ignore[arg-type]
-                    break
-            else:
+                    fitting.append(expected)
+            if not fitting:
                 raise Wrong(
                     f"partition {p} at {reader.name}: no state of the log has what [{start}, {end}) holds: {dict(got)}"
                 )
+            explained.update(max(fitting, key=len))  # type: ignore[arg-type]
         got.subtract(explained)
         if wrong := {event: n for event, n in got.items() if n}:
             raise Wrong(f"{reader.name} has events that are not below its head: {wrong}")
