@@ -23,10 +23,19 @@ from trilayer.log import Log, Origin, Topic, now_ms, origin, read_origin
 from trilayer.master import longest_chain
 from trilayer.partials import plan
 from trilayer.publication import in_force, versions
-from trilayer.segment import Commit, Generation, commit_path, folder, generations, read_commits
+from trilayer.segment import (
+    Commit,
+    Generation,
+    commit_names,
+    commit_path,
+    folder,
+    generations,
+    read_commit,
+    read_commits,
+)
 from trilayer.settings import Settings
 from trilayer.spark import KAFKA_OPTIONS, offsets_json
-from trilayer.store import Store
+from trilayer.store import Store, read_listed
 from trilayer.stream import Stream
 
 logger = logging.getLogger("trilayer.speed")
@@ -201,15 +210,35 @@ class StreamQuery:
         planned = self._planned(generation)
         if not planned:
             return "it has no checkpoint"
-        try:
-            read_commits(self._store, self.stream, generation.name)
-        except IntegrityError as error:
-            return f"its commits can't be read: {error}"
         tick_ms = self._tick_ms_of(generation)
         if tick_ms != self._settings.tick_ms:
             was = f"{tick_ms / 1000:g} s" if tick_ms else "another length"
             return f"ticks are {self._settings.tick_s} s now; they were {was}"
-        return self._taken(generation, planned[-1], topic) or self._too_large(generation, planned)
+        return (
+            self._torn(generation)
+            or self._taken(generation, planned[-1], topic)
+            or self._too_large(generation, planned)
+        )
+
+    def _torn(self, generation: Generation) -> str:
+        """Says so where a micro-batch's segment is not as it was committed.
+
+        They are not forced to the disk one by one, so that a power cut may take the newest of them; what compaction writes is.
+        """
+
+        def narrow() -> list[tuple[int, int]]:
+            spans = commit_names(self._store, self.stream, generation.name)
+            return [(first, last) for first, last in spans if first == last]
+
+        def check(span: tuple[int, int]) -> None:
+            commit = read_commit(self._store, self.stream, generation.name, *span)
+            self._store.check_all(commit.files.values())
+
+        try:
+            read_listed(narrow, check)  # read again where a batch run has just cleared some away
+        except IntegrityError as error:
+            return f"a segment was lost, as in a power cut: {error}"
+        return ""
 
     def _taken(self, generation: Generation, batch: int, topic: Topic) -> str:
         """Says so if the log holds no more what the generation would go on with: Spark would refuse it at each start."""
@@ -250,7 +279,7 @@ class StreamQuery:
         try:
             end = self._planned_end(generation, batch)
             start = self._planned_end(generation, batch - 1) if batch else generation.start
-        except (IntegrityError, ValueError, LookupError) as error:
+        except IntegrityError as error:
             return f"its checkpoint can't be read: {error}"
         most = self._settings.speed_max_events
         found = size(ranges_between(start, end))
@@ -430,9 +459,9 @@ class StreamQuery:
         path = f"{folder(self.stream, generation.name)}/checkpoint/offsets/{batch_id}"
         try:
             offsets = json.loads(self._store.read(path).decode().splitlines()[2])[self.stream.topic]
-        except (LookupError, ValueError):
+            return {int(partition): offset for partition, offset in offsets.items()}
+        except (ValueError, LookupError, TypeError, AttributeError):
             raise IntegrityError(
-                f"{path} must hold the offsets of micro-batch {batch_id}; it was truncated or replaced;"
-                " rebuild the speed layer: `trilayer speed run --rebuild`"
+                f"{path} must hold the offsets that Spark has planned; it was truncated or altered, as by a power cut;"
+                " run `trilayer speed run --rebuild`"
             ) from None
-        return {int(partition): offset for partition, offset in offsets.items()}

@@ -81,6 +81,8 @@ class Machine:
         self.unsynced: dict[str, None] = {}
         self.locks: dict[str, Process] = {}
         self.current: Thread | None = None
+        self.now: Callable[[], int] = lambda: 0
+        self.times: dict[str, int] = {}
         self.operations = 0
         self.numbers = 0
         self.failing_writes = 0
@@ -155,8 +157,10 @@ class Machine:
             self.unsynced.pop(path, None)
         else:
             self.unsynced[path] = None
+        self.times[path] = now = self.now()
         while "/" in path:
             path, name = path.rsplit("/", 1)
+            self.times[path] = now
             self.folders.setdefault(path, {})[name] = None
 
     def drop(self, path: str) -> None:
@@ -212,7 +216,7 @@ class ModelStore(Store):
         self.machine.point(f"read {relative}")
         if self.machine.current is not None and self.machine.failing_reads > 0:
             self.machine.failing_reads -= 1
-            raise OSError(errno.EIO, "Input/output error", relative)
+            raise self.fault(OSError(errno.EIO, "Input/output error", relative), "read", relative)
         if relative not in self.machine.files:
             raise IntegrityError(f"{relative} must be in the store model; it is missing")
         return self.machine.files[relative]
@@ -268,7 +272,7 @@ class ModelStore(Store):
     def _may_fail(self, relative: str) -> None:
         if self.machine.current is not None and self.machine.failing_writes > 0:
             self.machine.failing_writes -= 1
-            raise OSError(errno.ENOSPC, "No space left on device", relative)
+            raise self.fault(OSError(errno.ENOSPC, "No space left on device", relative), "write", relative)
 
     def write(self, relative: str, data: bytes, *, durable: bool = True) -> None:
         self._write(relative, data, durable)
@@ -317,21 +321,46 @@ class ModelStore(Store):
     # -- locks ---------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def lock(self, relative: str, what: str = "") -> Iterator[None]:
-        locks = self.machine.locks
-        self.machine.point(f"lock {relative}")
-        if relative in locks and what:
-            raise ConflictError(f"{what} must run once at a time; {locks[relative].name} is at it")
-        if relative in locks:
-            self.machine.wait(f"lock {relative}", lambda: relative not in locks)
-        holder = self.process
+    def lock(self, relative: str, what: str = "", wait_s: float = 0.0) -> Iterator[None]:
+        locks, holder = self.machine.locks, self.process
         assert holder is not None
+        self.machine.point(f"lock {relative}")
+        if relative in locks:
+            # Some hold one just to see that nobody else does, so that every wait is at least this long.
+            due = self.machine.now() + max(int(wait_s * 1000), 200)
+            self.machine.wait(f"lock {relative}", lambda: relative not in locks or self.machine.now() >= due)
+        if relative in locks:
+            raise ConflictError(f"{what} must run once at a time; {locks[relative].name} is at it")
         locks[relative] = holder
         try:
             yield
         finally:
             if locks.get(relative) is holder and holder.alive:
                 del locks[relative]
+
+    @contextmanager
+    def unless_locked(self, relative: str) -> Iterator[bool]:
+        self.machine.point(f"try lock {relative}")
+        if relative in self.machine.locks:
+            yield False
+            return
+        with self.lock(relative):
+            yield True
+
+    # -- what a disk says of its files ---------------------------------------------------------------------------------
+
+    def stale_temporaries(self, folders: Any) -> Iterator[str]:
+        return iter(())
+
+    def age_s(self, relative: str) -> float:
+        self.machine.point(f"age of {relative}")
+        return (self.machine.now() - self.machine.times.get(relative, self.machine.now())) / 1000
+
+    def sync(self, relative: str) -> None:
+        self.machine.point(f"sync {relative}")
+
+    def sync_folder(self, relative: str) -> None:
+        self.machine.point(f"sync {relative}")
 
 
 # -- the broker --------------------------------------------------------------------------------------------------------

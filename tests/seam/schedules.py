@@ -490,7 +490,9 @@ def _once(world: World, advice: str, accepted: Collection[str] = ()) -> str | No
     error = _do(
         world,
         "A",
-        i.whole_run(world, accept_loss="--accept-loss" in accepted, accept_clock="--accept-clock" in accepted),
+        i.whole_run(
+            world, accept_loss="--accept-loss" in accepted, accept_clock="--accept-clock" in accepted
+        ),
     )
     if error is not None:
         return f"{type(error).__name__}: {error}"
