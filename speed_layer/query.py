@@ -163,7 +163,7 @@ class StreamQuery:
                 self.stream.name,
                 lost,
             )
-        self.generation = None if rebuild or lost else self._resumable(present)
+        self.generation = None if rebuild or lost else self._resumable(present, topic)
         if self.generation is None:
             self._read = {}
             self.generation = self._begin(topic, present, anew=lost is not None)
@@ -197,19 +197,19 @@ class StreamQuery:
         assert self.generation
         return f"{folder(self.stream, self.generation.name)}/checkpoint"
 
-    def _resumable(self, present: Origin) -> Generation | None:
+    def _resumable(self, present: Origin, topic: Topic) -> Generation | None:
         known = generations(self._store, self.stream)
         if not known:
             return None
         newest = known[-1]
-        why = self._ended(newest, present.identity)
+        why = self._ended(newest, present.identity, topic)
         if why:
             logger.warning(
                 "stream %s: generation %s ends, and another begins: %s", self.stream.name, newest.number, why
             )
         return None if why else newest
 
-    def _ended(self, generation: Generation, identity: str) -> str:
+    def _ended(self, generation: Generation, identity: str, topic: Topic) -> str:
         """Why the generation can't go on; nothing where it can."""
         if generation.topic_id != identity:
             return "a new origin has begun"
@@ -222,7 +222,11 @@ class StreamQuery:
         if tick_ms != self._settings.tick_ms:
             was = f"{tick_ms / 1000:g} s" if tick_ms else "another length"
             return f"ticks are {self._settings.tick_s} s now; they were {was}"
-        return self._torn(generation) or self._too_large(generation, planned)
+        return (
+            self._torn(generation)
+            or self._taken(generation, planned[-1], topic)
+            or self._too_large(generation, planned)
+        )
 
     def _torn(self, generation: Generation) -> str:
         """Says so where a micro-batch's segment is not as it was committed.
@@ -242,6 +246,23 @@ class StreamQuery:
             read_listed(narrow, check)  # read again where a batch run has just cleared some away
         except IntegrityError as error:
             return f"a segment was lost, as in a power cut: {error}"
+        return ""
+
+    def _taken(self, generation: Generation, batch: int, topic: Topic) -> str:
+        """Says so if the log holds no more what the generation would go on with: Spark would refuse it at each start."""
+        assert self._log
+        checkpoint = f"{folder(self.stream, generation.name)}/checkpoint"
+        try:
+            if self._store.exists(f"{checkpoint}/commits/{batch}"):
+                following = self._planned_end(generation, batch)
+            else:
+                following = self._planned_end(generation, batch - 1) if batch else generation.start
+        except (IntegrityError, ValueError, LookupError) as error:
+            return f"its checkpoint can't be read: {error}"
+        for partition, first in self._log.beginning(topic).items():
+            offset = following.get(partition, 0)
+            if offset < first:
+                return f"the log holds offsets [{offset}, {first}) of partition {partition} no more"
         return ""
 
     def _tick_ms_of(self, generation: Generation) -> int | None:
@@ -381,7 +402,10 @@ class StreamQuery:
     def _lost(self, generation: Generation, topic: Topic) -> str | None:
         """What the log has lost of the offsets that a generation has read or was about to read; None if nothing."""
         assert self._log
-        self._read = newest_read(read_commits(self._store, self.stream, generation.name))
+        try:
+            self._read = newest_read(read_commits(self._store, self.stream, generation.name))
+        except IntegrityError:
+            self._read = {}  # what can't be read is no evidence; `_ended` has its say about it
         end = self._log.end(topic)
         for batch in self._planned(generation)[-1:]:
             try:
@@ -423,7 +447,7 @@ class StreamQuery:
         start = self._end_of(batch_id - 1) if batch_id else self.generation.start
         found = ranges_between(start, end)
         for partition, r in found.items():
-            if len(r) < 0:
+            if r.end < r.start:
                 raise CoverageError(
                     f"stream {self.stream.name!r} partition {partition}: offsets must not go back; got {r}"
                 )
