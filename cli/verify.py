@@ -264,7 +264,8 @@ def _compare(
     duck.register("partials", partials)
     duck.execute(f"CREATE OR REPLACE {create_table_sql('recomputed', view).removeprefix('CREATE ')}")
     duck.execute("INSERT INTO recomputed SELECT * FROM partials")
-    return compare_answers(duck, view, f"({present_select(view, ['recomputed'])})", "answer")
+    expected = f"({present_select(view, ['recomputed'], magnitudes=True)})"
+    return compare_answers(duck, view, expected, "answer", magnitudes=True)
 
 
 def _print(found: Verification) -> None:
