@@ -22,7 +22,7 @@ from trilayer.log import Log, Mark, Origin, Topic, origin, read_origin
 from trilayer.master import Interval, chain_end, chain_folder, of_origin, read_chain, schemas
 from trilayer.publication import check_token
 from trilayer.settings import Settings
-from trilayer.spark import read_log
+from trilayer.spark import read_log, write_files
 from trilayer.store import Store, StoredFile
 from trilayer.stream import Stream
 
@@ -165,8 +165,7 @@ def _write(
         return [], 0, 0
     failpoint("ingest.before-write")
     folder = f"{chain_folder(stream, stream.fingerprint)}/{number:08d}-{uuid4().hex[:6]}"
-    parse(records(), stream).drop(FITS).write.parquet(store.uri(folder))
-    files = store.describe_folder(folder)
+    files = write_files(parse(records(), stream).drop(FITS), folder, store)
     return files, sum(file.rows for file in files), sum(_rejected(store, file) for file in files)
 
 

@@ -60,8 +60,20 @@ def test_topic_created_again_is_an_error_with_a_way_out(project):
     project.produce(10)
     _, err = _batch(project, expect=1)
     assert "deleted and created again" in err
-    assert "a store of its own" in err
+    assert "--accept-loss" in err
     assert project.answers() == before
+    out, err = _batch(project, "--accept-loss", "--json")
+    assert "the loss is accepted" in err
+    (stream,) = json.loads(out)["streams"].values()
+    assert (stream["origin"], stream["cut"], stream["events"]) == (2, {"0": 10}, 110)
+    project.check_answers()
+    assert clean(project.run("verify", "--json")[0])
+    project.run("batch", "rollback")
+    assert project.answers() == before
+    project.produce(5)
+    _batch(project, "--full")
+    project.check_answers()
+    assert clean(project.run("verify", "--json")[0])
     admin.close()
 
 
