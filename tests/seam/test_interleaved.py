@@ -53,12 +53,12 @@ def nothing(*what, **more):
     pass
 
 
-def latest_cut(kept, stream):
+def latest_cut(kept, stream, *more):
     """As `oldest_cut`, of the wrong publication."""
     return dict(kept[-1].streams[stream.name].cut) if kept else {}
 
 
-def narrow_first(store, stream, views, generation, at_least):
+def narrow_first(store, stream, views, generation, at_least, **more):
     """Compaction that deletes what it replaces before it writes the replacement."""
     commits = compaction.read_commits(store, stream, generation)
     if len(commits) > 2:
