@@ -43,8 +43,12 @@ logger = logging.getLogger("trilayer.speed")
 STOP_TIMEOUT_S = 10.0
 """How long a stop waits for the micro-batch under way before it is cancelled."""
 
-LOOK_BACK_S = 1.0
-"""How often, at most, a micro-batch first looks whether the log still holds what was read before."""
+LOOK_BACK_S = 2.0
+"""How often, at most, a micro-batch first looks whether the log still holds what was read before.
+
+A broker that restarts, or a replica that takes over from one that has died, takes longer: so the first micro-batch
+after that looks.
+"""
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,8 @@ class StreamQuery:
         self._ends: dict[int, Mapping[int, int]] = {}
         self._read: dict[int, Read] = {}
         self._looked_back = 0.0
-        self.departed = False
+        self._topic: Topic | None = None
+        self.departed: str | None = None
 
     def start(self, rebuild: bool = False) -> StreamingQuery:
         """Goes on with the newest generation if it has a checkpoint and the same definitions, else begins one.
@@ -144,12 +149,14 @@ class StreamQuery:
 
     def choose(self, topic: Topic, log: Log, rebuild: bool = False) -> Generation:
         """The generation to go on with, an older one or a new one; the first part of `start`."""
-        self._log = log
+        self._log, self._topic = log, topic
         present = origin(self._store, self.stream, topic, log)
         check_log(self.stream, topic, present, longest_chain(self._store, self.stream), log)
-        self._read, self.departed = {}, False
+        self._read = {}
         known = generations(self._store, self.stream)
-        lost = self._lost(known[-1], topic) if known and known[-1].topic_id == present.identity else None
+        lost = None
+        if known and known[-1].topic_id == present.identity:
+            lost = self.departed or self._lost(known[-1], topic)
         if lost:
             logger.warning(
                 "stream %s: %s; another generation begins, which reads what the log holds now",
@@ -160,6 +167,7 @@ class StreamQuery:
         if self.generation is None:
             self._read = {}
             self.generation = self._begin(topic, present, anew=lost is not None)
+        self.departed = None
         return self.generation
 
     def overtaken(self) -> bool:
@@ -383,10 +391,12 @@ class StreamQuery:
         assert self._log
         if time.monotonic() - self._looked_back < LOOK_BACK_S or not self._read:
             return
-        lost = self._lost_of_read(self._log.topic(self.stream))
+        if self._topic is None or not self._read.keys() <= set(self._topic.partitions):
+            self._topic = self._log.topic(self.stream)
+        lost = self._lost_of_read(self._topic)
         self._looked_back = time.monotonic()
         if lost:
-            self.departed = True
+            self.departed = lost
             raise LogError(f"stream {self.stream.name!r}: {lost}")
 
     def _lost(self, generation: Generation, topic: Topic) -> str | None:

@@ -67,13 +67,15 @@ def changed(topic: Topic, marks: Mapping[int, Mark], log: Log) -> dict[int, tupl
 
     Args:
         topic: The topic.
-        marks: Per partition the record to look for; the log must reach it.
+        marks: Per partition the record to look for.
         log: The log.
 
     Returns:
         Per partition the mark, and that of the record which is there instead, or None if there is none.
     """
-    found = log.last_records(topic, {p: mark.offset + 1 for p, mark in marks.items()})
+    end = log.end(topic)
+    reached = {p: mark.offset + 1 for p, mark in marks.items() if mark.offset < end.get(p, 0)}
+    found = log.last_records(topic, reached)
     beginning = log.beginning(topic)  # asked after the records, which retention may take meanwhile
     return {
         p: (mark, found[p] if p in found and found[p].offset == mark.offset else None)

@@ -382,8 +382,9 @@ def choose_version(known: Sequence[Publication], version: int) -> Publication:
 def retire_versions(store: Store, keep: int) -> list[Publication] | None:
     """Deletes the versions that no rollback will want. Their files are no longer needed by anyone from then on.
 
-    Kept are the `keep` versions that were last in force, the newest number, so that no number is given twice, and one that a run has
-    written which may still put it in force. All others go, those among them that were never in force.
+    Kept are the `keep` versions that rollbacks without a number would lead through, the `keep` newest that have been in force, the newest
+    number, so that no number is given twice, and one that a run has written which may still put it in force. All others go, those among
+    them that were never in force.
 
     Returns:
         What is kept, oldest first; None where a version that is kept can't be read, so that what it needs is not known.
@@ -394,7 +395,8 @@ def retire_versions(store: Store, keep: int) -> list[Publication] | None:
         known = {publication.version: publication for publication in versions(store)}
         newest = newest_token(store)
         unpublished = {n for n in there if n not in past.by_use and n in known and known[n].token >= newest}
-        wanted = {*past.by_use[: max(keep, 1)], *unpublished, *there[-1:]} if past.version else set(there)
+        numbers = sorted(set(past.by_use) & set(there))[-keep:]
+        wanted = {*past.by_use[:keep], *numbers, *unpublished, *there[-1:]} if past.version else set(there)
         failpoint("clean.in-versions")
         for number in there:
             if number not in wanted:

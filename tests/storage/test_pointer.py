@@ -323,13 +323,15 @@ def test_a_version_never_published_goes_when_its_run_can_not_publish_it_any_more
     assert rollback(None, store).version == 2
 
 
-def test_the_versions_kept_are_those_last_in_force(store):
+def test_kept_are_the_newest_versions_and_those_that_were_in_force_before(store):
     for _ in range(3):
         run_once(store, keeping(3))
     rollback(1, store)
     assert run_once(store).version == 4
-    assert version_numbers(store) == [1, 4]
+    assert version_numbers(store) == [1, 3, 4]
     assert complete(store) == 4
+    assert run_once(store).version == 5
+    assert version_numbers(store) == [4, 5]
 
 
 def test_the_highest_number_is_never_given_twice(store):
