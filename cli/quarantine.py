@@ -22,7 +22,7 @@ from trilayer.errors import EnvironmentFault, UsageError
 from trilayer.events import REJECT
 from trilayer.log import now_ms, origin_number, origins, read_origin
 from trilayer.master import chain_end, of_origin, read_chain
-from trilayer.segment import generations, read_commits, standing
+from trilayer.segment import BYTES, generations, read_commits, standing
 from trilayer.stream import Stream
 
 app = typer.Typer(no_args_is_help=True, help="Events that did not fit their schema.")
@@ -88,6 +88,8 @@ def show(
         if found:
             row = max(found, key=lambda row: int(row[_ORIGIN]))
             err.print(f"{one.name} {place}: {_escape(row[REJECT])}")
+            if _is_cut(row):
+                err.print(f"{_cut_note(row)}; run `trilayer batch run` to have it whole")
             sys.stdout.buffer.write(row["_value"] or b"")
             return
     raise UsageError(
@@ -124,6 +126,11 @@ def replay(
         if seen.setdefault(key, number) != number:
             raise UsageError(
                 f"{where} must name an event of its own; got {line['partition']}:{line['offset']}, which line {seen[key]} names too"
+            )
+        if held[key]["cut"]:
+            raise UsageError(
+                f"{where} must name an event that is kept whole; of {line['partition']}:{line['offset']} only the beginning"
+                " is until the next batch run; run `trilayer batch run` and list it again"
             )
         if held[key]["value"] == line["value"]:
             raise UsageError(f"{where}: `value` must be corrected; it is as it was: {held[key]['reason']}")
@@ -168,7 +175,8 @@ def _send(p: Project, producer: KafkaProducer, line: dict[str, Any]) -> None:
 def quarantined(p: Project, stream: Stream) -> Iterator[dict[str, Any]]:
     """Quarantined events of a stream in log order: those below the master dataset's end, then the speed layer's.
 
-    Keys: stream, origin (its number, see `Origin`), partition, offset, arrived, reason, value (text; bytes that are no UTF-8 as \\xNN), replayed.
+    Keys: stream, origin (its number, see `Origin`), partition, offset, arrived, reason, value (text; bytes that are no UTF-8 as \\xNN),
+    cut (whether `value` is only the beginning, as the speed layer keeps of long events until the batch layer has them), replayed.
     """
     replayed = set(p.store.names(f"quarantine/{stream.name}"))
     for row in _raw(p, stream):
@@ -181,8 +189,18 @@ def quarantined(p: Project, stream: Stream) -> Iterator[dict[str, Any]]:
             "arrived": format_time(int(row["_timestamp"].timestamp() * 1000)),
             "reason": row[REJECT],
             "value": None if value is None else value.decode(errors="backslashreplace"),
+            "cut": _is_cut(row),
             "replayed": _place(row[_ORIGIN], row["_partition"], row["_offset"]) + ".json" in replayed,
         }
+
+
+def _is_cut(row: dict[str, Any]) -> bool:
+    """Whether the row has only the beginning of what the log has."""
+    return row["_value"] is not None and len(row["_value"]) < (row.get(BYTES) or 0)
+
+
+def _cut_note(row: dict[str, Any]) -> str:
+    return f"of its {row[BYTES]:,} bytes these are the first {len(row['_value']):,}"
 
 
 def _place(origin: int, partition: int, offset: int) -> str:
@@ -208,9 +226,7 @@ def _raw(p: Project, stream: Stream) -> Iterator[dict[str, Any]]:
         if generation.topic_id != origin.identity:
             continue
         for commit in read_commits(p.store, stream, generation.name):
-            for row in (
-                p.store.read_table(commit.quarantine, _COLUMNS).to_pylist() if commit.quarantine else []
-            ):
+            for row in p.store.read_table(commit.quarantine).to_pylist() if commit.quarantine else []:
                 place = (row["_partition"], row["_offset"])
                 if row["_offset"] >= end.get(row["_partition"], 0) and place not in seen:
                     seen.add(place)

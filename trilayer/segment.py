@@ -3,7 +3,7 @@
     speed/STREAM/000003-ab12cd/generation.json                              topic id, fingerprints, where it starts
     speed/STREAM/000003-ab12cd/commits/000000000041-000000000041.json       micro-batches 41 to 41: its writing is the commit
     speed/STREAM/000003-ab12cd/data/000000000041-VIEW.parquet               `_tick`, keys, states
-    speed/STREAM/000003-ab12cd/data/000000000041-_quarantine.parquet        `_tick`, the records, `_reject`
+    speed/STREAM/000003-ab12cd/data/000000000041-_quarantine.parquet        `_tick`, the records, `_bytes`, `_reject`
     speed/STREAM/000003-ab12cd/checkpoint/                                  Spark's
 
 A commit lists its segments: for each tick, the offset ranges that it covers. Commits of closed ticks are compacted into one that
@@ -28,6 +28,9 @@ from trilayer.view import View
 
 TICK = "_tick"
 """Start, in ms since 1970, of the tick that a partial's events arrived in."""
+
+BYTES = "_bytes"
+"""Length of a quarantined event's value in the log, of which a commit's quarantine may keep only the beginning."""
 
 
 @dataclass(frozen=True)
