@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from trilayer.catalog import Catalog
 from trilayer.cut import Cut, check_tick, cut_from_json, effective_cut, format_time, latest_tick
 from trilayer.errors import ClockError, UsageError
 from trilayer.log import Log, now_ms, origin
-from trilayer.master import chain_end, read_chain, recorded_cuts
+from trilayer.master import Chain, Interval, chain_end, recorded_cuts
 from trilayer.publication import check_token, in_force, newest_token, take_token, versions
 from trilayer.settings import Settings
 from trilayer.store import Store
@@ -73,7 +73,7 @@ def cut(
         ClockError: if the newest records show that the broker's clock is ahead of this machine's.
         LogError: if a topic is missing, another one than before, or has no append times.
     """
-    recorded = _recorded(catalog, settings, store)
+    recorded = _recorded(catalog, settings, store, lambda interval: interval.t_ms <= t_ms)
     with Log(settings.bootstrap_servers) as log:
         streams = {
             stream.name: _cut_of(stream, t_ms, log, settings, store, recorded[stream.name], accept_clock)
@@ -111,7 +111,7 @@ def choose_t(
         UsageError: for a T off the grid, in the future, or before what has been ingested or published.
         ClockError: if the newest recorded or published T is later than now.
     """
-    recorded = _recorded(catalog, settings, store)
+    recorded = _recorded(catalog, settings, store, lambda interval: True)
     if not accept_clock:
         _check_clock(catalog, settings, store)
     floor = _floor(settings, store, recorded)
@@ -133,9 +133,11 @@ def latest_ms(settings: Settings) -> int:
     return now_ms() + settings.settle_ms
 
 
-def _recorded(catalog: Catalog, settings: Settings, store: Store) -> dict[str, Mapping[int, Cut]]:
+def _recorded(
+    catalog: Catalog, settings: Settings, store: Store, back_to: Callable[[Interval], bool]
+) -> dict[str, Mapping[int, Cut]]:
     latest = latest_ms(settings)
-    return {stream.name: recorded_cuts(store, stream, latest) for stream in catalog.streams}
+    return {stream.name: recorded_cuts(store, stream, latest, back_to) for stream in catalog.streams}
 
 
 def _floor(settings: Settings, store: Store, recorded: Mapping[str, Mapping[int, Cut]]) -> int:
@@ -156,7 +158,7 @@ def _check_clock(catalog: Catalog, settings: Settings, store: Store) -> None:
     found = [
         (chain[-1].t_ms, f"interval {chain[-1].number} of stream {stream.name!r} in the master dataset")
         for stream in catalog.streams
-        if (chain := read_chain(store, stream))
+        if (chain := Chain(store, stream))
     ]
     found += [(p.t_ms, f"version {p.version}") for p in versions(store)[-1:]]
     t_ms, what = max(found, default=(0, ""))
@@ -186,7 +188,7 @@ def _cut_of(
             "stream %s partition %s: offset %s is stamped %s, which is later than now; the cut passes it by",
             stream.name, partition, record.offset, format_time(record.stamp),
         )  # fmt: skip
-    have = chain_end(read_chain(store, stream), start)
+    have = chain_end(Chain(store, stream), start)
     if t_ms in recorded:
         found = recorded[t_ms]
     else:

@@ -5,6 +5,7 @@ The writing of the interval's manifest is the commit, and from then on its end i
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable, Sequence
 from uuid import uuid4
@@ -17,8 +18,8 @@ from trilayer.cut import Range, check_contiguous, ranges_between, size
 from trilayer.errors import ConflictError, LogError
 from trilayer.events import FITS, LOG_COLUMNS, REJECT, log_columns, parse
 from trilayer.failpoints import failpoint
-from trilayer.log import Log, check_same_topic, origin
-from trilayer.master import Interval, chain_end, chain_folder, read_chain, schemas
+from trilayer.log import Log, check_same_topic, now_ms, origin
+from trilayer.master import Chain, Interval, chain_end, chain_folder, schemas
 from trilayer.publication import check_token
 from trilayer.settings import Settings
 from trilayer.spark import read_log
@@ -43,6 +44,7 @@ def ingest(
     Raises LogError for a topic that was created again, and for events that retention took, unless `accept_loss`, which records their range.
     """
     check_token(store, run.token)
+    note_attempt(stream, run, store)
     chain = _reparse(stream, store, spark)
     if chain and chain[-1].t_ms == run.t_ms:
         return chain[-1]
@@ -78,13 +80,25 @@ def ingest(
     return interval
 
 
-def _reparse(stream: Stream, store: Store, spark: StartSpark) -> list[Interval]:
+def note_attempt(stream: Stream, run: Run, store: Store) -> None:
+    """Leaves word that the run begins to ingest the stream. `clean` takes it away; where it finds a second one, of this run or one before
+    it, a killed attempt may have left files."""
+    attempts = itertools.count(1)
+    while not store.create_document(
+        run.path(f"ingest-{stream.name}-{next(attempts)}"), {"began_ms": now_ms()}, durable=False
+    ):
+        pass
+
+
+def _reparse(stream: Stream, store: Store, spark: StartSpark) -> Sequence[Interval]:
     """The stream's chain under its present schema; what only another schema's chain has is parsed anew from the raw bytes."""
-    chain = read_chain(store, stream)
+    chain = Chain(store, stream)
     others = [
-        read_chain(store, stream, schema) for schema in schemas(store, stream) if schema != stream.fingerprint
+        Chain(store, stream, schema) for schema in schemas(store, stream) if schema != stream.fingerprint
     ]
-    longest = max(others, key=len, default=[])
+    longest = max(others, key=len, default=chain)
+    if len(longest) <= len(chain):
+        return chain
     for old in longest[len(chain) :]:
         files: Sequence[StoredFile] = []
         events = quarantined = 0
@@ -104,8 +118,7 @@ def _reparse(stream: Stream, store: Store, spark: StartSpark) -> list[Interval]:
             stream.name,
             f"{events:,}",
         )
-        chain.append(interval)
-    return chain
+    return Chain(store, stream)
 
 
 def _write(

@@ -13,7 +13,16 @@ from trilayer.cut import Cut, size
 from trilayer.errors import CoverageError, IntegrityError, TrilayerError
 from trilayer.failpoints import failpoint
 from trilayer.log import now_ms
-from trilayer.master import Interval, chain_end, chain_folder, delete_chain, intervals_below, read_chain, schemas
+from trilayer.master import (
+    chain_after,
+    chain_end,
+    chain_folder,
+    delete_chain,
+    intervals_after,
+    intervals_below,
+    read_chain,
+    schemas,
+)
 from trilayer.publication import (
     Publication,
     PublishedStream,
@@ -69,7 +78,12 @@ def publish(
         )
     failpoint("publish.before-version")
     kind = "full" if "full" in recomputed.kinds.values() else "incremental"
-    streams = {stream.name: _published(stream, run, read_chain(store, stream)) for stream in catalog.streams}
+    streams = {
+        stream.name: _published(
+            stream, run, base if recomputed.kinds[stream.name] == "incremental" else None, store
+        )
+        for stream in catalog.streams
+    }
     views = {
         view.name: PublishedView(
             view.fingerprint, recomputed.views[view.name], recomputed.changed_keys[view.name]
@@ -96,9 +110,15 @@ def publish(
     return publication
 
 
-def _published(stream: Stream, run: Run, chain: Sequence[Interval]) -> PublishedStream:
+def _published(stream: Stream, run: Run, base: Publication | None, store: Store) -> PublishedStream:
+    """What the publication says of a stream. base: the publication whose counts go on; they are added up anew where there is none."""
     cut = run.cuts[stream.name]
-    below = intervals_below(chain, cut)
+    before = base.streams[stream.name] if base else None
+    if before:
+        below = intervals_below(chain_after(store, stream, before.cut), cut)
+        added = intervals_after(below, before.cut, stream)
+    else:
+        below = added = intervals_below(read_chain(store, stream), cut)
     if chain_end(below, {}) != dict(cut):
         raise CoverageError(
             f"stream {stream.name!r}: the master dataset must end at the cut {dict(cut)}; it ends at {chain_end(below, {})}"
@@ -107,9 +127,9 @@ def _published(stream: Stream, run: Run, chain: Sequence[Interval]) -> Published
         run.topic_ids[stream.name],
         stream.fingerprint,
         cut,
-        sum(interval.events for interval in below),
-        sum(interval.quarantined for interval in below),
-        sum(size(interval.lost) for interval in below),
+        sum(interval.events for interval in added) + (before.events if before else 0),
+        sum(interval.quarantined for interval in added) + (before.quarantined if before else 0),
+        sum(size(interval.lost) for interval in added) + (before.lost if before else 0),
     )
 
 
@@ -144,7 +164,7 @@ def clean(catalog: Catalog, published: Publication, settings: Settings, store: S
         _clean_views(kept, published.token, store)
     for stream in catalog.streams:
         _clean_segments(stream, kept, store)
-        _clean_chains(stream, kept, store)
+        _clean_chains(stream, kept, published, store)
     for run in store.names("runs"):
         if int(run) < min(p.token for p in kept):
             store.delete(f"runs/{run}")
@@ -205,15 +225,36 @@ def _superseded(generation: Generation, stream: Stream, cut: Cut, store: Store) 
     return best is not None and best.generation.number > generation.number
 
 
-def _clean_chains(stream: Stream, kept: Sequence[Publication], store: Store) -> None:
+def _clean_chains(stream: Stream, kept: Sequence[Publication], published: Publication, store: Store) -> None:
     needed = {stream.fingerprint} | {
         p.streams[stream.name].fingerprint for p in kept if stream.name in p.streams
     }
     for schema in schemas(store, stream):
         if schema not in needed:
             delete_chain(store, stream, schema)
+    attempts = _attempts(stream, published.token, store)
+    # A look at all the folders of a year costs more than a run that has little to do.
+    if len(attempts) > 1 or published.kind == "full":
+        _clean_folders(stream, store)
+    for path in attempts:
+        store.delete(path)
+
+
+def _clean_folders(stream: Stream, store: Store) -> None:
+    """Deletes what is in the chain's folder and of no interval: what killed attempts have written."""
     own = chain_folder(stream, stream.fingerprint)
     used = {file.path.rsplit("/", 1)[0] for interval in read_chain(store, stream) for file in interval.files}
     for name in store.names(own):
         if not name.endswith(".json") and f"{own}/{name}" not in used:
             store.delete(f"{own}/{name}")
+
+
+def _attempts(stream: Stream, token: int, store: Store) -> list[str]:
+    """What `ingest` has noted, of this run and those before it: more than one word says that an attempt was killed, or never published."""
+    return [
+        f"runs/{run}/{word}"
+        for run in store.names("runs")
+        if int(run) <= token
+        for word in store.names(f"runs/{run}")
+        if word.rsplit("-", 1)[0] == f"ingest-{stream.name}"
+    ]

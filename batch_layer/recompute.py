@@ -24,7 +24,7 @@ from trilayer.catalog import Catalog
 from trilayer.errors import OvertakenError
 from trilayer.events import REJECT
 from trilayer.failpoints import failpoint
-from trilayer.master import Interval, intervals_after, intervals_below, read_chain
+from trilayer.master import Interval, chain_after, intervals_after, intervals_below, read_chain
 from trilayer.partials import Pass, merge_sql, plan, quoted
 from trilayer.publication import Publication, check_token, in_force
 from trilayer.store import Store, StoredFile
@@ -86,8 +86,12 @@ def recompute(catalog: Catalog, run: Run, store: Store, spark: StartSpark) -> Re
     for stream in catalog.streams:
         incremental = not run.full and base is not None and is_continued(catalog, stream, base)
         kinds[stream.name] = "incremental" if incremental else "full"
-        chain = intervals_below(read_chain(store, stream), run.cuts[stream.name])
         comparable = base is not None and is_continued(catalog, stream, base)
+        if incremental and base is not None:
+            history: Sequence[Interval] = chain_after(store, stream, base.streams[stream.name].cut)
+        else:
+            history = read_chain(store, stream)
+        chain = intervals_below(history, run.cuts[stream.name])
         new = intervals_after(chain, base.streams[stream.name].cut, stream) if base and comparable else []
         for pass_ in plan(catalog.views_of(stream)):
             if comparable:
