@@ -32,7 +32,7 @@ from trilayer.view import View
 
 logger = logging.getLogger("trilayer.speed")
 
-RECENT_MS = 60_000
+RECENT_MS = 30_000
 """Commits of an open tick stay as they are for so long: a reader that asks within that time goes on with the next one."""
 
 
