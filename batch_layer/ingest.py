@@ -7,22 +7,23 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from uuid import uuid4
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from batch_layer.cut import Run
+from trilayer.continuity import changed, check_log, check_reaches
 from trilayer.cut import Range, check_contiguous, ranges_between, size
-from trilayer.errors import ConflictError, LogError
+from trilayer.errors import ConflictError, LogError, OvertakenError
 from trilayer.events import FITS, LOG_COLUMNS, REJECT, log_columns, parse
 from trilayer.failpoints import failpoint
-from trilayer.log import Log, check_same_topic, now_ms, origin
-from trilayer.master import Chain, Interval, chain_end, chain_folder, schemas
+from trilayer.log import Log, Mark, Origin, Topic, now_ms, origin, read_origin
+from trilayer.master import Chain, Interval, chain_end, chain_folder, newest_of, schemas
 from trilayer.publication import check_token
 from trilayer.settings import Settings
-from trilayer.spark import read_log
+from trilayer.spark import read_log, write_files
 from trilayer.store import Store, StoredFile
 from trilayer.stream import Stream
 
@@ -41,22 +42,72 @@ def ingest(
 ) -> Interval:
     """The stream's log up to the run's cut, in the master dataset. Does nothing where it is there already.
 
-    Raises LogError for a topic that was created again, and for events that retention took, unless `accept_loss`, which records their range.
+    Raises LogError for a topic that was created again, for a log that no longer holds what was ingested, and for events that retention
+    took, unless `accept_loss`, which records their range. OvertakenError if a new origin has begun since the run's cut.
     """
     check_token(store, run.token)
+    identity = run.topic_ids[stream.name]
     note_attempt(stream, run, store)
     chain = _reparse(stream, store, spark)
-    if chain and chain[-1].t_ms == run.t_ms:
+    if chain and chain[-1].t_ms == run.t_ms and chain[-1].topic_id == identity:
         return chain[-1]
     with Log(settings.bootstrap_servers) as log:
         topic = log.topic(stream)
-        start = origin(store, stream, topic, log).start
-        check_same_topic(stream, run.topic_ids[stream.name], topic)
-        beginning = log.beginning(topic)
-    ranges = ranges_between(chain_end(chain, start), run.cuts[stream.name])
+        present = origin(store, stream, topic, log)
+        _check_origin(stream, run, present)
+        check_log(stream, topic, present, chain, log)
+        check_reaches(stream, log.end(topic), run.cuts[stream.name])
+        marks = log.last_records(topic, run.cuts[stream.name])
+        interval = _copied(
+            stream, run, chain, present, topic, marks, log, settings, store, spark, accept_loss
+        )
+        # The last record, which was there before and is there now, vouches for what was read in between.
+        if different := changed(topic, marks, log):
+            raise LogError(
+                f"stream {stream.name!r} partition {next(iter(different))}: the log must not change while it is read;"
+                f" the record at offset {next(iter(different.values()))[0].offset} did. Nothing was ingested;"
+                " run `trilayer batch run` again"
+            )
+    _check_origin(stream, run, read_origin(store, stream))
+    _commit(stream, interval, store)
+    logger.info(
+        "ingested %s: %s events, %s of them quarantined",
+        stream.name,
+        f"{interval.events:,}",
+        interval.quarantined,
+    )
+    return interval
+
+
+def _check_origin(stream: Stream, run: Run, present: Origin | None) -> None:
+    if present is None or present.identity != run.topic_ids[stream.name]:
+        raise OvertakenError(
+            f"stream {stream.name!r}: a run must be ingested in the origin that it was cut in, {run.topic_ids[stream.name]};"
+            f" the present one is {present and present.identity}: a loss was accepted since; run `trilayer batch run`"
+        )
+
+
+def _copied(
+    stream: Stream,
+    run: Run,
+    chain: Sequence[Interval],
+    present: Origin,
+    topic: Topic,
+    marks: Mapping[int, Mark],
+    log: Log,
+    settings: Settings,
+    store: Store,
+    spark: StartSpark,
+    accept_loss: bool,
+) -> Interval:
+    """The interval from the end of the master dataset to the run's cut, its files written."""
+    beginning = log.beginning(topic)
+    own = newest_of(chain, present.identity)
+    have = chain_end(own, present.start)
+    ranges = ranges_between(have, run.cuts[stream.name])
     lost: dict[int, Range] = {}
     try:
-        check_contiguous(stream.name, chain_end(chain, start), ranges, beginning)
+        check_contiguous(stream.name, have, ranges, beginning)
     except LogError:
         if not accept_loss:
             raise
@@ -74,10 +125,8 @@ def ingest(
         else None
     )
     files, events, quarantined = _write(stream, len(chain), records, store)
-    interval = Interval(len(chain), run.t_ms, topic.id, ranges, lost, files, events, quarantined)
-    _commit(stream, interval, store)
-    logger.info("ingested %s: %s events, %s of them quarantined", stream.name, f"{events:,}", quarantined)
-    return interval
+    ends = {**(own[-1].marks if own else {}), **marks}
+    return Interval(len(chain), run.t_ms, present.identity, ranges, lost, files, events, quarantined, ends)
 
 
 def note_attempt(stream: Stream, run: Run, store: Store) -> None:
@@ -109,7 +158,7 @@ def _reparse(stream: Stream, store: Store, spark: StartSpark) -> Sequence[Interv
             raw = spark().read.parquet(*paths).select(*LOG_COLUMNS)
             files, events, quarantined = _write(stream, old.number, lambda raw=raw: raw, store)  # type: ignore[misc]  # mypy can't type a lambda's default
         interval = Interval(
-            old.number, old.t_ms, old.topic_id, old.ranges, old.lost, files, events, quarantined
+            old.number, old.t_ms, old.topic_id, old.ranges, old.lost, files, events, quarantined, old.marks
         )
         _commit(stream, interval, store)
         logger.info(
@@ -129,16 +178,14 @@ def _write(
         return [], 0, 0
     failpoint("ingest.before-write")
     folder = f"{chain_folder(stream, stream.fingerprint)}/{number:08d}-{uuid4().hex[:6]}"
-    parse(records(), stream).drop(FITS).write.parquet(store.uri(folder))
-    files = store.describe_folder(folder)
+    files = write_files(parse(records(), stream).drop(FITS), folder, store)
     return files, sum(file.rows for file in files), sum(_rejected(store, file) for file in files)
 
 
 def _rejected(store: Store, file: StoredFile) -> int:
-    metadata = pq.read_metadata(store.path(file.path), filesystem=store.fs)
-    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-    place = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == REJECT)
-    return sum(group.num_rows - group.column(place).statistics.null_count for group in groups)
+    """How many rows of the file have a reason. Counted in the column: Parquet's statistics are left out for long values."""
+    column = pq.read_table(store.path(file.path), columns=[REJECT], filesystem=store.fs)[REJECT]
+    return len(column) - int(column.null_count)
 
 
 def _commit(stream: Stream, interval: Interval, store: Store) -> None:

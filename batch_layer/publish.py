@@ -12,14 +12,15 @@ from trilayer.catalog import Catalog
 from trilayer.cut import Cut, size
 from trilayer.errors import CoverageError, IntegrityError, TrilayerError
 from trilayer.failpoints import failpoint
+from trilayer.leftovers import clear, find_leftovers
 from trilayer.log import now_ms
 from trilayer.master import (
     chain_after,
     chain_end,
-    chain_folder,
     delete_chain,
     intervals_after,
     intervals_below,
+    newest_of,
     read_chain,
     schemas,
 )
@@ -28,14 +29,12 @@ from trilayer.publication import (
     PublishedStream,
     PublishedView,
     check_token,
-    find_version,
     in_force,
     next_version,
     pointer,
     put_in_force,
-    take_token,
-    version_numbers,
-    versions,
+    retire_versions,
+    roll_back,
     write_version,
 )
 from trilayer.segment import (
@@ -67,7 +66,7 @@ def publish(
     if standing and standing["token"] == run.token and standing["reason"] == "publish":
         published = in_force(store)
         assert published is not None
-        clean(catalog, published, settings, store)
+        clean(catalog, settings, store)
         return published
     check_token(store, run.token)
     base = in_force(store)
@@ -106,25 +105,26 @@ def publish(
     )
     put_in_force(store, publication.version, run.token, "publish")
     logger.info("published version %s, T=%s, %s", publication.version, publication.t, kind)
-    clean(catalog, publication, settings, store)
+    clean(catalog, settings, store)
     return publication
 
 
 def _published(stream: Stream, run: Run, base: Publication | None, store: Store) -> PublishedStream:
     """What the publication says of a stream. base: the publication whose counts go on; they are added up anew where there is none."""
-    cut = run.cuts[stream.name]
+    cut, identity = run.cuts[stream.name], run.topic_ids[stream.name]
     before = base.streams[stream.name] if base else None
     if before:
-        below = intervals_below(chain_after(store, stream, before.cut), cut)
-        added = intervals_after(below, before.cut, stream)
+        below = intervals_below(chain_after(store, stream, before.cut, before.topic_id), cut, identity)
+        added = intervals_after(below, before.cut, stream, before.topic_id)
     else:
-        below = added = intervals_below(read_chain(store, stream), cut)
-    if chain_end(below, {}) != dict(cut):
+        below = added = intervals_below(read_chain(store, stream), cut, identity)
+    end = chain_end(newest_of(below, identity), {})
+    if end != dict(cut):
         raise CoverageError(
-            f"stream {stream.name!r}: the master dataset must end at the cut {dict(cut)}; it ends at {chain_end(below, {})}"
+            f"stream {stream.name!r}: the master dataset must end at the cut {dict(cut)}; it ends at {end}"
         )
     return PublishedStream(
-        run.topic_ids[stream.name],
+        identity,
         stream.fingerprint,
         cut,
         sum(interval.events for interval in added) + (before.events if before else 0),
@@ -134,10 +134,8 @@ def _published(stream: Stream, run: Run, base: Publication | None, store: Store)
 
 
 def rollback(version: int | None, store: Store) -> Publication:
-    """An older version in force again, its cuts with it; the one before the present unless named. Fences off any run under way."""
-    target = find_version(store, version)
-    token = take_token(store, f"rollback to {target.version}")
-    put_in_force(store, target.version, token, "rollback")
+    """An older version in force again, its cuts with it; the one that was in force before the present unless named. Fences off any run under way."""
+    target = roll_back(store, version)
     logger.info("version %s in force again, T=%s", target.version, target.t)
     return target
 
@@ -145,53 +143,64 @@ def rollback(version: int | None, store: Store) -> Publication:
 # -- clearing away -----------------------------------------------------------------------------------------------------
 
 
-def clean(catalog: Catalog, published: Publication, settings: Settings, store: Store) -> None:
-    """Deletes versions beyond `keep_versions`, and the files, segments and chains that no kept version needs.
+def clean(catalog: Catalog, settings: Settings, store: Store) -> None:
+    """Deletes versions beyond `keep_versions`, the files, segments and chains that no kept version needs, and what killed processes have left.
 
-    What is deleted first is what refers, then what is referred to: a run that is killed here leaves files too many, never too few.
+    What is deleted first is what refers, then what is referred to: a run that is killed here leaves files too many, never too few. A rollback
+    may come between at any moment: to a version that is kept, whose files stay, or to one that is already gone, which it is told.
     """
     failpoint("publish.before-clean")
-    standing = pointer(store)
-    assert standing is not None
-    there = version_numbers(store)
-    # What the pointer names too, since a rollback may have come between.
-    in_use = {published.version, standing["version"], *there[-settings.keep_versions :]}
-    kept = [publication for publication in versions(store) if publication.version in in_use]
-    for number in there:
-        if number not in in_use:
-            store.delete(f"publications/{number:08d}.json")
-    if len(kept) == len(in_use):  # else what a damaged version refers to is not known, and it may be mended
-        _clean_views(kept, published.token, store)
+    kept = retire_versions(store, settings.keep_versions)
+    if kept is None:
+        logger.warning(
+            "nothing is cleared away: a version that is kept can't be read, so that what it needs is not known"
+        )
+        return
+    failpoint("clean.before-files")
     for stream in catalog.streams:
         _clean_segments(stream, kept, store)
-        _clean_chains(stream, kept, published, store)
-    for run in store.names("runs"):
-        if int(run) < min(p.token for p in kept):
-            store.delete(f"runs/{run}")
+        _clean_chains(stream, kept, store)
+    failpoint("clean.between-files")
+    attempts = _attempts(kept[-1].token, store)
+    # A look at all the folders of a year of intervals costs more than a run that has little to do.
+    killed = len(attempts) > len(catalog.streams)
+    chains = killed or kept[-1].kind == "full"
+    cleared = clear(store, find_leftovers(store, thorough=killed, chains=chains))
+    for path in attempts:
+        store.delete(path)
+    if cleared:
+        logger.debug("cleared away %s files and folders that no version needs", cleared)
 
 
-def _clean_views(kept: Sequence[Publication], token: int, store: Store) -> None:
-    needed = {file.path for p in kept for view in p.views.values() for file in view.files}
-    folders = {path.rsplit("/", 1)[0] for path in needed}
-    for view in store.names("batch"):
-        for attempt in store.names(f"batch/{view}"):
-            if f"batch/{view}/{attempt}" not in folders and int(attempt[:8]) <= token:
-                store.delete(f"batch/{view}/{attempt}")
+def _attempts(token: int, store: Store) -> list[str]:
+    """What `ingest` has noted, of the run with this token and those before it: more words than streams say that an attempt was killed."""
+    return [
+        f"runs/{run}/{word}"
+        for run in store.names("runs")
+        if int(run) <= token
+        for word in store.names(f"runs/{run}")
+        if word.startswith("ingest-")
+    ]
 
 
-def oldest_cut(kept: Sequence[Publication], stream: Stream) -> dict[int, int]:
-    """The lowest cut, partition by partition, that a rollback could come back to."""
-    cuts = [p.streams[stream.name].cut for p in kept if stream.name in p.streams]
+def oldest_cut(kept: Sequence[Publication], stream: Stream, identity: str | None = None) -> dict[int, int]:
+    """The lowest cut, partition by partition, that a rollback could come back to. identity: of the origin in which the cuts
+    count; the newest publication's unless given."""
+    of_stream = [p.streams[stream.name] for p in kept if stream.name in p.streams]
+    if identity is None and of_stream:
+        identity = of_stream[-1].topic_id
+    cuts = [published.cut for published in of_stream if published.topic_id == identity]
     partitions = {partition for cut in cuts for partition in cut}
     return {partition: min(cut.get(partition, 0) for cut in cuts) for partition in partitions}
 
 
 def _clean_segments(stream: Stream, kept: Sequence[Publication], store: Store) -> None:
-    cut = oldest_cut(kept, stream)
     known = generations(store, stream)
     for generation in known:
+        cut = oldest_cut(kept, stream, generation.topic_id)
         old = generation is not known[-1]
         if old and (not _needed(generation, stream, kept) or _superseded(generation, stream, cut, store)):
+            store.delete(f"{folder(stream, generation.name)}/generation.json")  # without which it is none
             store.delete(folder(stream, generation.name))
             continue
         for first, last in commit_names(store, stream, generation.name):
@@ -208,9 +217,11 @@ def _clean_segments(stream: Stream, kept: Sequence[Publication], store: Store) -
 
 
 def _needed(generation: Generation, stream: Stream, kept: Sequence[Publication]) -> bool:
+    """Whether a kept version of the generation's origin has a view by a definition that it computes."""
     return any(
         p.views[name].fingerprint == fingerprint
         for p in kept
+        if stream.name in p.streams and p.streams[stream.name].topic_id == generation.topic_id
         for name, fingerprint in generation.views.items()
         if name in p.views
     )
@@ -225,36 +236,10 @@ def _superseded(generation: Generation, stream: Stream, cut: Cut, store: Store) 
     return best is not None and best.generation.number > generation.number
 
 
-def _clean_chains(stream: Stream, kept: Sequence[Publication], published: Publication, store: Store) -> None:
+def _clean_chains(stream: Stream, kept: Sequence[Publication], store: Store) -> None:
     needed = {stream.fingerprint} | {
         p.streams[stream.name].fingerprint for p in kept if stream.name in p.streams
     }
     for schema in schemas(store, stream):
         if schema not in needed:
             delete_chain(store, stream, schema)
-    attempts = _attempts(stream, published.token, store)
-    # A look at all the folders of a year costs more than a run that has little to do.
-    if len(attempts) > 1 or published.kind == "full":
-        _clean_folders(stream, store)
-    for path in attempts:
-        store.delete(path)
-
-
-def _clean_folders(stream: Stream, store: Store) -> None:
-    """Deletes what is in the chain's folder and of no interval: what killed attempts have written."""
-    own = chain_folder(stream, stream.fingerprint)
-    used = {file.path.rsplit("/", 1)[0] for interval in read_chain(store, stream) for file in interval.files}
-    for name in store.names(own):
-        if not name.endswith(".json") and f"{own}/{name}" not in used:
-            store.delete(f"{own}/{name}")
-
-
-def _attempts(stream: Stream, token: int, store: Store) -> list[str]:
-    """What `ingest` has noted, of this run and those before it: more than one word says that an attempt was killed, or never published."""
-    return [
-        f"runs/{run}/{word}"
-        for run in store.names("runs")
-        if int(run) <= token
-        for word in store.names(f"runs/{run}")
-        if word.rsplit("-", 1)[0] == f"ingest-{stream.name}"
-    ]

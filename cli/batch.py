@@ -15,13 +15,13 @@ from batch_layer.publish import rollback as rollback_step
 from batch_layer.recompute import Recomputed, recomputed_before
 from batch_layer.recompute import recompute as recompute_step
 from batch_layer.reconcile import reconcile as reconcile_step
-from batch_layer.run import batch_lock, batch_run, batch_spark, covered_by, ingest_lock
+from batch_layer.run import accept_losses, batch_lock, batch_run, batch_spark, covered_by, ingest_lock
 from cli.context import out, print_json, project
 from serving_layer.history import version_of
 from trilayer.catalog import Catalog
 from trilayer.cut import parse_time
 from trilayer.errors import UsageError
-from trilayer.publication import Publication, choose_version, in_force, versions
+from trilayer.publication import Publication, choose_version, in_force, read_past, versions
 from trilayer.store import Store
 
 app = typer.Typer(no_args_is_help=True, help="The batch layer: runs, their steps, history, rollback.")
@@ -35,7 +35,10 @@ Until = Annotated[
 Full = Annotated[bool, typer.Option("--full", help="recompute from the whole master dataset")]
 AcceptLoss = Annotated[
     bool,
-    typer.Option("--accept-loss", help="go on without events that retention took, recording their range"),
+    typer.Option(
+        "--accept-loss",
+        help="go on without events that retention took, and with a log that has lost what was ingested; both are recorded",
+    ),
 ]
 AcceptClock = Annotated[
     bool,
@@ -93,11 +96,14 @@ def cut(
     until: Until = None,
     full: Full = False,
     at_least: AtLeast = False,
+    accept_loss: AcceptLoss = False,
     accept_clock: AcceptClock = False,
 ) -> None:
     """Step 1: where the log is cut at T. Prints the run as JSON, or what covers T already."""
     p = project()
     with batch_lock(p.store):
+        if accept_loss:
+            accept_losses(p.catalog, p.settings, p.store)
         t_ms = cut_step.choose_t(
             p.catalog, p.settings, p.store, _ms(until), at_least=at_least, accept_clock=accept_clock
         )
@@ -194,16 +200,20 @@ def history(as_json: Json = False) -> None:
     """The versions kept, oldest first, and which one is in force."""
     p = project()
     current = in_force(p.store)
-    found = [_row(publication, current) for publication in versions(p.store)]
+    published = read_past(p.store).by_use
+    found = [
+        asdict(version_of(publication, current, publication.version in published))
+        for publication in versions(p.store)
+    ]
     if as_json:
         print_json(found)
         return
-    table = Table(title="publications", caption="* in force")
+    table = Table(title="publications", caption="* in force; - never in force")
     for name in ("version", "T", "kind", "events", "bad", "differ"):
         table.add_column(name, no_wrap=True)
     for row in found:
         differing = "?" if row["differing_keys"] is None else str(row["differing_keys"])
-        mark = " *" if row["in_force"] else ""
+        mark = " *" if row["in_force"] else "" if row["published"] else " -"
         counts = (f"{row['events']:,}", f"{row['quarantined']:,}", differing)
         table.add_row(f"{row['version']}{mark}", row["t"], row["kind"], *counts)
     out.print(table if found else "no publication yet; run `trilayer batch run`")
@@ -258,7 +268,10 @@ def _version(store: Store, version: int | None, full: bool) -> Publication:
 @app.command()
 def rollback(
     version: Annotated[
-        int | None, typer.Argument(help="version to go back to; the one before the present unless given")
+        int | None,
+        typer.Argument(
+            help="version to go back to; the one that was in force before the present unless given"
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:

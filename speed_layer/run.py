@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -44,6 +45,12 @@ _AWAY = ("TimeoutException", "DisconnectException", "KafkaException", "Failed to
          "LEADER_NOT_AVAILABLE", "Call(callName", "OffsetFetch", "Connection to node")  # fmt: skip
 
 
+_MISSING = ("OffsetOutOfRange", "Some data may have been lost", "data may have been missed")
+
+ORIGIN_LOOK_S = 2.0
+"""How often the speed layer looks whether a batch run has begun a new origin."""
+
+
 def run_speed(
     catalog: Catalog,
     settings: Settings,
@@ -69,11 +76,16 @@ def run_speed(
             on_ready(queries)
             for compactor in compactors:
                 compactor.start()
+            looked = time.monotonic()
             while not stop.wait(0.2):
                 for query in queries:
                     _check(query, settings, stop)
                 for compactor in compactors:
                     compactor.check()
+                if time.monotonic() - looked >= ORIGIN_LOOK_S:
+                    for query in queries:
+                        _follow_origin(query)
+                    looked = time.monotonic()
         finally:
             stop.set()
             for query in queries:
@@ -89,17 +101,21 @@ def _check(query: StreamQuery, settings: Settings, stop: threading.Event) -> Non
     if ended is None:
         return
     text = str(ended)
-    if (
-        "OffsetOutOfRange" in text
-        or "Some data may have been lost" in text
-        or "data may have been missed" in text
-    ):
+    missing = any(sign in text for sign in _MISSING)
+    if query.departed or (missing and query.has_lost()):
+        query.stop()
+        query.start()  # which begins another generation, and says so
+        return
+    if missing:
         raise LogError(
             f"stream {query.stream.name!r}: the log must still hold what the speed layer goes on with; retention took it, or the topic was"
             f" created again; run `trilayer batch run`, then start again: {_first_line(text)}"
         )
     if not any(sign in text for sign in _AWAY) and _reachable(settings):
-        raise TrilayerError(f"stream {query.stream.name!r}: its query ended: {_first_line(text)}") from ended
+        raise TrilayerError(
+            f"stream {query.stream.name!r}: its query ended: {_first_line(text)};"
+            " if it ends so at each start, run `trilayer speed run --rebuild`"
+        ) from ended
     logger.warning("stream %s: the broker is away; waiting for it", query.stream.name)
     query.stop()
     while not stop.is_set() and not _reachable(settings):
@@ -107,6 +123,14 @@ def _check(query: StreamQuery, settings: Settings, stop: threading.Event) -> Non
     if not stop.is_set():
         query.start()
         logger.warning("stream %s: goes on", query.stream.name)
+
+
+def _follow_origin(query: StreamQuery) -> None:
+    """Starts a query again once a loss has been accepted: the offsets of its generation no longer count."""
+    if query.overtaken():
+        logger.warning("stream %s: a new origin has begun; another generation follows it", query.stream.name)
+        query.stop()
+        query.start()
 
 
 def _reachable(settings: Settings) -> bool:

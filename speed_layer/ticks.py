@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from trilayer.cut import Cut, Range, Ranges, effective_cut, split_by_ticks, tick_of
-from trilayer.log import Log, Topic, now_ms
+from trilayer.log import Log, Topic, now_ms, read_origin
 from trilayer.master import Interval, recorded_cuts
 from trilayer.store import Store
 from trilayer.stream import Stream
@@ -33,6 +33,8 @@ class Ticks:
         self._boundaries: dict[int, Cut] = {}
         self._floors: dict[int, dict[int, int]] = {}
         self._next_ms = 0
+        origin = read_origin(store, stream)
+        self._origin = origin.identity if origin else None
         self._start: Cut = {}
         self._recorded: Mapping[int, Cut] = {}
 
@@ -105,7 +107,7 @@ class Ticks:
         """The cuts from where the micro-batch begins on: of those before it, what is read has no need."""
         latest_ms = self._clock() + self._settle_ms
         back_to: Callable[[Interval], bool] = lambda interval: self._is_passed(interval.end)  # noqa: E731
-        return recorded_cuts(self._store, self._stream, latest_ms, back_to)
+        return recorded_cuts(self._store, self._stream, latest_ms, back_to, identity=self._origin)
 
     def _is_passed(self, cut: Cut) -> bool:
         return all(cut.get(p, 0) <= offset for p, offset in self._start.items())

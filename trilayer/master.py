@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, overload
 from weakref import WeakKeyDictionary
 
 from trilayer.cut import Cut, Ranges, ranges_from_json, ranges_to_json
 from trilayer.errors import CoverageError, IntegrityError
+from trilayer.log import Mark
 from trilayer.store import Store, StoredFile, read_listed
 from trilayer.stream import Stream
 
@@ -24,8 +25,9 @@ from trilayer.stream import Stream
 class Interval:
     """One ingested interval. ranges: offsets [start, end) of each partition; its ends are the recorded cut of `t_ms`.
 
-    lost: parts of `ranges` that retention took before they were ingested, accepted by an operator. events: records held, the
-    quarantined ones included.
+    topic_id: identity of the origin in which its offsets count, see `Origin`. lost: parts of `ranges` that retention took before they
+    were ingested, accepted by an operator. events: records held, the quarantined ones included. marks: per partition, the last record
+    that has been ingested, by which the next run tells whether the log still holds it; none in manifests from before they were kept.
     """
 
     number: int
@@ -36,6 +38,7 @@ class Interval:
     files: Sequence[StoredFile]
     events: int
     quarantined: int
+    marks: Mapping[int, Mark] = field(default_factory=dict)
 
     @property
     def end(self) -> dict[int, int]:
@@ -51,6 +54,7 @@ class Interval:
             "files": list(self.files),
             "events": self.events,
             "quarantined": self.quarantined,
+            "marks": {str(partition): vars(mark) for partition, mark in sorted(self.marks.items())},
         }
 
     @staticmethod
@@ -64,6 +68,7 @@ class Interval:
             [StoredFile.of(file) for file in document["files"]],
             document["events"],
             document["quarantined"],
+            {int(partition): Mark(**mark) for partition, mark in document.get("marks", {}).items()},
         )
 
 
@@ -111,17 +116,28 @@ class Chain(Sequence[Interval]):
                     _check_follows(self._stream, self._read[before], self._read[after])
         return self._read[number]
 
-    def tail(self, reached: Callable[[Interval], bool], latest_ms: int | None = None) -> list[Interval]:
+    def tail(
+        self,
+        reached: Callable[[Interval], bool],
+        latest_ms: int | None = None,
+        identity: str | None = None,
+    ) -> list[Interval]:
         """The newest intervals, back to the second one for which `reached` is true; all of them where there are no two.
 
         Those two are no ones whose T is later than `latest_ms`, or than that of an interval after them: by what T their cut goes, and
         where the tick before them begins, can be said without what lies before. A chain that is cleared away meanwhile is empty.
+
+        identity: of the origin whose intervals alone are meant; those of all unless given.
         """
         found: list[Interval] = []
         wanted, lowest = 2, latest_ms
         try:
             for number in reversed(range(self._length)):
                 interval = self[number]
+                if identity is not None and interval.topic_id != identity:
+                    if found:
+                        break  # the intervals of an origin lie side by side
+                    continue
                 found.append(interval)
                 sound = lowest is None or interval.t_ms <= lowest
                 lowest = interval.t_ms if lowest is None else min(lowest, interval.t_ms)
@@ -132,7 +148,8 @@ class Chain(Sequence[Interval]):
             # What is cleared away goes from the newest interval to the oldest: one that was there at first is missing then.
             if self._store.exists(_manifest_path(self._folder, self._length - 1)):
                 raise
-            return Chain(self._store, self._stream, self._folder.rsplit("/", 1)[1]).tail(reached, latest_ms)
+            again = Chain(self._store, self._stream, self._folder.rsplit("/", 1)[1])
+            return again.tail(reached, latest_ms, identity)
         return found[::-1]
 
 
@@ -176,6 +193,8 @@ def _missing(folder: str, number: int, after: str) -> IntegrityError:
 
 
 def _check_follows(stream: Stream, before: Interval, after: Interval) -> None:
+    if before.topic_id != after.topic_id:
+        return
     for partition, r in after.ranges.items():
         if partition in before.ranges and r.start != before.ranges[partition].end:
             raise CoverageError(
@@ -185,7 +204,7 @@ def _check_follows(stream: Stream, before: Interval, after: Interval) -> None:
 
 
 def read_chain(store: Store, stream: Stream, schema: str | None = None) -> list[Interval]:
-    """The intervals of a chain, all of them, oldest first, checked to be contiguous. schema: the stream's present one unless given.
+    """The intervals of a chain, oldest first, checked to be contiguous within each origin. schema: the stream's present one unless given.
 
     Raises IntegrityError for a manifest that is missing in the middle or altered, CoverageError for ranges that don't follow each other.
     """
@@ -216,8 +235,24 @@ def delete_chain(store: Store, stream: Stream, schema: str) -> None:
     store.delete(folder)
 
 
+def longest_chain(store: Store, stream: Stream) -> Sequence[Interval]:
+    """The longest chain under any schema: after a schema change the present one is not yet as long as the one before."""
+    chains: list[Sequence[Interval]] = [Chain(store, stream, schema) for schema in schemas(store, stream)]
+    return max(chains, key=len, default=[])
+
+
+def of_origin(chain: Sequence[Interval], identity: str) -> list[Interval]:
+    """The intervals of one origin."""
+    return [interval for interval in chain if interval.topic_id == identity]
+
+
+def newest_of(chain: Sequence[Interval], identity: str) -> list[Interval]:
+    """The newest interval of one origin, or none: all that `chain_end` needs of it."""
+    return next(([i] for i in reversed(chain) if i.topic_id == identity), [])
+
+
 def chain_end(chain: Sequence[Interval], start: Cut) -> dict[int, int]:
-    """Where ingest goes on. start: where the log began when it was first seen."""
+    """Where ingest goes on. chain: intervals of one origin. start: where that origin begins."""
     return dict(start) | (chain[-1].end if chain else {})
 
 
@@ -226,6 +261,8 @@ def recorded_cuts(
     stream: Stream,
     latest_ms: int | None = None,
     back_to: Callable[[Interval], bool] = lambda interval: False,
+    *,
+    identity: str | None = None,
 ) -> dict[int, Mapping[int, int]]:
     """T to the cut that an ingest has recorded for it, from every chain. The Ts rise as the cuts do.
 
@@ -234,10 +271,13 @@ def recorded_cuts(
     the same before and after a run with the right time has followed it.
 
     back_to: how far back to read, as `Chain.tail` has it; to the first interval unless given.
+
+    identity: of the one origin whose cuts are meant. Unless given those of all come together, and only the Ts mean something, since
+    the offsets of several origins do not compare.
     """
     cuts: dict[int, Mapping[int, int]] = {}
     for schema in schemas(store, stream):
-        tail = Chain(store, stream, schema).tail(back_to, latest_ms)
+        tail = Chain(store, stream, schema).tail(back_to, latest_ms, identity)
         cuts |= {t_ms: i.end for t_ms, i in zip(rising_ts(tail, latest_ms), tail, strict=True)}
     return cuts
 
@@ -255,20 +295,41 @@ def rising_ts(chain: Sequence[Interval], latest_ms: int | None = None) -> list[i
     return ts
 
 
-def intervals_below(chain: Sequence[Interval], cut: Cut) -> list[Interval]:
-    """The intervals up to `cut`."""
-    return [i for i in chain if all(r.end <= cut.get(p, 0) for p, r in i.ranges.items())]
+def intervals_below(chain: Sequence[Interval], cut: Cut, identity: str) -> list[Interval]:
+    """The intervals up to `cut` in the origin with this identity, and all of the origins before it."""
+    until = max((place for place, interval in enumerate(chain) if interval.topic_id == identity), default=-1)
+    return [
+        i
+        for i in chain[: until + 1]
+        if i.topic_id != identity or all(r.end <= cut.get(p, 0) for p, r in i.ranges.items())
+    ]
 
 
-def chain_after(store: Store, stream: Stream, cut: Cut) -> list[Interval]:
-    """The newest intervals, among them every one that ends above `cut`, and some before them."""
+def chain_after(store: Store, stream: Stream, cut: Cut, identity: str) -> list[Interval]:
+    """The newest intervals: every one that ends above `cut` in the origin with this identity, all of the origins after it, and some before
+    them."""
     return Chain(store, stream).tail(
-        lambda interval: all(end <= cut.get(partition, 0) for partition, end in interval.end.items())
+        lambda interval: (
+            interval.topic_id == identity
+            and all(end <= cut.get(partition, 0) for partition, end in interval.end.items())
+        )
     )
 
 
-def intervals_after(chain: Sequence[Interval], cut: Cut, stream: Stream) -> list[Interval]:
-    """The intervals that lie above `cut`. Raises CoverageError where one lies across it."""
+def intervals_after(
+    chain: Sequence[Interval], cut: Cut, stream: Stream, identity: str | None = None
+) -> list[Interval]:
+    """The intervals that lie above `cut`, which is one of the origin with this identity: those of it above the cut, and all of the
+    origins after it. The chain's only origin unless given. Raises CoverageError where an interval lies across the cut."""
+    if identity is not None:
+        own = [place for place, interval in enumerate(chain) if interval.topic_id == identity]
+        if not own:
+            raise CoverageError(
+                f"stream {stream.name!r}: the master dataset must have intervals of the origin {identity} that the publication in force"
+                " is of; it has none; run `trilayer batch run --full`"
+            )
+        chain, later = chain[own[0] : own[-1] + 1], chain[own[-1] + 1 :]
+        return [*intervals_after(chain, cut, stream), *later]
     above = []
     for interval in chain:
         sides = {r.start >= cut.get(p, 0) for p, r in interval.ranges.items() if len(r)}
