@@ -25,6 +25,7 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from trilayer.errors import IntegrityError, SettingsError
+from trilayer.failpoints import failpoint
 from trilayer.filelock import exclusive
 
 Name = TypeVar("Name")
@@ -78,6 +79,7 @@ class Store:
 
     def read(self, relative: str) -> bytes:
         """All bytes of a file. Raises IntegrityError, which names it, where there is none."""
+        failpoint("store.read", relative)
         try:
             if self.local:
                 return Path(self.path(relative)).read_bytes()
@@ -150,6 +152,7 @@ class Store:
             file = open(temporary, "wb")  # noqa: SIM115
         with file:
             file.write(data)
+            failpoint("store.write", relative)
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
