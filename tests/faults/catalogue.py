@@ -6,6 +6,7 @@ import random
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,7 @@ class Fault:
         inject: does it and undoes it; the stack is tended again when it returns.
         advice: the commands that may have to be followed to heal it, as the messages name them.
         short: whether it is in the short form.
+        needs_disks: whether it needs file systems of its own, as only a process that may mount some has.
     """
 
     name: str
@@ -32,6 +34,7 @@ class Fault:
     inject: Callable[[Stack, random.Random], None]
     advice: tuple[str, ...] = ()
     short: bool = False
+    needs_disks: bool = False
 
 
 def hold(stack: Stack, seconds: float) -> None:
@@ -150,8 +153,7 @@ def lose_tail(*, ingested: bool) -> Callable[[Stack, random.Random], None]:
         for number in stack.ledger.now:
             cut_log(stack.home / "kafka" / "data", f"{stack.topic}-{number}", rng, most=ingested)
         stack.down.discard("broker")
-        stack.tend()
-        stack.ledger.tail_lost(stack.log_ends())
+        stack.ledger.tail_lost(stack.ends_now())
         stack.begin_good()
         stack.down.discard("batch")
 
@@ -181,6 +183,29 @@ def broker_full(stack: Stack, rng: random.Random) -> None:
         stack.down.discard("broker")
 
 
+def disk_full(place: int, seconds: float = 5.0) -> Callable[[Stack, random.Random], None]:
+    """A file takes all the space of the small file system that the store, or the broker, is on, for some seconds."""
+
+    def inject(stack: Stack, rng: random.Random) -> None:
+        hold(stack, rng.uniform(0, 3))
+        ballast = stack.disks[place] / "ballast"
+        try:
+            until = time.monotonic() + seconds
+            with ballast.open("ab", buffering=0) as file:
+                while time.monotonic() < until:
+                    with suppress(OSError):
+                        while file.write(b"." * 1_000_000):
+                            pass
+                    if place:
+                        stack.down.add("broker")  # which ends for want of space, and would find none
+                    hold(stack, 0.2)
+        finally:
+            ballast.unlink()
+            stack.down.discard("broker")
+
+    return inject
+
+
 CLEAN = "clean"
 
 FAULTS = [
@@ -203,6 +228,8 @@ FAULTS = [
     Fault("full-speed", "no file of the speed layer may grow", CLEAN, full_disk("speed"), short=True),
     Fault("full-batch", "no file of batch runs and their Spark may grow", CLEAN, full_disk("batch", "spark")),
     Fault("full-broker", "no file of the broker may grow", CLEAN, broker_full),
+    Fault("disk-full-store", "the file system of the store is full for 5 s", CLEAN, disk_full(0), needs_disks=True),
+    Fault("disk-full-broker", "the broker's file system is full for 5 s", CLEAN, disk_full(1), needs_disks=True),
     Fault("failing-writes", "some writes of the store fail, in both layers", CLEAN,
           bad_disk("write error", lambda rng: rng.randint(5, 40), "speed", "batch"), short=True),
     Fault("failing-reads", "some reads of the store fail, in all layers", CLEAN,

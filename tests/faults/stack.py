@@ -39,6 +39,12 @@ from trilayer.log import Log, now_ms
 MARK = "FAULTS_STACK"
 """Variable that every process of a stack inherits, so that what is left of it is found."""
 
+NAMESPACE = "FAULTS_NAMESPACE"
+"""Variable that says that this process may mount file systems which no other process sees; see `__main__`."""
+
+DISK_BYTES = 256 * 1024**2
+"""Size of the small file systems that the store and the broker's data are on, where they can be mounted."""
+
 PATIENCE_S = 300.0
 """How long a stack may take to be well again, on a machine with much else to do."""
 
@@ -136,6 +142,8 @@ class Stack:
         self.failpoints: dict[str, str] = {}
         """What is armed in a role's processes from their next start on."""
         self.report = Report()
+        self.disks: list[Path] = []
+        """Where its small file systems are mounted, if any: that of the store, and that of the broker."""
         self.spoiled = ""
         """The fault that is under way, or that was not as promised."""
         self.commands: dict[str, Command] = {}
@@ -165,6 +173,12 @@ class Stack:
 
     def _start(self) -> None:
         self._echo(f"starting the stack in {self.folder}")
+        if os.environ.get(NAMESPACE):
+            for disk in (self.folder / "store", self.home / "kafka"):
+                disk.mkdir(parents=True)
+                options = ["-t", "tmpfs", "-o", f"size={DISK_BYTES}", "none"]
+                subprocess.run(["mount", *options, str(disk)], check=True)
+                self.disks.append(disk)
         broker = kafka.start(self.home, jars=self._jars / "kafka", echo=lambda _: None)
         self.project = Project(
             self.folder,
@@ -275,6 +289,17 @@ class Stack:
         """The end of each partition, as the broker says it now."""
         with Log(self.bootstrap) as log:
             return log.end(log.topic(self.stream))
+
+    def ends_now(self) -> dict[int, int]:
+        """As `log_ends`, once the broker is there again."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            self.tend()
+            try:
+                return self.log_ends()
+            except EnvironmentFault:
+                if time.monotonic() > deadline:
+                    raise
 
     def well_since(self, since_ms: int, since: float) -> Callable[[], bool]:
         """Whether all is well again: a run has published, and an answer has all, of what had arrived at a moment after `since`."""
@@ -462,6 +487,8 @@ class Stack:
         for victim in found:
             with suppress(psutil.NoSuchProcess):
                 victim.send_signal(number)
+        if number == signal.SIGKILL:
+            _wait_until_gone(found)
         return bool(found)
 
     def limit_files(self, role: str, size_bytes: int | None) -> None:
@@ -522,6 +549,8 @@ class Stack:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         psutil.wait_procs(left, timeout=10)
+        for disk in self.disks:
+            subprocess.run(["umount", "-l", str(disk)], check=False)
 
 
 _VIEWS = {"by_user", "by_minute", "hourly"}
@@ -541,6 +570,20 @@ def _kill(pid: int) -> None:
     """Ends a command's whole session, stopped or not."""
     with suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
+
+
+def _wait_until_gone(victims: list[psutil.Process]) -> None:
+    """Returns when none runs. Their exit codes are left to those who started them."""
+    deadline = time.monotonic() + 20
+    while any(_runs(victim) for victim in victims) and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1
+    except psutil.NoSuchProcess:
+        return False
 
 
 def advice(text: str) -> list[str]:
