@@ -33,7 +33,7 @@ def _ask(connection: serving_layer.Connection) -> None:
         at = snapshot.provenance
     stream = at.streams["orders"]
     _say(row | {"asked": asked, "at": time.monotonic(), "version": at.version, "head": dict(stream.head)})
-    time.sleep(0.02)
+    time.sleep(0.1)
 
 
 def _say(line: dict[str, object]) -> None:

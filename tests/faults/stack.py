@@ -247,7 +247,7 @@ class Stack:
     def _note_end(self, role: str, command: Command) -> None:
         code = command.process.returncode
         if role == "batch":
-            self._next_batch = time.monotonic() + 1
+            self._next_batch = time.monotonic() + 2
             if code == 0:
                 published = json.loads("".join(command.out))
                 self._batch_ok_ms = max(self._batch_ok_ms, parse_time(published["t"]))
