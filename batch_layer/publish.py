@@ -13,7 +13,7 @@ from trilayer.cut import Cut, size
 from trilayer.errors import CoverageError, IntegrityError, TrilayerError
 from trilayer.failpoints import failpoint
 from trilayer.log import now_ms
-from trilayer.master import Interval, chain_end, chain_folder, delete_chain, read_chain, schemas
+from trilayer.master import Interval, chain_end, chain_folder, delete_chain, intervals_below, read_chain, schemas
 from trilayer.publication import (
     Publication,
     PublishedStream,
@@ -98,7 +98,7 @@ def publish(
 
 def _published(stream: Stream, run: Run, chain: Sequence[Interval]) -> PublishedStream:
     cut = run.cuts[stream.name]
-    below = [interval for interval in chain if interval.t_ms <= run.t_ms]
+    below = intervals_below(chain, cut)
     if chain_end(below, {}) != dict(cut):
         raise CoverageError(
             f"stream {stream.name!r}: the master dataset must end at the cut {dict(cut)}; it ends at {chain_end(below, {})}"

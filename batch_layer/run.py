@@ -9,7 +9,7 @@ from threading import Lock
 
 from pyspark.sql import SparkSession
 
-from batch_layer.cut import choose_t, cut
+from batch_layer.cut import choose_t, cut, latest_ms
 from batch_layer.ingest import StartSpark, ingest
 from batch_layer.publish import publish
 from batch_layer.recompute import is_continued, recompute
@@ -33,17 +33,20 @@ def batch_run(
     until_ms: int | None = None,
     full: bool = False,
     accept_loss: bool = False,
+    accept_clock: bool = False,
 ) -> Publication:
     """Cut, ingest, recompute, reconcile, publish. The publication in force, where it is already of this T and these definitions.
+
+    accept_clock: go on where a T, or the newest records, are later than now, as `choose_t` and `cut` say.
 
     Raises ConflictError where another run is under way. A run that dies anywhere leaves the answers as they were, and the next goes on.
     """
     with batch_lock(store), batch_spark(settings) as spark:
-        t_ms = choose_t(catalog, settings, store, until_ms)
-        covering = None if full else covered_by(catalog, store, t_ms)
+        t_ms = choose_t(catalog, settings, store, until_ms, accept_clock=accept_clock)
+        covering = None if full else covered_by(catalog, settings, store, t_ms)
         if covering:
             return covering
-        run = cut(catalog, settings, store, t_ms, full)
+        run = cut(catalog, settings, store, t_ms, full, accept_clock=accept_clock)
         for stream in catalog.streams:
             with ingest_lock(store, stream):
                 ingest(stream, run, settings, store, spark, accept_loss=accept_loss)
@@ -52,10 +55,13 @@ def batch_run(
         return publish(catalog, run, recomputed, reconciliation, settings, store)
 
 
-def covered_by(catalog: Catalog, store: Store, t_ms: int) -> Publication | None:
-    """The publication in force, where it is of T or later and by the same definitions: then a run until T has nothing to do."""
+def covered_by(catalog: Catalog, settings: Settings, store: Store, t_ms: int) -> Publication | None:
+    """The publication in force, where it is of T or later and by the same definitions: then a run until T has nothing to do.
+
+    One whose own T is later than now covers nothing: its cut is where the log ended when it was made.
+    """
     published = in_force(store)
-    if published is None or published.t_ms < t_ms:
+    if published is None or not t_ms <= published.t_ms <= latest_ms(settings):
         return None
     if not all(is_continued(catalog, stream, published) for stream in catalog.streams):
         return None

@@ -29,7 +29,7 @@ from trilayer.cut import Range, ranges_between
 from trilayer.errors import CoverageError, UsageError
 from trilayer.events import FITS, LOG_COLUMNS, REJECT, log_columns, parse
 from trilayer.log import Log, read_origin
-from trilayer.master import read_chain
+from trilayer.master import intervals_below, read_chain
 from trilayer.merging import (
     Comparison,
     compare_answers,
@@ -142,9 +142,8 @@ def _records(
 ) -> DataFrame | None:
     """Raw records: the master dataset's below the cut, the log's from there to the head."""
     at = provenance.streams[stream.name]
-    files = [
-        f for i in read_chain(p.store, stream) if published and i.t_ms <= published.t_ms for f in i.files
-    ]
+    chain = intervals_below(read_chain(p.store, stream), at.cut) if published else []
+    files = [file for interval in chain for file in interval.files]
     above = {partition: r for partition, r in ranges_between(at.cut, at.head).items() if len(r)}
     frames: list[DataFrame] = []
     if files:

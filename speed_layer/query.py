@@ -15,11 +15,11 @@ from speed_layer.segments import write_segment
 from speed_layer.ticks import Ticks
 from trilayer.catalog import Catalog
 from trilayer.cut import Range, ranges_between, size
-from trilayer.errors import CoverageError, LogError
+from trilayer.errors import CoverageError, IntegrityError
 from trilayer.log import Log, now_ms, origin
 from trilayer.partials import plan
 from trilayer.publication import in_force, versions
-from trilayer.segment import Generation, commit_path, folder, generations
+from trilayer.segment import Generation, commit_path, folder, generations, read_commits
 from trilayer.settings import Settings
 from trilayer.spark import KAFKA_OPTIONS, offsets_json
 from trilayer.store import Store
@@ -58,7 +58,8 @@ class StreamQuery:
         self._log.check_append_time(topic)
         origin(self._store, self.stream, topic, self._log)
         self.generation = (None if rebuild else self._resumable(topic.id)) or self._begin(topic.id)
-        self._ticks = Ticks(self.stream, topic, self._log, self._store, self._settings.tick_ms)
+        tick_ms, settle_ms = self._settings.tick_ms, self._settings.settle_ms
+        self._ticks = Ticks(self.stream, topic, self._log, self._store, tick_ms, settle_ms)
         self._ends = {}
         reader = (
             self._spark.readStream.format("kafka")
@@ -108,14 +109,61 @@ class StreamQuery:
 
     def _resumable(self, topic_id: str) -> Generation | None:
         known = generations(self._store, self.stream)
-        if (
-            not known
-            or known[-1].topic_id != topic_id
-            or known[-1].fingerprint != self._catalog.stream_fingerprint(self.stream)
-        ):
+        if not known:
             return None
-        offsets = f"{folder(self.stream, known[-1].name)}/checkpoint/offsets"
-        return known[-1] if self._store.names(offsets) else None
+        newest = known[-1]
+        why = self._ended(newest, topic_id)
+        if why:
+            logger.warning(
+                "stream %s: generation %s ends, and another begins: %s", self.stream.name, newest.number, why
+            )
+        return None if why else newest
+
+    def _ended(self, generation: Generation, topic_id: str) -> str:
+        """Why the generation can't go on; nothing where it can."""
+        if generation.topic_id != topic_id:
+            return "its topic is another one now"
+        if generation.fingerprint != self._catalog.stream_fingerprint(self.stream):
+            return "definitions have changed"
+        planned = self._planned(generation)
+        if not planned:
+            return "it has no checkpoint"
+        tick_ms = self._tick_ms_of(generation)
+        if tick_ms != self._settings.tick_ms:
+            was = f"{tick_ms / 1000:g} s" if tick_ms else "another length"
+            return f"ticks are {self._settings.tick_s} s now; they were {was}"
+        return self._too_large(generation, planned)
+
+    def _tick_ms_of(self, generation: Generation) -> int | None:
+        """The length of its ticks; None where it was not kept, and a segment's tick is not on today's grid."""
+        if generation.tick_ms is not None:
+            return generation.tick_ms
+        commits = read_commits(self._store, self.stream, generation.name)
+        ticks = {segment.tick for commit in commits for segment in commit.segments}
+        on_grid = all(tick % self._settings.tick_ms == 0 for tick in ticks)
+        return self._settings.tick_ms if on_grid else None
+
+    def _too_large(self, generation: Generation, planned: list[int]) -> str:
+        """Says so where the micro-batch to be replayed was planned with more events than one may have now.
+
+        Spark replays it with the very same offsets: one that did not fit into the driver's memory never would.
+        """
+        batch = planned[-1]
+        done = f"{folder(self.stream, generation.name)}/checkpoint/commits/{batch}"
+        segment = commit_path(self.stream, generation.name, batch, batch)
+        if self._store.exists(done) or self._store.exists(segment):
+            return ""
+        try:
+            end = self._planned_end(generation, batch)
+            start = self._planned_end(generation, batch - 1) if batch else generation.start
+        except (IntegrityError, ValueError, LookupError) as error:
+            return f"its checkpoint can't be read: {error}"
+        most = self._settings.speed_max_events
+        found = size(ranges_between(start, end))
+        # Spark rounds each partition's share of the most up to one.
+        if found <= most + len(end):
+            return ""
+        return f"micro-batch {batch} was planned with {found:,} events; speed_max_events is {most:,} now"
 
     def _begin(self, topic_id: str) -> Generation:
         """A generation that reads from the cut of the oldest publication kept, so that a rollback never meets a hole."""
@@ -123,20 +171,24 @@ class StreamQuery:
         topic = self._log.topic(self.stream)
         start = dict(origin(self._store, self.stream, topic, self._log).start)
         # Before the first publication answers begin at the origin, whatever a run that died has written.
-        known_versions = versions(self._store) if in_force(self._store) else []
+        standing = in_force(self._store)
+        known_versions = versions(self._store) if standing else []
         kept = [p.streams[self.stream.name].cut for p in known_versions if self.stream.name in p.streams]
         for partition in {p for cut in kept for p in cut}:
             start[partition] = min(cut.get(partition, start.get(partition, 0)) for cut in kept)
         beginning = self._log.beginning(topic)
+        published = standing.streams.get(self.stream.name) if standing else None
+        needed = published.cut if published else dict(start)
         for partition, offset in start.items():
-            if offset < beginning.get(partition, 0):
-                newest = max((cut.get(partition, 0) for cut in kept), default=0)
-                if newest < beginning[partition]:
-                    raise LogError(
-                        f"stream {self.stream.name!r} partition {partition}: the log must still hold offset {newest}, where the batch views end;"
-                        f" retention took [{newest}, {beginning[partition]}); run `trilayer batch run`, then start again"
-                    )
-                start[partition] = beginning[partition]
+            first = beginning.get(partition, 0)
+            if offset < first:
+                start[partition] = first
+                if needed.get(partition, 0) < first:
+                    logger.warning(
+                        "stream %s partition %s: the log holds offsets [%s, %s), where the batch views in force end, no more;"
+                        " this generation answers from the next publication on: run `trilayer batch run`",
+                        self.stream.name, partition, needed.get(partition, 0), first,
+                    )  # fmt: skip
         known = generations(self._store, self.stream)
         number = known[-1].number + 1 if known else 1
         views = {view.name: view.fingerprint for view in self._catalog.views_of(self.stream)}
@@ -147,6 +199,7 @@ class StreamQuery:
             views,
             start,
             now_ms(),
+            self._settings.tick_ms,
         )
         self._store.create_document(
             f"{folder(self.stream, generation.name)}/generation.json", generation.to_json()
@@ -210,8 +263,17 @@ class StreamQuery:
         return {partition: r for partition, r in found.items() if len(r)}
 
     def _end_of(self, batch_id: int) -> Mapping[int, int]:
+        assert self.generation
         if batch_id not in self._ends:
-            text = self._store.read(f"{self._checkpoint()}/offsets/{batch_id}").decode()
-            offsets = json.loads(text.splitlines()[2])[self.stream.topic]
-            self._ends[batch_id] = {int(partition): offset for partition, offset in offsets.items()}
+            self._ends[batch_id] = self._planned_end(self.generation, batch_id)
         return self._ends[batch_id]
+
+    def _planned(self, generation: Generation) -> list[int]:
+        """The micro-batches that Spark has planned and not yet forgotten, in order."""
+        names = self._store.names(f"{folder(self.stream, generation.name)}/checkpoint/offsets")
+        return sorted(int(name) for name in names if name.isdigit())
+
+    def _planned_end(self, generation: Generation, batch_id: int) -> Mapping[int, int]:
+        path = f"{folder(self.stream, generation.name)}/checkpoint/offsets/{batch_id}"
+        offsets = json.loads(self._store.read(path).decode().splitlines()[2])[self.stream.topic]
+        return {int(partition): offset for partition, offset in offsets.items()}

@@ -62,26 +62,25 @@ def run_speed(
         spark = session("trilayer-speed", settings, memory_mb=settings.speed_memory_mb, conf=SPARK_CONF)
         stack.callback(spark.stop)
         queries = [StreamQuery(catalog, stream, settings, store, spark) for stream in catalog.streams]
-        threads = [
-            threading.Thread(target=_compact_on, args=(q, catalog, settings, store, stop), daemon=True)
-            for q in queries
-        ]
+        compactors = [Compactor(query, catalog, settings, store, stop) for query in queries]
         try:
             for query in queries:
                 query.start(rebuild)
             on_ready(queries)
-            for thread in threads:
-                thread.start()
+            for compactor in compactors:
+                compactor.start()
             while not stop.wait(0.2):
                 for query in queries:
                     _check(query, settings, stop)
+                for compactor in compactors:
+                    compactor.check()
         finally:
             stop.set()
             for query in queries:
                 query.stop()
-            for thread in threads:
-                if thread.is_alive():
-                    thread.join()
+            for compactor in compactors:
+                if compactor.is_alive():
+                    compactor.join()
 
 
 def _check(query: StreamQuery, settings: Settings, stop: threading.Event) -> None:
@@ -125,15 +124,42 @@ def _first_line(text: str) -> str:
     return (causes or lines or ["no reason given"])[-1 if causes else 0]
 
 
-def _compact_on(
-    query: StreamQuery, catalog: Catalog, settings: Settings, store: Store, stop: threading.Event
-) -> None:
-    views = catalog.views_of(query.stream)
-    while not stop.wait(min(5.0, settings.tick_s)):
-        if query.generation is None:
-            continue
+class Compactor(threading.Thread):
+    """Compacts one stream's commits until `stop` is set. What ends it before is kept for `check`."""
+
+    def __init__(
+        self, query: StreamQuery, catalog: Catalog, settings: Settings, store: Store, stop: threading.Event
+    ) -> None:
+        super().__init__(daemon=True, name=f"compaction-{query.stream.name}")
+        self._query, self._settings, self._store, self._stopping = query, settings, store, stop
+        self._views = catalog.views_of(query.stream)
+        self._ended_by: BaseException | None = None
+
+    def run(self) -> None:
+        """The thread's work."""
         try:
-            compact(store, query.stream, views, query.generation.name, settings.compact_after)
-        # A batch run may have cleared away what it read.
+            while not self._stopping.wait(min(5.0, self._settings.tick_s)):
+                self._compact()
+        except BaseException as error:  # noqa: BLE001  # `check` raises it in the thread that waits
+            self._ended_by = error
+
+    def check(self) -> None:
+        """Raises TrilayerError where something has ended the thread that trying again does not mend."""
+        if self._ended_by is not None:
+            kind = type(self._ended_by).__name__
+            raise TrilayerError(
+                f"stream {self._query.stream.name!r}: its compaction ended: {kind}: {_first_line(str(self._ended_by))}"
+            ) from self._ended_by
+
+    def _compact(self) -> None:
+        stream, generation = self._query.stream, self._query.generation
+        if generation is None:
+            return
+        try:
+            while not self._stopping.is_set() and compact(
+                self._store, stream, self._views, generation.name, self._settings.compact_after
+            ):
+                pass
+        # A batch run may have cleared away what it read; a disk that is full may have room again.
         except (TrilayerError, OSError, duckdb.Error) as error:
-            logger.warning("stream %s: not compacted this time: %s", query.stream.name, error)
+            logger.warning("stream %s: not compacted this time: %s", stream.name, error)

@@ -21,6 +21,9 @@ from trilayer.errors import EnvironmentFault, LogError
 from trilayer.store import Store
 from trilayer.stream import Stream
 
+FETCH_BYTES = 65_536
+"""Most bytes of a look at records, but for a single batch that is larger."""
+
 
 def now_ms() -> int:
     """This machine's clock, in ms since 1970."""
@@ -52,7 +55,11 @@ class Log:
         servers = bootstrap_servers.split(",")
         with _broker_errors(bootstrap_servers):
             self._admin = KafkaAdminClient(bootstrap_servers=servers, bootstrap_timeout_ms=10_000)
-            self._consumer = KafkaConsumer(bootstrap_servers=servers, bootstrap_timeout_ms=10_000)
+            # It reads stamps only: a few records at a time. A fetch below what retention left begins at the first one.
+            self._consumer = KafkaConsumer(
+                bootstrap_servers=servers, bootstrap_timeout_ms=10_000,
+                max_partition_fetch_bytes=FETCH_BYTES, auto_offset_reset="earliest",
+            )  # fmt: skip
 
     def __enter__(self) -> Log:
         return self
@@ -138,11 +145,29 @@ class Log:
         present = {tp.partition: entry for tp, entry in found.items() if entry is not None}
         return {p: e.offset for p, e in present.items()}, {p: e.timestamp for p, e in present.items()}
 
-    def cut(self, topic: Topic, t_ms: int) -> dict[int, int]:
-        """H(T); where no record is at or after T, the end. The end is asked first, so that no record falls between the two."""
-        end = self.end(topic)
-        offsets, _ = self.index(topic, t_ms)
-        return {partition: offsets.get(partition, offset) for partition, offset in end.items()}
+    def stamps(self, topic: Topic, partition: int, offset: int, end: int) -> list[tuple[int, int]]:
+        """Offset and append time, in ms, of the next records of [offset, end) of a partition.
+
+        As many as one small fetch brings, and at least one; none if only a transaction's markers are left.
+        """
+        found = TopicPartition(topic.name, partition)
+        with _broker_errors(self.bootstrap_servers):
+            self._consumer.assign([found])
+            self._consumer.seek(found, offset)
+            deadline = time.monotonic() + 10
+            while self._consumer.position(found) < end:
+                records = self._consumer.poll(timeout_ms=200).get(found, [])
+                if records:
+                    break
+                if time.monotonic() > deadline:
+                    raise EnvironmentFault(
+                        f"partition {partition} of topic {topic.name!r} must give its records from offset {offset} within 10 s;"
+                        f" the brokers at {self.bootstrap_servers} do not: look at their logs, and run again"
+                    )
+            else:
+                records = []
+            self._consumer.pause(found)
+        return [(record.offset, record.timestamp) for record in records if record.offset < end]
 
     def append_times(self, topic: Topic, offsets: Cut) -> dict[int, int]:
         """Append time, in ms, of the record at (or next after) each of `offsets`; none for an offset at the end."""

@@ -119,12 +119,36 @@ def chain_end(chain: Sequence[Interval], start: Cut) -> dict[int, int]:
     return dict(start) | (chain[-1].end if chain else {})
 
 
-def recorded_cuts(store: Store, stream: Stream) -> dict[int, Mapping[int, int]]:
-    """T to the cut that an ingest has recorded for it, from every chain."""
+def recorded_cuts(store: Store, stream: Stream, latest_ms: int | None = None) -> dict[int, Mapping[int, int]]:
+    """T to the cut that an ingest has recorded for it, from every chain. The Ts rise as the cuts do.
+
+    An interval whose T is later than `latest_ms`, or than the T of an interval after it, was ingested by a machine whose clock
+    was ahead. Its cut goes by a T one millisecond after the one before it: on no grid, so that nobody asks for it, and
+    the same before and after a run with the right time has followed it.
+    """
     cuts: dict[int, Mapping[int, int]] = {}
     for schema in schemas(store, stream):
-        cuts |= {interval.t_ms: interval.end for interval in read_chain(store, stream, schema)}
+        chain = read_chain(store, stream, schema)
+        cuts |= {t_ms: i.end for t_ms, i in zip(rising_ts(chain, latest_ms), chain, strict=True)}
     return cuts
+
+
+def rising_ts(chain: Sequence[Interval], latest_ms: int | None = None) -> list[int]:
+    """The T by which each interval's cut goes, as `recorded_cuts` says."""
+    latest, sound = latest_ms, []
+    for interval in reversed(chain):
+        sound.append(latest is None or interval.t_ms <= latest)
+        latest = interval.t_ms if latest is None else min(latest, interval.t_ms)
+    ts: list[int] = []
+    for interval, good in zip(chain, reversed(sound), strict=True):
+        before = ts[-1] if ts else -1
+        ts.append(interval.t_ms if good and interval.t_ms > before else before + 1)
+    return ts
+
+
+def intervals_below(chain: Sequence[Interval], cut: Cut) -> list[Interval]:
+    """The intervals up to `cut`."""
+    return [i for i in chain if all(r.end <= cut.get(p, 0) for p, r in i.ranges.items())]
 
 
 def intervals_after(chain: Sequence[Interval], cut: Cut, stream: Stream) -> list[Interval]:

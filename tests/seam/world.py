@@ -19,14 +19,14 @@ from batch_layer import ingest as ingest_step
 from batch_layer import publish as publish_step
 from batch_layer import recompute as recompute_step
 from batch_layer import reconcile as reconcile_step
-from batch_layer.cut import choose_t, cut
+from batch_layer.cut import Run, choose_t, cut
 from batch_layer.recompute import is_continued
 from speed_layer import compaction, query
 from speed_layer.query import StreamQuery
 from speed_layer.ticks import Ticks
 from trilayer import Catalog, Stream, View, count
 from trilayer.cut import size, tick_of
-from trilayer.errors import CoverageError
+from trilayer.errors import ClockError, CoverageError
 from trilayer.log import Log, Topic, origin, read_origin
 from trilayer.master import Interval
 from trilayer.publication import POINTER, in_force, read_version, versions
@@ -159,6 +159,10 @@ class ModelLog(Log):
                     break
         return offsets, stamps
 
+    def stamps(self, topic: Topic, partition: int, offset: int, end: int) -> list[tuple[int, int]]:
+        records = self._world.records[partition]
+        return [(o, records[o][0]) for o in range(offset, min(end, self._world.visible(partition)))][:3]
+
 
 class World:
     """One schedule's state: broker, clock, store, and the two layers on it.
@@ -177,6 +181,7 @@ class World:
         self.speed: StreamQuery | None = None
         self.head: dict[int, int] = {}
         self.refusals: list[str] = []
+        self.accept_clock = False
         self.steps: list[str] = []
 
     # -- broker ----------------------------------------------------------------------------------------------------------
@@ -218,7 +223,9 @@ class World:
         self.speed.generation = (None if rebuild else self.speed._resumable(topic.id)) or self.speed._begin(
             topic.id
         )
-        self.speed._ticks = Ticks(STREAM, topic, log, self.store, TICK_MS)
+        self.speed._ticks = Ticks(
+            STREAM, topic, log, self.store, TICK_MS, SETTLE_MS, clock=lambda: self.now
+        )
 
     def micro_batch(self) -> None:
         """One trigger as Spark does it: offsets first, then the batch, then Spark's own commit; a batch without that is replayed."""
@@ -274,7 +281,9 @@ class World:
 
     def compact(self) -> None:
         if self.speed is not None and self.speed.generation:
-            compaction.compact(self.store, STREAM, CATALOG.views, self.speed.generation.name, at_least=2)
+            compaction.compact(
+                self.store, STREAM, CATALOG.views, self.speed.generation.name, at_least=2, recent_ms=0
+            )
 
     def merged(self, store: DictStore, view: View, run: Sequence[Commit], path: str) -> StoredFile | None:
         rows: Counter[tuple[int, int]] = Counter()
@@ -298,7 +307,7 @@ class World:
 
     def batch(self) -> None:
         full = self.rng.random() < 0.15
-        run = cut(CATALOG, SETTINGS, self.store, choose_t(CATALOG, SETTINGS, self.store, None), full)
+        run = self.cut(full)
         published = in_force(self.store)
         if published and published.t_ms == run.t_ms and not full and is_continued(CATALOG, STREAM, published):
             return
@@ -307,6 +316,16 @@ class World:
         recomputed = recompute_step.recompute(CATALOG, run, self.store, spark)
         self._reconcile(run, recomputed)
         publish_step.publish(CATALOG, run, recomputed, {}, SETTINGS, self.store)
+
+    def cut(self, full: bool) -> Run:
+        """As an operator has it who knows of the broker's clock."""
+        accept = self.accept_clock
+        t_ms = choose_t(CATALOG, SETTINGS, self.store, None, accept_clock=accept)
+        try:
+            return cut(CATALOG, SETTINGS, self.store, t_ms, full, accept_clock=accept)
+        except ClockError:
+            assert not self.good
+            return cut(CATALOG, SETTINGS, self.store, t_ms, full, accept_clock=True)
 
     def _reconcile(self, run: Any, recomputed: Any) -> None:
         """What both layers have of the same ticks must be the same, where the product says that it can be compared."""
@@ -326,7 +345,7 @@ class World:
 
     def ingest_only(self) -> None:
         """A run that died after its ingest."""
-        run = cut(CATALOG, SETTINGS, self.store, choose_t(CATALOG, SETTINGS, self.store, None), False)
+        run = self.cut(False)
         ingest_step.ingest(STREAM, run, SETTINGS, self.store, lambda: None)  # type: ignore[arg-type, return-value]
 
     def write_interval(
