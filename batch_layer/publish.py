@@ -13,7 +13,15 @@ from trilayer.cut import Cut, size
 from trilayer.errors import CoverageError, IntegrityError, TrilayerError
 from trilayer.failpoints import failpoint
 from trilayer.log import now_ms
-from trilayer.master import Interval, chain_end, chain_folder, delete_chain, intervals_below, read_chain, schemas
+from trilayer.master import (
+    Interval,
+    chain_end,
+    chain_folder,
+    delete_chain,
+    intervals_below,
+    read_chain,
+    schemas,
+)
 from trilayer.publication import (
     Publication,
     PublishedStream,

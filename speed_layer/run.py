@@ -6,6 +6,7 @@ It waits out a broker that is away, and ends with an error for anything that wai
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -118,10 +119,24 @@ def _reachable(settings: Settings) -> bool:
 
 
 def _first_line(text: str) -> str:
-    """The line of a Spark error that says what happened: its root cause where there is one."""
+    """The line of a Spark error that says what happened: what our own code raised, or its root cause, where there is one."""
+    raised = _raised_here(text)
+    if raised:
+        return raised
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by:")]
     return (causes or lines or ["no reason given"])[-1 if causes else 0]
+
+
+def _raised_here(text: str) -> str:
+    """What ends the traceback of our own code that a Spark error quotes; nothing where Spark itself raised it, or there is none."""
+    _, _, traceback = text.rpartition("Traceback (most recent call last):")
+    # Frames are indented; the first line that is not says what was raised.
+    line = next((line for line in traceback.splitlines()[1:] if line and not line[0].isspace()), "")
+    name = re.match(r"(\w+\.)*\w+(?=: )", line)
+    if name is None or name[0].startswith(("py4j.", "pyspark.")):
+        return ""
+    return line.removeprefix("trilayer.errors.").strip()
 
 
 class Compactor(threading.Thread):

@@ -153,6 +153,7 @@ class Log:
         found = TopicPartition(topic.name, partition)
         with _broker_errors(self.bootstrap_servers):
             self._consumer.assign([found])
+            self._consumer.resume(found)  # an earlier look has paused it, so that nothing more was fetched
             self._consumer.seek(found, offset)
             deadline = time.monotonic() + 10
             while self._consumer.position(found) < end:
@@ -174,6 +175,7 @@ class Log:
         with _broker_errors(self.bootstrap_servers):
             self._consumer.assign([TopicPartition(topic.name, p) for p in offsets])
             for partition, offset in offsets.items():
+                self._consumer.resume(TopicPartition(topic.name, partition))
                 self._consumer.seek(TopicPartition(topic.name, partition), offset)
             found: dict[int, int] = {}
             deadline = time.monotonic() + 5

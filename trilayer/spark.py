@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from py4j.protocol import Py4JNetworkError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from trilayer import classes, jars
@@ -123,8 +124,15 @@ def batch_session(settings: Settings) -> SparkSession:
     remote = settings.spark_remote or _remote_of_stack(settings)
     if not remote:
         return session("trilayer-batch", settings, memory_mb=settings.batch_memory_mb, conf=BATCH_CONF)
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
     conf = _SQL | BATCH_CONF | {k: v for k, v in settings.spark_conf.items() if k.startswith("spark.sql.")}
-    return SparkSession.builder.remote(remote).config(map={**conf}).getOrCreate()
+    spark = SparkSession.builder.remote(remote).config(map={**conf}).getOrCreate()
+    # By default a client asks a server that has ended for ten minutes, with the batch's lock held.
+    spark.client.set_retry_policies(
+        [DefaultPolicy(max_retries=8, initial_backoff=100, backoff_multiplier=2.0, max_backoff=5_000)]
+    )
+    return spark
 
 
 def _remote_of_stack(settings: Settings) -> str:
@@ -155,6 +163,20 @@ def driver_at_work(memory_setting: str) -> Iterator[None]:
         raise EnvironmentFault(
             f"Spark's driver must run; its JVM has ended, for want of memory if its log says OutOfMemoryError: raise {memory_setting}"
         ) from error
+    except PySparkException as error:
+        if not _server_is_gone(error):
+            raise
+        raise EnvironmentFault(
+            "Spark's driver must run; its Spark Connect server has ended, or was started again meanwhile. Run this again when the"
+            f" server answers; if the server's log says OutOfMemoryError, raise {memory_setting}"
+        ) from error
+
+
+def _server_is_gone(error: PySparkException) -> bool:
+    """Whether it says that the Spark Connect server does not answer, or does not know this session any more."""
+    status = getattr(error, "getGrpcStatusCode", None)
+    unavailable = status is not None and status().name == "UNAVAILABLE"
+    return unavailable or (error.getCondition() or "").startswith("INVALID_HANDLE")
 
 
 @contextmanager

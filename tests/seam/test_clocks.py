@@ -143,7 +143,9 @@ def test_a_broker_whose_clock_jumps_for_a_while(world):
     before = batch(world)
     live(world, 3, MINUTES_50)
     t_ms = choose_t(CATALOG, SETTINGS, world.store, None)
-    with pytest.raises(ClockError, match=r"partition 0: .* the newest records, offsets 24 to 47, .* --accept-clock"):
+    with pytest.raises(
+        ClockError, match=r"partition 0: .* the newest records, offsets 24 to 47, .* --accept-clock"
+    ):
         cut(CATALOG, SETTINGS, world.store, t_ms, False)
     world.check()
     assert cut_of(world) == before

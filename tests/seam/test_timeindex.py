@@ -100,7 +100,11 @@ def floor(records, t_ms, now):
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.integers(NOW - 60 * TICK, NOW + 60 * TICK), max_size=80), st.integers(1, 9), st.integers(0, 60))
+@given(
+    st.lists(st.integers(NOW - 60 * TICK, NOW + 60 * TICK), max_size=80),
+    st.integers(1, 9),
+    st.integers(0, 60),
+)
 def test_any_stamps_give_a_record_at_or_after_t_or_none_and_few_requests(stamps, chunk, ticks_back):
     log = ListLog(list(enumerate(stamps)), chunk)
     t_ms = NOW - NOW % TICK - ticks_back * TICK
@@ -126,7 +130,9 @@ def test_a_quiet_topic_whose_next_record_comes_hours_later_is_not_ahead():
 
 def test_thousands_of_records_ahead_are_not_read_one_by_one():
     run = [(o, NOW + 3_000_000 + o) for o in range(10, 50_000)]
-    records = [(o, NOW - 9000 + o) for o in range(10)] + run + [(50_000 + i, NOW - 5000 + i) for i in range(5000)]
+    records = (
+        [(o, NOW - 9000 + o) for o in range(10)] + run + [(50_000 + i, NOW - 5000 + i) for i in range(5000)]
+    )
     log = ListLog(records, chunk=500)
     t_ms = NOW - 2 * TICK
     found, _ = index_of(log).first(t_ms, {})

@@ -223,9 +223,7 @@ class World:
         self.speed.generation = (None if rebuild else self.speed._resumable(topic.id)) or self.speed._begin(
             topic.id
         )
-        self.speed._ticks = Ticks(
-            STREAM, topic, log, self.store, TICK_MS, SETTLE_MS, clock=lambda: self.now
-        )
+        self.speed._ticks = Ticks(STREAM, topic, log, self.store, TICK_MS, SETTLE_MS, clock=lambda: self.now)
 
     def micro_batch(self) -> None:
         """One trigger as Spark does it: offsets first, then the batch, then Spark's own commit; a batch without that is replayed."""
