@@ -6,7 +6,6 @@ It waits out a broker that is away, and ends with an error for anything that wai
 from __future__ import annotations
 
 import logging
-import re
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -19,7 +18,7 @@ from trilayer.catalog import Catalog
 from trilayer.errors import EnvironmentFault, LogError, TrilayerError
 from trilayer.log import Log
 from trilayer.settings import Settings
-from trilayer.spark import driver_at_work, session
+from trilayer.spark import driver_at_work, first_cause, lost_by_log, session
 from trilayer.store import Store
 
 logger = logging.getLogger("trilayer.speed")
@@ -42,7 +41,7 @@ SPARK_CONF = {
 }  # fmt: skip
 
 _AWAY = ("TimeoutException", "DisconnectException", "KafkaException", "Failed to construct kafka", "UnknownTopicOrPartition",
-         "LEADER_NOT_AVAILABLE", "Call(callName", "OffsetFetch", "Connection to node")  # fmt: skip
+         "LEADER_NOT_AVAILABLE", "Call(callName", "OffsetFetch", "Connection to node", "trilayer.errors.EnvironmentFault: ")  # fmt: skip
 
 
 def run_speed(
@@ -90,17 +89,13 @@ def _check(query: StreamQuery, settings: Settings, stop: threading.Event) -> Non
     if ended is None:
         return
     text = str(ended)
-    if (
-        "OffsetOutOfRange" in text
-        or "Some data may have been lost" in text
-        or "data may have been missed" in text
-    ):
+    if lost_by_log(text):
         raise LogError(
             f"stream {query.stream.name!r}: the log must still hold what the speed layer goes on with; retention took it, or the topic was"
-            f" created again; run `trilayer batch run`, then start again: {_first_line(text)}"
+            f" created again; run `trilayer batch run`, then start again: {first_cause(text)}"
         )
     if not any(sign in text for sign in _AWAY) and _reachable(settings):
-        raise TrilayerError(f"stream {query.stream.name!r}: its query ended: {_first_line(text)}") from ended
+        raise TrilayerError(f"stream {query.stream.name!r}: its query ended: {first_cause(text)}") from ended
     logger.warning("stream %s: the broker is away; waiting for it", query.stream.name)
     query.stop()
     while not stop.is_set() and not _reachable(settings):
@@ -116,27 +111,6 @@ def _reachable(settings: Settings) -> bool:
             return True
     except EnvironmentFault:
         return False
-
-
-def _first_line(text: str) -> str:
-    """The line of a Spark error that says what happened: what our own code raised, or its root cause, where there is one."""
-    raised = _raised_here(text)
-    if raised:
-        return raised
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by:")]
-    return (causes or lines or ["no reason given"])[-1 if causes else 0]
-
-
-def _raised_here(text: str) -> str:
-    """What ends the traceback of our own code that a Spark error quotes; nothing where Spark itself raised it, or there is none."""
-    _, _, traceback = text.rpartition("Traceback (most recent call last):")
-    # Frames are indented; the first line that is not says what was raised.
-    line = next((line for line in traceback.splitlines()[1:] if line and not line[0].isspace()), "")
-    name = re.match(r"(\w+\.)*\w+(?=: )", line)
-    if name is None or name[0].startswith(("py4j.", "pyspark.")):
-        return ""
-    return line.removeprefix("trilayer.errors.").strip()
 
 
 class Compactor(threading.Thread):
@@ -163,7 +137,7 @@ class Compactor(threading.Thread):
         if self._ended_by is not None:
             kind = type(self._ended_by).__name__
             raise TrilayerError(
-                f"stream {self._query.stream.name!r}: its compaction ended: {kind}: {_first_line(str(self._ended_by))}"
+                f"stream {self._query.stream.name!r}: its compaction ended: {kind}: {first_cause(str(self._ended_by))}"
             ) from self._ended_by
 
     def _compact(self) -> None:
