@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from trilayer.catalog import Catalog
+from trilayer.continuity import check_log
 from trilayer.cut import Cut, check_tick, cut_from_json, effective_cut, format_time, latest_tick
 from trilayer.errors import ClockError, UsageError
 from trilayer.log import Log, now_ms, origin
-from trilayer.master import chain_end, read_chain, recorded_cuts
+from trilayer.master import chain_end, longest_chain, of_origin, read_chain, recorded_cuts
 from trilayer.publication import check_token, in_force, newest_token, take_token, versions
 from trilayer.settings import Settings
 from trilayer.store import Store
@@ -24,7 +25,10 @@ logger = logging.getLogger("trilayer.batch")
 
 @dataclass(frozen=True)
 class Run:
-    """One batch run: its token, T, and the cut of each stream. full: recompute from the whole master dataset."""
+    """One batch run: its token, T, and the cut of each stream. full: recompute from the whole master dataset.
+
+    topic_ids: identity of each stream's origin, in which its cut counts.
+    """
 
     token: int
     t_ms: int
@@ -71,12 +75,12 @@ def cut(
 
     Raises:
         ClockError: if the newest records show that the broker's clock is ahead of this machine's.
-        LogError: if a topic is missing, another one than before, or has no append times.
+        LogError: if a topic is missing, another one than before, or has no append times, or if it no longer holds
+            what was ingested of it. Nothing has been written then.
     """
-    recorded = _recorded(catalog, settings, store)
     with Log(settings.bootstrap_servers) as log:
         streams = {
-            stream.name: _cut_of(stream, t_ms, log, settings, store, recorded[stream.name], accept_clock)
+            stream.name: _cut_of(stream, t_ms, log, settings, store, accept_clock)
             for stream in catalog.streams
         }
     token = take_token(store, f"batch run until {format_time(t_ms)}")
@@ -174,29 +178,30 @@ def _cut_of(
     log: Log,
     settings: Settings,
     store: Store,
-    recorded: Mapping[int, Cut],
     accept_clock: bool,
 ) -> tuple[dict[int, int], str]:
     topic = log.topic(stream)
     log.check_append_time(topic)
-    start = origin(store, stream, topic, log).start
+    present = origin(store, stream, topic, log)
+    check_log(stream, topic, present, longest_chain(store, stream), log)
+    recorded = recorded_cuts(store, stream, latest_ms(settings), identity=present.identity)
     index = TimeIndex(log, topic, settings.tick_ms, settings.settle_ms, now_ms)
     for partition, record in index.ahead().items():
         logger.warning(
             "stream %s partition %s: offset %s is stamped %s, which is later than now; the cut passes it by",
             stream.name, partition, record.offset, format_time(record.stamp),
         )  # fmt: skip
-    have = chain_end(read_chain(store, stream), start)
+    have = chain_end(of_origin(read_chain(store, stream), present.identity), present.start)
     if t_ms in recorded:
         found = recorded[t_ms]
     else:
         before = max((t for t in recorded if t < t_ms), default=None)
-        floor = recorded[before] if before is not None else start
+        floor = recorded[before] if before is not None else present.start
         found = index.cut(t_ms, floor, accept_clock=accept_clock)
     bound = effective_cut(t_ms, found, recorded)
     # Never below what is ingested, nor below where the log began; a partition that was added since a recorded cut begins at 0.
     partitions = topic.partitions if t_ms not in recorded else sorted(bound)
-    return {p: max(bound.get(p, 0), have.get(p, 0)) for p in partitions}, topic.id
+    return {p: max(bound.get(p, 0), have.get(p, 0)) for p in partitions}, present.identity
 
 
 def find_run(store: Store, token: int | None = None, until_ms: int | None = None) -> Run:

@@ -9,6 +9,7 @@ from threading import Lock
 
 from pyspark.sql import SparkSession
 
+from batch_layer.accept import accept_loss as accept_loss_of
 from batch_layer.cut import choose_t, cut, latest_ms
 from batch_layer.ingest import StartSpark, ingest
 from batch_layer.publish import publish
@@ -16,6 +17,7 @@ from batch_layer.recompute import is_continued, recompute
 from batch_layer.reconcile import reconcile
 from trilayer.catalog import Catalog
 from trilayer.cut import format_time
+from trilayer.log import read_origin
 from trilayer.publication import Publication, in_force
 from trilayer.settings import Settings
 from trilayer.spark import batch_session, driver_at_work
@@ -37,11 +39,14 @@ def batch_run(
 ) -> Publication:
     """Cut, ingest, recompute, reconcile, publish. The publication in force, where it is already of this T and these definitions.
 
+    accept_loss: go on without records that retention took, or with a log that has lost what was ingested; the loss is recorded.
     accept_clock: go on where a T, or the newest records, are later than now, as `choose_t` and `cut` say.
 
     Raises ConflictError where another run is under way. A run that dies anywhere leaves the answers as they were, and the next goes on.
     """
     with batch_lock(store), batch_spark(settings) as spark:
+        if accept_loss:
+            accept_losses(catalog, settings, store)
         t_ms = choose_t(catalog, settings, store, until_ms, accept_clock=accept_clock)
         covering = None if full else covered_by(catalog, settings, store, t_ms)
         if covering:
@@ -56,7 +61,8 @@ def batch_run(
 
 
 def covered_by(catalog: Catalog, settings: Settings, store: Store, t_ms: int) -> Publication | None:
-    """The publication in force, where it is of T or later and by the same definitions: then a run until T has nothing to do.
+    """The publication in force, where it is of T or later, by the same definitions and of the present origins: then a run until T has
+    nothing to do.
 
     One whose own T is later than now covers nothing: its cut is where the log ended when it was made.
     """
@@ -65,6 +71,10 @@ def covered_by(catalog: Catalog, settings: Settings, store: Store, t_ms: int) ->
         return None
     if not all(is_continued(catalog, stream, published) for stream in catalog.streams):
         return None
+    for stream in catalog.streams:
+        present = read_origin(store, stream)
+        if present is None or published.streams[stream.name].topic_id != present.identity:
+            return None
     logger.info(
         "version %s in force, T=%s, covers T=%s: nothing to do",
         published.version,
@@ -72,6 +82,13 @@ def covered_by(catalog: Catalog, settings: Settings, store: Store, t_ms: int) ->
         format_time(t_ms),
     )
     return published
+
+
+def accept_losses(catalog: Catalog, settings: Settings, store: Store) -> None:
+    """Begins a new origin for each stream whose log no longer holds what was ingested of it."""
+    for stream in catalog.streams:
+        with ingest_lock(store, stream):
+            accept_loss_of(stream, settings, store)
 
 
 def batch_lock(store: Store) -> AbstractContextManager[None]:

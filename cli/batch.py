@@ -15,7 +15,7 @@ from batch_layer.publish import rollback as rollback_step
 from batch_layer.recompute import Recomputed, recomputed_before
 from batch_layer.recompute import recompute as recompute_step
 from batch_layer.reconcile import reconcile as reconcile_step
-from batch_layer.run import batch_lock, batch_run, batch_spark, covered_by, ingest_lock
+from batch_layer.run import accept_losses, batch_lock, batch_run, batch_spark, covered_by, ingest_lock
 from cli.context import out, print_json, project
 from serving_layer.history import version_of
 from trilayer.catalog import Catalog
@@ -35,7 +35,10 @@ Until = Annotated[
 Full = Annotated[bool, typer.Option("--full", help="recompute from the whole master dataset")]
 AcceptLoss = Annotated[
     bool,
-    typer.Option("--accept-loss", help="go on without events that retention took, recording their range"),
+    typer.Option(
+        "--accept-loss",
+        help="go on without events that retention took, and with a log that has lost what was ingested; both are recorded",
+    ),
 ]
 AcceptClock = Annotated[
     bool,
@@ -93,11 +96,14 @@ def cut(
     until: Until = None,
     full: Full = False,
     at_least: AtLeast = False,
+    accept_loss: AcceptLoss = False,
     accept_clock: AcceptClock = False,
 ) -> None:
     """Step 1: where the log is cut at T. Prints the run as JSON, or what covers T already."""
     p = project()
     with batch_lock(p.store):
+        if accept_loss:
+            accept_losses(p.catalog, p.settings, p.store)
         t_ms = cut_step.choose_t(
             p.catalog, p.settings, p.store, _ms(until), at_least=at_least, accept_clock=accept_clock
         )

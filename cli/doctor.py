@@ -11,9 +11,10 @@ import typer
 from cli.context import Project, out, print_json, project
 from embedded import kafka
 from trilayer import java
+from trilayer.continuity import check_log
 from trilayer.errors import TrilayerError
 from trilayer.log import Log, check_same_topic, read_origin
-from trilayer.master import read_chain
+from trilayer.master import longest_chain, read_chain
 from trilayer.publication import in_force
 from trilayer.segment import generations
 from trilayer.spark import connector_jars
@@ -80,6 +81,7 @@ def _topics(p: Project) -> Iterator[str]:
             known = read_origin(p.store, stream)
             if known:
                 check_same_topic(stream, known.topic_id, topic)
+                check_log(stream, topic, known, longest_chain(p.store, stream), log)
             cleanup = log.setting(topic, "cleanup.policy")
             if "compact" in cleanup:
                 raise TrilayerError(

@@ -142,7 +142,8 @@ def _records(
 ) -> DataFrame | None:
     """Raw records: the master dataset's below the cut, the log's from there to the head."""
     at = provenance.streams[stream.name]
-    chain = intervals_below(read_chain(p.store, stream), at.cut) if published else []
+    of_batch = published.streams.get(stream.name) if published else None
+    chain = intervals_below(read_chain(p.store, stream), at.cut, of_batch.topic_id) if of_batch else []
     files = [file for interval in chain for file in interval.files]
     above = {partition: r for partition, r in ranges_between(at.cut, at.head).items() if len(r)}
     frames: list[DataFrame] = []

@@ -7,7 +7,7 @@ reader sees half. Coverage is proven before anything is loaded: what can't be pr
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import duckdb
@@ -17,7 +17,7 @@ from trilayer.catalog import Catalog
 from trilayer.cut import Cut, cover
 from trilayer.errors import IntegrityError
 from trilayer.failpoints import failpoint
-from trilayer.log import read_origin
+from trilayer.log import Origin, origins
 from trilayer.merging import create_table_sql, insert_rows, merge_select, quoted_duckdb
 from trilayer.partials import partial_schema
 from trilayer.publication import Publication, choose_version, pointed_at, pointer_bytes, versions
@@ -260,7 +260,10 @@ class Refresh:
     ) -> tuple[Cover | None, StreamState, dict[str, str]]:
         """The cover of the stream from the publication's cut, what is said of it, and the views that have no answer."""
         views = self._catalog.views_of(stream)
-        origin = read_origin(self._store, stream)
+        of_stream = origins(self._store, stream)
+        # Before the first publication the answers are those of the first origin's segments: what batch runs have ingested of it is not
+        # published yet, and a new origin goes on where that ends.
+        origin = of_stream[0] if of_stream else None
         if publication is None or stream.name not in publication.streams:
             why = "no layer has run on its stream yet" if origin is None else ""
             if (
@@ -285,13 +288,16 @@ class Refresh:
         known = self._commits[stream.name]
         found = best_cover(self._store, stream, topic_id, fingerprints, cut, known.read_all) if fit else None
         if found is None:
-            note = f"the speed layer has not run these definitions: answers stop at the cut of {'T=' + publication.t if publication else 'no publication'}"
+            why = _why_alone(of_stream, topic_id) or "the speed layer has not run these definitions"
+            note = f"{why}: answers stop at the cut of {'T=' + publication.t if publication else 'no publication'}"
             return None, StreamState(cut, head=cut, note=note), missing
         there = generations(self._store, stream)
         known.keep(generation.name for generation in there)
         newest = there[-1]
-        note = ""
-        if newest.fingerprint != found.generation.fingerprint:
+        note = _why_alone(of_stream, topic_id)
+        if note:
+            pass
+        elif newest.fingerprint != found.generation.fingerprint:
             note = "the speed layer runs other definitions since"
         elif any(start > cut.get(partition, 0) for partition, start in newest.start.items()):
             note = "the speed layer has begun anew above the cut: answers stop at the head until the next publication"
@@ -394,6 +400,13 @@ class Refresh:
 def _in_files(numbers: Mapping[StoredFile, int], files: Iterable[StoredFile]) -> str:
     """SQL for the rows of these files in a batch table."""
     return f"_file IN ({', '.join(str(numbers[file]) for file in files)})"
+
+
+def _why_alone(known: Sequence[Origin], topic_id: str) -> str:
+    """What to say where a newer origin has begun than that of the batch views; nothing where none has."""
+    if not known or known[-1].identity == topic_id:
+        return ""
+    return "a loss was accepted since, and a new origin begun, which the next publication goes on with"
 
 
 def _reach(state: StreamState) -> int:

@@ -154,7 +154,7 @@ def _groups(
 
 def _known_cuts(store: Store, stream: Stream, topic_id: str) -> list[tuple[int, Cut]]:
     """T and cut of every interval of the master dataset, and of every run that is remembered, which may not have ingested yet."""
-    cuts = list(recorded_cuts(store, stream).items())
+    cuts = list(recorded_cuts(store, stream, identity=topic_id).items())
     for run in store.names("runs"):
         path = f"runs/{run}/cut.json"
         if store.exists(path):

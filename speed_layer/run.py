@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -44,6 +45,10 @@ _AWAY = ("TimeoutException", "DisconnectException", "KafkaException", "Failed to
          "LEADER_NOT_AVAILABLE", "Call(callName", "OffsetFetch", "Connection to node", "trilayer.errors.EnvironmentFault: ")  # fmt: skip
 
 
+ORIGIN_LOOK_S = 2.0
+"""How often the speed layer looks whether a batch run has begun a new origin."""
+
+
 def run_speed(
     catalog: Catalog,
     settings: Settings,
@@ -69,11 +74,16 @@ def run_speed(
             on_ready(queries)
             for compactor in compactors:
                 compactor.start()
+            looked = time.monotonic()
             while not stop.wait(0.2):
                 for query in queries:
                     _check(query, settings, stop)
                 for compactor in compactors:
                     compactor.check()
+                if time.monotonic() - looked >= ORIGIN_LOOK_S:
+                    for query in queries:
+                        _follow_origin(query)
+                    looked = time.monotonic()
         finally:
             stop.set()
             for query in queries:
@@ -89,7 +99,12 @@ def _check(query: StreamQuery, settings: Settings, stop: threading.Event) -> Non
     if ended is None:
         return
     text = str(ended)
-    if lost_by_log(text):
+    missing = lost_by_log(text)
+    if query.departed or (missing and query.has_lost()):
+        query.stop()
+        query.start()  # which begins another generation, and says so
+        return
+    if missing:
         raise LogError(
             f"stream {query.stream.name!r}: the log must still hold what the speed layer goes on with; retention took it, or the topic was"
             f" created again; run `trilayer batch run`, then start again: {first_cause(text)}"
@@ -103,6 +118,14 @@ def _check(query: StreamQuery, settings: Settings, stop: threading.Event) -> Non
     if not stop.is_set():
         query.start()
         logger.warning("stream %s: goes on", query.stream.name)
+
+
+def _follow_origin(query: StreamQuery) -> None:
+    """Starts a query again once a loss has been accepted: the offsets of its generation no longer count."""
+    if query.overtaken():
+        logger.warning("stream %s: a new origin has begun; another generation follows it", query.stream.name)
+        query.stop()
+        query.start()
 
 
 def _reachable(settings: Settings) -> bool:

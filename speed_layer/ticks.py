@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from trilayer.cut import Cut, Range, Ranges, effective_cut, split_by_ticks, tick_of
-from trilayer.log import Log, Topic, now_ms
+from trilayer.log import Log, Topic, now_ms, read_origin
 from trilayer.master import recorded_cuts
 from trilayer.store import Store
 from trilayer.stream import Stream
@@ -33,6 +33,8 @@ class Ticks:
         self._boundaries: dict[int, Cut] = {}
         self._floors: dict[int, dict[int, int]] = {}
         self._next_ms = 0
+        origin = read_origin(store, stream)
+        self._origin = origin.identity if origin else None
         self._recorded: Mapping[int, Cut] = self._read_recorded()
 
     def split(self, ranges: Ranges, end: Cut) -> dict[int, dict[int, Range]]:
@@ -103,7 +105,8 @@ class Ticks:
         return self._floors[t_ms]
 
     def _read_recorded(self) -> Mapping[int, Cut]:
-        return recorded_cuts(self._store, self._stream, self._clock() + self._settle_ms)
+        latest_ms = self._clock() + self._settle_ms
+        return recorded_cuts(self._store, self._stream, latest_ms, identity=self._origin)
 
     def _forget(self, end: Cut) -> None:
         """Keeps the newest boundary that lies at or below the end in every partition, and all after it."""

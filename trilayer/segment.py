@@ -34,6 +34,8 @@ TICK = "_tick"
 class Generation:
     """One life of a stream's speed layer. start: offsets from which it reads. fingerprint: of the stream and all views on it.
 
+    topic_id: identity of the origin in which its offsets count, see `Origin`. anew: the log had lost what the generations before had
+    read, so that none of them is merged any more, however far it had come.
     tick_ms: length of the ticks that its segments are of; None in generations from before it was kept.
     """
 
@@ -44,6 +46,7 @@ class Generation:
     start: Cut
     created_ms: int
     tick_ms: int | None = None
+    anew: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return dict(vars(self))
@@ -118,6 +121,17 @@ def generations(store: Store, stream: Stream) -> list[Generation]:
     names = [name for name in store.names(folder(stream)) if name[:6].isdigit()]
     paths = [f"{folder(stream, name)}/generation.json" for name in names]
     return [Generation.of(store.read_document(path)) for path in paths if store.exists(path)]
+
+
+def standing(known: Sequence[Generation]) -> list[Generation]:
+    """Those of the generations, oldest first, that the log has not departed from: in each origin the newest that began anew, and
+    those after it."""
+    kept: list[Generation] = []
+    for generation in known:
+        if generation.anew:
+            kept = [other for other in kept if other.topic_id != generation.topic_id]
+        kept.append(generation)
+    return kept
 
 
 def commit_names(store: Store, stream: Stream, generation: str) -> list[tuple[int, int]]:
@@ -217,7 +231,7 @@ def best_cover(
     """
     best: Cover | None = None
     error: TrilayerError | None = None
-    for generation in generations(store, stream):
+    for generation in standing(generations(store, stream)):
         if not computes(generation, topic_id, view_fingerprints):
             continue
         late = _begins_late(stream, generation, cut)

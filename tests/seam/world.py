@@ -27,7 +27,7 @@ from speed_layer.ticks import Ticks
 from trilayer import Catalog, Stream, View, count
 from trilayer.cut import size, tick_of
 from trilayer.errors import ClockError, CoverageError
-from trilayer.log import Log, Topic, origin, read_origin
+from trilayer.log import Log, Mark, Topic, read_origin
 from trilayer.master import Interval
 from trilayer.publication import POINTER, in_force, read_version, versions
 from trilayer.segment import Commit, Segment, best_cover, commit_path, folder
@@ -150,6 +150,12 @@ class ModelLog(Log):
     def end(self, topic: Topic) -> dict[int, int]:
         return {p: self._world.visible(p) for p in topic.partitions}
 
+    def last_records(
+        self, topic: Topic, below: Mapping[int, int], *, committed: bool = False
+    ) -> dict[int, Mark]:
+        beginning = self.beginning(topic)
+        return {p: self._world.mark(p, o - 1) for p, o in below.items() if o > beginning.get(p, 0)}
+
     def index(self, topic: Topic, t_ms: int) -> tuple[dict[int, int], dict[int, int]]:
         offsets, stamps = {}, {}
         for p in topic.partitions:
@@ -193,6 +199,10 @@ class World:
             offset -= 1
         return offset
 
+    def mark(self, partition: int, offset: int) -> Mark:
+        stamp, _, key = self.records[partition][offset]
+        return Mark.of_record(offset, stamp, None, repr(key).encode())
+
     def append(self) -> None:
         for _ in range(self.rng.randint(1, 5)):
             p = self.rng.randrange(len(self.records))
@@ -218,11 +228,7 @@ class World:
         self.speed = StreamQuery(CATALOG, STREAM, SETTINGS, self.store, None)  # type: ignore[arg-type]  # no Spark here
         log = ModelLog(self)
         topic = log.topic(STREAM)
-        origin(self.store, STREAM, topic, log)
-        self.speed._log = log
-        self.speed.generation = (None if rebuild else self.speed._resumable(topic.id)) or self.speed._begin(
-            topic.id
-        )
+        self.speed.choose(topic, log, rebuild)
         self.speed._ticks = Ticks(STREAM, topic, log, self.store, TICK_MS, SETTLE_MS, clock=lambda: self.now)
 
     def micro_batch(self) -> None:
