@@ -29,7 +29,8 @@ import psutil
 
 from embedded import kafka, processes, spark
 from tests.faults.ledger import Ledger
-from tests.faults.traffic import CATALOG, Producer, good, hostile
+from tests.faults.traffic import Producer, catalog_on, good
+from tests.hostile import hostile_events
 from tests.recovery.project import PROJECT, Project
 from trilayer.cut import parse_time
 from trilayer.errors import ConflictError, EnvironmentFault
@@ -42,7 +43,7 @@ MARK = "FAULTS_STACK"
 NAMESPACE = "FAULTS_NAMESPACE"
 """Variable that says that this process may mount file systems which no other process sees; see `__main__`."""
 
-DISK_BYTES = 256 * 1024**2
+DISK_BYTES = 512 * 1024**2
 """Size of the small file systems that the store and the broker's data are on, where they can be mounted."""
 
 PATIENCE_S = 300.0
@@ -189,7 +190,7 @@ class Stack:
             keep_versions=3,
             compact_after=4,
         )
-        self.project.write_catalog(CATALOG.replace("TOPIC", self.topic))
+        self.project.write_catalog(catalog_on(self.topic))
         self.settings = self.project.settings()
         self.bootstrap = broker.bootstrap
         self.stream = self.project.catalog().streams[0]
@@ -520,7 +521,7 @@ class Stack:
 
     def begin_hostile(self, rate: float) -> None:
         """Hostile bytes beside the good traffic from now on."""
-        self.hostile = Producer(self.bootstrap, self.topic, hostile(self.seed), rate, bytes)
+        self.hostile = Producer(self.bootstrap, self.topic, hostile_events(self.seed), rate, bytes)
         self.hostile.start()
 
     def end_hostile(self) -> int:

@@ -9,7 +9,8 @@ from tests.faults.catalogue import FAULTS
 from tests.faults.ledger import Ledger
 from tests.faults.run import run_fault
 from tests.faults.stack import Command, Stack, advice, leftovers
-from tests.faults.traffic import good, hostile
+from tests.faults.traffic import good
+from tests.hostile import hostile_events
 from tests.waiting import until
 from trilayer import jars
 
@@ -91,7 +92,7 @@ def test_what_a_user_has_is_added_up_from_the_log():
 
 def test_hostile_bytes_are_told_from_good_ones():
     ledger = Ledger("orders", 1)
-    values = hostile(SEED)
+    values = hostile_events(SEED)
     for _ in range(2_000):
         ledger.take(0, next(values))
     assert (ledger.good(), ledger.hostile()) == (0, 2_000)

@@ -1,13 +1,13 @@
 """What arrives while faults are injected: good events at a steady rate, and hostile bytes beside them.
 
-Each good event has a serial number, so that it can be recognized wherever it is counted. No hostile event fits the
-schema: each lacks the serial number, or is no JSON object at all.
+Each good event has a serial number, so that it can be recognized wherever it is counted. The hostile ones are those of
+`tests.hostile`. None of them fits the schema here, since none has a serial number; but all their columns are there, so
+that their values are parsed.
 """
 
 from __future__ import annotations
 
 import json
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,13 +19,15 @@ from typing import Any
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-CATALOG = """
+from tests.hostile import MAX_EVENT_BYTES, SCHEMA
+
+_CATALOG = """
 from trilayer import Catalog, Stream, View, count, latest, max_, sliding, sum_, tumbling
 
 orders = Stream(
     "orders",
-    schema="serial bigint not null, user string, amount decimal(10,2), ratio double, note string, at timestamp",
-    event_time="at", topic="TOPIC", partitions=3,
+    schema="serial bigint not null, user string, amount decimal(10,2), note string, MORE",
+    event_time="at", topic="TOPIC", partitions=3, max_event_bytes=BYTES,
 )
 by_user = View(
     "by_user", source=orders, key=["user"],
@@ -41,6 +43,13 @@ hourly = View(
 )
 catalog = Catalog(views=[by_user, by_minute, hourly])
 """
+
+
+def catalog_on(topic: str) -> str:
+    """The module of a catalog whose stream has `topic`."""
+    more = SCHEMA.replace("id string not null", "id string")
+    return _CATALOG.replace("TOPIC", topic).replace("MORE", more).replace("BYTES", str(MAX_EVENT_BYTES))
+
 
 _FIRST = datetime(2026, 1, 1, tzinfo=UTC)
 USERS = 41
@@ -68,104 +77,6 @@ def good(serial: int) -> bytes:
         "at": at.isoformat(),
     }
     return json.dumps(row).encode()
-
-
-def hostile(seed: int) -> Iterator[bytes]:
-    """Records without end that no parser should meet, none of which fits the schema."""
-    rng = random.Random(seed)
-    forms: list[Callable[[random.Random], bytes]] = [
-        _deep, _huge_number, _duplicate_keys, _broken_utf8, _nul, _wide, _long, _control, _cut_off, _two_objects,
-        _wrong_types, _noise, _no_object, _odd_time,
-    ]  # fmt: skip
-    while True:
-        yield rng.choice(forms)(rng)
-
-
-def _size(rng: random.Random, *sizes: int) -> int:
-    """One of the sizes, each an eighth as often as the one before it."""
-    return rng.choices(sizes, [8.0**-place for place in range(len(sizes))])[0]
-
-
-def _deep(rng: random.Random) -> bytes:
-    depth = _size(rng, 10, 500, 5_000, 50_000)
-    inside, outside = rng.choice([(b"[", b"]"), (b'{"a":', b"}")])
-    return b'{"user": "x", "note": ' + inside * depth + b"1" + outside * depth + b"}"
-
-
-def _huge_number(rng: random.Random) -> bytes:
-    number = rng.choice(
-        [
-            "1e100000000",
-            "-1e2147483648",
-            "1e-100000000",
-            "9" * 5_000,
-            "0." + "3" * 5_000,
-            "1e400",
-            "-0",
-            "1E+999999",
-        ]
-    )
-    field = rng.choice(["amount", "ratio", "at", "note", "user"])
-    return f'{{"user": "x", "{field}": {number}}}'.encode()
-
-
-def _duplicate_keys(rng: random.Random) -> bytes:
-    return b"{" + b", ".join(b'"user": "x%d"' % n for n in range(_size(rng, 2, 100, 3_000))) + b"}"
-
-
-def _broken_utf8(rng: random.Random) -> bytes:
-    broken = rng.choice(
-        [b"\xff\xfe", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82", b"\x80"]
-    )
-    return b'{"serial": 1, "user": "' + broken + b'"}'
-
-
-def _nul(rng: random.Random) -> bytes:
-    return rng.choice([b"\0", b"\0" * 1000, b'{"user": "\0"}', b'{"serial": 1\0}', b'\0{"serial": 1}'])
-
-
-def _wide(rng: random.Random) -> bytes:
-    columns = _size(rng, 30, 300, 3_000)
-    return json.dumps({f"c{n}": {"value": n, "unit": "metres"} for n in range(columns)}).encode()
-
-
-def _long(rng: random.Random) -> bytes:
-    return b'{"user": "' + b"long " * _size(rng, 100, 1_000, 20_000, 100_000) + b'"}'
-
-
-def _control(rng: random.Random) -> bytes:
-    return b'{"serial": 1, "user": "' + bytes(rng.choice([range(1, 32), range(127, 160)])) + b'"}'
-
-
-def _cut_off(rng: random.Random) -> bytes:
-    whole = good(rng.randrange(1000))
-    return whole[: rng.randrange(1, len(whole) - 1)]
-
-
-def _two_objects(rng: random.Random) -> bytes:
-    return good(1) + rng.choice([b"", b" ", b"\n", b","]) + good(2)
-
-
-def _wrong_types(rng: random.Random) -> bytes:
-    wrong = rng.choice(["[1]", '{"a": 1}', '"one"', "true", "1.5", "1e3", "99999999999999999999", "null"])
-    return f'{{"serial": {wrong}, "user": "x"}}'.encode()
-
-
-def _noise(rng: random.Random) -> bytes:
-    return b"\xff" + rng.randbytes(_size(rng, 1, 100, 10_000))
-
-
-def _no_object(rng: random.Random) -> bytes:
-    return rng.choice(
-        [b"", b" ", b"null", b"[]", b"1", b'"text"', b"NaN", b"{", b"}", b"{]", b"\xef\xbb\xbf{}"]
-    )
-
-
-def _odd_time(rng: random.Random) -> bytes:
-    time_ = rng.choice(
-        ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z", "+294248-01-01", "-1", "24:00", "", "now"]
-    )
-    return json.dumps({"user": "x", "at": time_}).encode()
 
 
 class Producer(threading.Thread):
