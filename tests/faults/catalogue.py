@@ -142,9 +142,8 @@ def lose_tail(*, ingested: bool) -> Callable[[Stack, random.Random], None]:
     """A power cut of the broker: what it had not yet written to its disk is gone when it starts again."""
 
     def inject(stack: Stack, rng: random.Random) -> None:
-        if not ingested:
-            stack.finish_batch()
-            stack.down.add("batch")
+        stack.finish_batch()
+        stack.down.add("batch")
         hold(stack, rng.uniform(1, 3))
         stack.good.stop()
         stack.ledger.read(stack.bootstrap)
@@ -153,7 +152,7 @@ def lose_tail(*, ingested: bool) -> Callable[[Stack, random.Random], None]:
         for number in stack.ledger.now:
             cut_log(stack.home / "kafka" / "data", f"{stack.topic}-{number}", rng, most=ingested)
         stack.down.discard("broker")
-        stack.ledger.tail_lost(stack.ends_now())
+        stack.ledger.tail_lost(stack.ends_now(), stack.ingested())
         stack.begin_good()
         stack.down.discard("batch")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,12 +23,14 @@ class Partition:
         serials: serial number of the record at each offset from `first` on; None for a hostile one.
         counts: how many good records lie below each offset from `first` on.
         sums: the sum of their serial numbers.
+        kept: number and sum of what the log has lost and the answers still have, since it had been ingested.
     """
 
     first: int = 0
     serials: list[int | None] = field(default_factory=list)
     counts: list[int] = field(default_factory=lambda: [0])
     sums: list[int] = field(default_factory=lambda: [0])
+    kept: tuple[int, int] = (0, 0)
 
     @property
     def end(self) -> int:
@@ -46,8 +49,9 @@ class Partition:
         del self.sums[keep + 1 :]
 
     def below(self, offset: int) -> tuple[int, int]:
-        """Number of good records below `offset`, and the sum of their serial numbers."""
-        return self.counts[offset - self.first], self.sums[offset - self.first]
+        """Number of good records that count below `offset`, and the sum of their serial numbers."""
+        place = offset - self.first
+        return self.counts[place] + self.kept[0], self.sums[place] + self.kept[1]
 
 
 History = dict[int, Partition]
@@ -91,13 +95,20 @@ class Ledger:
         """Notes the next record of a partition."""
         self.now[partition].append(_serial(value))
 
-    def tail_lost(self, ends: Mapping[int, int]) -> None:
-        """From now on the log ends where `ends` says; what it was is kept, since answers may have been given of it."""
-        self.before.append(
-            {n: Partition(p.first, [*p.serials], [*p.counts], [*p.sums]) for n, p in self.now.items()}
-        )
+    def tail_lost(self, ends: Mapping[int, int], ingested: Mapping[int, int]) -> None:
+        """From now on the log ends where `ends` says. What was ingested above that stays in the answers, by promise.
+
+        The log as it was is kept, since answers may have been given of it.
+        """
+        self.before.append(copy.deepcopy(self.now))
         for number, end in ends.items():
-            self.now[number].cut(end)
+            partition = self.now[number]
+            (count, total), have = partition.below(end), ingested.get(number, 0)
+            if have > end:
+                above = partition.below(have)
+                kept = above[0] - count + partition.kept[0], above[1] - total + partition.kept[1]
+                partition.kept = kept
+            partition.cut(end)
 
     def ends(self) -> dict[int, int]:
         """One past the last record read of each partition."""

@@ -35,7 +35,8 @@ from tests.recovery.project import PROJECT, Project
 from trilayer.cut import parse_time
 from trilayer.errors import ConflictError, EnvironmentFault
 from trilayer.failpoints import VARIABLE
-from trilayer.log import Log, now_ms
+from trilayer.log import Log, now_ms, origins
+from trilayer.master import chain_end, longest_chain, of_origin
 
 MARK = "FAULTS_STACK"
 """Variable that every process of a stack inherits, so that what is left of it is found."""
@@ -301,6 +302,15 @@ class Stack:
             except EnvironmentFault:
                 if time.monotonic() > deadline:
                     raise
+
+    def ingested(self) -> dict[int, int]:
+        """Where the master dataset ends in the log of its newest origin."""
+        store = self.project.store
+        known = origins(store, self.stream)
+        if not known:
+            return {}
+        chain = of_origin(longest_chain(store, self.stream), known[-1].identity)
+        return dict(chain_end(chain, known[-1].start))
 
     def well_since(self, since_ms: int, since: float) -> Callable[[], bool]:
         """Whether all is well again: a run has published, and an answer has all, of what had arrived at a moment after `since`."""

@@ -68,12 +68,22 @@ def test_an_answer_is_held_against_the_log(head, n, serials, right):
 
 def test_an_answer_may_be_of_the_log_before_its_tail_was_lost():
     ledger = _ledger()
-    ledger.tail_lost({0: 2, 1: 2})
+    ledger.tail_lost({0: 2, 1: 2}, ingested={0: 2, 1: 1})
     ledger.now[0].append(7)
     assert ledger.wrong({"head": {"0": 4, "1": 2}, "n": 5, "serials": 10}) == ""
     assert ledger.wrong({"head": {"0": 3, "1": 2}, "n": 5, "serials": 13}) == ""
     assert ledger.wrong({"head": {"0": 3, "1": 2}, "n": 5, "serials": 14}) != ""
     assert (ledger.good(), ledger.hostile()) == (5, 0)
+
+
+def test_what_was_ingested_and_then_lost_by_the_log_still_counts():
+    ledger = _ledger()
+    ledger.tail_lost({0: 1, 1: 2}, ingested={0: 4, 1: 1})
+    ledger.now[0].append(7)
+    assert ledger.wrong({"head": {"0": 2, "1": 2}, "n": 4, "serials": 0 + 7 + 1 + 3}) != ""
+    assert ledger.wrong({"head": {"0": 2, "1": 2}, "n": 6, "serials": 0 + 7 + 2 + 4 + 1 + 3}) == ""
+    ledger.tail_lost({0: 1, 1: 2}, ingested={0: 2, 1: 2})
+    assert ledger.wrong({"head": {"0": 1, "1": 2}, "n": 6, "serials": 17}) == ""
 
 
 def test_what_a_user_has_is_added_up_from_the_log():
