@@ -117,7 +117,7 @@ def choose_t(
     """
     recorded = _recorded(catalog, settings, store)
     if not accept_clock:
-        _check_clock(catalog, settings, store)
+        check_clock(catalog, settings, store)
     floor = _floor(settings, store, recorded)
     if until_ms is None:
         return max(latest_tick(now_ms(), settings.tick_ms, settings.settle_ms), floor)
@@ -151,7 +151,7 @@ def _floor(settings: Settings, store: Store, recorded: Mapping[str, Mapping[int,
     return max(ingested, default=0)
 
 
-def _check_clock(catalog: Catalog, settings: Settings, store: Store) -> None:
+def check_clock(catalog: Catalog, settings: Settings, store: Store) -> None:
     """Raises ClockError if the newest interval of a stream, or the newest version, is of a T later than now.
 
     An older one is not: a run with the right time has gone on from it.

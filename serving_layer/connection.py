@@ -231,7 +231,9 @@ class Connection:
         with self._lock:
             loaded = self._refresh.refresh()
         try:
-            lags = stream_lag(self._catalog, self._settings, {n: s.head for n, s in loaded.streams.items()})
+            heads = {name: s.head for name, s in loaded.streams.items()}
+            cuts = {name: s.cut for name, s in loaded.streams.items()}
+            lags = stream_lag(self._catalog, self._settings, heads, cuts)
         except EnvironmentFault:
             lags = {}
         return self._provenance(loaded, lags)

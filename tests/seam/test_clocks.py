@@ -260,3 +260,48 @@ def test_recorded_cuts_go_by_ts_that_rise(after_a_jump):
     assert [found[t] for t in sorted(found)] == ends
     assert before.items() <= found.items()
     assert max(found) <= world.now
+
+
+# -- any of these, at any moment -----------------------------------------------------------------------------------------
+
+
+class Jumpy(World):
+    """Records ahead one by one, a broker whose clock is ahead for a while, a batch host whose clock is for one run."""
+
+    def __init__(self, seed):
+        super().__init__(seed, 0)
+        self.good, self.accept_clock = False, True
+        self.broker_ms = self.batch_ms = 0
+
+    def append(self):
+        dice = self.rng.random()
+        if dice < 0.05:
+            self.broker_ms = 0 if self.broker_ms else self.rng.randrange(100 * TICK_MS)
+        ahead = self.rng.randrange(100 * TICK_MS) if dice > 0.9 else 0
+        for _ in range(self.rng.randint(1, 5)):
+            p = self.rng.randrange(len(self.records))
+            arrive(self, 1, self.broker_ms + ahead, p)
+
+    def batch(self):
+        self.batch_ms = self.rng.randrange(YEARS_3) if self.rng.random() < 0.1 else 0
+        try:
+            super().batch()
+        finally:
+            self.batch_ms = 0
+
+
+@pytest.mark.parametrize("first", range(0, 100, 50))
+def test_every_event_once_or_a_refusal_that_a_rebuild_heals(first, monkeypatch):
+    logging.getLogger("trilayer").setLevel(logging.ERROR)
+    for seed in range(first, first + 50):
+        made = Jumpy(seed)
+        with installed(made, monkeypatch):
+            monkeypatch.setattr("batch_layer.cut.now_ms", lambda made=made: made.now + made.batch_ms)
+            try:
+                for _ in range(30):
+                    made.step()
+                made.heal()
+            except Exception as error:
+                error.add_note(f"seed {seed}, steps: {'; '.join(made.steps)}")
+                raise
+    logging.getLogger("trilayer").setLevel(logging.NOTSET)
