@@ -146,8 +146,6 @@ class Stack:
         self.report = Report()
         self.disks: list[Path] = []
         """Where its small file systems are mounted, if any: that of the store, and that of the broker."""
-        self.spoiled = ""
-        """The fault that is under way, or that was not as promised."""
         self.commands: dict[str, Command] = {}
         self.hostile: Producer | None = None
         self._next_batch = 0.0
