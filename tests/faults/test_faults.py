@@ -64,7 +64,7 @@ def _short():
 
 @pytest.mark.kafka
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", _short())
+@pytest.mark.parametrize("fault", list(_short()))
 def test_fault(stacks, fault):
     """Every answer right, `verify` clean, every event counted; or a refusal that its own advice heals."""
     seen = run_fault(stacks.sound(), fault, random.Random(f"{SEED} {fault.name}"))
