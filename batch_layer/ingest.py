@@ -22,7 +22,7 @@ from trilayer.log import Log, Mark, Origin, Topic, origin, read_origin
 from trilayer.master import Interval, chain_end, chain_folder, of_origin, read_chain, schemas
 from trilayer.publication import check_token
 from trilayer.settings import Settings
-from trilayer.spark import read_log
+from trilayer.spark import read_log, write_files
 from trilayer.store import Store, StoredFile
 from trilayer.stream import Stream
 
@@ -165,16 +165,14 @@ def _write(
         return [], 0, 0
     failpoint("ingest.before-write")
     folder = f"{chain_folder(stream, stream.fingerprint)}/{number:08d}-{uuid4().hex[:6]}"
-    parse(records(), stream).drop(FITS).write.parquet(store.uri(folder))
-    files = store.describe_folder(folder)
+    files = write_files(parse(records(), stream).drop(FITS), folder, store)
     return files, sum(file.rows for file in files), sum(_rejected(store, file) for file in files)
 
 
 def _rejected(store: Store, file: StoredFile) -> int:
-    metadata = pq.read_metadata(store.path(file.path), filesystem=store.fs)
-    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-    place = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == REJECT)
-    return sum(group.num_rows - group.column(place).statistics.null_count for group in groups)
+    """How many rows of the file have a reason. Counted in the column: Parquet's statistics are left out for long values."""
+    column = pq.read_table(store.path(file.path), columns=[REJECT], filesystem=store.fs)[REJECT]
+    return len(column) - int(column.null_count)
 
 
 def _commit(stream: Stream, interval: Interval, store: Store) -> None:

@@ -12,11 +12,11 @@ from trilayer.catalog import Catalog
 from trilayer.cut import Cut, size
 from trilayer.errors import CoverageError, IntegrityError, TrilayerError
 from trilayer.failpoints import failpoint
+from trilayer.leftovers import clear, find_leftovers
 from trilayer.log import now_ms
 from trilayer.master import (
     Interval,
     chain_end,
-    chain_folder,
     delete_chain,
     intervals_below,
     of_origin,
@@ -28,14 +28,12 @@ from trilayer.publication import (
     PublishedStream,
     PublishedView,
     check_token,
-    find_version,
     in_force,
     next_version,
     pointer,
     put_in_force,
-    take_token,
-    version_numbers,
-    versions,
+    retire_versions,
+    roll_back,
     write_version,
 )
 from trilayer.segment import (
@@ -67,7 +65,7 @@ def publish(
     if standing and standing["token"] == run.token and standing["reason"] == "publish":
         published = in_force(store)
         assert published is not None
-        clean(catalog, published, settings, store)
+        clean(catalog, settings, store)
         return published
     check_token(store, run.token)
     base = in_force(store)
@@ -101,7 +99,7 @@ def publish(
     )
     put_in_force(store, publication.version, run.token, "publish")
     logger.info("published version %s, T=%s, %s", publication.version, publication.t, kind)
-    clean(catalog, publication, settings, store)
+    clean(catalog, settings, store)
     return publication
 
 
@@ -124,10 +122,8 @@ def _published(stream: Stream, run: Run, chain: Sequence[Interval]) -> Published
 
 
 def rollback(version: int | None, store: Store) -> Publication:
-    """An older version in force again, its cuts with it; the one before the present unless named. Fences off any run under way."""
-    target = find_version(store, version)
-    token = take_token(store, f"rollback to {target.version}")
-    put_in_force(store, target.version, token, "rollback")
+    """An older version in force again, its cuts with it; the one that was in force before the present unless named. Fences off any run under way."""
+    target = roll_back(store, version)
     logger.info("version %s in force again, T=%s", target.version, target.t)
     return target
 
@@ -135,38 +131,27 @@ def rollback(version: int | None, store: Store) -> Publication:
 # -- clearing away -----------------------------------------------------------------------------------------------------
 
 
-def clean(catalog: Catalog, published: Publication, settings: Settings, store: Store) -> None:
-    """Deletes versions beyond `keep_versions`, and the files, segments and chains that no kept version needs.
+def clean(catalog: Catalog, settings: Settings, store: Store) -> None:
+    """Deletes versions beyond `keep_versions`, the files, segments and chains that no kept version needs, and what killed processes have left.
 
-    What is deleted first is what refers, then what is referred to: a run that is killed here leaves files too many, never too few.
+    What is deleted first is what refers, then what is referred to: a run that is killed here leaves files too many, never too few. A rollback
+    may come between at any moment: to a version that is kept, whose files stay, or to one that is already gone, which it is told.
     """
     failpoint("publish.before-clean")
-    standing = pointer(store)
-    assert standing is not None
-    there = version_numbers(store)
-    # What the pointer names too, since a rollback may have come between.
-    in_use = {published.version, standing["version"], *there[-settings.keep_versions :]}
-    kept = [publication for publication in versions(store) if publication.version in in_use]
-    for number in there:
-        if number not in in_use:
-            store.delete(f"publications/{number:08d}.json")
-    if len(kept) == len(in_use):  # else what a damaged version refers to is not known, and it may be mended
-        _clean_views(kept, published.token, store)
+    kept = retire_versions(store, settings.keep_versions)
+    if kept is None:
+        logger.warning(
+            "nothing is cleared away: a version that is kept can't be read, so that what it needs is not known"
+        )
+        return
+    failpoint("clean.before-files")
     for stream in catalog.streams:
         _clean_segments(stream, kept, store)
         _clean_chains(stream, kept, store)
-    for run in store.names("runs"):
-        if int(run) < min(p.token for p in kept):
-            store.delete(f"runs/{run}")
-
-
-def _clean_views(kept: Sequence[Publication], token: int, store: Store) -> None:
-    needed = {file.path for p in kept for view in p.views.values() for file in view.files}
-    folders = {path.rsplit("/", 1)[0] for path in needed}
-    for view in store.names("batch"):
-        for attempt in store.names(f"batch/{view}"):
-            if f"batch/{view}/{attempt}" not in folders and int(attempt[:8]) <= token:
-                store.delete(f"batch/{view}/{attempt}")
+    failpoint("clean.between-files")
+    cleared = clear(store, find_leftovers(store, thorough=False))
+    if cleared:
+        logger.debug("cleared away %s files and folders that no version needs", cleared)
 
 
 def oldest_cut(kept: Sequence[Publication], stream: Stream, identity: str | None = None) -> dict[int, int]:
@@ -186,6 +171,7 @@ def _clean_segments(stream: Stream, kept: Sequence[Publication], store: Store) -
         cut = oldest_cut(kept, stream, generation.topic_id)
         old = generation is not known[-1]
         if old and (not _needed(generation, stream, kept) or _superseded(generation, stream, cut, store)):
+            store.delete(f"{folder(stream, generation.name)}/generation.json")  # without which it is none
             store.delete(folder(stream, generation.name))
             continue
         for first, last in commit_names(store, stream, generation.name):
@@ -228,8 +214,3 @@ def _clean_chains(stream: Stream, kept: Sequence[Publication], store: Store) -> 
     for schema in schemas(store, stream):
         if schema not in needed:
             delete_chain(store, stream, schema)
-    own = chain_folder(stream, stream.fingerprint)
-    used = {file.path.rsplit("/", 1)[0] for interval in read_chain(store, stream) for file in interval.files}
-    for name in store.names(own):
-        if not name.endswith(".json") and f"{own}/{name}" not in used:
-            store.delete(f"{own}/{name}")

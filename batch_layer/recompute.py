@@ -27,6 +27,7 @@ from trilayer.failpoints import failpoint
 from trilayer.master import Interval, intervals_after, intervals_below, read_chain
 from trilayer.partials import Pass, merge_sql, plan, quoted
 from trilayer.publication import Publication, check_token, in_force
+from trilayer.spark import write_files
 from trilayer.store import Store, StoredFile
 from trilayer.stream import Rows, Stream
 from trilayer.view import View
@@ -210,8 +211,7 @@ def merge(view: View, partials: DataFrame) -> DataFrame:
 def _write(partials: DataFrame, view: View, run: Run, store: Store, kind: str) -> Sequence[StoredFile]:
     # A folder of its own for each attempt: what a killed one has begun may still be written to on a server or a cluster.
     folder = f"batch/{view.name}/{run.token:08d}-{kind}-{uuid4().hex[:6]}"
-    partials.write.parquet(store.uri(folder))
-    return store.describe_folder(folder)
+    return write_files(partials, folder, store)
 
 
 def merged_view(view: View, publication: Publication, spark: SparkSession, store: Store) -> DataFrame:

@@ -73,15 +73,22 @@ def compact(
     failpoint("compaction.before-write")
     first, last = run[0].first, run[-1].last
     data = f"{folder(stream, generation)}/data/{first:012d}-{last:012d}"
-    files = {
-        view.name: file
-        for view in views
-        if (file := _merged(store, view, run, f"{data}-{view.name}.parquet"))
-    }
-    quarantine = _quarantine(store, run, f"{data}-_quarantine.parquet")
-    wide = Commit(first, last, segments, files, quarantine, run[-1].committed_ms)
-    failpoint("compaction.before-commit")
-    store.create_document(commit_path(stream, generation, first, last), wide.to_json())
+    try:
+        files = {
+            view.name: file
+            for view in views
+            if (file := _merged(store, view, run, f"{data}-{view.name}.parquet"))
+        }
+        quarantine = _quarantine(store, run, f"{data}-_quarantine.parquet")
+        wide = Commit(first, last, segments, files, quarantine, run[-1].committed_ms)
+        failpoint("compaction.before-commit")
+        store.create_document(commit_path(stream, generation, first, last), wide.to_json())
+    except Exception:
+        # It is tried again soon, over more micro-batches and so under another name: these files would add up.
+        if not store.exists(commit_path(stream, generation, first, last)):
+            for name in (*(view.name for view in views), "_quarantine"):
+                store.delete(f"{data}-{name}.parquet")
+        raise
     failpoint("compaction.before-delete")
     for commit in run:
         store.delete(commit_path(stream, generation, commit.first, commit.last))

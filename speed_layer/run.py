@@ -110,7 +110,10 @@ def _check(query: StreamQuery, settings: Settings, stop: threading.Event) -> Non
             f" created again; run `trilayer batch run`, then start again: {first_cause(text)}"
         )
     if not any(sign in text for sign in _AWAY) and _reachable(settings):
-        raise TrilayerError(f"stream {query.stream.name!r}: its query ended: {first_cause(text)}") from ended
+        raise TrilayerError(
+            f"stream {query.stream.name!r}: its query ended: {first_cause(text)};"
+            " if it ends so at each start, run `trilayer speed run --rebuild`"
+        ) from ended
     logger.warning("stream %s: the broker is away; waiting for it", query.stream.name)
     query.stop()
     while not stop.is_set() and not _reachable(settings):

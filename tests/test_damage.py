@@ -77,7 +77,7 @@ def test_a_rollback_mends_a_damaged_publication(pipeline, named):
     pipeline.wait_for_tick()
     assert pipeline.batch(full=True).version == damaged + 1
     assert counts(pipeline) == {"a": 3, "b": 2, "c": 1}
-    assert version_numbers(pipeline.store) == [damaged, damaged + 1]
+    assert version_numbers(pipeline.store) == [before, damaged, damaged + 1]
     pipeline.wait_for_tick()
     pipeline.batch(full=True)
     assert version_numbers(pipeline.store) == [damaged + 1, damaged + 2]

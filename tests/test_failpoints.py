@@ -6,6 +6,7 @@ import time
 import pytest
 
 from trilayer import failpoints
+from trilayer.errors import StoreError
 
 
 def test_every_nth_write_fails_and_names_its_file(store, monkeypatch):
@@ -15,9 +16,10 @@ def test_every_nth_write_fails_and_names_its_file(store, monkeypatch):
         if number % 3:
             store.write(f"a/{number}", b"x")
             continue
-        with pytest.raises(OSError, match=f"a/{number}") as raised:
+        with pytest.raises(StoreError, match=f"a/{number}") as raised:
             store.write(f"a/{number}", b"x")
-        assert raised.value.errno == errno.EIO
+        assert isinstance(raised.value.__cause__, OSError)
+        assert raised.value.__cause__.errno == errno.EIO
     assert store.names("a") == ["1", "2", "4", "5", "7", "8"]
     assert store.read("a/1") == b"x"
 
@@ -26,7 +28,7 @@ def test_reads_fail(store, monkeypatch):
     store.write("a", b"x")
     monkeypatch.setattr(failpoints, "_reached", failpoints.Counter())
     monkeypatch.setenv(failpoints.VARIABLE, "store.read:error:1")
-    with pytest.raises(OSError, match="a"):
+    with pytest.raises(StoreError, match="failpoint store.read"):
         store.read("a")
 
 

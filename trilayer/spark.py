@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -21,8 +22,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from trilayer import classes, jars
 from trilayer.cut import Cut, Ranges
-from trilayer.errors import EnvironmentFault, LogError, TrilayerError
+from trilayer.errors import EnvironmentFault, LogError, StoreError, TrilayerError
 from trilayer.settings import SPARK_ADDRESS, Settings
+from trilayer.store import Store, StoredFile
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 SPARK_CONNECT_PORT = 15002
@@ -243,6 +245,39 @@ def _without_jvm_notices() -> Iterator[None]:
     finally:
         os.dup2(kept, 2)
         os.close(kept)
+
+
+_REFUSALS = {
+    os.strerror(number): number
+    for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES)
+}
+
+
+def write_files(rows: DataFrame, folder: str, store: Store) -> list[StoredFile]:
+    """Writes rows as Parquet files into a new folder of the store, from where they survive a power cut.
+
+    Args:
+        rows: What to write.
+        folder: A folder that is not there yet.
+        store: The store, which Spark's executors must reach as well.
+
+    Returns:
+        The files that have rows.
+
+    Raises:
+        StoreError: The system refused, on this machine or an executor's. The folder is gone again, however Spark failed.
+    """
+    try:
+        rows.write.parquet(store.uri(folder))
+        return store.describe_folder(folder)
+    except Exception as error:
+        with suppress(StoreError):
+            store.delete(folder)
+        for line in str(error).splitlines():
+            for reason, number in _REFUSALS.items():
+                if reason in line:
+                    raise store.fault(OSError(number, reason), "have Spark write", folder) from error
+        raise
 
 
 def read_log(

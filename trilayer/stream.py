@@ -24,7 +24,7 @@ from uuid import UUID
 from trilayer.errors import DefinitionError, did_you_mean
 from trilayer.expressions import Field, check_name, parse_schema
 
-PARSER = 2
+PARSER = 3
 """Raised when trilayer.events reads some bytes otherwise than before: what an older one read is then parsed anew, as after a change of schema."""
 
 

@@ -345,7 +345,7 @@ class Stack:
                     f"{what}: the stack must be well within {timeout_s:g} s; it is not:\n{self.state()}"
                 )
             fresh = [row for row in self._refused[handled:] if row[2] > began]
-            advised = next((row for row in fresh if advice(row[1])), None)
+            advised = next((row for row in fresh if advice(row[1]) and _is_due(row, fresh)), None)
             if advised is not None and (advised[0] != "reader" or now - began > 15):
                 for command in advice(advised[1]):
                     tries[command] = tries.get(command, 0) + 1
@@ -593,6 +593,13 @@ def _runs(process: psutil.Process) -> bool:
         return process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1
     except psutil.NoSuchProcess:
         return False
+
+
+def _is_due(refusal: tuple[str, str, float], fresh: list[tuple[str, str, float]]) -> bool:
+    """Whether an advice is to be followed now: one for a process that ends so at each start, when it has ended three times."""
+    if "at each start" not in refusal[1]:
+        return True
+    return sum(role == refusal[0] for role, _, _ in fresh) >= 3
 
 
 def advice(text: str) -> list[str]:

@@ -18,13 +18,6 @@ from trilayer import jars
 SEED = 13
 
 
-# Until what they find is mended.
-PENDING = {
-    "failing-writes": "a write that fails in a batch run is no named error yet",
-    "hostile": "a decimal with an exponent of nine digits takes both layers minutes",
-}
-
-
 class Stacks:
     """One stack for as long as each fault is as promised; a new one after a fault that was not."""
 
@@ -54,17 +47,9 @@ def stacks(tmp_path_factory, shared_classes):
     stacks.close()
 
 
-def _short():
-    for fault in FAULTS:
-        if fault.short:
-            reason = PENDING.get(fault.name, "")
-            marks = [pytest.mark.xfail(reason=reason, strict=False)] if reason else []
-            yield pytest.param(fault, marks=marks, id=fault.name)
-
-
 @pytest.mark.kafka
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", list(_short()))
+@pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.short], ids=lambda fault: fault.name)
 def test_fault(stacks, fault):
     """Every answer right, `verify` clean, every event counted; or a refusal that its own advice heals."""
     seen = run_fault(stacks.sound(), fault, random.Random(f"{SEED} {fault.name}"))
