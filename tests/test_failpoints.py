@@ -28,7 +28,7 @@ def test_reads_fail(store, monkeypatch):
     store.write("a", b"x")
     monkeypatch.setattr(failpoints, "_reached", failpoints.Counter())
     monkeypatch.setenv(failpoints.VARIABLE, "store.read:error:1")
-    with pytest.raises(StoreError, match="failpoint store.read"):
+    with pytest.raises(StoreError, match=r"failpoint store\.read"):
         store.read("a")
 
 
