@@ -160,7 +160,7 @@ def check_clock(catalog: Catalog, settings: Settings, store: Store) -> None:
     found = [
         (chain[-1].t_ms, f"interval {chain[-1].number} of stream {stream.name!r} in the master dataset")
         for stream in catalog.streams
-        if (chain := read_chain(store, stream))
+        if (chain := longest_chain(store, stream))
     ]
     found += [(p.t_ms, f"version {p.version}") for p in versions(store)[-1:]]
     t_ms, what = max(found, default=(0, ""))

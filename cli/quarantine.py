@@ -20,15 +20,18 @@ from cli.context import Project, err, out, project
 from trilayer.cut import format_time
 from trilayer.errors import EnvironmentFault, UsageError
 from trilayer.events import REJECT
-from trilayer.log import now_ms, read_origin
-from trilayer.master import chain_end, read_chain
-from trilayer.segment import generations, read_commits
+from trilayer.log import now_ms, origin_number, origins, read_origin
+from trilayer.master import chain_end, of_origin, read_chain
+from trilayer.segment import generations, read_commits, standing
 from trilayer.stream import Stream
 
 app = typer.Typer(no_args_is_help=True, help="Events that did not fit their schema.")
 
 ORIGIN_HEADER = "trilayer-origin"
 """Header of an event that replaces a quarantined one: TOPIC_ID/PARTITION/OFFSET."""
+
+_ORIGIN = "_origin"
+"""Number of the origin in which a row's offset counts."""
 
 _COLUMNS = ["_partition", "_offset", "_timestamp", "_key", "_value", REJECT]
 
@@ -81,11 +84,12 @@ def show(
         raise UsageError(f"the event must be named PARTITION:OFFSET; got {place!r}")
     partition, offset = int(match[1]), int(match[2])
     for one in _streams(p, stream):
-        for row in _raw(p, one):
-            if (row["_partition"], row["_offset"]) == (partition, offset):
-                err.print(f"{one.name} {place}: {_escape(row[REJECT])}")
-                sys.stdout.buffer.write(row["_value"] or b"")
-                return
+        found = [row for row in _raw(p, one) if (row["_partition"], row["_offset"]) == (partition, offset)]
+        if found:
+            row = max(found, key=lambda row: int(row[_ORIGIN]))
+            err.print(f"{one.name} {place}: {_escape(row[REJECT])}")
+            sys.stdout.buffer.write(row["_value"] or b"")
+            return
     raise UsageError(
         f"the event must be in quarantine; got {place}, which is not; `trilayer quarantine list` shows what is"
     )
@@ -105,13 +109,13 @@ def replay(
     p = project()
     corrections = list(_corrections(file, p))
     held = {
-        (row["stream"], row["partition"], row["offset"]): row
+        (row["stream"], row["origin"], row["partition"], row["offset"]): row
         for stream in p.catalog.streams
         for row in quarantined(p, stream)
     }
-    seen: dict[tuple[str, int, int], int] = {}
+    seen: dict[tuple[str, int, int, int], int] = {}
     for number, line in corrections:
-        key = (line["stream"], line["partition"], line["offset"])
+        key = (line["stream"], line["origin"], line["partition"], line["offset"])
         where = f"{file}:{number}"
         if key not in held:
             raise UsageError(
@@ -149,10 +153,9 @@ def replay(
 
 def _send(p: Project, producer: KafkaProducer, line: dict[str, Any]) -> None:
     stream = p.catalog.stream(line["stream"])
-    origin = read_origin(p.store, stream)
-    assert origin
-    place = f"{line['partition']}-{line['offset']}"
-    header = f"{origin.topic_id}/{line['partition']}/{line['offset']}".encode()
+    origin = origins(p.store, stream)[line["origin"] - 1]
+    place = _place(origin.number, line["partition"], line["offset"])
+    header = f"{origin.identity}/{line['partition']}/{line['offset']}".encode()
     sent = producer.send(stream.topic, line["value"].encode(), headers=[(ORIGIN_HEADER, header)]).get(
         timeout=30
     )
@@ -165,20 +168,26 @@ def _send(p: Project, producer: KafkaProducer, line: dict[str, Any]) -> None:
 def quarantined(p: Project, stream: Stream) -> Iterator[dict[str, Any]]:
     """Quarantined events of a stream in log order: those below the master dataset's end, then the speed layer's.
 
-    Keys: stream, partition, offset, arrived, reason, value (text; bytes that are no UTF-8 as \\xNN), replayed.
+    Keys: stream, origin (its number, see `Origin`), partition, offset, arrived, reason, value (text; bytes that are no UTF-8 as \\xNN), replayed.
     """
     replayed = set(p.store.names(f"quarantine/{stream.name}"))
     for row in _raw(p, stream):
         value = row["_value"]
         yield {
             "stream": stream.name,
+            "origin": row[_ORIGIN],
             "partition": row["_partition"],
             "offset": row["_offset"],
             "arrived": format_time(int(row["_timestamp"].timestamp() * 1000)),
             "reason": row[REJECT],
             "value": None if value is None else value.decode(errors="backslashreplace"),
-            "replayed": f"{row['_partition']}-{row['_offset']}.json" in replayed,
+            "replayed": _place(row[_ORIGIN], row["_partition"], row["_offset"]) + ".json" in replayed,
         }
+
+
+def _place(origin: int, partition: int, offset: int) -> str:
+    """What the record that an event was replayed is called; as before there were later origins for those of the first."""
+    return f"{partition}-{offset}" + (f"-{origin}" if origin > 1 else "")
 
 
 def _raw(p: Project, stream: Stream) -> Iterator[dict[str, Any]]:
@@ -187,13 +196,17 @@ def _raw(p: Project, stream: Stream) -> Iterator[dict[str, Any]]:
         for file in interval.files if interval.quarantined else []:
             rejected = pc.field(REJECT).is_valid()
             path = p.store.path(file.path)
-            yield from pq.read_table(path, columns=_COLUMNS, filters=rejected, filesystem=p.store.fs).sort_by(
-                [("_partition", "ascending"), ("_offset", "ascending")]
-            ).to_pylist()  # fmt: skip
+            rows = pq.read_table(path, columns=_COLUMNS, filters=rejected, filesystem=p.store.fs)
+            ordered = rows.sort_by([("_partition", "ascending"), ("_offset", "ascending")])
+            yield from (row | {_ORIGIN: origin_number(interval.topic_id)} for row in ordered.to_pylist())
     origin = read_origin(p.store, stream)
-    end = chain_end(chain, origin.start if origin else {})
+    if origin is None:
+        return
+    end = chain_end(of_origin(chain, origin.identity), origin.start)
     seen: set[tuple[int, int]] = set()
-    for generation in reversed(generations(p.store, stream)):
+    for generation in reversed(standing(generations(p.store, stream))):
+        if generation.topic_id != origin.identity:
+            continue
         for commit in read_commits(p.store, stream, generation.name):
             for row in (
                 p.store.read_table(commit.quarantine, _COLUMNS).to_pylist() if commit.quarantine else []
@@ -201,7 +214,7 @@ def _raw(p: Project, stream: Stream) -> Iterator[dict[str, Any]]:
                 place = (row["_partition"], row["_offset"])
                 if row["_offset"] >= end.get(row["_partition"], 0) and place not in seen:
                     seen.add(place)
-                    yield row
+                    yield row | {_ORIGIN: origin.number}
 
 
 def _streams(p: Project, name: str | None) -> list[Stream]:
@@ -220,7 +233,8 @@ def _corrections(file: Path, p: Project) -> Iterator[tuple[int, dict[str, Any]]]
             value = line["value"]
             line["value"] = value if isinstance(value, str) else json.dumps(value)
             p.catalog.stream(line["stream"])
-            int(line["partition"]), int(line["offset"])
+            line.setdefault("origin", 1)  # lines from before there were later origins
+            int(line["partition"]), int(line["offset"]), int(line["origin"])
         except (ValueError, KeyError, TypeError) as error:
             raise UsageError(
                 f"{file}:{number} must be a line as `quarantine list --jsonl` prints it; got {raw[:80].decode(errors='replace')!r}: {type(error).__name__}: {error}"

@@ -118,9 +118,14 @@ def folder(stream: Stream, generation: str = "") -> str:
 
 def generations(store: Store, stream: Stream) -> list[Generation]:
     """Every generation of the stream, oldest first."""
-    names = [name for name in store.names(folder(stream)) if name[:6].isdigit()]
-    paths = [f"{folder(stream, name)}/generation.json" for name in names]
-    return [Generation.of(store.read_document(path)) for path in paths if store.exists(path)]
+
+    def listing() -> list[str]:
+        names = [name for name in store.names(folder(stream)) if name[:6].isdigit()]
+        paths = [f"{folder(stream, name)}/generation.json" for name in names]
+        return [path for path in paths if store.exists(path)]
+
+    # Read again if a batch run has just cleared one away.
+    return read_listed(listing, lambda path: Generation.of(store.read_document(path)))
 
 
 def standing(known: Sequence[Generation]) -> list[Generation]:
