@@ -7,9 +7,8 @@ import logging
 
 import pytest
 
-from batch_layer import publish as publish_step
 from serving_layer import refresh as refresh_step
-from speed_layer import compaction, ticks
+from speed_layer import compaction
 from tests.seam import interleaved, schedules
 from tests.seam.interleaved import World, Wrong
 from tests.seam.schedules import FAULTS, plan, report, run, shrink
@@ -49,40 +48,21 @@ def test_a_schedule_follows_from_its_seed():
 # -- the model itself: what is broken on purpose must be found ---------------------------------------------------------
 
 
-def nothing(*what, **more):
-    pass
-
-
-def latest_cut(kept, stream):
-    """As `oldest_cut`, of the wrong publication."""
-    return dict(kept[-1].streams[stream.name].cut) if kept else {}
-
-
-def narrow_first(store, stream, views, generation, at_least):
+def narrow_first(store, stream, views, generation, at_least, **more):
     """Compaction that deletes what it replaces before it writes the replacement."""
     commits = compaction.read_commits(store, stream, generation)
     if len(commits) > 2:
         store.delete(compaction.commit_path(stream, generation, commits[0].first, commits[0].last))
 
 
-def no_recorded_cuts(t_ms, index, recorded):
-    return dict(index)
+def below_the_cut(stream, cut, pieces):
+    """As `cover`, without leaving anything out."""
+    return [piece.name for piece in pieces], dict(cut)
 
 
 DAMAGES = {
-    "segments that a kept version needs are cleared away": (publish_step, "oldest_cut", latest_cut),
     "compaction loses a commit": (compaction, "compact", narrow_first),
-    "the speed layer does not heed recorded cuts": (ticks, "effective_cut", no_recorded_cuts),
-    "a reader goes on with another generation's commits": (
-        refresh_step,
-        "_goes_on",
-        lambda before, now: True,
-    ),
-    "a reader takes segments below the cut too": (
-        refresh_step,
-        "cover",
-        lambda stream, cut, pieces: ([p.name for p in pieces], dict(cut)),
-    ),
+    "a reader takes segments below the cut too": (refresh_step, "cover", below_the_cut),
 }
 
 
@@ -98,7 +78,7 @@ def test_what_is_broken_on_purpose_is_found(damage, monkeypatch):
 
 
 def test_a_schedule_that_fails_is_made_small_and_can_be_run_again(monkeypatch):
-    monkeypatch.setattr(refresh_step, "_goes_on", lambda before, now: True)
+    monkeypatch.setattr(compaction, "compact", narrow_first)
     seed, wrong = next((seed, wrong) for seed in range(200) if (wrong := _fails(seed)))
     keep = shrink(seed, plan(seed))
     assert len(keep) < schedules.LENGTH / 3
