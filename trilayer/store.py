@@ -34,6 +34,7 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from trilayer.errors import IntegrityError, SettingsError, StoreError
+from trilayer.failpoints import failpoint
 from trilayer.filelock import exclusive, unless_held
 
 Name = TypeVar("Name")
@@ -97,6 +98,7 @@ class Store:
     def read(self, relative: str) -> bytes:
         """All bytes of a file. Raises IntegrityError, which names it, where there is none; StoreError where it can't be read."""
         try:
+            failpoint("store.read", relative)
             if self.local:
                 return Path(self.path(relative)).read_bytes()
             with self.fs.open_input_file(self.path(relative)) as file:
@@ -206,6 +208,7 @@ class Store:
                 with contextlib.suppress(OSError):  # a file system without locks
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 file.write(data)
+                failpoint("store.write", relative)
                 file.flush()
                 if durable:
                     os.fsync(file.fileno())
@@ -336,7 +339,9 @@ class Store:
 
     def read_table(self, file: StoredFile, columns: list[str] | None = None) -> pa.Table:
         """A Parquet file's table, after its digest was checked. Raises IntegrityError that names the file."""
-        return pq.read_table(pa.BufferReader(self.read_checked(file)), columns=columns)
+        # Threads, and pyarrow's look at a file as a dataset, cost more than a small file's pages.
+        parquet = pq.ParquetFile(pa.BufferReader(self.read_checked(file)))
+        return parquet.read(columns, use_threads=file.bytes > 1 << 20)
 
     def read_checked(self, file: StoredFile) -> bytes:
         data = self.read(file.path)
