@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import signal
+import struct
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,6 +25,7 @@ class Fault:
         promise: what a user is promised, for the table.
         inject: does it and undoes it; the stack is tended again when it returns.
         advice: the commands that may have to be followed to heal it, as the messages name them.
+        followed: the command that has to be followed: to heal without it would be wrong.
         short: whether it is in the short form.
         needs_disks: whether it needs file systems of its own, as only a process that may mount some has.
     """
@@ -33,6 +35,7 @@ class Fault:
     promise: str
     inject: Callable[[Stack, random.Random], None]
     advice: tuple[str, ...] = ()
+    followed: str = ""
     short: bool = False
     needs_disks: bool = False
 
@@ -139,34 +142,71 @@ def hostile_producer(rate: float, seconds: float) -> Callable[[Stack, random.Ran
 
 
 def lose_tail(*, ingested: bool) -> Callable[[Stack, random.Random], None]:
-    """A power cut of the broker: what it had not yet written to its disk is gone when it starts again."""
+    """A power cut of the broker: what it had not yet written to its disk is gone when it starts again.
+
+    ingested: whether that is something that a batch run has ingested, in one partition at least.
+    """
 
     def inject(stack: Stack, rng: random.Random) -> None:
         stack.finish_batch()
         stack.down.add("batch")
         hold(stack, rng.uniform(1, 3))
         stack.good.stop()
-        stack.ledger.read(stack.bootstrap)
+        stack.judge_acknowledged()
         stack.down.add("broker")
         stack.signal("broker", signal.SIGKILL)
-        for number in stack.ledger.now:
-            cut_log(stack.home / "kafka" / "data", f"{stack.topic}-{number}", rng, most=ingested)
+        have = stack.ingested()
+        numbers = [number for number in sorted(have) if have[number] > 0]
+        chosen = rng.sample(numbers, rng.randint(1, len(numbers)))
+        for number in chosen:
+            last = stack.ledger.end(number)
+            end = (
+                rng.randrange(max(have[number] - 2_000, 0), have[number])
+                if ingested
+                else rng.randint(have[number], last)
+            )
+            cut_log(stack.home / "kafka" / "data" / f"{stack.topic}-{number}", end, rng, within=ingested)
         stack.down.discard("broker")
-        stack.ledger.tail_lost(stack.ends_now(), stack.ingested())
+        stack.tail_lost()
         stack.begin_good()
         stack.down.discard("batch")
 
     return inject
 
 
-def cut_log(data: Path, partition: str, rng: random.Random, *, most: bool) -> None:
-    """Cuts bytes off the end of a partition's last segment, and has the broker look at all of it when it starts."""
-    segment = max((data / partition).glob("*.log"))
-    size = segment.stat().st_size
-    gone = rng.randint(size // 2, size * 9 // 10) if most else rng.randint(1, min(size, 2_000))
-    with segment.open("r+b") as file:
-        file.truncate(size - gone)
-    (data / "recovery-point-offset-checkpoint").unlink(missing_ok=True)
+_BATCH_HEADER = struct.Struct(">qi11xi")
+"""How Kafka begins a batch of records: the offset of its first record, how many bytes follow, the last offset less the first."""
+
+_BATCH_BYTES_BEFORE = 12
+"""How many bytes of a batch are not counted in its length."""
+
+
+def cut_log(folder: Path, end: int, rng: random.Random, *, within: bool) -> None:
+    """Cuts a partition off: in the batch of records with the offset `end`, or before the first that begins at `end` or later.
+
+    The broker is made to look at all of it when it starts, as it does after a power cut.
+
+    Args:
+        folder: The partition's.
+        end: An offset.
+        rng: Chooses how much is left of the first batch that is lost.
+        within: Lose the batch that has the offset itself; else only what comes after it.
+    """
+    for segment in sorted(folder.glob("*.log"), reverse=True):
+        if int(segment.stem) > end:
+            for file in folder.glob(f"{segment.stem}.*"):
+                file.unlink()
+            continue
+        data, place = segment.read_bytes(), 0
+        while place < len(data):
+            base, length, more = _BATCH_HEADER.unpack_from(data, place)
+            if (base + more if within else base) >= end:
+                with segment.open("r+b") as file:
+                    file.truncate(place + rng.randint(0, _BATCH_BYTES_BEFORE + length - 1))
+                break
+            place += _BATCH_BYTES_BEFORE + length
+        break
+    (folder.parent / "recovery-point-offset-checkpoint").unlink(missing_ok=True)
 
 
 def broker_full(stack: Stack, rng: random.Random) -> None:
@@ -241,7 +281,8 @@ FAULTS = [
           advice=("trilayer batch run", "trilayer speed run", "trilayer speed run --rebuild"), short=True),
     Fault("tail-lost-ingested", "the broker loses records that were ingested", "refused until the loss is accepted",
           lose_tail(ingested=True),
-          advice=("trilayer batch run --accept-loss", "trilayer batch run", "trilayer speed run", "trilayer speed run --rebuild")),
+          advice=("trilayer batch run --accept-loss", "trilayer batch run", "trilayer speed run", "trilayer speed run --rebuild"),
+          followed="trilayer batch run --accept-loss"),
 ]  # fmt: skip
 
 BY_NAME = {fault.name: fault for fault in FAULTS}
