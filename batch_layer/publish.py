@@ -15,11 +15,12 @@ from trilayer.failpoints import failpoint
 from trilayer.leftovers import clear, find_leftovers
 from trilayer.log import now_ms
 from trilayer.master import (
-    Interval,
+    chain_after,
     chain_end,
     delete_chain,
+    intervals_after,
     intervals_below,
-    of_origin,
+    newest_of,
     read_chain,
     schemas,
 )
@@ -76,7 +77,12 @@ def publish(
         )
     failpoint("publish.before-version")
     kind = "full" if "full" in recomputed.kinds.values() else "incremental"
-    streams = {stream.name: _published(stream, run, read_chain(store, stream)) for stream in catalog.streams}
+    streams = {
+        stream.name: _published(
+            stream, run, base if recomputed.kinds[stream.name] == "incremental" else None, store
+        )
+        for stream in catalog.streams
+    }
     views = {
         view.name: PublishedView(
             view.fingerprint, recomputed.views[view.name], recomputed.changed_keys[view.name]
@@ -103,10 +109,16 @@ def publish(
     return publication
 
 
-def _published(stream: Stream, run: Run, chain: Sequence[Interval]) -> PublishedStream:
+def _published(stream: Stream, run: Run, base: Publication | None, store: Store) -> PublishedStream:
+    """What the publication says of a stream. base: the publication whose counts go on; they are added up anew where there is none."""
     cut, identity = run.cuts[stream.name], run.topic_ids[stream.name]
-    below = intervals_below(chain, cut, identity)
-    end = chain_end(of_origin(below, identity), {})
+    before = base.streams[stream.name] if base else None
+    if before:
+        below = intervals_below(chain_after(store, stream, before.cut, before.topic_id), cut, identity)
+        added = intervals_after(below, before.cut, stream, before.topic_id)
+    else:
+        below = added = intervals_below(read_chain(store, stream), cut, identity)
+    end = chain_end(newest_of(below, identity), {})
     if end != dict(cut):
         raise CoverageError(
             f"stream {stream.name!r}: the master dataset must end at the cut {dict(cut)}; it ends at {end}"
@@ -115,9 +127,9 @@ def _published(stream: Stream, run: Run, chain: Sequence[Interval]) -> Published
         identity,
         stream.fingerprint,
         cut,
-        sum(interval.events for interval in below),
-        sum(interval.quarantined for interval in below),
-        sum(size(interval.lost) for interval in below),
+        sum(interval.events for interval in added) + (before.events if before else 0),
+        sum(interval.quarantined for interval in added) + (before.quarantined if before else 0),
+        sum(size(interval.lost) for interval in added) + (before.lost if before else 0),
     )
 
 
@@ -149,9 +161,26 @@ def clean(catalog: Catalog, settings: Settings, store: Store) -> None:
         _clean_segments(stream, kept, store)
         _clean_chains(stream, kept, store)
     failpoint("clean.between-files")
-    cleared = clear(store, find_leftovers(store, thorough=False))
+    attempts = _attempts(kept[-1].token, store)
+    # A look at all the folders of a year of intervals costs more than a run that has little to do.
+    killed = len(attempts) > len(catalog.streams)
+    chains = killed or kept[-1].kind == "full"
+    cleared = clear(store, find_leftovers(store, thorough=killed, chains=chains))
+    for path in attempts:
+        store.delete(path)
     if cleared:
         logger.debug("cleared away %s files and folders that no version needs", cleared)
+
+
+def _attempts(token: int, store: Store) -> list[str]:
+    """What `ingest` has noted, of the run with this token and those before it: more words than streams say that an attempt was killed."""
+    return [
+        f"runs/{run}/{word}"
+        for run in store.names("runs")
+        if int(run) <= token
+        for word in store.names(f"runs/{run}")
+        if word.startswith("ingest-")
+    ]
 
 
 def oldest_cut(kept: Sequence[Publication], stream: Stream, identity: str | None = None) -> dict[int, int]:

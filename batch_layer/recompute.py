@@ -24,7 +24,7 @@ from trilayer.catalog import Catalog
 from trilayer.errors import OvertakenError
 from trilayer.events import REJECT
 from trilayer.failpoints import failpoint
-from trilayer.master import Interval, intervals_after, intervals_below, read_chain
+from trilayer.master import Interval, chain_after, intervals_after, intervals_below, read_chain
 from trilayer.partials import Pass, merge_sql, plan, quoted
 from trilayer.publication import Publication, check_token, in_force
 from trilayer.spark import write_files
@@ -88,9 +88,13 @@ def recompute(catalog: Catalog, run: Run, store: Store, spark: StartSpark) -> Re
         incremental = not run.full and base is not None and is_continued(catalog, stream, base)
         kinds[stream.name] = "incremental" if incremental else "full"
         identity = run.topic_ids[stream.name]
-        chain = intervals_below(read_chain(store, stream), run.cuts[stream.name], identity)
         comparable = base is not None and is_continued(catalog, stream, base)
         published = base.streams[stream.name] if base and comparable else None
+        if incremental and published is not None:
+            history = chain_after(store, stream, published.cut, published.topic_id)
+        else:
+            history = read_chain(store, stream)
+        chain = intervals_below(history, run.cuts[stream.name], identity)
         new = intervals_after(chain, published.cut, stream, published.topic_id) if published else []
         for pass_ in plan(catalog.views_of(stream)):
             if comparable:

@@ -202,13 +202,14 @@ class Refresh:
                     insert_rows(self._connection, speed_table(view), table)
                     rows[view.name] = rows.get(view.name, 0) + table.num_rows
             failpoint("refresh.before-commit")
+        events, quarantined = _count(commits, ticks)
         state = replace(
             state,
             head=head,
             next_batch=commits[-1].last + 1,
             committed_ms=commits[-1].committed_ms,
-            events=state.events + _count(commits, ticks, "events"),
-            quarantined=state.quarantined + _count(commits, ticks, "quarantined"),
+            events=state.events + events,
+            quarantined=state.quarantined + quarantined,
         )
         self.loaded = replace(
             self.loaded, streams={**self.loaded.streams, stream.name: state}, speed_rows=rows
@@ -329,10 +330,10 @@ class Refresh:
         elif any(start > cut.get(partition, 0) for partition, start in newest.start.items()):
             note = "the speed layer has begun anew above the cut: answers stop at the head until the next publication"
         commits = found.commits
-        ticks = found.ticks
+        events, quarantined = _count(commits, found.ticks)
         return found, StreamState(
             cut, found.generation.name, found.head, commits[-1].last + 1 if commits else 0,
-            commits[-1].committed_ms if commits else None, _count(commits, ticks, "events"), _count(commits, ticks, "quarantined"), note,
+            commits[-1].committed_ms if commits else None, events, quarantined, note,
         ), missing  # fmt: skip
 
     def _swap(
@@ -454,13 +455,16 @@ def _no_answer(view: View, publication: Publication | None) -> str:
     return f"its definition has changed since version {publication.version}; it has an answer from the next publication on"
 
 
-def _count(commits: Iterable[Commit], ticks: Mapping[str, frozenset[int]], what: str) -> int:
-    return sum(
-        getattr(segment, what)
-        for commit in commits
-        for segment in commit.segments
-        if segment.tick in ticks.get(commit.name, frozenset())
-    )
+def _count(commits: Iterable[Commit], ticks: Mapping[str, frozenset[int]]) -> tuple[int, int]:
+    """Events, and quarantined ones, in these ticks of the commits."""
+    events = quarantined = 0
+    for commit in commits:
+        used = ticks.get(commit.name, frozenset())
+        for segment in commit.segments:
+            if segment.tick in used:
+                events += segment.events
+                quarantined += segment.quarantined
+    return events, quarantined
 
 
 def _replace_table(connection: duckdb.DuckDBPyConnection, view: View, query: str | None) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from trilayer.cut import Cut, format_time
 from trilayer.errors import LogError
 from trilayer.log import ACCEPT, Log, Mark, Origin, Topic
-from trilayer.master import Interval, chain_end, of_origin
+from trilayer.master import Interval, chain_end, newest_of
 from trilayer.stream import Stream
 
 
@@ -30,7 +30,7 @@ def check_log(stream: Stream, topic: Topic, origin: Origin, chain: Sequence[Inte
     Raises:
         LogError: The log ends below what was ingested, or holds another record where the last ingested one was.
     """
-    own = of_origin(chain, origin.identity)
+    own = newest_of(chain, origin.identity)
     end = log.end(topic)
     check_reaches(stream, end, chain_end(own, origin.start))
     # A partition that was added since the topic was described is not the log's to miss.

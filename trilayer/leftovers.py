@@ -46,17 +46,18 @@ class Leftover:
     commit: str = ""
 
 
-def find_leftovers(store: Store, *, thorough: bool = True) -> list[Leftover]:
+def find_leftovers(store: Store, *, thorough: bool = True, chains: bool = True) -> list[Leftover]:
     """All that killed processes have left.
 
     Args:
         store: The store.
         thorough: Whether to read the manifest of every interval. Without it, an interval's only folder is taken for the one that its
             manifest names, which costs a listing however long the history is.
+        chains: Whether to look among the intervals at all.
     """
     return [
-        *(Leftover(TEMPORARY, path) for path in store.stale_temporaries(_written_to(store))),
-        *_intervals(store, thorough),
+        *(Leftover(TEMPORARY, path) for path in store.stale_temporaries(_written_to(store, chains))),
+        *(_intervals(store, thorough) if chains else ()),
         *_attempts_and_runs(store),
         *_segments(store),
     ]
@@ -77,12 +78,12 @@ def clear(store: Store, found: Iterable[Leftover]) -> int:
     return deleted
 
 
-def _written_to(store: Store) -> Iterator[str]:
+def _written_to(store: Store, chains: bool) -> Iterator[str]:
     """The folders into which trilayer itself writes files."""
     yield from ("", "publications", "fence")
     for kind in ("streams", "quarantine"):
         yield from (f"{kind}/{name}" for name in store.names(kind))
-    for stream in store.names("master"):
+    for stream in store.names("master") if chains else ():
         yield from (f"master/{stream}/{schema}" for schema in store.names(f"master/{stream}"))
     for run in store.names("runs"):
         yield from (f"runs/{run}", f"runs/{run}/reconciliation")

@@ -94,7 +94,8 @@ class Commit:
 
     @property
     def pieces(self) -> list[Piece]:
-        return [Piece(f"{self.name}#{segment.tick}", segment.ranges) for segment in self.segments]
+        name = self.name
+        return [Piece(f"{name}#{segment.tick}", segment.ranges) for segment in self.segments]
 
     def to_json(self) -> dict[str, Any]:
         segments = [vars(s) | {"ranges": ranges_to_json(s.ranges)} for s in self.segments]
