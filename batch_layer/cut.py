@@ -101,7 +101,9 @@ def choose_t(
     at_least: bool = False,
     accept_clock: bool = False,
 ) -> int:
-    """T: until_ms, or the newest settled tick, or a later cut that a killed run has left. Waits until a T that has passed is settled.
+    """The T of the next run: `until_ms`, else the newest settled tick, or a later T that a killed run has recorded.
+
+    Waits until a T that has passed is settled.
 
     Args:
         catalog: whose streams are to be cut.
@@ -133,7 +135,7 @@ def choose_t(
 
 
 def latest_ms(settings: Settings) -> int:
-    """The newest moment that this machine's clock bears out: a T after it is of a clock that was ahead."""
+    """The latest T that this machine's clock bears out, in ms: a later one was recorded by a clock that was ahead."""
     return now_ms() + settings.settle_ms
 
 
@@ -157,7 +159,7 @@ def _floor(settings: Settings, store: Store, recorded: Mapping[str, Mapping[int,
 def check_clock(catalog: Catalog, settings: Settings, store: Store) -> None:
     """Raises ClockError if the newest interval of a stream, or the newest version, is of a T later than now.
 
-    An older one is not: a run with the right time has gone on from it.
+    Older ones do not matter: a run with the right time has gone on from them.
     """
     latest = latest_ms(settings)
     found = [

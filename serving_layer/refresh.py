@@ -32,6 +32,7 @@ from trilayer.segment import (
     TICK,
     Commit,
     Cover,
+    Generation,
     KnownCommits,
     best_cover,
     commit_path,
@@ -322,13 +323,7 @@ class Refresh:
         known.keep(generation.name for generation in there)
         # None is there if the speed layer's folder has been deleted meanwhile.
         newest = there[-1] if there else found.generation
-        note = _why_alone(of_stream, topic_id)
-        if note:
-            pass
-        elif newest.fingerprint != found.generation.fingerprint:
-            note = "the speed layer runs other definitions since"
-        elif any(start > cut.get(partition, 0) for partition, start in newest.start.items()):
-            note = "the speed layer has begun anew above the cut: answers stop at the head until the next publication"
+        note = _why_alone(of_stream, topic_id) or _why_ended(found.generation, newest, cut)
         commits = found.commits
         events, quarantined = _count(commits, found.ticks)
         return found, StreamState(
@@ -402,9 +397,16 @@ class Refresh:
         wanted: Mapping[StoredFile, int],
         deleted: int,
     ) -> int:
-        """Takes the files that are no longer wanted out of the view's batch table.
+        """Deletes the rows of files that are no longer wanted from the view's batch table, or writes it anew without them.
 
-        Returns how many rows have been deleted from the table as it is now: none once it has been written anew.
+        Args:
+            view: The view.
+            held: Number of each file that the table holds.
+            wanted: The files that it is to hold.
+            deleted: How many rows have been deleted since it was written anew.
+
+        Returns:
+            `deleted` as it is then; 0 if the table has been written anew.
         """
         gone = [file for file in held if file not in wanted]
         if not gone:
@@ -431,10 +433,19 @@ def _in_files(numbers: Mapping[StoredFile, int], files: Iterable[StoredFile]) ->
 
 
 def _why_alone(known: Sequence[Origin], topic_id: str) -> str:
-    """What to say where a newer origin has begun than that of the batch views; nothing where none has."""
+    """What to say if a newer origin has begun than that of the batch views; an empty text if none has."""
     if not known or known[-1].identity == topic_id:
         return ""
-    return "a loss was accepted since, and a new origin begun, which the next publication goes on with"
+    return "a loss was accepted since; what the log has had from there on is in the next publication"
+
+
+def _why_ended(used: Generation, newest: Generation, cut: Cut) -> str:
+    """What to say if the generation that answers is an older one that will not grow; an empty text otherwise."""
+    if newest.fingerprint != used.fingerprint:
+        return "the speed layer runs other definitions since"
+    if any(start > cut.get(partition, 0) for partition, start in newest.start.items()):
+        return "the speed layer has begun anew above the cut: answers stop at the head until the next publication"
+    return ""
 
 
 def _reach(state: StreamState) -> int:

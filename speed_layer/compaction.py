@@ -50,11 +50,16 @@ def compact(
 
     A commit is merged with others that are as wide, in powers of `at_least`, so that of n micro-batches each is written again
     log(n) times, and few commits are left. Commits of closed ticks are merged as soon as there are enough of them. A tick is
-    closed when a later commit is of a later tick. What of an open tick may be merged, see `_groups`. The newest commit is never
+    closed when a later commit is of a later tick. `_groups` says what of an open tick may be merged. The newest commit is never
     touched, since Spark may replay its micro-batch.
 
     Args:
-        recent_ms: how far behind the newest commit one of an open tick must lie to be merged.
+        store: The store.
+        stream: The stream.
+        views: The views that the generation computes.
+        generation: Its name.
+        at_least: How many commits of like size are merged.
+        recent_ms: How long before the newest commit a commit of an open tick must have been made to be merged.
 
     Returns:
         The wide commit, or None where nothing was due.
@@ -100,7 +105,7 @@ def compact(
 
 
 def _of_like_size(group: Sequence[Commit], at_least: int) -> list[Commit]:
-    """The first run of neighbours in the group of which `at_least` are of one level, the lowest level first; none where there is no such run."""
+    """The first run of neighbours of which `at_least` are of one level and none of a higher one, lowest level first."""
     levels = [_level(commit, at_least) for commit in group]
     for level in sorted(set(levels)):
         start = 0
@@ -115,7 +120,7 @@ def _of_like_size(group: Sequence[Commit], at_least: int) -> list[Commit]:
 
 
 def _level(commit: Commit, at_least: int) -> int:
-    """How often `at_least` must be multiplied by itself to be more than the micro-batches that the commit covers; 0 for one micro-batch."""
+    """The power of `at_least` that the commit's number of micro-batches has reached; 0 for one micro-batch, else at least 1."""
     level, width = 0, at_least
     while commit.last - commit.first + 1 >= width:
         level, width = level + 1, width * at_least
@@ -163,8 +168,10 @@ def _groups(
 def _known_cuts(
     store: Store, stream: Stream, topic_id: str, commits: Sequence[Commit]
 ) -> list[tuple[int, Cut]]:
-    """T and cut of the intervals of the master dataset that end above where the commits begin, and of every run that is remembered,
-    which may not have ingested yet."""
+    """T and cut of the intervals that end above where the commits begin, and of the runs on record.
+
+    A run on record may not have ingested yet, so that its cut is in no interval.
+    """
     begin: dict[int, int] = {}
     for segment in (segment for commit in commits for segment in commit.segments):
         for partition, r in segment.ranges.items():

@@ -20,7 +20,7 @@ from trilayer.errors import EnvironmentFault, LogError, TrilayerError
 from trilayer.log import Log
 from trilayer.settings import Settings
 from trilayer.spark import driver_at_work, first_cause, lost_by_log, session
-from trilayer.store import Store
+from trilayer.store import SPEED_LOCK, Store
 
 logger = logging.getLogger("trilayer.speed")
 
@@ -60,7 +60,7 @@ def run_speed(
 ) -> None:
     """Runs every stream's query until `stop` is set. Raises ConflictError where another process runs the speed layer on this store."""
     with driver_at_work("speed_memory_mb, or lower speed_max_events"), ExitStack() as stack:
-        stack.enter_context(store.lock("locks/speed", "the speed layer"))
+        stack.enter_context(store.lock(SPEED_LOCK, "the speed layer"))
         with Log(settings.bootstrap_servers) as log:
             for stream in catalog.streams:
                 log.ensure(stream, settings.replication_factor)

@@ -63,7 +63,7 @@ class Pipeline:
 
     def wait_for_tick(self) -> None:
         """Returns when a cut asked for now would lie above everything appended so far."""
-        tick_ms, settle_ms = self.settings.tick_ms, round(self.settings.settle_s * 1000)
+        tick_ms, settle_ms = self.settings.tick_ms, self.settings.settle_ms
         moment = now_ms()
         until(lambda: latest_tick(now_ms(), tick_ms, settle_ms) > moment)
 

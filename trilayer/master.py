@@ -73,6 +73,7 @@ class Interval:
 
 
 def chain_folder(stream: Stream, schema: str) -> str:
+    """Where the chain under a schema is, in the store."""
     return f"master/{stream.name}/{schema}"
 
 
@@ -82,13 +83,15 @@ def schemas(store: Store, stream: Stream) -> list[str]:
 
 
 class Chain(Sequence[Interval]):
-    """The intervals of a chain, oldest first, each read when it is asked for: what a run costs must not grow with the history.
+    """The intervals of a chain, oldest first, each read when it is asked for.
 
-    How long it is is found by looking for manifests, without a listing: `ingest` adds them without a gap, and `delete_chain` takes the newest
-    first. Intervals that lie side by side are checked to follow each other once both have been read.
+    What a run costs must not grow with the history. So the length is found by looking for single manifests, without a
+    listing: `ingest` adds them without a gap, and `delete_chain` takes the newest first. Neighbours are checked to
+    follow each other once both have been read. Only `read_chain` checks the chain as a whole.
 
-    Raises IntegrityError, when it is made or read, for a manifest that is missing in the middle or altered, CoverageError for ranges that don't
-    follow each other. Whether the whole of the chain is sound says `read_chain` alone.
+    Raises:
+        IntegrityError: A manifest is missing in the middle or altered; when the chain is made, or read.
+        CoverageError: The ranges of two neighbours don't follow each other.
     """
 
     def __init__(self, store: Store, stream: Stream, schema: str | None = None) -> None:
@@ -122,12 +125,19 @@ class Chain(Sequence[Interval]):
         latest_ms: int | None = None,
         identity: str | None = None,
     ) -> list[Interval]:
-        """The newest intervals, back to the second one for which `reached` is true; all of them where there are no two.
+        """The newest intervals, oldest first, back to the second one that counts as reached.
 
-        Those two are no ones whose T is later than `latest_ms`, or than that of an interval after them: by what T their cut goes, and
-        where the tick before them begins, can be said without what lies before. A chain that is cleared away meanwhile is empty.
+        Two are needed: by the T of the older one it is known by which T the cut of the younger one goes, and where the
+        tick before it begins. A chain that is cleared away meanwhile is empty.
 
-        identity: of the origin whose intervals alone are meant; those of all unless given.
+        Args:
+            reached: Whether an interval lies as far back as the caller needs. An interval whose T is later than
+                `latest_ms`, or than that of an interval after it, does not count, whatever this says.
+            latest_ms: The latest T that the clock bears out; any T unless given.
+            identity: Identity of the one origin whose intervals are meant; all origins unless given.
+
+        Returns:
+            Those intervals, or all of them if fewer than two count as reached.
         """
         found: list[Interval] = []
         wanted, lowest = 2, latest_ms
@@ -270,10 +280,13 @@ def recorded_cuts(
     was ahead. Its cut goes by a T one millisecond after the one before it: on no grid, so that nobody asks for it, and
     the same before and after a run with the right time has followed it.
 
-    back_to: how far back to read, as `Chain.tail` has it; to the first interval unless given.
-
-    identity: of the one origin whose cuts are meant. Unless given those of all come together, and only the Ts mean something, since
-    the offsets of several origins do not compare.
+    Args:
+        store: The store.
+        stream: The stream.
+        latest_ms: The latest T that the clock bears out; any T unless given.
+        back_to: How far back to read, as `reached` of `Chain.tail`; to the first interval unless given.
+        identity: Identity of the one origin whose cuts are meant. Without it the cuts of all origins are returned
+            together, of which only the Ts mean something: offsets of different origins can't be compared.
     """
     cuts: dict[int, Mapping[int, int]] = {}
     for schema in schemas(store, stream):
@@ -306,8 +319,7 @@ def intervals_below(chain: Sequence[Interval], cut: Cut, identity: str) -> list[
 
 
 def chain_after(store: Store, stream: Stream, cut: Cut, identity: str) -> list[Interval]:
-    """The newest intervals: every one that ends above `cut` in the origin with this identity, all of the origins after it, and some before
-    them."""
+    """The newest intervals: at least those above `cut`, a cut of the origin with this identity, and those of later origins."""
     return Chain(store, stream).tail(
         lambda interval: (
             interval.topic_id == identity
@@ -319,8 +331,17 @@ def chain_after(store: Store, stream: Stream, cut: Cut, identity: str) -> list[I
 def intervals_after(
     chain: Sequence[Interval], cut: Cut, stream: Stream, identity: str | None = None
 ) -> list[Interval]:
-    """The intervals that lie above `cut`, which is one of the origin with this identity: those of it above the cut, and all of the
-    origins after it. The chain's only origin unless given. Raises CoverageError where an interval lies across the cut."""
+    """The intervals above a cut: those of its own origin that lie above it, and all of the origins after.
+
+    Args:
+        chain: Intervals, oldest first.
+        cut: The cut.
+        stream: The stream, which errors name.
+        identity: Identity of the origin in which the cut counts; without it `chain` is of that origin alone.
+
+    Raises:
+        CoverageError: An interval lies across the cut, or there is none of that origin.
+    """
     if identity is not None:
         own = [place for place, interval in enumerate(chain) if interval.topic_id == identity]
         if not own:

@@ -5,8 +5,9 @@ publications/current.json     the version in force, and those before it; replace
 fence/00000031.json           a token, taken by each run; only the holder of the newest may publish
 locks/pointer                 held around each check and what rests on it: a token taken, a version written or deleted, the pointer moved
 
-On a local disk these four can't come between one another: a run that was fenced off neither writes a version nor moves the pointer, and
-what the pointer may be moved to is not deleted. All that is done under the lock takes milliseconds; Spark is never waited for.
+On a local disk none of these four steps can come between the parts of another: a run that was fenced off neither writes a version
+nor moves the pointer, and what the pointer may be moved to is not deleted. All that is done under the lock takes milliseconds; Spark
+is never waited for.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ logger = logging.getLogger("trilayer.publication")
 POINTER = "publications/current.json"
 
 LOCK_WAIT_S = 30.0
-"""How long the pointer's lock is waited for: a thousand times what is done under it, so that one who still has it does not run."""
+"""How long the pointer's lock is waited for: a thousand times what is done under it. A process that still holds it
+then has been stopped."""
 
 
 @contextmanager
@@ -126,6 +128,7 @@ def _path(version: int) -> str:
 
 
 def read_version(store: Store, version: int) -> Publication:
+    """The version of this number. Raises IntegrityError if it is missing or altered."""
     return Publication.of(store.read_document(_path(version)))
 
 
@@ -183,11 +186,12 @@ def write_version(store: Store, publication: Publication) -> Publication:
 
 
 def next_version(store: Store) -> int:
+    """One more than the number of any version that is there."""
     return max(version_numbers(store), default=0) + 1
 
 
 def version_numbers(store: Store) -> list[int]:
-    """Of every version that is there, whether it can be read or not, in order."""
+    """The numbers, in order, of all versions that are there, those that can't be read included."""
     names = store.names("publications")
     return [int(stem) for name in names if (stem := name.removesuffix(".json")).isdigit()]
 
@@ -202,7 +206,7 @@ def put_in_force(store: Store, version: int, token: int, reason: str) -> None:
 
 
 def roll_back(store: Store, version: int | None) -> Publication:
-    """Puts an older version in force and fences off every run under way; see `find_version` for which. All of it at one moment."""
+    """Puts the version that `find_version` chooses in force and fences off every run under way, all in one step."""
     failpoint("rollback.before-pointer")
     with pointer_lock(store, "a rollback"):
         target = find_version(store, version)
@@ -310,6 +314,7 @@ def _digest(document: dict[str, Any]) -> str:
 
 
 def newest_token(store: Store) -> int:
+    """The token taken last; 0 before the first."""
     return max((int(name.removesuffix(".json")) for name in store.names("fence")), default=0)
 
 
@@ -331,6 +336,7 @@ def _take_token(store: Store, what: str) -> int:
 
 
 def check_token(store: Store, token: int) -> None:
+    """Raises OvertakenError if a newer token than this one has been taken."""
     newest = newest_token(store)
     if token != newest:
         raise OvertakenError(
@@ -344,8 +350,8 @@ def find_version(store: Store, version: int | None) -> Publication:
 
     Args:
         store: The store.
-        version: The one to go back to; None for the newest that was in force before the present one, and can be read. One that was
-            written by a run that was killed before it could put it in force is never chosen, but can be asked for by its number.
+        version: The one to go back to; None for the last one before the present that was in force and can be read. A
+            version that a killed run wrote and never put in force is not chosen then, but can be named.
 
     Raises:
         UsageError: There is none, or none of that number.
@@ -382,9 +388,9 @@ def choose_version(known: Sequence[Publication], version: int) -> Publication:
 def retire_versions(store: Store, keep: int) -> list[Publication] | None:
     """Deletes the versions that no rollback will want. Their files are no longer needed by anyone from then on.
 
-    Kept are the `keep` versions that rollbacks without a number would lead through, the `keep` newest that have been in force, the newest
-    number, so that no number is given twice, and one that a run has written which may still put it in force. All others go, those among
-    them that were never in force.
+    Four kinds are kept: the `keep` versions through which rollbacks without a number would lead; the `keep` newest
+    ones that have been in force; the one with the highest number, so that no number is given twice; and one that a
+    run has written and may still put in force.
 
     Returns:
         What is kept, oldest first; None where a version that is kept can't be read, so that what it needs is not known.

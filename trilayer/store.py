@@ -43,6 +43,9 @@ Content = TypeVar("Content")
 STALE_AFTER_S = 60.0
 """A file that nobody holds open and that nothing refers to is left over when it is older than this: its writer would be done."""
 
+SPEED_LOCK = "locks/speed"
+"""Held by the speed layer for as long as it runs."""
+
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")
 """The name of a file that `Store.write` has not finished."""
 
@@ -218,7 +221,7 @@ class Store:
                 os.unlink(temporary)
 
     def stale_temporaries(self, folders: Iterable[str]) -> Iterator[str]:
-        """The temporary files in these folders whose writer was killed; none on stores that are not local, which have no such files."""
+        """The temporary files in these folders whose writers were killed. Only local stores have such files."""
         if not self.local:
             return
         for folder in folders:
@@ -250,7 +253,7 @@ class Store:
         return sum(int(found.size or 0) for found in inside)
 
     def sync(self, relative: str) -> None:
-        """What another process has written below a folder survives a power cut that comes after this call, on a local disk."""
+        """Forces all that another process has written below a folder onto a local disk, so that a power cut does not take it."""
         if not self.local:
             return
         with self._faults("sync", relative):
@@ -266,7 +269,7 @@ class Store:
                 _sync(path)
 
     def sync_folder(self, relative: str) -> None:
-        """What was deleted from a folder stays deleted after a power cut that comes after this call, on a local disk."""
+        """Forces a folder's list onto a local disk, so that what was deleted from it stays deleted after a power cut."""
         if self.local:
             with self._faults("sync", relative), contextlib.suppress(FileNotFoundError):
                 _sync(self.path(relative))
@@ -321,10 +324,11 @@ class Store:
         return parse_document(self.read(relative), relative)
 
     def write_document(self, relative: str, document: dict[str, Any]) -> None:
+        """Writes or replaces a JSON document, with its own digest in it. As `write`, durable."""
         self.write(relative, document_bytes(document))
 
     def create_document(self, relative: str, document: dict[str, Any], *, durable: bool = True) -> bool:
-        """As `create`."""
+        """As `write_document`, for one that must not be there yet: False, and nothing written, if it is."""
         return self.create(relative, document_bytes(document), durable=durable)
 
     # -- tables --------------------------------------------------------------------------------------------------------
@@ -344,6 +348,7 @@ class Store:
         return parquet.read(columns, use_threads=file.bytes > 1 << 20)
 
     def read_checked(self, file: StoredFile) -> bytes:
+        """All bytes of a file, after its digest was checked. Raises IntegrityError that names the file."""
         data = self.read(file.path)
         if len(data) != file.bytes:
             raise IntegrityError(
@@ -420,9 +425,10 @@ class Store:
 
     @contextlib.contextmanager
     def unless_locked(self, relative: str) -> Iterator[bool]:
-        """Whether a lock of `lock` is free, and then held until the block ends. Never on stores that have no locks.
+        """Gives True and holds the lock until the block ends if it is free; gives False if it is not.
 
-        To be held shortly: who asks `lock` for it meanwhile is not refused at once.
+        It is False as well on stores that have no locks. Hold it for a moment only: `lock` waits for `GRACE_S` before it
+        refuses.
         """
         if not self.local:
             yield False
@@ -433,8 +439,13 @@ class Store:
             yield free
 
 
+def ingest_lock_path(stream: str) -> str:
+    """The lock that an ingest of the stream with this name holds."""
+    return f"locks/ingest-{stream}"
+
+
 def _make_folder(folder: str) -> None:
-    """A folder, and those above it that are not there, so that a power cut does not take them with what will be written into them."""
+    """Makes a folder and those above it, durably: a power cut would take what is written into them with them."""
     there = folder
     while not os.path.isdir(there):
         there = os.path.dirname(there)
@@ -445,7 +456,7 @@ def _make_folder(folder: str) -> None:
 
 
 def _sync(path: str) -> None:
-    """A file, or the list of what is in a folder, onto the disk."""
+    """Forces a file, or the list of what is in a folder, onto the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
