@@ -1,7 +1,9 @@
-"""Accepting that a log has lost records that were ingested: a new origin, from which its offsets count anew.
+"""Accepting that a log has lost records that were ingested: a new origin, from which its offsets
+count anew.
 
-What was ingested stays in the master dataset and in the answers. The new origin begins where the log departs from the
-master dataset, so that each record which the log has and the master dataset has not will be counted.
+What was ingested stays in the master dataset and in the answers. The new origin begins where the
+log departs from the master dataset, so that each record which the log has and the master dataset
+has not will be counted.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ logger = logging.getLogger("trilayer.batch")
 
 
 def accept_loss(stream: Stream, settings: Settings, store: Store) -> Origin | None:
-    """Begins a new origin if the stream's log no longer holds what was ingested of it, or is another topic by now.
+    """Begins a new origin if the stream's log no longer holds what was ingested of it, or is
+    another topic by now.
 
     Otherwise it does nothing. The caller holds the stream's ingest lock.
 
@@ -75,7 +78,8 @@ def departures(
     log: Log,
     store: Store,
 ) -> dict[int, int]:
-    """Per partition, the first offset at which the log may hold another record than the master dataset.
+    """Per partition, the first offset at which the log may hold another record than the master
+    dataset.
 
     Args:
         topic: The topic.
@@ -103,7 +107,8 @@ def _departure(
     log: Log,
     store: Store,
 ) -> int:
-    """Where one partition departs, by bisection: log and master dataset agree up to one offset, and nowhere after it.
+    """Where one partition departs, by bisection: log and master dataset agree up to one offset, and
+    nowhere after it.
 
     held: the ranges that were ingested of it, oldest first, each with its interval.
     """
@@ -127,7 +132,8 @@ def _departure(
         agreeing = bisect_left(offsets, True, key=lambda offset: departs(interval, offset))
         if agreeing == len(offsets) and r.end == last and end >= last:
             return last
-        # What follows the last record in common may have been the marker of a transaction, and be a record now.
+        # What follows the last record in common may have been the marker of a transaction, and be a
+        # record now.
         return max(offsets[agreeing - 1] + 1, beginning)
     return beginning
 
@@ -135,7 +141,8 @@ def _departure(
 def _held(
     known: Sequence[Origin], chain: Sequence[Interval], partition: int, have: int
 ) -> list[tuple[Interval, Range]]:
-    """The ranges below `have` that were ingested of one partition of the present topic, oldest first.
+    """The ranges below `have` that were ingested of one partition of the present topic, oldest
+    first.
 
     They are those of the present origin and, below its start, those of the origins before it.
     """

@@ -40,7 +40,8 @@ def ingest(
     *,
     accept_loss: bool = False,
 ) -> Interval:
-    """Copies the stream's log up to the run's cut into the master dataset. Does nothing if it is there already.
+    """Copies the stream's log up to the run's cut into the master dataset. Does nothing if it is
+    there already.
 
     Args:
         stream: The stream.
@@ -54,7 +55,8 @@ def ingest(
         The interval that ends at the run's cut.
 
     Raises:
-        LogError: The topic was created again, the log no longer holds what was ingested, or retention took events.
+        LogError: The topic was created again, the log no longer holds what was ingested, or
+            retention took events.
         OvertakenError: A later run has taken over, or a new origin has begun since the run's cut.
     """
     check_token(store, run.token)
@@ -73,7 +75,8 @@ def ingest(
         interval = _copied(
             stream, run, chain, present, topic, marks, log, settings, store, spark, accept_loss
         )
-        # The last record, which was there before and is there now, vouches for what was read in between.
+        # The last record, which was there before and is there now, vouches for what was read in
+        # between.
         if different := changed(topic, marks, log):
             raise LogError(
                 f"stream {stream.name!r} partition {next(iter(different))}: the log must not change while it is read;"
@@ -144,8 +147,8 @@ def _copied(
 def note_attempt(stream: Stream, run: Run, store: Store) -> None:
     """Notes in the run's folder that an attempt to ingest the stream begins.
 
-    `clean` in publish.py deletes the notes. A second note of a stream tells it that an attempt was killed, which may
-    have left files: only then does it look at the folders of all intervals.
+    `clean` in publish.py deletes the notes. A second note of a stream tells it that an attempt was
+    killed, which may have left files: only then does it look at the folders of all intervals.
     """
     attempts = itertools.count(1)
     while not store.create_document(
@@ -198,7 +201,8 @@ def _write(
 
 
 def _rejected(store: Store, file: StoredFile) -> int:
-    """How many rows of the file have a reason. The column itself is counted: Parquet has no statistics of long values."""
+    """How many rows of the file have a reason. The column itself is counted: Parquet has no
+    statistics of long values."""
     column = pq.read_table(store.path(file.path), columns=[REJECT], filesystem=store.fs)[REJECT]
     return len(column) - int(column.null_count)
 

@@ -110,7 +110,8 @@ def publish(
 
 
 def _published(stream: Stream, run: Run, base: Publication | None, store: Store) -> PublishedStream:
-    """What the publication says of a stream. base: the publication whose counts go on; they are added up anew where there is none."""
+    """What the publication says of a stream. base: the publication whose counts go on; they are
+    added up anew where there is none."""
     cut, identity = run.cuts[stream.name], run.topic_ids[stream.name]
     before = base.streams[stream.name] if base else None
     if before:
@@ -134,7 +135,8 @@ def _published(stream: Stream, run: Run, base: Publication | None, store: Store)
 
 
 def rollback(version: int | None, store: Store) -> Publication:
-    """An older version in force again, its cuts with it; the one that was in force before the present unless named. Fences off any run under way."""
+    """An older version in force again, its cuts with it; the one that was in force before the
+    present unless named. Fences off any run under way."""
     target = roll_back(store, version)
     logger.info("version %s in force again, T=%s", target.version, target.t)
     return target
@@ -144,11 +146,12 @@ def rollback(version: int | None, store: Store) -> Publication:
 
 
 def clean(catalog: Catalog, settings: Settings, store: Store) -> None:
-    """Deletes versions beyond `keep_versions`, what no kept version needs, and what killed processes have left.
+    """Deletes versions beyond `keep_versions`, what no kept version needs, and what killed
+    processes have left.
 
-    References are deleted before the files that they refer to: a crash then leaves garbage, never a dangling reference. A
-    rollback may come between at any moment. The files of a version that is kept stay; of a version that is gone it is
-    told that there is none.
+    References are deleted before the files that they refer to: a crash then leaves garbage, never a
+    dangling reference. A rollback may come between at any moment. The files of a version that is
+    kept stay; of a version that is gone it is told that there is none.
     """
     failpoint("publish.before-clean")
     kept = retire_versions(store, settings.keep_versions)
@@ -174,7 +177,8 @@ def clean(catalog: Catalog, settings: Settings, store: Store) -> None:
 
 
 def _attempts(token: int, store: Store) -> list[str]:
-    """The notes of `ingest`'s attempts, up to the run with this token. More notes than streams: an attempt was killed."""
+    """The notes of `ingest`'s attempts, up to the run with this token. More notes than streams: an
+    attempt was killed."""
     return [
         f"runs/{run}/{name}"
         for run in store.names("runs")
@@ -220,7 +224,8 @@ def _clean_segments(stream: Stream, kept: Sequence[Publication], store: Store) -
 
 
 def _needed(generation: Generation, stream: Stream, kept: Sequence[Publication]) -> bool:
-    """Whether a kept version of the generation's origin has a view by a definition that it computes."""
+    """Whether a kept version of the generation's origin has a view by a definition that it
+    computes."""
     return any(
         p.views[name].fingerprint == fingerprint
         for p in kept

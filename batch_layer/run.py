@@ -37,7 +37,8 @@ def batch_run(
     accept_loss: bool = False,
     accept_clock: bool = False,
 ) -> Publication:
-    """Cut, ingest, recompute, reconcile, publish. The publication in force, where it is already of this T and these definitions.
+    """Cut, ingest, recompute, reconcile, publish. The publication in force, where it is already of
+    this T and these definitions.
 
     A run that dies anywhere leaves the answers as they were, and the next one goes on.
 
@@ -47,8 +48,10 @@ def batch_run(
         store: The store.
         until_ms: T; the newest settled tick unless given.
         full: Recompute from the whole master dataset.
-        accept_loss: Go on without records that retention took, or with a log that has lost what was ingested; the loss is recorded.
-        accept_clock: Go on if a recorded T, or the stamps of the newest records, are later than now, as `choose_t` and `cut` say.
+        accept_loss: Go on without records that retention took, or with a log that has lost what was
+            ingested; the loss is recorded.
+        accept_clock: Go on if a recorded T, or the stamps of the newest records, are later than
+            now, as `choose_t` and `cut` say.
 
     Raises:
         ConflictError: Another run is under way.
@@ -72,8 +75,8 @@ def batch_run(
 def covered_by(catalog: Catalog, settings: Settings, store: Store, t_ms: int) -> Publication | None:
     """The publication in force if a run until T has nothing to do, else None.
 
-    It must be of T or later, of the same definitions and of the present origins. One whose own T is later than now
-    covers nothing: its cut is where the log ended when it was made.
+    It must be of T or later, of the same definitions and of the present origins. One whose own T is
+    later than now covers nothing: its cut is where the log ended when it was made.
     """
     published = in_force(store)
     if published is None or not t_ms <= published.t_ms <= latest_ms(settings):

@@ -48,10 +48,11 @@ LOOK_AROUND_S = 1.0
 """How often the whole of a stream's folder is listed, for generations and compactions; the next commit is looked for each time."""
 
 MOST_DELETED = 0.25
-"""A view's batch table is written anew once the rows deleted from it are more than this share of those that stay.
+"""A view's batch table is written anew once the rows deleted from it are more than this share of
+those that stay.
 
-DuckDB frees deleted rows only at a moment at which no read transaction is open, which may never come; a table that is dropped is freed when
-the last transaction that saw it ends.
+DuckDB frees deleted rows only at a moment at which no read transaction is open, which may never
+come; a table that is dropped is freed when the last transaction that saw it ends.
 """
 
 MOST_AT_ONCE = 100
@@ -113,7 +114,8 @@ class Refresh:
         clock: Callable[[], float] = time.monotonic,
         before_swap: Callable[[], None] = lambda: None,
     ):
-        """before_swap: called before tables are replaced, to end the read transactions that nobody uses."""
+        """before_swap: called before tables are replaced, to end the read transactions that nobody
+        uses."""
         self._connection, self._catalog, self._store, self._clock = connection, catalog, store, clock
         self._before_swap = before_swap
         self._commits = {stream.name: KnownCommits() for stream in catalog.streams}
@@ -136,8 +138,9 @@ class Refresh:
                 self._step(seen)
                 return self.loaded
             except (IntegrityError, CoverageError):
-                # A file may have been cleared away or compacted while it was being read, or segments below the cut of a publication
-                # that came meanwhile: then the pointer or the listing has moved on.
+                # A file may have been cleared away or compacted while it was being read, or
+                # segments below the cut of a publication that came meanwhile: then the pointer or
+                # the listing has moved on.
                 self._looked_around = float("-inf")
                 if attempt == 4 or (seen == pointer_bytes(self._store) and attempt):
                     raise
@@ -253,8 +256,8 @@ class Refresh:
             stands: whether the publication is still kept for readers.
 
         Raises:
-            IntegrityError: if it is not, since segments above its cut may have been cleared away before they were
-                listed, which looks as if they had never been there.
+            IntegrityError: if it is not, since segments above its cut may have been cleared away
+                before they were listed, which looks as if they had never been there.
         """
         before = self.loaded
         moved = pointer != before.pointer or not before.streams
@@ -289,8 +292,9 @@ class Refresh:
         """The cover of the stream from the publication's cut, what is said of it, and the views that have no answer."""
         views = self._catalog.views_of(stream)
         of_stream = origins(self._store, stream)
-        # Before the first publication the answers are those of the first origin's segments: what batch runs have ingested of it is not
-        # published yet, and a new origin goes on where that ends.
+        # Before the first publication the answers are those of the first origin's segments: what
+        # batch runs have ingested of it is not published yet, and a new origin goes on where that
+        # ends.
         origin = of_stream[0] if of_stream else None
         if publication is None or stream.name not in publication.streams:
             why = "no layer has run on its stream yet" if origin is None else ""
@@ -397,7 +401,8 @@ class Refresh:
         wanted: Mapping[StoredFile, int],
         deleted: int,
     ) -> int:
-        """Deletes the rows of files that are no longer wanted from the view's batch table, or writes it anew without them.
+        """Deletes the rows of files that are no longer wanted from the view's batch table, or
+        writes it anew without them.
 
         Args:
             view: The view.
@@ -433,14 +438,16 @@ def _in_files(numbers: Mapping[StoredFile, int], files: Iterable[StoredFile]) ->
 
 
 def _why_alone(known: Sequence[Origin], topic_id: str) -> str:
-    """What to say if a newer origin has begun than that of the batch views; an empty text if none has."""
+    """What to say if a newer origin has begun than that of the batch views; an empty text if none
+    has."""
     if not known or known[-1].identity == topic_id:
         return ""
     return "a loss was accepted since; what the log has had from there on is in the next publication"
 
 
 def _why_ended(used: Generation, newest: Generation, cut: Cut) -> str:
-    """What to say if the generation that answers is an older one that will not grow; an empty text otherwise."""
+    """What to say if the generation that answers is an older one that will not grow; an empty text
+    otherwise."""
     if newest.fingerprint != used.fingerprint:
         return "the speed layer runs other definitions since"
     if any(start > cut.get(partition, 0) for partition, start in newest.start.items()):

@@ -34,7 +34,8 @@ from trilayer.view import View
 logger = logging.getLogger("trilayer.speed")
 
 RECENT_MS = 30_000
-"""Commits of an open tick stay as they are for so long: a reader that asks within that time goes on with the next one."""
+"""Commits of an open tick stay as they are for so long: a reader that asks within that time goes on
+with the next one."""
 
 
 def compact(
@@ -48,9 +49,10 @@ def compact(
 ) -> Commit | None:
     """Merges neighbouring commits of like size once there are `at_least` of them.
 
-    A commit is merged with others that are as wide, in powers of `at_least`, so that of n micro-batches each is written again
-    log(n) times, and few commits are left. Commits of closed ticks are merged as soon as there are enough of them. A tick is
-    closed when a later commit is of a later tick. `_groups` says what of an open tick may be merged. The newest commit is never
+    A commit is merged with others that are as wide, in powers of `at_least`, so that of n
+    micro-batches each is written again log(n) times, and few commits are left. Commits of closed
+    ticks are merged as soon as there are enough of them. A tick is closed when a later commit is of
+    a later tick. `_groups` says what of an open tick may be merged. The newest commit is never
     touched, since Spark may replay its micro-batch.
 
     Args:
@@ -59,7 +61,8 @@ def compact(
         views: The views that the generation computes.
         generation: Its name.
         at_least: How many commits of like size are merged.
-        recent_ms: How long before the newest commit a commit of an open tick must have been made to be merged.
+        recent_ms: How long before the newest commit a commit of an open tick must have been made to
+            be merged.
 
     Returns:
         The wide commit, or None where nothing was due.
@@ -90,7 +93,8 @@ def compact(
         failpoint("compaction.before-commit")
         store.create_document(commit_path(stream, generation, first, last), wide.to_json())
     except Exception:
-        # It is tried again soon, over more micro-batches and so under another name: these files would add up.
+        # It is tried again soon, over more micro-batches and so under another name: these files
+        # would add up.
         if not store.exists(commit_path(stream, generation, first, last)):
             for name in (*(view.name for view in views), "_quarantine"):
                 store.delete(f"{data}-{name}.parquet")
@@ -105,7 +109,8 @@ def compact(
 
 
 def _of_like_size(group: Sequence[Commit], at_least: int) -> list[Commit]:
-    """The first run of neighbours of which `at_least` are of one level and none of a higher one, lowest level first."""
+    """The first run of neighbours of which `at_least` are of one level and none of a higher one,
+    lowest level first."""
     levels = [_level(commit, at_least) for commit in group]
     for level in sorted(set(levels)):
         start = 0
@@ -120,7 +125,8 @@ def _of_like_size(group: Sequence[Commit], at_least: int) -> list[Commit]:
 
 
 def _level(commit: Commit, at_least: int) -> int:
-    """The power of `at_least` that the commit's number of micro-batches has reached; 0 for one micro-batch, else at least 1."""
+    """The power of `at_least` that the commit's number of micro-batches has reached; 0 for one
+    micro-batch, else at least 1."""
     level, width = 0, at_least
     while commit.last - commit.first + 1 >= width:
         level, width = level + 1, width * at_least
@@ -130,14 +136,18 @@ def _level(commit: Commit, at_least: int) -> int:
 def _groups(
     store: Store, stream: Stream, generation: str, commits: Sequence[Commit], recent_ms: int
 ) -> list[list[Commit]]:
-    """Neighbouring commits that may be merged with one another without a segment across a cut that is, or will be, recorded.
+    """Neighbouring commits that may be merged with one another without a segment across a cut that
+    is, or will be, recorded.
 
-    A cut that is known, since an interval was ingested up to it or a run has chosen it, divides the commits of a tick that lie on either side.
+    A cut that is known, since an interval was ingested up to it or a run has chosen it, divides the
+    commits of a tick that lie on either side.
 
-    A cut that will be chosen is of a T later than all that are known, and lies at or above what was read before T: what is below the first
-    record stamped at or after T, or below the end of the log at a moment after T. In a closed tick it falls nowhere, as long as stamps grow with
-    offsets. In an open tick it may fall between what was committed before T and what was committed after it, for each T on the grid:
-    there commits of different slots of the grid, by the time at which they were committed, are kept apart until a cut of a later T is known.
+    A cut that will be chosen is of a T later than all that are known, and lies at or above what was
+    read before T: what is below the first record stamped at or after T, or below the end of the log
+    at a moment after T. In a closed tick it falls nowhere, as long as stamps grow with offsets. In
+    an open tick it may fall between what was committed before T and what was committed after it,
+    for each T on the grid: there commits of different slots of the grid, by the time at which they
+    were committed, are kept apart until a cut of a later T is known.
     """
     *due, newest = commits
     open_ticks = {segment.tick for segment in newest.segments}

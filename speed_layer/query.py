@@ -46,8 +46,8 @@ STOP_TIMEOUT_S = 10.0
 LOOK_BACK_S = 2.0
 """How often, at most, a micro-batch first looks whether the log still holds what was read before.
 
-A broker that restarts, or a replica that takes over from one that has died, takes longer: so the first micro-batch
-after that looks.
+A broker that restarts, or a replica that takes over from one that has died, takes longer: so the
+first micro-batch after that looks.
 """
 
 
@@ -55,12 +55,13 @@ after that looks.
 class Read:
     """What a commit says of the newest offsets of one partition that were read.
 
-    A record at the end of these offsets that was appended later than `newest_ms` cannot be one that was read: the log
-    was cut off below it and has grown again.
+    A record at the end of these offsets that was appended later than `newest_ms` cannot be one that
+    was read: the log was cut off below it and has grown again.
 
     Attributes:
         range: The offsets.
-        newest_ms: When the last of the records among them, or of those of other partitions beside them, was appended.
+        newest_ms: When the last of the records among them, or of those of other partitions beside
+            them, was appended.
     """
 
     range: Range
@@ -68,7 +69,8 @@ class Read:
 
 
 def newest_read(commits: Sequence[Commit]) -> dict[int, Read]:
-    """Per partition what the commits, oldest first, have read last; none of a partition without records."""
+    """Per partition what the commits, oldest first, have read last; none of a partition without
+    records."""
     found: dict[int, Read] = {}
     for commit in commits:
         for segment in commit.segments:
@@ -80,7 +82,8 @@ def newest_read(commits: Sequence[Commit]) -> dict[int, Read]:
 
 
 def _falls_short(end: Mapping[int, int], read: Mapping[int, int]) -> str | None:
-    """What to say of a log that ends below the offsets up to which it was read; None if it reaches them."""
+    """What to say of a log that ends below the offsets up to which it was read; None if it reaches
+    them."""
     for partition, offset in sorted(read.items()):
         if end.get(partition, 0) < offset:
             return (
@@ -91,12 +94,14 @@ def _falls_short(end: Mapping[int, int], read: Mapping[int, int]) -> str | None:
 
 
 class StreamQuery:
-    """One stream's query. `start` chooses or begins a generation; `stop` ends it between two micro-batches.
+    """One stream's query. `start` chooses or begins a generation; `stop` ends it between two
+    micro-batches.
 
     Attributes:
         stream: The stream.
         generation: The generation that it works on; None before `start`.
-        departed: What a micro-batch has found the log to have lost, which the next `start` mends; else None.
+        departed: What a micro-batch has found the log to have lost, which the next `start` mends;
+            else None.
     """
 
     def __init__(
@@ -118,10 +123,12 @@ class StreamQuery:
         self.departed: str | None = None
 
     def start(self, rebuild: bool = False) -> StreamingQuery:
-        """Goes on with the newest generation if it has a checkpoint and the same definitions, else begins one.
+        """Goes on with the newest generation if it has a checkpoint and the same definitions, else
+        begins one.
 
-        rebuild: begin one in any case. One is begun, too, if the log has lost what the newest generation has read. Raises LogError for
-        a topic that was created again, and for a log that no longer holds what was ingested.
+        rebuild: begin one in any case. One is begun, too, if the log has lost what the newest
+        generation has read. Raises LogError for a topic that was created again, and for a log that
+        no longer holds what was ingested.
         """
         self._log = Log(self._settings.bootstrap_servers)
         topic = self._log.topic(self.stream)
@@ -188,7 +195,8 @@ class StreamQuery:
         return self.generation
 
     def overtaken(self) -> bool:
-        """Whether a new origin has begun since the generation did: then the query should be started again."""
+        """Whether a new origin has begun since the generation did: then the query should be started
+        again."""
         present = read_origin(self._store, self.stream)
         return (
             self.generation is not None
@@ -251,8 +259,8 @@ class StreamQuery:
     def _torn(self, generation: Generation) -> str:
         """Says so if a micro-batch's segment is not as it was committed.
 
-        Segments of micro-batches are not forced to the disk, so that a power cut may take the newest of
-        them. What compaction writes is.
+        Segments of micro-batches are not forced to the disk, so that a power cut may take the
+        newest of them. What compaction writes is.
         """
 
         def narrow() -> list[tuple[int, int]]:
@@ -289,7 +297,8 @@ class StreamQuery:
         return ""
 
     def _tick_ms_of(self, generation: Generation) -> int | None:
-        """The length of its ticks; None if it was not kept and a segment's tick is not on today's grid."""
+        """The length of its ticks; None if it was not kept and a segment's tick is not on today's
+        grid."""
         if generation.tick_ms is not None:
             return generation.tick_ms
         commits = read_commits(self._store, self.stream, generation.name)
@@ -298,9 +307,11 @@ class StreamQuery:
         return self._settings.tick_ms if on_grid else None
 
     def _too_large(self, generation: Generation, planned: list[int]) -> str:
-        """Says so if the micro-batch to be replayed was planned with more events than one may have now.
+        """Says so if the micro-batch to be replayed was planned with more events than one may have
+        now.
 
-        Spark replays it with the very same offsets: one that did not fit into the driver's memory never would.
+        Spark replays it with the very same offsets: one that did not fit into the driver's memory
+        never would.
         """
         batch = planned[-1]
         done = f"{self._checkpoint(generation)}/commits/{batch}"
@@ -320,9 +331,11 @@ class StreamQuery:
         return f"micro-batch {batch} was planned with {found:,} events; speed_max_events is {most:,} now"
 
     def _begin(self, topic: Topic, present: Origin, *, anew: bool) -> Generation:
-        """A generation that reads from the cut of the oldest publication kept, so that a rollback never meets a hole.
+        """A generation that reads from the cut of the oldest publication kept, so that a rollback
+        never meets a hole.
 
-        Publications of an older origin do not count: their cuts are no offsets of the log as it is now.
+        Publications of an older origin do not count: their cuts are no offsets of the log as it is
+        now.
         """
         assert self._log
         start = dict(present.start)
@@ -410,7 +423,8 @@ class StreamQuery:
             self._between_batches.release()
 
     def _look_back(self) -> None:
-        """Raises LogError if the log has lost what was read before. It looks once in `LOOK_BACK_S`."""
+        """Raises LogError if the log has lost what was read before. It looks once in
+        `LOOK_BACK_S`."""
         assert self._log
         if time.monotonic() - self._looked_back < LOOK_BACK_S or not self._read:
             return
@@ -423,7 +437,8 @@ class StreamQuery:
             raise LogError(f"stream {self.stream.name!r}: {lost}")
 
     def _lost(self, generation: Generation, topic: Topic) -> str | None:
-        """What the log has lost of the offsets that a generation has read or was about to read; None if nothing."""
+        """What the log has lost of the offsets that a generation has read or was about to read;
+        None if nothing."""
         assert self._log
         try:
             self._read = newest_read(read_commits(self._store, self.stream, generation.name))
@@ -480,7 +495,8 @@ class StreamQuery:
         return sorted(int(name) for name in names if name.isdigit())
 
     def _planned_end(self, generation: Generation, batch_id: int) -> Mapping[int, int]:
-        """The offsets at which Spark's plan for a micro-batch ends. Raises IntegrityError if it can't be read."""
+        """The offsets at which Spark's plan for a micro-batch ends. Raises IntegrityError if it
+        can't be read."""
         path = f"{self._checkpoint(generation)}/offsets/{batch_id}"
         try:
             offsets = json.loads(self._store.read(path).decode().splitlines()[2])[self.stream.topic]

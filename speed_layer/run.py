@@ -122,7 +122,8 @@ def _check(query: StreamQuery, settings: Settings, stop: threading.Event) -> Non
 
 
 def _follow_origin(query: StreamQuery, settings: Settings, stop: threading.Event) -> None:
-    """Starts a query again once a loss has been accepted: the offsets of its generation no longer count."""
+    """Starts a query again once a loss has been accepted: the offsets of its generation no longer
+    count."""
     if query.overtaken():
         logger.warning("stream %s: a new origin has begun; another generation follows it", query.stream.name)
         _start_again(query, settings, stop)
@@ -138,7 +139,8 @@ def _start_again(query: StreamQuery, settings: Settings, stop: threading.Event) 
 
 
 def _wait_out(query: StreamQuery, why: str, settings: Settings, stop: threading.Event) -> None:
-    """Stops a query, waits until the broker answers, and starts it; again and again while the broker comes and goes."""
+    """Stops a query, waits until the broker answers, and starts it; again and again while the
+    broker comes and goes."""
     while not stop.is_set():
         logger.warning(
             "stream %s: waits for the broker, and reads nothing meanwhile: %s", query.stream.name, why
@@ -167,7 +169,8 @@ def _reachable(settings: Settings) -> bool:
 
 
 class Compactor(threading.Thread):
-    """Compacts one stream's commits until `stop` is set. What ends it before is kept for `check`."""
+    """Compacts one stream's commits until `stop` is set. What ends it before is kept for
+    `check`."""
 
     def __init__(
         self, query: StreamQuery, catalog: Catalog, settings: Settings, store: Store, stop: threading.Event
@@ -186,7 +189,8 @@ class Compactor(threading.Thread):
             self._ended_by = error
 
     def check(self) -> None:
-        """Raises TrilayerError where something has ended the thread that trying again does not mend."""
+        """Raises TrilayerError where something has ended the thread that trying again does not
+        mend."""
         if self._ended_by is not None:
             kind = type(self._ended_by).__name__
             raise TrilayerError(

@@ -1,6 +1,8 @@
-"""What killed processes leave in a store: files and folders that nothing refers to or ever will, and that nobody writes.
+"""What killed processes leave in a store: files and folders that nothing refers to or ever will,
+and that nobody writes.
 
-Nothing here is found by its age alone. Of each there is a proof that no process can still make it count:
+Nothing here is found by its age alone. Of each there is a proof that no process can still make it
+count:
 
 - a temporary file: its writer does not hold its lock any more;
 - an interval's folder: the interval's manifest names another, or there is none and no ingest of the stream works;
@@ -36,8 +38,10 @@ class Leftover:
     Attributes:
         what: Of what kind it is, one of the constants above.
         path: Where it is in the store.
-        lock: The lock without which it must not be deleted, since a process that starts might write a file of its name anew.
-        commit: A file that is looked for under the lock; if it is there, the leftover is needed after all.
+        lock: The lock without which it must not be deleted, since a process that starts might write
+            a file of its name anew.
+        commit: A file that is looked for under the lock; if it is there, the leftover is needed
+            after all.
     """
 
     what: str
@@ -51,8 +55,9 @@ def find_leftovers(store: Store, *, thorough: bool = True, chains: bool = True) 
 
     Args:
         store: The store.
-        thorough: Whether to read the manifest of every interval. Without it, an interval's only folder is taken for the one that its
-            manifest names, which costs a listing however long the history is.
+        thorough: Whether to read the manifest of every interval. Without it, an interval's only
+            folder is taken for the one that its manifest names, which costs a listing however long
+            the history is.
         chains: Whether to look among the intervals at all.
     """
     return [
@@ -97,7 +102,8 @@ def _intervals(store: Store, thorough: bool) -> Iterator[Leftover]:
     for stream in store.names("master"):
         for schema in store.names(f"master/{stream}"):
             chain = f"master/{stream}/{schema}"
-            # The folders first: of those that are listed, no manifest that is written meanwhile is missed.
+            # The folders first: of those that are listed, no manifest that is written meanwhile is
+            # missed.
             folders: dict[str, list[str]] = {}
             for name in store.names(chain):
                 if not name.endswith(".json"):
@@ -119,7 +125,8 @@ def _intervals(store: Store, thorough: bool) -> Iterator[Leftover]:
 def _used(store: Store, manifest: str) -> set[str]:
     """The folders that a manifest names; an empty set if it can't be read.
 
-    Of an interval without files nothing is named: an empty name is in the set, which tells it from the other case.
+    Of an interval without files nothing is named: an empty name is in the set, which tells it from
+    the other case.
     """
     try:
         files = store.read_document(manifest)["files"]
@@ -165,7 +172,8 @@ def _attempts_and_runs(store: Store) -> Iterator[Leftover]:
 
 
 def _token(name: str) -> float:
-    """The token with which a folder's name begins; infinity if there is none, so that the folder is never old enough."""
+    """The token with which a folder's name begins; infinity if there is none, so that the folder is
+    never old enough."""
     return int(name[:8]) if name[:8].isdigit() else float("inf")
 
 
@@ -177,7 +185,8 @@ def _segments(store: Store) -> Iterator[Leftover]:
                 if store.age_s(folder) > STALE_AFTER_S:
                     yield Leftover(GENERATION, folder)
                 continue
-            # The files first: of those that are listed, no commit that is written meanwhile is missed.
+            # The files first: of those that are listed, no commit that is written meanwhile is
+            # missed.
             files = store.names(f"{folder}/data")
             commits = [span for name in store.names(f"{folder}/commits") if (span := _span(name))]
             abandoned = _abandoned(commits)
@@ -197,13 +206,15 @@ def _segments(store: Store) -> Iterator[Leftover]:
 
 
 def _span(name: str) -> tuple[int, int] | None:
-    """First and last micro-batch, of the name of a commit or of a segment's file; None for another name."""
+    """First and last micro-batch, of the name of a commit or of a segment's file; None for another
+    name."""
     first, last = name[:12], name[13:25]
     return (int(first), int(last)) if first.isdigit() and last.isdigit() else None
 
 
 def _abandoned(commits: list[tuple[int, int]]) -> Callable[[tuple[int, int]], bool]:
-    """Whether micro-batches that are in no commit of their own can't get one any more, since what is committed goes beyond them."""
+    """Whether micro-batches that are in no commit of their own can't get one any more, since what
+    is committed goes beyond them."""
     newest = max((last for _, last in commits), default=-1)
 
     def beyond(span: tuple[int, int]) -> bool:

@@ -23,7 +23,8 @@ from trilayer.store import Store
 from trilayer.stream import Stream
 
 FETCH_BYTES = 65_536
-"""Most bytes of a look at records. A broker sends at least one batch, so that a larger batch comes whole."""
+"""Most bytes of a look at records. A broker sends at least one batch, so that a larger batch comes
+whole."""
 
 
 def now_ms() -> int:
@@ -65,7 +66,8 @@ class Mark:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where the counting of a stream's log begins: at first sight of it, and anew after a loss that was accepted.
+    """Where the counting of a stream's log begins: at first sight of it, and anew after a loss that
+    was accepted.
 
     Offsets mean the same record within one origin only.
 
@@ -83,8 +85,8 @@ class Origin:
     def identity(self) -> str:
         """What intervals, generations and publications keep as their `topic_id`.
 
-        It is the topic's id itself for the first origin, so that older stores read as they are. Kafka's topic ids
-        have no `#`.
+        It is the topic's id itself for the first origin, so that older stores read as they are.
+        Kafka's topic ids have no `#`.
         """
         return self.topic_id if self.number == 1 else f"{self.topic_id}#{self.number}"
 
@@ -102,7 +104,8 @@ class Log:
         servers = bootstrap_servers.split(",")
         with _broker_errors(bootstrap_servers):
             self._admin = KafkaAdminClient(bootstrap_servers=servers, bootstrap_timeout_ms=10_000)
-            # It reads stamps only, a few records at a time. A fetch below what retention left begins at the first.
+            # It reads stamps only, a few records at a time. A fetch below what retention left
+            # begins at the first.
             self._consumer = KafkaConsumer(
                 bootstrap_servers=servers, bootstrap_timeout_ms=10_000,
                 max_partition_fetch_bytes=FETCH_BYTES, auto_offset_reset="earliest",
@@ -197,7 +200,8 @@ class Log:
     def stamps(self, topic: Topic, partition: int, offset: int, end: int) -> list[tuple[int, int]]:
         """Offset and append time, in ms, of the next records of [offset, end) of a partition.
 
-        As many as one small fetch brings, and at least one; none if only a transaction's markers are left.
+        As many as one small fetch brings, and at least one; none if only a transaction's markers
+        are left.
         """
         found = TopicPartition(topic.name, partition)
         with _broker_errors(self.bootstrap_servers):
@@ -229,8 +233,9 @@ class Log:
     def last_records(self, topic: Topic, below: Cut, *, committed: bool = False) -> dict[int, Mark]:
         """The last record below each offset, which must not lie above the log's end.
 
-        What a partition holds directly below an offset may be the marker of a transaction, which is no record: so this
-        looks back, up to 4,096 offsets. A partition with no record there is not in the answer.
+        What a partition holds directly below an offset may be the marker of a transaction, which is
+        no record: so this looks back, up to 4,096 offsets. A partition with no record there is not
+        in the answer.
 
         Args:
             topic: The topic to read.
@@ -337,7 +342,8 @@ def begin_origin(
         start: Per partition, the first offset that counts.
         before: The origin that ends.
         reason: What was found, in the words of the error that reported it.
-        departed: Per partition, the offsets of the origin before that the log no longer holds as they were ingested.
+        departed: Per partition, the offsets of the origin before that the log no longer holds as
+            they were ingested.
 
     Raises:
         ConflictError: Another process has just begun one.

@@ -23,11 +23,14 @@ from trilayer.stream import Stream
 
 @dataclass(frozen=True)
 class Interval:
-    """One ingested interval. ranges: offsets [start, end) of each partition; its ends are the recorded cut of `t_ms`.
+    """One ingested interval. ranges: offsets [start, end) of each partition; its ends are the
+    recorded cut of `t_ms`.
 
-    topic_id: identity of the origin in which its offsets count, see `Origin`. lost: parts of `ranges` that retention took before they
-    were ingested, accepted by an operator. events: records held, the quarantined ones included. marks: per partition, the last record
-    that has been ingested, by which the next run tells whether the log still holds it; none in manifests from before they were kept.
+    topic_id: identity of the origin in which its offsets count, see `Origin`. lost: parts of
+    `ranges` that retention took before they were ingested, accepted by an operator. events: records
+    held, the quarantined ones included. marks: per partition, the last record that has been
+    ingested, by which the next run tells whether the log still holds it; none in manifests from
+    before they were kept.
     """
 
     number: int
@@ -85,12 +88,14 @@ def schemas(store: Store, stream: Stream) -> list[str]:
 class Chain(Sequence[Interval]):
     """The intervals of a chain, oldest first, each read when it is asked for.
 
-    What a run costs must not grow with the history. So the length is found by looking for single manifests, without a
-    listing: `ingest` adds them without a gap, and `delete_chain` takes the newest first. Neighbours are checked to
-    follow each other once both have been read. Only `read_chain` checks the chain as a whole.
+    What a run costs must not grow with the history. So the length is found by looking for single
+    manifests, without a listing: `ingest` adds them without a gap, and `delete_chain` takes the
+    newest first. Neighbours are checked to follow each other once both have been read. Only
+    `read_chain` checks the chain as a whole.
 
     Raises:
-        IntegrityError: A manifest is missing in the middle or altered; when the chain is made, or read.
+        IntegrityError: A manifest is missing in the middle or altered; when the chain is made, or
+            read.
         CoverageError: The ranges of two neighbours don't follow each other.
     """
 
@@ -127,14 +132,16 @@ class Chain(Sequence[Interval]):
     ) -> list[Interval]:
         """The newest intervals, oldest first, back to the second one that counts as reached.
 
-        Two are needed: by the T of the older one it is known by which T the cut of the younger one goes, and where the
-        tick before it begins. A chain that is cleared away meanwhile is empty.
+        Two are needed: by the T of the older one it is known by which T the cut of the younger one
+        goes, and where the tick before it begins. A chain that is cleared away meanwhile is empty.
 
         Args:
-            reached: Whether an interval lies as far back as the caller needs. An interval whose T is later than
-                `latest_ms`, or than that of an interval after it, does not count, whatever this says.
+            reached: Whether an interval lies as far back as the caller needs. An interval whose T
+                is later than `latest_ms`, or than that of an interval after it, does not count,
+                whatever this says.
             latest_ms: The latest T that the clock bears out; any T unless given.
-            identity: Identity of the one origin whose intervals are meant; all origins unless given.
+            identity: Identity of the one origin whose intervals are meant; all origins unless
+                given.
 
         Returns:
             Those intervals, or all of them if fewer than two count as reached.
@@ -155,7 +162,8 @@ class Chain(Sequence[Interval]):
                 if not wanted:
                     break
         except IntegrityError:
-            # What is cleared away goes from the newest interval to the oldest: one that was there at first is missing then.
+            # What is cleared away goes from the newest interval to the oldest: one that was there
+            # at first is missing then.
             if self._store.exists(_manifest_path(self._folder, self._length - 1)):
                 raise
             again = Chain(self._store, self._stream, self._folder.rsplit("/", 1)[1])
@@ -168,7 +176,8 @@ _lengths: WeakKeyDictionary[Store, dict[str, int]] = WeakKeyDictionary()
 
 
 def _length(store: Store, folder: str) -> int:
-    """How many manifests there are. Raises IntegrityError where one is missing in the middle, as far as that shows."""
+    """How many manifests there are. Raises IntegrityError where one is missing in the middle, as
+    far as that shows."""
 
     def there(number: int) -> bool:
         return store.exists(_manifest_path(folder, number))
@@ -214,9 +223,11 @@ def _check_follows(stream: Stream, before: Interval, after: Interval) -> None:
 
 
 def read_chain(store: Store, stream: Stream, schema: str | None = None) -> list[Interval]:
-    """The intervals of a chain, oldest first, checked to be contiguous within each origin. schema: the stream's present one unless given.
+    """The intervals of a chain, oldest first, checked to be contiguous within each origin. schema:
+    the stream's present one unless given.
 
-    Raises IntegrityError for a manifest that is missing in the middle or altered, CoverageError for ranges that don't follow each other.
+    Raises IntegrityError for a manifest that is missing in the middle or altered, CoverageError for
+    ranges that don't follow each other.
     """
     folder = chain_folder(stream, schema or stream.fingerprint)
     # Read again where a batch run has just cleared the chain away.
@@ -246,7 +257,8 @@ def delete_chain(store: Store, stream: Stream, schema: str) -> None:
 
 
 def longest_chain(store: Store, stream: Stream) -> Sequence[Interval]:
-    """The longest chain under any schema: after a schema change the present one is not yet as long as the one before."""
+    """The longest chain under any schema: after a schema change the present one is not yet as long
+    as the one before."""
     chains: list[Sequence[Interval]] = [Chain(store, stream, schema) for schema in schemas(store, stream)]
     return max(chains, key=len, default=[])
 
@@ -274,19 +286,23 @@ def recorded_cuts(
     *,
     identity: str | None = None,
 ) -> dict[int, Mapping[int, int]]:
-    """T to the cut that an ingest has recorded for it, from every chain. The Ts rise as the cuts do.
+    """T to the cut that an ingest has recorded for it, from every chain. The Ts rise as the cuts
+    do.
 
-    An interval whose T is later than `latest_ms`, or than the T of an interval after it, was ingested by a machine whose clock
-    was ahead. Its cut goes by a T one millisecond after the one before it: on no grid, so that nobody asks for it, and
-    the same before and after a run with the right time has followed it.
+    An interval whose T is later than `latest_ms`, or than the T of an interval after it, was
+    ingested by a machine whose clock was ahead. Its cut goes by a T one millisecond after the one
+    before it: on no grid, so that nobody asks for it, and the same before and after a run with the
+    right time has followed it.
 
     Args:
         store: The store.
         stream: The stream.
         latest_ms: The latest T that the clock bears out; any T unless given.
-        back_to: How far back to read, as `reached` of `Chain.tail`; to the first interval unless given.
-        identity: Identity of the one origin whose cuts are meant. Without it the cuts of all origins are returned
-            together, of which only the Ts mean something: offsets of different origins can't be compared.
+        back_to: How far back to read, as `reached` of `Chain.tail`; to the first interval unless
+            given.
+        identity: Identity of the one origin whose cuts are meant. Without it the cuts of all
+            origins are returned together, of which only the Ts mean something: offsets of different
+            origins can't be compared.
     """
     cuts: dict[int, Mapping[int, int]] = {}
     for schema in schemas(store, stream):
@@ -309,7 +325,8 @@ def rising_ts(chain: Sequence[Interval], latest_ms: int | None = None) -> list[i
 
 
 def intervals_below(chain: Sequence[Interval], cut: Cut, identity: str) -> list[Interval]:
-    """The intervals up to `cut` in the origin with this identity, and all of the origins before it."""
+    """The intervals up to `cut` in the origin with this identity, and all of the origins before
+    it."""
     until = max((place for place, interval in enumerate(chain) if interval.topic_id == identity), default=-1)
     return [
         i
@@ -319,7 +336,8 @@ def intervals_below(chain: Sequence[Interval], cut: Cut, identity: str) -> list[
 
 
 def chain_after(store: Store, stream: Stream, cut: Cut, identity: str) -> list[Interval]:
-    """The newest intervals: at least those above `cut`, a cut of the origin with this identity, and those of later origins."""
+    """The newest intervals: at least those above `cut`, a cut of the origin with this identity, and
+    those of later origins."""
     return Chain(store, stream).tail(
         lambda interval: (
             interval.topic_id == identity
@@ -331,13 +349,15 @@ def chain_after(store: Store, stream: Stream, cut: Cut, identity: str) -> list[I
 def intervals_after(
     chain: Sequence[Interval], cut: Cut, stream: Stream, identity: str | None = None
 ) -> list[Interval]:
-    """The intervals above a cut: those of its own origin that lie above it, and all of the origins after.
+    """The intervals above a cut: those of its own origin that lie above it, and all of the origins
+    after.
 
     Args:
         chain: Intervals, oldest first.
         cut: The cut.
         stream: The stream, which errors name.
-        identity: Identity of the origin in which the cut counts; without it `chain` is of that origin alone.
+        identity: Identity of the origin in which the cut counts; without it `chain` is of that
+            origin alone.
 
     Raises:
         CoverageError: An interval lies across the cut, or there is none of that origin.

@@ -1,13 +1,14 @@
-"""The publication: the one pointer that puts all batch views in force at once, and the fence that keeps a late run from moving it.
+"""The publication: the one pointer that puts all batch views in force at once, and the fence that
+keeps a late run from moving it.
 
 publications/00000012.json    a version: T, cuts, fingerprints, files with digests; never changed
 publications/current.json     the version in force, and those before it; replaced in one step
 fence/00000031.json           a token, taken by each run; only the holder of the newest may publish
 locks/pointer                 held around each check and what rests on it: a token taken, a version written or deleted, the pointer moved
 
-On a local disk none of these four steps can come between the parts of another: a run that was fenced off neither writes a version
-nor moves the pointer, and what the pointer may be moved to is not deleted. All that is done under the lock takes milliseconds; Spark
-is never waited for.
+On a local disk none of these four steps can come between the parts of another: a run that was
+fenced off neither writes a version nor moves the pointer, and what the pointer may be moved to is
+not deleted. All that is done under the lock takes milliseconds; Spark is never waited for.
 """
 
 from __future__ import annotations
@@ -30,15 +31,17 @@ logger = logging.getLogger("trilayer.publication")
 POINTER = "publications/current.json"
 
 LOCK_WAIT_S = 30.0
-"""How long the pointer's lock is waited for: a thousand times what is done under it. A process that still holds it
-then has been stopped."""
+"""How long the pointer's lock is waited for: a thousand times what is done under it. A process that
+still holds it then has been stopped."""
 
 
 @contextmanager
 def pointer_lock(store: Store, what: str) -> Iterator[None]:
-    """Lets one process or thread at a time move the pointer, take a token, or write or delete a version. Not re-entrant.
+    """Lets one process or thread at a time move the pointer, take a token, or write or delete a
+    version. Not re-entrant.
 
-    Raises ConflictError, which says who has it, after `LOCK_WAIT_S`. Does nothing on stores that have no locks.
+    Raises ConflictError, which says who has it, after `LOCK_WAIT_S`. Does nothing on stores that
+    have no locks.
     """
     with store.lock("locks/pointer", what, LOCK_WAIT_S):
         yield
@@ -170,7 +173,8 @@ def versions(store: Store) -> list[Publication]:
 def write_version(store: Store, publication: Publication) -> Publication:
     """Writes a version, which puts nothing in force.
 
-    Its number is the next one, unless this run has written it before it was killed. Raises OvertakenError where a later run has taken over.
+    Its number is the next one, unless this run has written it before it was killed. Raises
+    OvertakenError where a later run has taken over.
     """
     with pointer_lock(store, "the writing of a version"):
         check_token(store, publication.token)
@@ -206,7 +210,8 @@ def put_in_force(store: Store, version: int, token: int, reason: str) -> None:
 
 
 def roll_back(store: Store, version: int | None) -> Publication:
-    """Puts the version that `find_version` chooses in force and fences off every run under way, all in one step."""
+    """Puts the version that `find_version` chooses in force and fences off every run under way, all
+    in one step."""
     failpoint("rollback.before-pointer")
     with pointer_lock(store, "a rollback"):
         target = find_version(store, version)
@@ -236,8 +241,10 @@ class Past:
     """Which versions have been in force.
 
     Attributes:
-        version: The one in force; None before the first publication, and where the pointer can't be read.
-        before: Those that were in force before it, oldest first: where rollbacks lead, one after another.
+        version: The one in force; None before the first publication, and where the pointer can't be
+            read.
+        before: Those that were in force before it, oldest first: where rollbacks lead, one after
+            another.
         left: Those that a rollback has left, in the order in which it did.
     """
 
@@ -246,7 +253,8 @@ class Past:
     left: Sequence[int]
 
     def moved_to(self, version: int, there: Sequence[int]) -> Past:
-        """The past once `version` is in force; of versions that are not among `there` any more nothing is kept.
+        """The past once `version` is in force; of versions that are not among `there` any more
+        nothing is kept.
 
         >>> Past(3, [1, 2], []).moved_to(2, [1, 2, 3])  # a rollback
         Past(version=2, before=[1], left=[3])
@@ -266,20 +274,22 @@ class Past:
 
     @property
     def by_use(self) -> list[int]:
-        """Every version that has been in force, the one that a rollback is likeliest to want first."""
+        """Every version that has been in force, the one that a rollback is likeliest to want
+        first."""
         present = [] if self.version is None else [self.version]
         return [*present, *reversed(self.before), *reversed(self.left)]
 
 
 def read_past(store: Store) -> Past:
-    """Which versions have been in force, of those that are kept. Raises IntegrityError where the pointer can't be read."""
+    """Which versions have been in force, of those that are kept. Raises IntegrityError where the
+    pointer can't be read."""
     standing = pointer(store)
     if standing is None:
         return Past(None, [], [])
     if "before" in standing:
         return Past(standing["version"], standing["before"], standing["left"])
-    # A pointer from before this was recorded: a run is computed from the version in force, so that `base` leads back through them. The
-    # others may have been in force too, and were left.
+    # A pointer from before this was recorded: a run is computed from the version in force, so that
+    # `base` leads back through them. The others may have been in force too, and were left.
     there = version_numbers(store)
     base = {known.version: known.base for known in versions(store)}
     line = [standing["version"]]
@@ -292,7 +302,8 @@ def read_past(store: Store) -> Past:
 
 
 def _past(store: Store) -> Past:
-    """As `read_past`; where the pointer can't be read, all that is there has been left: by number, any of it can be put in force again."""
+    """As `read_past`; where the pointer can't be read, all that is there has been left: by number,
+    any of it can be put in force again."""
     try:
         return read_past(store)
     except IntegrityError as error:
@@ -350,8 +361,9 @@ def find_version(store: Store, version: int | None) -> Publication:
 
     Args:
         store: The store.
-        version: The one to go back to; None for the last one before the present that was in force and can be read. A
-            version that a killed run wrote and never put in force is not chosen then, but can be named.
+        version: The one to go back to; None for the last one before the present that was in force
+            and can be read. A version that a killed run wrote and never put in force is not chosen
+            then, but can be named.
 
     Raises:
         UsageError: There is none, or none of that number.
@@ -386,14 +398,16 @@ def choose_version(known: Sequence[Publication], version: int) -> Publication:
 
 
 def retire_versions(store: Store, keep: int) -> list[Publication] | None:
-    """Deletes the versions that no rollback will want. Their files are no longer needed by anyone from then on.
+    """Deletes the versions that no rollback will want. Their files are no longer needed by anyone
+    from then on.
 
-    Four kinds are kept: the `keep` versions through which rollbacks without a number would lead; the `keep` newest
-    ones that have been in force; the one with the highest number, so that no number is given twice; and one that a
-    run has written and may still put in force.
+    Four kinds are kept: the `keep` versions through which rollbacks without a number would lead;
+    the `keep` newest ones that have been in force; the one with the highest number, so that no
+    number is given twice; and one that a run has written and may still put in force.
 
     Returns:
-        What is kept, oldest first; None where a version that is kept can't be read, so that what it needs is not known.
+        What is kept, oldest first; None where a version that is kept can't be read, so that what it
+        needs is not known.
     """
     with pointer_lock(store, "the clearing away of versions"):
         past = read_past(store)

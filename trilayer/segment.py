@@ -6,8 +6,9 @@
     speed/STREAM/000003-ab12cd/data/FIRST-LAST-_quarantine.parquet          `_tick`, the records, `_bytes`, `_reject`
     speed/STREAM/000003-ab12cd/checkpoint/                                  Spark's
 
-A commit lists its segments: for each tick, the offset ranges that it covers. Neighbouring commits are compacted into one that
-covers the same; a reader takes the widest commits and leaves out those inside them.
+A commit lists its segments: for each tick, the offset ranges that it covers. Neighbouring commits
+are compacted into one that covers the same; a reader takes the widest commits and leaves out those
+inside them.
 """
 
 from __future__ import annotations
@@ -30,16 +31,20 @@ TICK = "_tick"
 """Start, in ms since 1970, of the tick that a partial's events arrived in."""
 
 BYTES = "_bytes"
-"""Length of a quarantined event's value in the log, of which a commit's quarantine may keep only the beginning."""
+"""Length of a quarantined event's value in the log, of which a commit's quarantine may keep only
+the beginning."""
 
 
 @dataclass(frozen=True)
 class Generation:
-    """One life of a stream's speed layer. start: offsets from which it reads. fingerprint: of the stream and all views on it.
+    """One life of a stream's speed layer. start: offsets from which it reads. fingerprint: of the
+    stream and all views on it.
 
-    topic_id: identity of the origin in which its offsets count, see `Origin`. anew: the log had lost what the generations before had
-    read, so that none of them is merged any more, however far it had come.
-    tick_ms: length of the ticks that its segments are of; None in generations from before it was kept.
+    topic_id: identity of the origin in which its offsets count, see `Origin`. anew: the log had
+    lost what the generations before had read, so that none of them is merged any more, however far
+    it had come.
+    tick_ms: length of the ticks that its segments are of; None in generations from before it was
+        kept.
     """
 
     name: str
@@ -238,15 +243,16 @@ def best_cover(
 ) -> Cover | None:
     """The cover of the newest generation whose head is at or past every older generation's head.
 
-    A generation that is being rebuilt takes over once it is ahead in every partition, so that no partition's head
-    ever goes back. One that begins above the cut, since the log held no more when it began, waits for the publication
-    that reaches it; until then an older one answers.
+    A generation that is being rebuilt takes over once it is ahead in every partition, so that no
+    partition's head ever goes back. One that begins above the cut, since the log held no more when
+    it began, waits for the publication that reaches it; until then an older one answers.
 
     Args:
         store: The store.
         stream: The stream.
         topic_id: Identity of the origin in which the cut counts.
-        view_fingerprints: Only generations that compute these views by these definitions are looked at.
+        view_fingerprints: Only generations that compute these views by these definitions are looked
+            at.
         cut: From where the log must be covered.
         read: Reads the commits of a generation.
 
@@ -254,8 +260,8 @@ def best_cover(
         The cover; None if no generation computes these views.
 
     Raises:
-        CoverageError: The newest generation does not cover the log from the cut. An older one, which has ended, would
-            hide that the answer will never grow again.
+        CoverageError: The newest generation does not cover the log from the cut. An older one,
+            which has ended, would hide that the answer will never grow again.
         IntegrityError: The newest generation can't be read.
     """
     best: Cover | None = None
@@ -281,7 +287,8 @@ def best_cover(
 
 
 def _begins_late(stream: Stream, generation: Generation, cut: Cut) -> CoverageError | None:
-    """What to say of a generation that begins above the cut, which happens only if retention took the rest."""
+    """What to say of a generation that begins above the cut, which happens only if retention took
+    the rest."""
     for partition, start in sorted(generation.start.items()):
         if start > cut.get(partition, 0):
             return CoverageError(

@@ -1,4 +1,5 @@
-"""A disk that is full or fails: an error that names the file, nothing left behind, and a retry that works."""
+"""A disk that is full or fails: an error that names the file, nothing left behind, and a retry that
+works."""
 
 import errno
 import os
@@ -122,7 +123,8 @@ def test_whatever_the_system_says_the_error_has_it_and_nothing_is_left(
 
 
 def test_what_can_not_be_read_is_named_and_is_not_taken_for_missing(store):
-    """A loop of links stands in for a disk that fails: the system refuses, although there is something."""
+    """A loop of links stands in for a disk that fails: the system refuses, although there is
+    something."""
     Path(store.root).mkdir()
     for name in ("loop", "folder"):
         Path(store.path(name)).symlink_to(store.path(name))

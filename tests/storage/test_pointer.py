@@ -1,4 +1,5 @@
-"""I3, I4: what moves the pointer, and what clears away, can't come between one another's check and what rests on it."""
+"""I3, I4: what moves the pointer, and what clears away, can't come between one another's check and
+what rests on it."""
 
 import json
 import os
@@ -61,7 +62,8 @@ def in_thread(work, errors):
 
 
 def complete(store):
-    """Whatever the pointer names is there, and so is all that it refers to; so it is with each version that is kept."""
+    """Whatever the pointer names is there, and so is all that it refers to; so it is with each
+    version that is kept."""
     found = in_force(store)
     assert found
     for known in [found, *versions(store)]:
@@ -184,7 +186,8 @@ def test_a_token_taken_while_the_pointer_is_moved_waits_so_that_its_run_goes_on_
 
 
 def test_many_rollbacks_and_runs_at_once_leave_a_whole_publication_of_the_newest_token(tmp_path):
-    """Real threads, no order among them: after all, the pointer was moved by the newest token that moved it, and nothing it needs is gone."""
+    """Real threads, no order among them: after all, the pointer was moved by the newest token that
+    moved it, and nothing it needs is gone."""
     store = Store(str(tmp_path))
     for _ in range(3):
         run_once(store, keeping(3))
