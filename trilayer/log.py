@@ -14,7 +14,7 @@ from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import KafkaError, TopicAlreadyExistsError
+from kafka.errors import KafkaError, KafkaTimeoutError, TopicAlreadyExistsError
 
 from trilayer.cut import Cut, cut_from_json
 from trilayer.errors import EnvironmentFault, LogError
@@ -157,6 +157,25 @@ class Log:
                     found.setdefault(tp.partition, records[0].timestamp)
                     self._consumer.pause(tp)
             return found
+
+    def find_header(self, topic: Topic, partition: int, start: int, header: tuple[str, bytes]) -> int | None:
+        """Offset of the first record at or after `start`, up to the present end, that carries `header`; None where none does."""
+        with _broker_errors(self.bootstrap_servers):
+            tp = TopicPartition(topic.name, partition)
+            self._consumer.assign([tp])
+            start = max(start, self._consumer.beginning_offsets([tp])[tp])
+            end = self._consumer.end_offsets([tp])[tp]
+            self._consumer.seek(tp, start)
+            deadline = time.monotonic() + 30
+            while (position := self._consumer.position(tp)) < end:
+                for record in self._consumer.poll(timeout_ms=200).get(tp, []):
+                    if header in [(name, bytes(value or b"")) for name, value in record.headers]:
+                        return int(record.offset)
+                if self._consumer.position(tp) > position:
+                    deadline = time.monotonic() + 30
+                elif time.monotonic() > deadline:
+                    raise KafkaTimeoutError(f"no record of {tp} at offset {position} within 30 s")
+            return None
 
 
 def origin(store: Store, stream: Stream, topic: Topic, log: Log) -> Origin:
