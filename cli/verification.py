@@ -71,6 +71,9 @@ MOST_LINES = 20
 MOST_TICKS = 64
 """A view on `Rows` is recomputed tick by tick up to so many ticks: its function is called for each of them."""
 
+FEW_RECORDS = 20_000
+"""Up to so many records one task does it all, which saves every job its shuffle and most of its scheduling."""
+
 PART = "_part"
 """Which recompute a record belongs to: 0 below the cut, from 1 on a tick above it, negative for none."""
 
@@ -318,6 +321,7 @@ class _StreamVerification:
             if segment.tick in self._cover_ticks(commit)
         ]
         self._ticks = sorted({segment.tick for _, segment in self._segments})
+        self._few = False
         self._parsed: DataFrame | None = None
         self._groups: list[_Group] = []
         self._compared = 0
@@ -337,6 +341,7 @@ class _StreamVerification:
         self._check_chain()
         self._check_publication()
         held, above = self._of_log()
+        self._few = sum(i.events for i in self._chain) + size(above) <= FEW_RECORDS
         for interval in self._chain:
             self._p.store.check_all(interval.files)
         parsed = self._parse(above)
@@ -511,7 +516,7 @@ class _StreamVerification:
             frames.append(self._in_segments(records))
         if not frames:
             return None
-        raw = reduce(lambda one, more: one.unionByName(more, allowMissingColumns=True), frames)
+        raw = self._tasks(reduce(lambda one, more: one.unionByName(more, allowMissingColumns=True), frames))
         parsed = parse(raw, self._stream)
         altered, rejected = "cast(NULL AS string)", "cast(NULL AS boolean)"
         if STORED in raw.columns:
@@ -522,6 +527,9 @@ class _StreamVerification:
             f"IF({FILE} IS NULL, NULL, {_CONTENT}) AS {DIGEST}", f"{self._part_sql()} AS {PART}",
             *(f"`{name}`" for name in self._stream.columns),
         )  # fmt: skip
+
+    def _tasks(self, rows: DataFrame) -> DataFrame:
+        return rows.coalesce(1) if self._few else rows
 
     def _in_segments(self, records: DataFrame) -> DataFrame:
         """The records with the number of their segment and of its tick, by a join with the segments' ranges."""
@@ -609,7 +617,7 @@ class _StreamVerification:
         if not sides or (not held and not self._chain):
             return
         both = (
-            reduce(DataFrame.unionByName, sides)
+            self._tasks(reduce(DataFrame.unionByName, sides))
             .groupBy(*POSITION)
             .agg(
                 F.sum("_master").alias("_master"), F.sum("_log").alias("_log"),
@@ -808,41 +816,61 @@ class _StreamVerification:
             self._not_compared.append(
                 f"views on {pass_.source.name!r}: {len(self._ticks)} ticks above the cut were compared together, not one by one"
             )
-        rows = self._rows_of(pass_, by_tick)
-        if rows is None:
+        if self._parsed is None:
             tables = [partial_schema(view, {PART: pa.int32()}).empty_table() for view in pass_.views]
+        elif isinstance(pass_.source, Rows):
+            tables = self._of_rows(pass_, pass_.source, by_tick)
         else:
-            result = pass_.run(rows, PART).persist()
-            try:
-                # Most of a small Spark job is waiting for the driver.
-                with ThreadPoolExecutor(max_workers=4) as pool:
-                    slices = pool.map(lambda v: pass_.slice_of(v, result, (PART,)).toArrow(), pass_.views)
-                    tables = list(slices)
-            finally:
-                result.unpersist()
+            # Each record twice: in the part of its layer and tick, and in that of all records.
+            rows = self._counted.withColumn(PART, F.explode(F.array(F.col(PART), F.lit(self._whole))))
+            tables = self._slices(pass_, rows)
         by_view = zip(pass_.views, tables, strict=True)
         return {view.name: self._split(view, table, by_tick) for view, table in by_view}
+
+    def _slices(self, pass_: Pass, rows: DataFrame) -> list[pa.Table]:
+        """The partials of each view of the pass, with their part."""
+        result = pass_.run(rows, PART)
+        if self._few:
+            table = result.toArrow()
+            return [pass_.arrow_slice_of(view, table, (PART,)) for view in pass_.views]
+        result = result.persist()
+        try:
+            # Most of a small Spark job is waiting for the driver.
+            with ThreadPoolExecutor(max_workers=4) as pool:
+                return list(pool.map(lambda v: pass_.slice_of(v, result, (PART,)).toArrow(), pass_.views))
+        finally:
+            result.unpersist()
+
+    def _of_rows(self, pass_: Pass, source: Rows, by_tick: bool) -> list[pa.Table]:
+        """As `_slices`, for a function of rows, which lets no part through: a job for each part, and one for all records."""
+        above = range(1, self._whole)
+        parts = [[0], *([[n] for n in above] if by_tick else [list(above)]), list(range(self._whole))]
+        numbers = [*(part[0] for part in parts[:-1] if part), self._whole]
+
+        def tables(members: list[int], number: int) -> list[pa.Table]:
+            # An array is no part of the code that Spark compiles, which is then the same for all parts.
+            wanted = F.expr(f"array_contains(array({', '.join(map(str, members))}), {PART})")
+            columns = [f"`{name}`" for name in source.stream.columns]
+            made = source.rows(self._counted.where(wanted).select(*columns)).withColumn(PART, F.lit(0))
+            return [
+                t.set_column(0, PART, pa.array([number] * t.num_rows, pa.int32()))
+                for t in self._slices(pass_, made)
+            ]
+
+        with ThreadPoolExecutor(max_workers=2) as pool:
+            found = list(pool.map(tables, [part for part in parts if part], numbers))
+        return [pa.concat_tables(of_view) for of_view in zip(*found, strict=True)]
+
+    @property
+    def _counted(self) -> DataFrame:
+        """The records that are in a view."""
+        assert self._parsed is not None
+        return self._parsed.where(F.col(FITS) & (F.col(PART) >= 0))
 
     @property
     def _whole(self) -> int:
         """The part that all records are in together: one more than there are."""
         return len(self._ticks) + 1
-
-    def _rows_of(self, pass_: Pass, by_tick: bool) -> DataFrame | None:
-        """The pass's rows, each twice: in the part of its layer and tick, and in that of all records."""
-        if self._parsed is None:
-            return None
-        counted = self._parsed.where(F.col(FITS) & (F.col(PART) >= 0))
-        if isinstance(pass_.source, Rows):
-            columns = [f"`{name}`" for name in pass_.source.stream.columns]
-            numbers = range(self._whole) if by_tick else (0, 1)
-            parts = [
-                pass_.source.rows(counted.where(F.col(PART) == n if by_tick or not n else F.col(PART) > 0).select(*columns))
-                .withColumn(PART, F.lit(n))
-                for n in numbers
-            ]  # fmt: skip
-            counted = reduce(DataFrame.unionByName, parts)
-        return counted.withColumn(PART, F.explode(F.array(F.col(PART), F.lit(self._whole))))
 
     def _split(self, view: View, table: pa.Table, by_tick: bool) -> _Recomputed:
         part = table[PART]

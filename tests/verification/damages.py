@@ -765,7 +765,6 @@ def a_speed_quarantine_has_an_event_that_fits(d):
 
 @damage
 def a_speed_quarantine_is_in_another_tick(d):
-    *_, commit = d.commits
     wide = d.commits[0]
     assert wide.quarantine
     ticks = [segment.tick for segment in wide.segments]
@@ -812,13 +811,7 @@ def the_speed_layer_claims_more_than_the_log_has(d):
 def a_commit_is_gone(d):
     gone = d.commits[-2]
     d.store.delete(commit_path(d.stream, d.generation, gone.first, gone.last))
-    r = gone.segments[0].ranges[1]
-    return [
-        "stream 'orders' partition",
-        "nothing covers offsets",
-        str(gone.segments[0].ranges[min(gone.segments[0].ranges)].end),
-        *([] if r else []),
-    ]
+    return ["stream 'orders' partition", "nothing covers offsets ["]
 
 
 @damage
