@@ -65,9 +65,7 @@ def test_having_compared_nothing_is_not_clean(healthy):
     published = in_force(healthy.store)
     damage = Damage(healthy)
     damage.write_publication(
-        replace(
-            published, views={n: replace(v, fingerprint="another") for n, v in published.views.items()}
-        )
+        replace(published, views={n: replace(v, fingerprint="another") for n, v in published.views.items()})
     )
     found = healthy.verification()
     assert (found.verified, found.clean, found.failed) == (False, False, [])
@@ -76,6 +74,7 @@ def test_having_compared_nothing_is_not_clean(healthy):
 
 # -- last, since it takes records from the topic for good ---------------------------------------------------------------------
 
+FOUND_AFTER_RETENTION = (
     "ingest_dropped_a_run_of_events", "ingest_altered_an_events_value", "ingest_doubled_an_event", "a_manifest_counts_one_event_more",
     "ingest_parsed_a_column_wrong", "a_batch_count_is_off_by_one", "a_whole_segment_is_in_another_tick",
 )  # fmt: skip
