@@ -9,21 +9,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from trilayer.catalog import Catalog
-from trilayer.cut import check_tick, cut_from_json, effective_cut, format_time, latest_tick
-from trilayer.errors import UsageError
+from trilayer.continuity import check_log
+from trilayer.cut import Cut, check_tick, cut_from_json, effective_cut, format_time, latest_tick
+from trilayer.errors import ClockError, UsageError
 from trilayer.log import Log, now_ms, origin
-from trilayer.master import chain_end, read_chain, recorded_cuts
-from trilayer.publication import check_token, in_force, newest_token, take_token
+from trilayer.master import chain_end, longest_chain, of_origin, read_chain, recorded_cuts
+from trilayer.publication import check_token, in_force, newest_token, take_token, versions
 from trilayer.settings import Settings
 from trilayer.store import Store
 from trilayer.stream import Stream
+from trilayer.timeindex import TimeIndex
 
 logger = logging.getLogger("trilayer.batch")
 
 
 @dataclass(frozen=True)
 class Run:
-    """One batch run: its token, T, and the cut of each stream. full: recompute from the whole master dataset."""
+    """One batch run: its token, T, and the cut of each stream. full: recompute from the whole master dataset.
+
+    topic_ids: identity of each stream's origin, in which its cut counts.
+    """
 
     token: int
     t_ms: int
@@ -49,12 +54,33 @@ class Run:
         )
 
 
-def cut(catalog: Catalog, settings: Settings, store: Store, t_ms: int, full: bool) -> Run:
-    """The cut of every stream at T, which `choose_t` has found. Takes the run's token, which fences off every run before it."""
-    recorded = {stream.name: recorded_cuts(store, stream) for stream in catalog.streams}
+def cut(
+    catalog: Catalog,
+    settings: Settings,
+    store: Store,
+    t_ms: int,
+    full: bool,
+    *,
+    accept_clock: bool = False,
+) -> Run:
+    """The cut of every stream at T. Takes the run's token, which fences off every run before it.
+
+    Args:
+        catalog: whose streams are cut.
+        settings: the brokers, the tick and the settle delay.
+        store: where the run is recorded.
+        t_ms: T, which `choose_t` has found.
+        full: whether the run is to recompute from the whole master dataset.
+        accept_clock: cut a log at its end where the broker's clock is ahead at this moment.
+
+    Raises:
+        ClockError: if the newest records show that the broker's clock is ahead of this machine's.
+        LogError: if a topic is missing, another one than before, or has no append times, or if it no longer holds
+            what was ingested of it. Nothing has been written then.
+    """
     with Log(settings.bootstrap_servers) as log:
         streams = {
-            stream.name: _cut_of(stream, t_ms, log, store, recorded[stream.name])
+            stream.name: _cut_of(stream, t_ms, log, settings, store, accept_clock)
             for stream in catalog.streams
         }
     token = take_token(store, f"batch run until {format_time(t_ms)}")
@@ -67,20 +93,37 @@ def cut(catalog: Catalog, settings: Settings, store: Store, t_ms: int, full: boo
 
 
 def choose_t(
-    catalog: Catalog, settings: Settings, store: Store, until_ms: int | None, *, at_least: bool = False
+    catalog: Catalog,
+    settings: Settings,
+    store: Store,
+    until_ms: int | None,
+    *,
+    at_least: bool = False,
+    accept_clock: bool = False,
 ) -> int:
     """T: until_ms, or the newest settled tick, or a later cut that a killed run has left. Waits until a T that has passed is settled.
 
-    at_least: where events after until_ms have been ingested already, T is the newest cut; nothing goes back.
-    Raises UsageError for a T off the grid, in the future, or before what has been ingested or published.
+    Args:
+        catalog: whose streams are to be cut.
+        settings: the tick and the settle delay.
+        store: where earlier cuts are recorded.
+        until_ms: the T that is asked for, None for the newest one.
+        at_least: where events after until_ms have been ingested already, T is the newest cut; nothing goes back.
+        accept_clock: go on from a cut whose T is later than now.
+
+    Raises:
+        UsageError: for a T off the grid, in the future, or before what has been ingested or published.
+        ClockError: if the newest recorded or published T is later than now.
     """
-    settle_ms = round(settings.settle_s * 1000)
-    floor = _floor(store, {stream.name: recorded_cuts(store, stream) for stream in catalog.streams})
+    recorded = _recorded(catalog, settings, store)
+    if not accept_clock:
+        check_clock(catalog, settings, store)
+    floor = _floor(settings, store, recorded)
     if until_ms is None:
-        return max(latest_tick(now_ms(), settings.tick_ms, settle_ms), floor)
+        return max(latest_tick(now_ms(), settings.tick_ms, settings.settle_ms), floor)
     if until_ms <= now_ms():
-        threading.Event().wait(max(until_ms + settle_ms - now_ms(), 0) / 1000)
-    check_tick(until_ms, now_ms(), settings.tick_ms, settle_ms)
+        threading.Event().wait(max(until_ms + settings.settle_ms - now_ms(), 0) / 1000)
+    check_tick(until_ms, now_ms(), settings.tick_ms, settings.settle_ms)
     if until_ms < floor and not at_least:
         raise UsageError(
             f"T must not lie before {format_time(floor)}, up to which events have been ingested; got {format_time(until_ms)};"
@@ -89,23 +132,76 @@ def choose_t(
     return max(until_ms, floor)
 
 
-def _floor(store: Store, recorded: Mapping[str, Mapping[int, Any]]) -> int:
+def latest_ms(settings: Settings) -> int:
+    """The newest moment that this machine's clock bears out: a T after it is of a clock that was ahead."""
+    return now_ms() + settings.settle_ms
+
+
+def _recorded(catalog: Catalog, settings: Settings, store: Store) -> dict[str, Mapping[int, Cut]]:
+    latest = latest_ms(settings)
+    return {stream.name: recorded_cuts(store, stream, latest) for stream in catalog.streams}
+
+
+def _floor(settings: Settings, store: Store, recorded: Mapping[str, Mapping[int, Cut]]) -> int:
+    # T is in whole seconds; a cut that goes by another T than its own is some milliseconds after the one before it.
+    ingested = [t_ms - t_ms % 1000 for cuts in recorded.values() for t_ms in cuts]
     published = in_force(store)
-    ingested = [t_ms for cuts in recorded.values() for t_ms in cuts]
-    return max([*ingested, published.t_ms if published else 0], default=0)
+    if published and published.t_ms <= latest_ms(settings):
+        ingested.append(published.t_ms)
+    return max(ingested, default=0)
+
+
+def check_clock(catalog: Catalog, settings: Settings, store: Store) -> None:
+    """Raises ClockError if the newest interval of a stream, or the newest version, is of a T later than now.
+
+    An older one is not: a run with the right time has gone on from it.
+    """
+    latest = latest_ms(settings)
+    found = [
+        (chain[-1].t_ms, f"interval {chain[-1].number} of stream {stream.name!r} in the master dataset")
+        for stream in catalog.streams
+        if (chain := read_chain(store, stream))
+    ]
+    found += [(p.t_ms, f"version {p.version}") for p in versions(store)[-1:]]
+    t_ms, what = max(found, default=(0, ""))
+    if t_ms > latest:
+        raise ClockError(
+            f"no T may be later than now, {format_time(now_ms())}; {what} is of T={format_time(t_ms)}: it was cut by a machine whose clock"
+            " was ahead, or this one's is behind. Set the clock that is wrong. If it was the other one, `trilayer batch run --accept-clock`"
+            " goes on from that cut with T as it is now; no event is counted twice or left out"
+        )
 
 
 def _cut_of(
-    stream: Stream, t_ms: int, log: Log, store: Store, recorded: Mapping[int, Mapping[int, int]]
+    stream: Stream,
+    t_ms: int,
+    log: Log,
+    settings: Settings,
+    store: Store,
+    accept_clock: bool,
 ) -> tuple[dict[int, int], str]:
     topic = log.topic(stream)
     log.check_append_time(topic)
-    start = origin(store, stream, topic, log).start
-    bound = effective_cut(t_ms, log.cut(topic, t_ms), recorded)
-    have = chain_end(read_chain(store, stream), start)
+    present = origin(store, stream, topic, log)
+    check_log(stream, topic, present, longest_chain(store, stream), log)
+    recorded = recorded_cuts(store, stream, latest_ms(settings), identity=present.identity)
+    index = TimeIndex(log, topic, settings.tick_ms, settings.settle_ms, now_ms)
+    for partition, record in index.ahead().items():
+        logger.warning(
+            "stream %s partition %s: offset %s is stamped %s, which is later than now; the cut passes it by",
+            stream.name, partition, record.offset, format_time(record.stamp),
+        )  # fmt: skip
+    have = chain_end(of_origin(read_chain(store, stream), present.identity), present.start)
+    if t_ms in recorded:
+        found = recorded[t_ms]
+    else:
+        before = max((t for t in recorded if t < t_ms), default=None)
+        floor = recorded[before] if before is not None else present.start
+        found = index.cut(t_ms, floor, accept_clock=accept_clock)
+    bound = effective_cut(t_ms, found, recorded)
     # Never below what is ingested, nor below where the log began; a partition that was added since a recorded cut begins at 0.
     partitions = topic.partitions if t_ms not in recorded else sorted(bound)
-    return {p: max(bound.get(p, 0), have.get(p, 0)) for p in partitions}, topic.id
+    return {p: max(bound.get(p, 0), have.get(p, 0)) for p in partitions}, present.identity
 
 
 def find_run(store: Store, token: int | None = None, until_ms: int | None = None) -> Run:

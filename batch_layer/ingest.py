@@ -6,19 +6,20 @@ The writing of the interval's manifest is the commit, and from then on its end i
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from uuid import uuid4
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from batch_layer.cut import Run
+from trilayer.continuity import changed, check_log, check_reaches
 from trilayer.cut import Range, check_contiguous, ranges_between, size
-from trilayer.errors import ConflictError, LogError
+from trilayer.errors import ConflictError, LogError, OvertakenError
 from trilayer.events import FITS, LOG_COLUMNS, REJECT, log_columns, parse
 from trilayer.failpoints import failpoint
-from trilayer.log import Log, check_same_topic, origin
-from trilayer.master import Interval, chain_end, chain_folder, read_chain, schemas
+from trilayer.log import Log, Mark, Origin, Topic, origin, read_origin
+from trilayer.master import Interval, chain_end, chain_folder, of_origin, read_chain, schemas
 from trilayer.publication import check_token
 from trilayer.settings import Settings
 from trilayer.spark import read_log
@@ -40,21 +41,71 @@ def ingest(
 ) -> Interval:
     """The stream's log up to the run's cut, in the master dataset. Does nothing where it is there already.
 
-    Raises LogError for a topic that was created again, and for events that retention took, unless `accept_loss`, which records their range.
+    Raises LogError for a topic that was created again, for a log that no longer holds what was ingested, and for events that retention
+    took, unless `accept_loss`, which records their range. OvertakenError if a new origin has begun since the run's cut.
     """
     check_token(store, run.token)
+    identity = run.topic_ids[stream.name]
     chain = _reparse(stream, store, spark)
-    if chain and chain[-1].t_ms == run.t_ms:
+    if chain and chain[-1].t_ms == run.t_ms and chain[-1].topic_id == identity:
         return chain[-1]
     with Log(settings.bootstrap_servers) as log:
         topic = log.topic(stream)
-        start = origin(store, stream, topic, log).start
-        check_same_topic(stream, run.topic_ids[stream.name], topic)
-        beginning = log.beginning(topic)
-    ranges = ranges_between(chain_end(chain, start), run.cuts[stream.name])
+        present = origin(store, stream, topic, log)
+        _check_origin(stream, run, present)
+        check_log(stream, topic, present, chain, log)
+        check_reaches(stream, log.end(topic), run.cuts[stream.name])
+        marks = log.last_records(topic, run.cuts[stream.name])
+        interval = _copied(
+            stream, run, chain, present, topic, marks, log, settings, store, spark, accept_loss
+        )
+        # The last record, which was there before and is there now, vouches for what was read in between.
+        if different := changed(topic, marks, log):
+            raise LogError(
+                f"stream {stream.name!r} partition {next(iter(different))}: the log must not change while it is read;"
+                f" the record at offset {next(iter(different.values()))[0].offset} did. Nothing was ingested;"
+                " run `trilayer batch run` again"
+            )
+    _check_origin(stream, run, read_origin(store, stream))
+    _commit(stream, interval, store)
+    logger.info(
+        "ingested %s: %s events, %s of them quarantined",
+        stream.name,
+        f"{interval.events:,}",
+        interval.quarantined,
+    )
+    return interval
+
+
+def _check_origin(stream: Stream, run: Run, present: Origin | None) -> None:
+    if present is None or present.identity != run.topic_ids[stream.name]:
+        raise OvertakenError(
+            f"stream {stream.name!r}: a run must be ingested in the origin that it was cut in, {run.topic_ids[stream.name]};"
+            f" the present one is {present and present.identity}: a loss was accepted since; run `trilayer batch run`"
+        )
+
+
+def _copied(
+    stream: Stream,
+    run: Run,
+    chain: Sequence[Interval],
+    present: Origin,
+    topic: Topic,
+    marks: Mapping[int, Mark],
+    log: Log,
+    settings: Settings,
+    store: Store,
+    spark: StartSpark,
+    accept_loss: bool,
+) -> Interval:
+    """The interval from the end of the master dataset to the run's cut, its files written."""
+    beginning = log.beginning(topic)
+    own = of_origin(chain, present.identity)
+    have = chain_end(own, present.start)
+    ranges = ranges_between(have, run.cuts[stream.name])
     lost: dict[int, Range] = {}
     try:
-        check_contiguous(stream.name, chain_end(chain, start), ranges, beginning)
+        check_contiguous(stream.name, have, ranges, beginning)
     except LogError:
         if not accept_loss:
             raise
@@ -72,10 +123,8 @@ def ingest(
         else None
     )
     files, events, quarantined = _write(stream, len(chain), records, store)
-    interval = Interval(len(chain), run.t_ms, topic.id, ranges, lost, files, events, quarantined)
-    _commit(stream, interval, store)
-    logger.info("ingested %s: %s events, %s of them quarantined", stream.name, f"{events:,}", quarantined)
-    return interval
+    ends = {**(own[-1].marks if own else {}), **marks}
+    return Interval(len(chain), run.t_ms, present.identity, ranges, lost, files, events, quarantined, ends)
 
 
 def _reparse(stream: Stream, store: Store, spark: StartSpark) -> list[Interval]:
@@ -95,7 +144,7 @@ def _reparse(stream: Stream, store: Store, spark: StartSpark) -> list[Interval]:
             raw = spark().read.parquet(*paths).select(*LOG_COLUMNS)
             files, events, quarantined = _write(stream, old.number, lambda raw=raw: raw, store)  # type: ignore[misc]  # mypy can't type a lambda's default
         interval = Interval(
-            old.number, old.t_ms, old.topic_id, old.ranges, old.lost, files, events, quarantined
+            old.number, old.t_ms, old.topic_id, old.ranges, old.lost, files, events, quarantined, old.marks
         )
         _commit(stream, interval, store)
         logger.info(

@@ -13,7 +13,16 @@ from trilayer.cut import Cut, size
 from trilayer.errors import CoverageError, IntegrityError, TrilayerError
 from trilayer.failpoints import failpoint
 from trilayer.log import now_ms
-from trilayer.master import Interval, chain_end, chain_folder, delete_chain, read_chain, schemas
+from trilayer.master import (
+    Interval,
+    chain_end,
+    chain_folder,
+    delete_chain,
+    intervals_below,
+    of_origin,
+    read_chain,
+    schemas,
+)
 from trilayer.publication import (
     Publication,
     PublishedStream,
@@ -97,14 +106,15 @@ def publish(
 
 
 def _published(stream: Stream, run: Run, chain: Sequence[Interval]) -> PublishedStream:
-    cut = run.cuts[stream.name]
-    below = [interval for interval in chain if interval.t_ms <= run.t_ms]
-    if chain_end(below, {}) != dict(cut):
+    cut, identity = run.cuts[stream.name], run.topic_ids[stream.name]
+    below = intervals_below(chain, cut, identity)
+    end = chain_end(of_origin(below, identity), {})
+    if end != dict(cut):
         raise CoverageError(
-            f"stream {stream.name!r}: the master dataset must end at the cut {dict(cut)}; it ends at {chain_end(below, {})}"
+            f"stream {stream.name!r}: the master dataset must end at the cut {dict(cut)}; it ends at {end}"
         )
     return PublishedStream(
-        run.topic_ids[stream.name],
+        identity,
         stream.fingerprint,
         cut,
         sum(interval.events for interval in below),
@@ -159,17 +169,21 @@ def _clean_views(kept: Sequence[Publication], token: int, store: Store) -> None:
                 store.delete(f"batch/{view}/{attempt}")
 
 
-def oldest_cut(kept: Sequence[Publication], stream: Stream) -> dict[int, int]:
-    """The lowest cut, partition by partition, that a rollback could come back to."""
-    cuts = [p.streams[stream.name].cut for p in kept if stream.name in p.streams]
+def oldest_cut(kept: Sequence[Publication], stream: Stream, identity: str | None = None) -> dict[int, int]:
+    """The lowest cut, partition by partition, that a rollback could come back to. identity: of the origin in which the cuts
+    count; the newest publication's unless given."""
+    of_stream = [p.streams[stream.name] for p in kept if stream.name in p.streams]
+    if identity is None and of_stream:
+        identity = of_stream[-1].topic_id
+    cuts = [published.cut for published in of_stream if published.topic_id == identity]
     partitions = {partition for cut in cuts for partition in cut}
     return {partition: min(cut.get(partition, 0) for cut in cuts) for partition in partitions}
 
 
 def _clean_segments(stream: Stream, kept: Sequence[Publication], store: Store) -> None:
-    cut = oldest_cut(kept, stream)
     known = generations(store, stream)
     for generation in known:
+        cut = oldest_cut(kept, stream, generation.topic_id)
         old = generation is not known[-1]
         if old and (not _needed(generation, stream, kept) or _superseded(generation, stream, cut, store)):
             store.delete(folder(stream, generation.name))
@@ -188,9 +202,11 @@ def _clean_segments(stream: Stream, kept: Sequence[Publication], store: Store) -
 
 
 def _needed(generation: Generation, stream: Stream, kept: Sequence[Publication]) -> bool:
+    """Whether a kept version of the generation's origin has a view by a definition that it computes."""
     return any(
         p.views[name].fingerprint == fingerprint
         for p in kept
+        if stream.name in p.streams and p.streams[stream.name].topic_id == generation.topic_id
         for name, fingerprint in generation.views.items()
         if name in p.views
     )

@@ -24,7 +24,7 @@ from trilayer.catalog import Catalog
 from trilayer.errors import OvertakenError
 from trilayer.events import REJECT
 from trilayer.failpoints import failpoint
-from trilayer.master import Interval, intervals_after, read_chain
+from trilayer.master import Interval, intervals_after, intervals_below, read_chain
 from trilayer.partials import Pass, merge_sql, plan, quoted
 from trilayer.publication import Publication, check_token, in_force
 from trilayer.store import Store, StoredFile
@@ -86,9 +86,11 @@ def recompute(catalog: Catalog, run: Run, store: Store, spark: StartSpark) -> Re
     for stream in catalog.streams:
         incremental = not run.full and base is not None and is_continued(catalog, stream, base)
         kinds[stream.name] = "incremental" if incremental else "full"
-        chain = [interval for interval in read_chain(store, stream) if interval.t_ms <= run.t_ms]
+        identity = run.topic_ids[stream.name]
+        chain = intervals_below(read_chain(store, stream), run.cuts[stream.name], identity)
         comparable = base is not None and is_continued(catalog, stream, base)
-        new = intervals_after(chain, base.streams[stream.name].cut, stream) if base and comparable else []
+        published = base.streams[stream.name] if base and comparable else None
+        new = intervals_after(chain, published.cut, stream, published.topic_id) if published else []
         for pass_ in plan(catalog.views_of(stream)):
             if comparable:
                 added |= _compute(pass_, new, run, store, spark, "added")

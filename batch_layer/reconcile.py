@@ -104,6 +104,8 @@ def _speed_share(catalog: Catalog, stream: Stream, run: Run, base: Publication |
     assert origin is not None
     if base is not None and stream.name not in base.streams:
         return "the stream is new"
+    if (base.streams[stream.name].topic_id if base else origin.topic_id) != run.topic_ids[stream.name]:
+        return "a new origin has begun since"
     start = base.streams[stream.name].cut if base else origin.start
     end = run.cuts[stream.name]
     try:

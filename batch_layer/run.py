@@ -9,13 +9,15 @@ from threading import Lock
 
 from pyspark.sql import SparkSession
 
-from batch_layer.cut import choose_t, cut
+from batch_layer.accept import accept_loss as accept_loss_of
+from batch_layer.cut import choose_t, cut, latest_ms
 from batch_layer.ingest import StartSpark, ingest
 from batch_layer.publish import publish
 from batch_layer.recompute import is_continued, recompute
 from batch_layer.reconcile import reconcile
 from trilayer.catalog import Catalog
 from trilayer.cut import format_time
+from trilayer.log import read_origin
 from trilayer.publication import Publication, in_force
 from trilayer.settings import Settings
 from trilayer.spark import batch_session, driver_at_work
@@ -33,17 +35,23 @@ def batch_run(
     until_ms: int | None = None,
     full: bool = False,
     accept_loss: bool = False,
+    accept_clock: bool = False,
 ) -> Publication:
     """Cut, ingest, recompute, reconcile, publish. The publication in force, where it is already of this T and these definitions.
+
+    accept_loss: go on without records that retention took, or with a log that has lost what was ingested; the loss is recorded.
+    accept_clock: go on where a T, or the newest records, are later than now, as `choose_t` and `cut` say.
 
     Raises ConflictError where another run is under way. A run that dies anywhere leaves the answers as they were, and the next goes on.
     """
     with batch_lock(store), batch_spark(settings) as spark:
-        t_ms = choose_t(catalog, settings, store, until_ms)
-        covering = None if full else covered_by(catalog, store, t_ms)
+        if accept_loss:
+            accept_losses(catalog, settings, store)
+        t_ms = choose_t(catalog, settings, store, until_ms, accept_clock=accept_clock)
+        covering = None if full else covered_by(catalog, settings, store, t_ms)
         if covering:
             return covering
-        run = cut(catalog, settings, store, t_ms, full)
+        run = cut(catalog, settings, store, t_ms, full, accept_clock=accept_clock)
         for stream in catalog.streams:
             with ingest_lock(store, stream):
                 ingest(stream, run, settings, store, spark, accept_loss=accept_loss)
@@ -52,13 +60,21 @@ def batch_run(
         return publish(catalog, run, recomputed, reconciliation, settings, store)
 
 
-def covered_by(catalog: Catalog, store: Store, t_ms: int) -> Publication | None:
-    """The publication in force, where it is of T or later and by the same definitions: then a run until T has nothing to do."""
+def covered_by(catalog: Catalog, settings: Settings, store: Store, t_ms: int) -> Publication | None:
+    """The publication in force, where it is of T or later, by the same definitions and of the present origins: then a run until T has
+    nothing to do.
+
+    One whose own T is later than now covers nothing: its cut is where the log ended when it was made.
+    """
     published = in_force(store)
-    if published is None or published.t_ms < t_ms:
+    if published is None or not t_ms <= published.t_ms <= latest_ms(settings):
         return None
     if not all(is_continued(catalog, stream, published) for stream in catalog.streams):
         return None
+    for stream in catalog.streams:
+        present = read_origin(store, stream)
+        if present is None or published.streams[stream.name].topic_id != present.identity:
+            return None
     logger.info(
         "version %s in force, T=%s, covers T=%s: nothing to do",
         published.version,
@@ -66,6 +82,13 @@ def covered_by(catalog: Catalog, store: Store, t_ms: int) -> Publication | None:
         format_time(t_ms),
     )
     return published
+
+
+def accept_losses(catalog: Catalog, settings: Settings, store: Store) -> None:
+    """Begins a new origin for each stream whose log no longer holds what was ingested of it."""
+    for stream in catalog.streams:
+        with ingest_lock(store, stream):
+            accept_loss_of(stream, settings, store)
 
 
 def batch_lock(store: Store) -> AbstractContextManager[None]:

@@ -15,7 +15,7 @@ from batch_layer.publish import rollback as rollback_step
 from batch_layer.recompute import Recomputed, recomputed_before
 from batch_layer.recompute import recompute as recompute_step
 from batch_layer.reconcile import reconcile as reconcile_step
-from batch_layer.run import batch_lock, batch_run, batch_spark, covered_by, ingest_lock
+from batch_layer.run import accept_losses, batch_lock, batch_run, batch_spark, covered_by, ingest_lock
 from cli.context import out, print_json, project
 from serving_layer.history import version_of
 from trilayer.catalog import Catalog
@@ -35,7 +35,17 @@ Until = Annotated[
 Full = Annotated[bool, typer.Option("--full", help="recompute from the whole master dataset")]
 AcceptLoss = Annotated[
     bool,
-    typer.Option("--accept-loss", help="go on without events that retention took, recording their range"),
+    typer.Option(
+        "--accept-loss",
+        help="go on without events that retention took, and with a log that has lost what was ingested; both are recorded",
+    ),
+]
+AcceptClock = Annotated[
+    bool,
+    typer.Option(
+        "--accept-clock",
+        help="go on from a cut whose T is later than now, and cut a log at its end whose newest records are",
+    ),
 ]
 RunToken = Annotated[
     int | None,
@@ -61,28 +71,49 @@ def _ms(until: str | None) -> int | None:
 
 @app.command()
 def run(
-    until: Until = None, full: Full = False, accept_loss: AcceptLoss = False, as_json: Json = False
+    until: Until = None,
+    full: Full = False,
+    accept_loss: AcceptLoss = False,
+    accept_clock: AcceptClock = False,
+    as_json: Json = False,
 ) -> None:
     """A whole run: cut, ingest, recompute, reconcile, publish."""
     p = project()
     published = batch_run(
-        p.catalog, p.settings, p.store, until_ms=_ms(until), full=full, accept_loss=accept_loss
+        p.catalog,
+        p.settings,
+        p.store,
+        until_ms=_ms(until),
+        full=full,
+        accept_loss=accept_loss,
+        accept_clock=accept_clock,
     )
     _tell(published, as_json)
 
 
 @app.command()
-def cut(until: Until = None, full: Full = False, at_least: AtLeast = False) -> None:
+def cut(
+    until: Until = None,
+    full: Full = False,
+    at_least: AtLeast = False,
+    accept_loss: AcceptLoss = False,
+    accept_clock: AcceptClock = False,
+) -> None:
     """Step 1: where the log is cut at T. Prints the run as JSON, or what covers T already."""
     p = project()
     with batch_lock(p.store):
-        t_ms = cut_step.choose_t(p.catalog, p.settings, p.store, _ms(until), at_least=at_least)
+        if accept_loss:
+            accept_losses(p.catalog, p.settings, p.store)
+        t_ms = cut_step.choose_t(
+            p.catalog, p.settings, p.store, _ms(until), at_least=at_least, accept_clock=accept_clock
+        )
         # By the T asked for: a run under way may have ingested more than that already, and must not be fenced off for nothing.
-        covering = covered_by(p.catalog, p.store, _ms(until) or t_ms) if at_least and not full else None
+        asked = _ms(until) or t_ms
+        covering = covered_by(p.catalog, p.settings, p.store, asked) if at_least and not full else None
         if covering:
             answer = {"covered_by": covering.version, "t": covering.t}
         else:
-            found = cut_step.cut(p.catalog, p.settings, p.store, t_ms, full)
+            found = cut_step.cut(p.catalog, p.settings, p.store, t_ms, full, accept_clock=accept_clock)
             answer = {"token": found.token, "t": found.t, "full": found.full, "cuts": found.cuts}
     print_json(answer)
 

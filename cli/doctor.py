@@ -8,15 +8,19 @@ from typing import Annotated
 import psutil
 import typer
 
+from batch_layer.cut import check_clock
 from cli.context import Project, out, print_json, project
 from embedded import kafka
 from trilayer import java
-from trilayer.errors import TrilayerError
-from trilayer.log import Log, check_same_topic, read_origin
-from trilayer.master import read_chain
+from trilayer.continuity import check_log
+from trilayer.cut import format_time
+from trilayer.errors import ClockError, TrilayerError
+from trilayer.log import Log, check_same_topic, now_ms, read_origin
+from trilayer.master import longest_chain, read_chain
 from trilayer.publication import in_force
 from trilayer.segment import generations
 from trilayer.spark import connector_jars
+from trilayer.timeindex import TimeIndex
 
 Check = tuple[str, Callable[[Project], Iterator[str]]]
 
@@ -80,6 +84,7 @@ def _topics(p: Project) -> Iterator[str]:
             known = read_origin(p.store, stream)
             if known:
                 check_same_topic(stream, known.topic_id, topic)
+                check_log(stream, topic, known, longest_chain(p.store, stream), log)
             cleanup = log.setting(topic, "cleanup.policy")
             if "compact" in cleanup:
                 raise TrilayerError(
@@ -89,6 +94,26 @@ def _topics(p: Project) -> Iterator[str]:
             hours = int(log.setting(topic, "retention.ms")) / 3_600_000
             kept = "without end" if hours < 0 else f"for {hours:g} h"
             yield f"{stream.topic}: {len(topic.partitions)} partitions, append time, kept {kept}"
+
+
+def _clocks(p: Project) -> Iterator[str]:
+    check_clock(p.catalog, p.settings, p.store)
+    with Log(p.settings.bootstrap_servers) as log:
+        topics = [topic for stream in p.catalog.streams if (topic := log.find(stream))]
+        found = [
+            f"offset {record.offset} of {topic.name!r} partition {partition} is stamped {format_time(record.stamp)}"
+            for topic in topics
+            for partition, record in TimeIndex(log, topic, p.settings.tick_ms, p.settings.settle_ms)
+            .ahead()
+            .items()
+        ]
+    if found:
+        raise ClockError(
+            f"no record may be stamped later than now, {format_time(now_ms())}; {', '.join(found)}: a producer stamped it while the topic"
+            " had CreateTime, or a broker's clock was ahead, or this one's is behind. Set the clock that is wrong, if one still is."
+            " Cuts pass such records by, and answers are right"
+        )
+    yield "no T and no record's stamp is later than now"
 
 
 def _store(p: Project) -> Iterator[str]:
@@ -128,6 +153,6 @@ def _drift(p: Project) -> Iterator[str]:
 
 
 CHECKS: list[Check] = [
-    ("java", _java), ("memory", _memory), ("jars", _jars), ("broker", _broker), ("topics", _topics), ("store", _store),
-    ("definitions", _drift),
+    ("java", _java), ("memory", _memory), ("jars", _jars), ("broker", _broker), ("topics", _topics),
+    ("clocks", _clocks), ("store", _store), ("definitions", _drift),
 ]  # fmt: skip

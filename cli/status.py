@@ -11,7 +11,7 @@ from rich.table import Table
 import serving_layer
 from cli.context import Project, err, out, print_json, project
 from embedded import processes
-from trilayer.cut import parse_time
+from trilayer.cut import format_time, parse_time
 from trilayer.errors import CoverageError
 from trilayer.log import now_ms
 from trilayer.merging import quoted_duckdb
@@ -34,9 +34,15 @@ def status(
         if publication
         else "no publication yet"
     )
-    if publication and publication["late"]:
+    if publication and publication["ahead"]:
         out.print(
-            f"[red]LATE[/]: the cut lags by {publication['lag_s'] / batch_every_s:.1f} batch intervals of {batch_every_s} s;"
+            f"[red]LATE[/]: T={publication['t']} is later than now: it was cut by a machine whose clock was ahead, or this one's is behind;"
+            " set the clock that is wrong, or run `trilayer batch run --accept-clock`"
+        )
+    elif publication and publication["late"]:
+        lag_s = max(publication["lag_s"], publication["uncovered_s"] or 0)
+        out.print(
+            f"[red]LATE[/]: the cut lags by {lag_s / batch_every_s:.1f} batch intervals of {batch_every_s} s;"
             " look at the runs of lambda_batch, or run `trilayer batch run`"
         )
     streams = Table("stream", "head", "cut", "lag", "since cut", "quarantined", title="streams")
@@ -50,6 +56,11 @@ def status(
     for name, row in found["streams"].items():
         if row["note"]:
             out.print(f"{name}: {row['note']}")
+        for partition, offset, stamp in row["ahead"] or []:
+            out.print(
+                f"{name} partition {partition}: offset {offset} is stamped {stamp}, which is later than now;"
+                " cuts pass it by; see docs/seam.md"
+            )
     views = Table("view", "stream", "rows", "publication", "note", title="views")
     for name, row in found["views"].items():
         rows = "" if row["rows"] is None else f"{row['rows']:,}"
@@ -89,15 +100,22 @@ def collect(p: Project) -> dict[str, Any]:
             "head": s.head, "cut": s.cut, "end": s.lag.end if s.lag else None, "generation": s.generation,
             "lag_events": s.lag.events if s.lag else None, "lag_s": s.lag.seconds if s.lag else None,
             "speed_events": s.speed_events, "quarantined": s.quarantined, "note": s.note,
+            "ahead": [[p, r.offset, format_time(r.stamp)] for p, r in s.lag.ahead.items()] if s.lag else None,
         }
         for name, s in provenance.streams.items()
     }  # fmt: skip
     publication = None
     if provenance.version and provenance.t:
         lag_s = (now_ms() - parse_time(provenance.t)) / 1000
+        ahead = lag_s < -p.settings.settle_s
+        ages = [s.lag.since_cut for s in provenance.streams.values() if s.lag]
+        uncovered_s = max(ages, default=None)
+        # T may move while the cut stands still.
+        late = ahead or max(lag_s, uncovered_s or 0) > p.settings.late_after_s
         publication = {
             "version": provenance.version, "t": provenance.t, "kind": provenance.kind,
-            "lag_s": round(lag_s, 1), "late": lag_s > p.settings.late_after_s,
+            "lag_s": round(max(lag_s, 0), 1), "late": late, "ahead": ahead,
+            "uncovered_s": None if uncovered_s is None else round(uncovered_s, 1),
         }  # fmt: skip
     return {"publication": publication, "streams": streams, "views": views, "processes": _processes(p)}
 

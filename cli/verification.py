@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import pairwise
 from typing import Any
 
 import duckdb
@@ -37,8 +38,8 @@ from trilayer.aggregates import POSITION
 from trilayer.cut import Range, Ranges, format_time, ranges_between, size, tick_of
 from trilayer.errors import CoverageError, IntegrityError, LogError, UsageError
 from trilayer.events import FITS, LOG_COLUMNS, REJECT, log_columns, parse
-from trilayer.log import Log, Origin, read_origin
-from trilayer.master import Interval, read_chain
+from trilayer.log import Log, Origin, origins
+from trilayer.master import Interval, intervals_below, of_origin, read_chain, rising_ts
 from trilayer.merging import (
     Comparison,
     compare_answers,
@@ -82,9 +83,13 @@ FILE = "_file"
 
 SEGMENT = "_segment"
 DIGEST = "_digest"
+ORIGIN = "_origin"
 STORED = "_stored"
 ALTERED = "_altered"
 REJECTED = "_rejected"
+
+_NUMBER = f"cast(substring({FILE}, 1, 8) AS int)"
+"""The number of the interval that a file is of."""
 
 _CONTENT = "xxhash64(isnull(_key), _key, isnull(_value), _value, _timestamp, _headers)"
 _RAW = "concat(coalesce(sha2(_key, 256), ''), '/', coalesce(sha2(_value, 256), ''))"
@@ -305,13 +310,17 @@ class _StreamVerification:
     ) -> None:
         self._p, self._stream, self._at, self._start, self._duck = p, stream, at, spark, duck
         self._published: PublishedStream | None = published.streams.get(stream.name) if published else None
-        origin = read_origin(p.store, stream)
-        assert origin
-        self._origin: Origin = origin
+        self._origins = {origin.identity: origin for origin in origins(p.store, stream)}
+        *_, self._present = self._origins.values()
+        # A publication may be of an origin before the present one.
+        self._identity = self._published.topic_id if self._published else self._present.identity
         self._wrong: list[str] = []
         self._not_compared: list[str] = []
         self._chain = read_chain(p.store, stream)
-        self._below = [i for i in self._chain if self._published and published and i.t_ms <= published.t_ms]
+        self._own = of_origin(self._chain, self._present.identity)
+        self._below = intervals_below(self._chain, at.cut, self._identity) if self._published else []
+        # The first intervals of all origins but the first.
+        self._begun = [b.number for a, b in pairwise(self._chain) if a.topic_id != b.topic_id]
         self._cover = self._covered()
         # Segment numbers stand for (commit, segment): the records of each are counted.
         self._segments = [
@@ -392,9 +401,19 @@ class _StreamVerification:
         return self._cover.ticks.get(commit.name, frozenset())
 
     def _check_chain(self) -> None:
-        """Intervals go on where the one before ended, from where the log began when it was first seen."""
-        have = dict(self._origin.start)
+        """Intervals go on where the one before ended, from where their origin begins."""
+        have: dict[int, int] = {}
+        before = ""
         for interval in self._chain:
+            origin: Origin | None = self._origins.get(interval.topic_id)
+            if origin is None:
+                self._wrong.append(
+                    f"interval {interval.number} of the master dataset, {_ranges(interval.ranges)}, is of an origin with the id"
+                    f" {interval.topic_id}, which the stream has never had"
+                )
+                continue
+            if interval.topic_id != before:
+                have, before = dict(origin.start), interval.topic_id
             for partition, r in sorted(interval.ranges.items()):
                 expected = have.get(partition, 0)
                 if r.start != expected:
@@ -409,17 +428,12 @@ class _StreamVerification:
                     self._wrong.append(
                         f"partition {partition}: interval {interval.number} records offsets {_range(r)} as lost, outside of its own {_range(whole)}"
                     )
-            if interval.topic_id != self._origin.topic_id:
-                self._wrong.append(
-                    f"interval {interval.number} of the master dataset is of the topic with id {interval.topic_id}; the stream's is"
-                    f" {self._origin.topic_id}"
-                )
 
     def _check_publication(self) -> None:
         """The publication's cut and counts are those of the intervals below it."""
         if self._published is None:
             return
-        end = {partition: r.end for interval in self._below for partition, r in interval.ranges.items()}
+        end = _end_of(of_origin(self._below, self._identity))
         for partition in sorted(self._at.cut.keys() | end.keys()):
             cut, reached = self._at.cut.get(partition, 0), end.get(partition, 0)
             if cut != reached:
@@ -445,9 +459,12 @@ class _StreamVerification:
         above = {q: r for q, r in ranges_between(self._at.cut, head).items() if len(r)}
         with Log(self._p.settings.bootstrap_servers) as log:
             topic = log.find(self._stream)
-            if topic is None or topic.id != self._origin.topic_id:
+            known = self._present.topic_id
+            if topic is None or topic.id != known or (above and self._identity != self._present.identity):
                 there = f"the topic has id {topic.id}" if topic else "there is no such topic"
-                said = f"topic {self._stream.topic!r} with id {self._origin.topic_id}: {there}"
+                said = f"topic {self._stream.topic!r} with id {known}: {there}"
+                if topic and topic.id == known:
+                    said = "which a loss that was accepted has ended; run `trilayer batch run`"
                 if above:
                     raise LogError(
                         f"stream {self._stream.name!r}: what lies above the cut can only be verified with its log, {said}"
@@ -455,17 +472,24 @@ class _StreamVerification:
                 self._not_compared.append(f"nothing could be held against the log, {said}")
                 return {}, {}
             beginning, end = log.beginning(topic), log.end(topic)
-        ingested = _end_of(self._chain)
+        ingested = _end_of(self._own)
+        start = self._present.start
+        former = sum(i.events for i in self._chain) - sum(i.events for i in self._own)
+        if former:
+            self._not_compared.append(
+                f"{former:,} records of origins before the present one are in no log any more; they were held against their manifests alone"
+            )
         held: dict[int, Range] = {}
         for partition in topic.partitions:
-            first = self._origin.start.get(partition, 0)
+            first = start.get(partition, 0)
             low, high = beginning.get(partition, 0), end.get(partition, 0)
-            if low < first:
+            if low < first and self._present.number == 1:
                 self._wrong.append(
                     f"partition {partition}: the log begins at offset {low}, its recorded origin is {first}: offsets {_range(Range(low, first))}"
                     " are in no layer"
                 )
-            reached = max(ingested.get(partition, first), head.get(partition, first))
+            answered = head if self._identity == self._present.identity else {}
+            reached = max(ingested.get(partition, first), answered.get(partition, first))
             if reached > high:
                 self._wrong.append(
                     f"partition {partition}: the layers have counted up to offset {reached}, the log ends at {high}: offsets"
@@ -525,6 +549,7 @@ class _StreamVerification:
             *POSITION, "unix_millis(_timestamp) AS _stamp", FITS, FILE, SEGMENT, f"{altered} AS {ALTERED}", f"{rejected} AS {REJECTED}",
             f"IF({FITS}, NULL, {REJECT}) AS {REJECT}", f"IF({FITS}, NULL, {_RAW}) AS _raw",
             f"IF({FILE} IS NULL, NULL, {_CONTENT}) AS {DIGEST}", f"{self._part_sql()} AS {PART}",
+            f"{self._origin_sql()} AS {ORIGIN}",
             *(f"`{name}`" for name in self._stream.columns),
         )  # fmt: skip
 
@@ -569,10 +594,15 @@ class _StreamVerification:
             for offsets in (self._at.cut, self._at.head)
         )
         known = f"_partition < {len(partitions)}"
+        below = f"{_NUMBER} < {len(self._below)}"
         return (
-            f"CASE WHEN NOT ({known}) THEN -1 WHEN {FILE} IS NOT NULL THEN IF(_offset < {cut}, 0, -1)"
+            f"CASE WHEN {FILE} IS NOT NULL THEN IF({below}, 0, -1) WHEN NOT ({known}) THEN -1"
             f" WHEN _offset >= {cut} AND _offset < {head} THEN coalesce(_tick_number, -1) ELSE -1 END"
         )
+
+    def _origin_sql(self) -> str:
+        """How many origins there were before that of a record of the master dataset: offsets of different ones do not compare."""
+        return " + ".join(["0", *(f"IF({_NUMBER} >= {number}, 1, 0)" for number in self._begun)])
 
     def _altered_sql(self) -> str:
         """What the master dataset has otherwise than the parser makes of its own bytes: names of columns, NULL where all are equal."""
@@ -604,21 +634,21 @@ class _StreamVerification:
         sides: list[DataFrame] = []
         if self._parsed is not None:
             rows = self._parsed.where(F.col(FILE).isNotNull())
-            sides.append(rows.selectExpr(*POSITION, f"{DIGEST}", "1 AS _master", "0 AS _log"))
+            sides.append(rows.selectExpr(*POSITION, ORIGIN, DIGEST, "1 AS _master", "0 AS _log"))
         if held:
             # Retention may take more while this reads: then there is less to compare with.
             records = read_log(
                 self._spark, self._p.settings.bootstrap_servers, self._stream.topic, held, complete=False
             )
             sides.append(
-                log_columns(records).selectExpr(*POSITION, f"{_CONTENT} AS {DIGEST}", "0 AS _master", "1 AS _log")
+                log_columns(records).selectExpr(*POSITION, f"{len(self._begun)} AS {ORIGIN}", f"{_CONTENT} AS {DIGEST}", "0 AS _master", "1 AS _log")
             )  # fmt: skip
         self._compared += sum(g.records for g in self._groups if g.file is None)
         if not sides or (not held and not self._chain):
             return
         both = (
             self._tasks(reduce(DataFrame.unionByName, sides))
-            .groupBy(*POSITION)
+            .groupBy(*POSITION, ORIGIN)
             .agg(
                 F.sum("_master").alias("_master"), F.sum("_log").alias("_log"),
                 (F.min(DIGEST) != F.max(DIGEST)).alias("_differs"),
@@ -626,6 +656,7 @@ class _StreamVerification:
         )  # fmt: skip
         kinds = both.selectExpr(
             *POSITION,
+            ORIGIN,
             "CASE WHEN _master > 1 THEN 'twice' WHEN _master = 0 THEN 'missing' WHEN _log = 0 THEN 'extra'"
             " WHEN _differs THEN 'differs' ELSE 'same' END AS _kind",
         )
@@ -633,8 +664,9 @@ class _StreamVerification:
         of_log = (
             f"_offset >= coalesce(get(array({', '.join(f'{s}L' for s in starts)}), _partition), {1 << 62}L)"
         )
+        of_log += f" AND {ORIGIN} = {len(self._begun)}" if self._own else " AND false"
         kinds = kinds.selectExpr(
-            *POSITION, f"IF(_kind = 'extra' AND NOT ({of_log}), 'before', _kind) AS _kind"
+            *POSITION, ORIGIN, f"IF(_kind = 'extra' AND NOT ({of_log}), 'before', _kind) AS _kind"
         )
         numbers = {
             row["_kind"]: row["n"] for row in kinds.groupBy("_kind").agg(F.count("*").alias("n")).collect()
@@ -648,8 +680,8 @@ class _StreamVerification:
         faults.createOrReplaceTempView("_faults")
         found = self._spark.sql(
             """SELECT _kind, _partition, min(_offset) AS low, max(_offset) + 1 AS high FROM (
-                 SELECT *, _offset - row_number() OVER (PARTITION BY _kind, _partition ORDER BY _offset) AS island FROM _faults)
-               GROUP BY _kind, _partition, island ORDER BY _kind, _partition, low"""
+                 SELECT *, _offset - row_number() OVER (PARTITION BY _kind, _origin, _partition ORDER BY _offset) AS island FROM _faults)
+               GROUP BY _kind, _origin, _partition, island ORDER BY _kind, _partition, low"""
         ).collect()
         with Log(self._p.settings.bootstrap_servers) as log:
             beginning = log.beginning(log.topic(self._stream))
@@ -735,10 +767,15 @@ class _StreamVerification:
         for group in self._groups:
             if group.file is None and group.segment is not None:
                 by_partition.setdefault(group.partition, []).append(group)
-        tick_ms = self._p.settings.tick_ms
+        assert self._cover or not by_partition
+        tick_ms = (self._cover and self._cover.generation.tick_ms) or self._p.settings.tick_ms
+        margin_ms = tick_ms + round(self._p.settings.settle_s * 1000)
+        own = of_origin(self._chain, self._identity)
+        # A cut whose own T no clock bears out is known by one that is on no grid, and says nothing of ticks.
+        known = [(t_ms, i.ranges) for t_ms, i in zip(rising_ts(own), own, strict=True) if t_ms % tick_ms == 0]
         lines = []
         for partition, groups in sorted(by_partition.items()):
-            recorded = [(i.ranges[partition].end, i.t_ms) for i in self._chain if partition in i.ranges]
+            recorded = [(ranges[partition].end, t_ms) for t_ms, ranges in known if partition in ranges]
             ends = [end for end, _ in recorded]
             groups.sort(key=lambda g: g.low)
             least_after = [g.oldest_ms for g in groups[1:]] + [1 << 62]
@@ -749,6 +786,7 @@ class _StreamVerification:
                 assert group.segment is not None
                 commit, segment = self._segments[group.segment]
                 in_order = before <= group.oldest_ms and group.newest_ms <= after
+                in_order &= group.newest_ms <= commit.committed_ms + margin_ms  # else it was ahead
                 before = max(before, group.newest_ms)
                 passed = bisect_right(ends, group.low)
                 low = recorded[passed - 1][1] if passed else 0

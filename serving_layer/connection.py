@@ -8,7 +8,7 @@ don't wait for each other; an answer is computed on one snapshot from beginning 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Literal
 
@@ -131,7 +131,7 @@ class Connection:
         self._catalog, self._settings, self._store = catalog, settings, store
         self._lock = threading.Lock()
         self._idle: list[tuple[Loaded, duckdb.DuckDBPyConnection]] = []
-        self._database, self._refresh = _open(catalog, settings, store)
+        self._database, self._refresh = _open(catalog, settings, store, self._close_idle)
 
     @property
     def catalog(self) -> Catalog:
@@ -145,9 +145,13 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        for _, cursor in self._idle:
-            cursor.close()
+        self._close_idle()
         self._database.close()
+
+    def _close_idle(self) -> None:
+        """Ends the transactions that earlier snapshots have left: an open one keeps what it sees in memory."""
+        while self._idle:
+            self._idle.pop()[1].close()
 
     def refresh(self) -> None:
         """Loads what is new. `sql` and `snapshot` do so by themselves."""
@@ -227,7 +231,9 @@ class Connection:
         with self._lock:
             loaded = self._refresh.refresh()
         try:
-            lags = stream_lag(self._catalog, self._settings, {n: s.head for n, s in loaded.streams.items()})
+            heads = {name: s.head for name, s in loaded.streams.items()}
+            cuts = {name: s.cut for name, s in loaded.streams.items()}
+            lags = stream_lag(self._catalog, self._settings, heads, cuts)
         except EnvironmentFault:
             lags = {}
         return self._provenance(loaded, lags)
@@ -292,10 +298,15 @@ class Connection:
         )
 
 
-def _open(catalog: Catalog, settings: Settings, store: Store) -> tuple[duckdb.DuckDBPyConnection, Refresh]:
+def _open(
+    catalog: Catalog,
+    settings: Settings,
+    store: Store,
+    before_swap: Callable[[], None] = lambda: None,
+) -> tuple[duckdb.DuckDBPyConnection, Refresh]:
     """A database with every schema of an analyst's, and what loads it from the store."""
     database = open_duckdb(settings.serving_memory_mb)
-    refresh = Refresh(database, catalog, store)
+    refresh = Refresh(database, catalog, store, before_swap=before_swap)
     database.execute("CREATE TABLE _batch._anchor (one INTEGER); INSERT INTO _batch._anchor VALUES (1)")
     for layer in LAYERS:
         _create_views(database, catalog, layer)

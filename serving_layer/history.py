@@ -14,6 +14,7 @@ import pyarrow as pa
 from serving_layer.result import Table
 from trilayer.cut import Cut, format_time
 from trilayer.errors import CoverageError, UsageError
+from trilayer.log import origin_number
 from trilayer.publication import Publication, choose_version, in_force, versions
 from trilayer.segment import Commit, Segment, read_commits
 from trilayer.store import Store, StoredFile
@@ -25,12 +26,16 @@ KINDS = ("match", "differ", "missing", "extra")
 
 @dataclass(frozen=True)
 class StreamShare:
-    """A stream's share in a publication: what lies below the cut. events: quarantined ones included, those lost to retention not."""
+    """A stream's share in a publication: what lies below the cut. events: quarantined ones included, those lost to retention not.
+
+    origin: the number of the origin in which the cut counts, one more with each loss that was accepted.
+    """
 
     cut: Cut
     events: int
     quarantined: int
     lost: int
+    origin: int = 1
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,7 @@ def history(store: Store) -> list[Version]:
 def version_of(publication: Publication, current: Publication | None) -> Version:
     """What a publication says of itself. current: the one in force."""
     streams = {
-        name: StreamShare(dict(s.cut), s.events, s.quarantined, s.lost)
+        name: StreamShare(dict(s.cut), s.events, s.quarantined, s.lost, origin_number(s.topic_id))
         for name, s in publication.streams.items()
     }
     reconciled = {name: _reconciled(publication.reconciliation.get(name)) for name in publication.views}

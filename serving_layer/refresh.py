@@ -7,7 +7,7 @@ reader sees half. Coverage is proven before anything is loaded: what can't be pr
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import duckdb
@@ -17,7 +17,7 @@ from trilayer.catalog import Catalog
 from trilayer.cut import Cut, cover
 from trilayer.errors import IntegrityError
 from trilayer.failpoints import failpoint
-from trilayer.log import read_origin
+from trilayer.log import Origin, origins
 from trilayer.merging import create_table_sql, insert_rows, merge_select, quoted_duckdb
 from trilayer.partials import partial_schema
 from trilayer.publication import Publication, choose_version, pointed_at, pointer_bytes, versions
@@ -25,10 +25,10 @@ from trilayer.segment import (
     TICK,
     Commit,
     Cover,
+    KnownCommits,
     best_cover,
     commit_path,
     generations,
-    read_commit,
     read_partials,
     ticks_by_commit,
 )
@@ -38,6 +38,16 @@ from trilayer.view import View
 
 LOOK_AROUND_S = 1.0
 """How often the whole of a stream's folder is listed, for generations and compactions; the next commit is looked for each time."""
+
+MOST_DELETED = 0.25
+"""A view's batch table is written anew once the rows deleted from it are more than this share of those that stay.
+
+DuckDB frees deleted rows only at a moment at which no read transaction is open, which may never come; a table that is dropped is freed when
+the last transaction that saw it ends.
+"""
+
+MOST_AT_ONCE = 100
+"""Commits that are loaded in one transaction, when a reader has not asked for a while."""
 
 COMPACT_ROWS = 50_000
 """A view's speed rows are merged by tick when they have grown to twice what they were after the last time, and to this many."""
@@ -59,7 +69,10 @@ class StreamState:
 
 @dataclass(frozen=True)
 class Loaded:
-    """What the tables hold. files: per view, number of each batch file in the `_file` column."""
+    """What the tables hold. files: per view, number of each batch file in the `_file` column.
+
+    deleted_rows: per view, rows deleted from its batch table since that was written anew.
+    """
 
     pointer: bytes | None = None
     publication: Publication | None = None
@@ -67,6 +80,10 @@ class Loaded:
     streams: Mapping[str, StreamState] = field(default_factory=dict)
     missing_views: Mapping[str, str] = field(default_factory=dict)
     speed_rows: Mapping[str, int] = field(default_factory=dict)
+    deleted_rows: Mapping[str, int] = field(default_factory=dict)
+
+
+_BATCH_COLUMNS = ["_file INTEGER"]
 
 
 def batch_table(view: View) -> str:
@@ -86,14 +103,18 @@ class Refresh:
         catalog: Catalog,
         store: Store,
         clock: Callable[[], float] = time.monotonic,
+        before_swap: Callable[[], None] = lambda: None,
     ):
+        """before_swap: called before tables are replaced, to end the read transactions that nobody uses."""
         self._connection, self._catalog, self._store, self._clock = connection, catalog, store, clock
+        self._before_swap = before_swap
+        self._commits = {stream.name: KnownCommits() for stream in catalog.streams}
         self._looked_around = float("-inf")
         self._next_file = 0
         self.loaded = Loaded()
         connection.execute("CREATE SCHEMA _batch; CREATE SCHEMA _speed")
         for view in catalog.views:
-            connection.execute(create_table_sql(batch_table(view), view, ["_file INTEGER"]))
+            connection.execute(create_table_sql(batch_table(view), view, _BATCH_COLUMNS))
             connection.execute(create_table_sql(speed_table(view), view, [f"{TICK} BIGINT"]))
 
     def refresh(self) -> Loaded:
@@ -147,12 +168,16 @@ class Refresh:
     def _load_next(self, stream: Stream) -> None:
         state = self.loaded.streams[stream.name]
         while state.generation is not None:
-            batch = state.next_batch
-            path = commit_path(stream, state.generation, batch, batch)
-            if not self._store.exists(path):
+            commits: list[Commit] = []
+            batch, known = state.next_batch, self._commits[stream.name]
+            while len(commits) < MOST_AT_ONCE and self._store.exists(
+                commit_path(stream, state.generation, batch, batch)
+            ):
+                commits.append(known.read(self._store, stream, state.generation, batch, batch))
+                batch += 1
+            if not commits:
                 return
-            commit = read_commit(self._store, stream, state.generation, batch, batch)
-            state = self._append(stream, state, [commit])
+            state = self._append(stream, state, commits)
 
     def _append(self, stream: Stream, state: StreamState, commits: list[Commit]) -> StreamState:
         """Loads commits that go on from the state's head, in one transaction."""
@@ -163,7 +188,8 @@ class Refresh:
         rows = dict(self.loaded.speed_rows)
         with _transaction(self._connection):
             for view in self._catalog.views_of(stream):
-                for table in tables[view.name]:
+                if tables[view.name]:
+                    table = pa.concat_tables(tables[view.name])
                     insert_rows(self._connection, speed_table(view), table)
                     rows[view.name] = rows.get(view.name, 0) + table.num_rows
             failpoint("refresh.before-commit")
@@ -234,7 +260,10 @@ class Refresh:
     ) -> tuple[Cover | None, StreamState, dict[str, str]]:
         """The cover of the stream from the publication's cut, what is said of it, and the views that have no answer."""
         views = self._catalog.views_of(stream)
-        origin = read_origin(self._store, stream)
+        of_stream = origins(self._store, stream)
+        # Before the first publication the answers are those of the first origin's segments: what batch runs have ingested of it is not
+        # published yet, and a new origin goes on where that ends.
+        origin = of_stream[0] if of_stream else None
         if publication is None or stream.name not in publication.streams:
             why = "no layer has run on its stream yet" if origin is None else ""
             if (
@@ -255,20 +284,23 @@ class Refresh:
                 if v.name in publication.views and publication.views[v.name].fingerprint == v.fingerprint
             ]
         missing = {v.name: _no_answer(v, publication) for v in views if v not in fit}
-        found = (
-            best_cover(self._store, stream, topic_id, {view.name: view.fingerprint for view in fit}, cut)
-            if fit
-            else None
-        )
+        fingerprints = {view.name: view.fingerprint for view in fit}
+        known = self._commits[stream.name]
+        found = best_cover(self._store, stream, topic_id, fingerprints, cut, known.read_all) if fit else None
         if found is None:
-            note = f"the speed layer has not run these definitions: answers stop at the cut of {'T=' + publication.t if publication else 'no publication'}"
+            why = _why_alone(of_stream, topic_id) or "the speed layer has not run these definitions"
+            note = f"{why}: answers stop at the cut of {'T=' + publication.t if publication else 'no publication'}"
             return None, StreamState(cut, head=cut, note=note), missing
-        newest = generations(self._store, stream)[-1]
-        note = (
-            ""
-            if newest.fingerprint == found.generation.fingerprint
-            else "the speed layer runs other definitions since"
-        )
+        there = generations(self._store, stream)
+        known.keep(generation.name for generation in there)
+        newest = there[-1]
+        note = _why_alone(of_stream, topic_id)
+        if note:
+            pass
+        elif newest.fingerprint != found.generation.fingerprint:
+            note = "the speed layer runs other definitions since"
+        elif any(start > cut.get(partition, 0) for partition, start in newest.start.items()):
+            note = "the speed layer has begun anew above the cut: answers stop at the head until the next publication"
         commits = found.commits
         ticks = found.ticks
         return found, StreamState(
@@ -313,14 +345,12 @@ class Refresh:
                     if view.name not in missing:
                         speed[view.name] = self._partials(view, list(found.commits), found.ticks)
         failpoint("refresh.before-load")
-        rows = dict(before.speed_rows)
+        self._before_swap()
+        rows, deleted = dict(before.speed_rows), dict(before.deleted_rows)
         with _transaction(self._connection):
             for view in self._catalog.views:
-                gone = set(before.files.get(view.name, {}).values()) - set(files[view.name].values())
-                if gone:
-                    self._connection.execute(
-                        f"DELETE FROM {batch_table(view)} WHERE _file IN ({', '.join(map(str, sorted(gone)))})"
-                    )
+                held = before.files.get(view.name, {})
+                deleted[view.name] = self._delete(view, held, files[view.name], deleted.get(view.name, 0))
                 for number, table in arriving.get(view.name, []):
                     typed = table.select(list(view.partial_columns)).cast(partial_schema(view))
                     numbered = typed.append_column("_file", pa.array([number] * len(typed), pa.int32()))
@@ -333,9 +363,50 @@ class Refresh:
                     rows[view.name] = sum(table.num_rows for table in speed.get(view.name, []))
             failpoint("refresh.before-commit")
         kept = {name: (states[name] if name in stale else self.loaded.streams[name]) for name in states}
-        self.loaded = Loaded(pointer, publication, files, kept, dict(missing), rows)
+        self.loaded = Loaded(pointer, publication, files, kept, dict(missing), rows, deleted)
         failpoint("refresh.after-commit")
         self._compact()
+
+    def _delete(
+        self,
+        view: View,
+        held: Mapping[StoredFile, int],
+        wanted: Mapping[StoredFile, int],
+        deleted: int,
+    ) -> int:
+        """Takes the files that are no longer wanted out of the view's batch table.
+
+        Returns how many rows have been deleted from the table as it is now: none once it has been written anew.
+        """
+        gone = [file for file in held if file not in wanted]
+        if not gone:
+            return deleted
+        staying = [file for file in held if file in wanted]
+        table, deleted = batch_table(view), deleted + sum(file.rows for file in gone)
+        if deleted <= MOST_DELETED * sum(file.rows for file in staying):
+            self._connection.execute(f"DELETE FROM {table} WHERE {_in_files(held, gone)}")
+            return deleted
+        self._connection.execute(create_table_sql("_batch._next", view, _BATCH_COLUMNS))
+        if staying:
+            self._connection.execute(
+                f"INSERT INTO _batch._next BY NAME FROM {table} WHERE {_in_files(held, staying)}"
+            )
+        self._connection.execute(
+            f"DROP TABLE {table}; ALTER TABLE _batch._next RENAME TO {quoted_duckdb(view.name)}"
+        )
+        return 0
+
+
+def _in_files(numbers: Mapping[StoredFile, int], files: Iterable[StoredFile]) -> str:
+    """SQL for the rows of these files in a batch table."""
+    return f"_file IN ({', '.join(str(numbers[file]) for file in files)})"
+
+
+def _why_alone(known: Sequence[Origin], topic_id: str) -> str:
+    """What to say where a newer origin has begun than that of the batch views; nothing where none has."""
+    if not known or known[-1].identity == topic_id:
+        return ""
+    return "a loss was accepted since, and a new origin begun, which the next publication goes on with"
 
 
 def _reach(state: StreamState) -> int:

@@ -1,4 +1,4 @@
-"""Compaction: the many small commits of ticks that are closed, merged into one that covers the same.
+"""Compaction: many small commits, merged into one that covers the same.
 
 The wide commit is written first and the narrow ones deleted after it; a reader takes the widest, so that it meets every event once at any moment.
 """
@@ -10,36 +10,66 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from trilayer.cut import Range
+from trilayer.cut import Cut, Range, cut_from_json, tick_of
+from trilayer.errors import CoverageError
 from trilayer.failpoints import failpoint
 from trilayer.log import now_ms
+from trilayer.master import recorded_cuts
 from trilayer.merging import create_table_sql, insert_rows, merge_select, open_duckdb
-from trilayer.segment import TICK, Commit, Segment, commit_path, folder, read_commits, read_partials
+from trilayer.segment import (
+    TICK,
+    Commit,
+    Generation,
+    Segment,
+    commit_path,
+    folder,
+    read_commits,
+    read_partials,
+)
 from trilayer.store import Store, StoredFile
 from trilayer.stream import Stream
 from trilayer.view import View
 
 logger = logging.getLogger("trilayer.speed")
 
+RECENT_MS = 60_000
+"""Commits of an open tick stay as they are for so long: a reader that asks within that time goes on with the next one."""
+
 
 def compact(
-    store: Store, stream: Stream, views: Sequence[View], generation: str, at_least: int
+    store: Store,
+    stream: Stream,
+    views: Sequence[View],
+    generation: str,
+    at_least: int,
+    *,
+    recent_ms: int = RECENT_MS,
 ) -> Commit | None:
-    """Merges the commits of closed ticks once there are `at_least` small ones. Returns the wide commit, or None where nothing was due.
+    """Merges neighbouring commits of like size once there are `at_least` of them.
 
-    A tick is closed when a later commit is of a later tick; the newest commit is never touched, since Spark may replay its micro-batch.
+    A commit is merged with others that are as wide, in powers of `at_least`, so that of n micro-batches each is written again
+    log(n) times, and few commits are left. Commits of closed ticks are merged as soon as there are enough of them. A tick is
+    closed when a later commit is of a later tick. What of an open tick may be merged, see `_groups`. The newest commit is never
+    touched, since Spark may replay its micro-batch.
+
+    Args:
+        recent_ms: how far behind the newest commit one of an open tick must lie to be merged.
+
+    Returns:
+        The wide commit, or None where nothing was due.
+
+    Raises:
+        CoverageError: The ranges of two commits do not follow each other; nothing is written then.
     """
     commits = read_commits(store, stream, generation)
-    newest = {segment.tick for commit in commits[-1:] for segment in commit.segments}
-    due: list[Commit] = []
-    for commit in commits[:-1]:
-        if any(segment.tick in newest for segment in commit.segments):
-            break
-        due.append(commit)
-    narrow = [commit for commit in due if commit.first == commit.last]
-    if len(narrow) < at_least:
+    if len(commits) <= at_least:
         return None
-    run = due[due.index(narrow[0]) : due.index(narrow[-1]) + 1]
+    run: list[Commit] = []
+    for group in _groups(store, stream, generation, commits, recent_ms):
+        run = run or _of_like_size(group, at_least)
+    if not run:
+        return None
+    segments = _segments(stream, run)
     failpoint("compaction.before-write")
     first, last = run[0].first, run[-1].last
     data = f"{folder(stream, generation)}/data/{first:012d}-{last:012d}"
@@ -49,7 +79,7 @@ def compact(
         if (file := _merged(store, view, run, f"{data}-{view.name}.parquet"))
     }
     quarantine = _quarantine(store, run, f"{data}-_quarantine.parquet")
-    wide = Commit(first, last, _segments(run), files, quarantine, run[-1].committed_ms)
+    wide = Commit(first, last, segments, files, quarantine, run[-1].committed_ms)
     failpoint("compaction.before-commit")
     store.create_document(commit_path(stream, generation, first, last), wide.to_json())
     failpoint("compaction.before-delete")
@@ -59,6 +89,92 @@ def compact(
             store.delete(file.path)
     logger.debug("stream %s: %s commits compacted into one at %s", stream.name, len(run), now_ms())
     return wide
+
+
+def _of_like_size(group: Sequence[Commit], at_least: int) -> list[Commit]:
+    """The first run of neighbours in the group of which `at_least` are of one level, the lowest level first; none where there is no such run."""
+    levels = [_level(commit, at_least) for commit in group]
+    for level in sorted(set(levels)):
+        start = 0
+        for end in range(len(group) + 1):
+            if end < len(group) and levels[end] <= level:
+                continue
+            places = [place for place in range(start, end) if levels[place] == level]
+            if len(places) >= at_least:
+                return list(group[places[0] : places[-1] + 1])
+            start = end + 1
+    return []
+
+
+def _level(commit: Commit, at_least: int) -> int:
+    """How often `at_least` must be multiplied by itself to be more than the micro-batches that the commit covers; 0 for one micro-batch."""
+    level, width = 0, at_least
+    while commit.last - commit.first + 1 >= width:
+        level, width = level + 1, width * at_least
+    return max(level, 1) if commit.last > commit.first else 0
+
+
+def _groups(
+    store: Store, stream: Stream, generation: str, commits: Sequence[Commit], recent_ms: int
+) -> list[list[Commit]]:
+    """Neighbouring commits that may be merged with one another without a segment across a cut that is, or will be, recorded.
+
+    A cut that is known, since an interval was ingested up to it or a run has chosen it, divides the commits of a tick that lie on either side.
+
+    A cut that will be chosen is of a T later than all that are known, and lies at or above what was read before T: what is below the first
+    record stamped at or after T, or below the end of the log at a moment after T. In a closed tick it falls nowhere, as long as stamps grow with
+    offsets. In an open tick it may fall between what was committed before T and what was committed after it, for each T on the grid:
+    there commits of different slots of the grid, by the time at which they were committed, are kept apart until a cut of a later T is known.
+    """
+    *due, newest = commits
+    open_ticks = {segment.tick for segment in newest.segments}
+    first_open = next((i for i, c in enumerate(due) if _ticks(c) & open_ticks), len(due))
+    known = Generation.of(store.read_document(f"{folder(stream, generation)}/generation.json"))
+    cuts = _known_cuts(store, stream, known.topic_id)
+    newest_t = max((t_ms for t_ms, _ in cuts), default=0)
+    groups: list[list[Commit]] = [[]]
+    sides: dict[int, list[set[str]]] = {}
+    before: int | None = None
+    for place, commit in enumerate(due):
+        slot = None
+        if place >= first_open:
+            if known.tick_ms is None or newest.committed_ms - commit.committed_ms < recent_ms:
+                break
+            slot = tick_of(max(commit.committed_ms, newest_t), known.tick_ms)
+        found = {s.tick: [_sides(s, cut) for _, cut in cuts] for s in commit.segments}
+        divided = any(found[tick] != sides[tick] for tick in found.keys() & sides.keys())
+        if groups[-1] and (divided or slot != before):
+            groups.append([])
+            sides = {}
+        groups[-1].append(commit)
+        sides |= found
+        before = slot
+    return groups
+
+
+def _known_cuts(store: Store, stream: Stream, topic_id: str) -> list[tuple[int, Cut]]:
+    """T and cut of every interval of the master dataset, and of every run that is remembered, which may not have ingested yet."""
+    cuts = list(recorded_cuts(store, stream, identity=topic_id).items())
+    for run in store.names("runs"):
+        path = f"runs/{run}/cut.json"
+        if store.exists(path):
+            document = store.read_document(path)
+            if document["topic_ids"].get(stream.name) == topic_id:
+                cuts.append((document["t_ms"], cut_from_json(document["cuts"][stream.name])))
+    return cuts
+
+
+def _sides(segment: Segment, cut: Cut) -> set[str]:
+    """On which sides of the cut the segment lies."""
+    return {
+        "below" if r.end <= cut.get(p, 0) else "above" if r.start >= cut.get(p, 0) else "across"
+        for p, r in segment.ranges.items()
+        if len(r)
+    }
+
+
+def _ticks(commit: Commit) -> set[int]:
+    return {segment.tick for segment in commit.segments}
 
 
 def _merged(store: Store, view: View, run: Sequence[Commit], path: str) -> StoredFile | None:
@@ -77,7 +193,7 @@ def _quarantine(store: Store, run: Sequence[Commit], path: str) -> StoredFile | 
     return store.write_table(path, pa.concat_tables(tables)) if tables else None
 
 
-def _segments(run: Sequence[Commit]) -> list[Segment]:
+def _segments(stream: Stream, run: Sequence[Commit]) -> list[Segment]:
     """One segment a tick, with the ranges of all of them put together."""
     by_tick: dict[int, list[Segment]] = {}
     for commit in run:
@@ -86,7 +202,7 @@ def _segments(run: Sequence[Commit]) -> list[Segment]:
     return [
         Segment(
             tick,
-            _joined(found),
+            _joined(stream, found),
             sum(s.events for s in found),
             sum(s.quarantined for s in found),
             min((s.oldest_ms for s in found if s.oldest_ms is not None), default=None),
@@ -97,10 +213,15 @@ def _segments(run: Sequence[Commit]) -> list[Segment]:
     ]
 
 
-def _joined(segments: Sequence[Segment]) -> Mapping[int, Range]:
+def _joined(stream: Stream, segments: Sequence[Segment]) -> Mapping[int, Range]:
     joined: dict[int, Range] = {}
     for segment in segments:
         for partition, r in segment.ranges.items():
-            known = joined.get(partition, r)
-            joined[partition] = Range(min(known.start, r.start), max(known.end, r.end))
+            known = joined.get(partition)
+            if known is not None and r.start != known.end:
+                raise CoverageError(
+                    f"stream {stream.name!r} partition {partition}: a segment to be compacted must begin at offset {known.end}, where the one"
+                    f" before it in its tick ends; got [{r.start}, {r.end}); rebuild the speed layer: `trilayer speed run --rebuild`"
+                )
+            joined[partition] = Range(known.start if known else r.start, r.end)
     return joined

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,12 +16,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from speed_layer.segments import write_segment
 from speed_layer.ticks import Ticks
 from trilayer.catalog import Catalog
-from trilayer.cut import Range, ranges_between, size
-from trilayer.errors import CoverageError, LogError
-from trilayer.log import Log, now_ms, origin
+from trilayer.continuity import check_log
+from trilayer.cut import Range, format_time, ranges_between, size
+from trilayer.errors import CoverageError, IntegrityError, LogError
+from trilayer.log import Log, Origin, Topic, now_ms, origin, read_origin
+from trilayer.master import longest_chain
 from trilayer.partials import plan
 from trilayer.publication import in_force, versions
-from trilayer.segment import Generation, commit_path, folder, generations
+from trilayer.segment import Commit, Generation, commit_path, folder, generations, read_commits
 from trilayer.settings import Settings
 from trilayer.spark import KAFKA_OPTIONS, offsets_json
 from trilayer.store import Store
@@ -29,6 +33,37 @@ logger = logging.getLogger("trilayer.speed")
 
 STOP_TIMEOUT_S = 10.0
 """How long a stop waits for the micro-batch under way before it is cancelled."""
+
+LOOK_BACK_S = 1.0
+"""How often, at most, a micro-batch first looks whether the log still holds what was read before."""
+
+
+@dataclass(frozen=True)
+class Read:
+    """What a commit says of the newest offsets of one partition that were read.
+
+    A record at the end of these offsets that was appended later than `newest_ms` cannot be one that was read: the log
+    was cut off below it and has grown again.
+
+    Attributes:
+        range: The offsets.
+        newest_ms: When the last of the records among them, or of those of other partitions beside them, was appended.
+    """
+
+    range: Range
+    newest_ms: int
+
+
+def newest_read(commits: Sequence[Commit]) -> dict[int, Read]:
+    """Per partition what the commits, oldest first, have read last; none of a partition without records."""
+    found: dict[int, Read] = {}
+    for commit in commits:
+        for segment in commit.segments:
+            for partition, r in segment.ranges.items():
+                known = found.get(partition)
+                if segment.newest_ms is not None and len(r) and (not known or r.end > known.range.end):
+                    found[partition] = Read(r, segment.newest_ms)
+    return found
 
 
 class StreamQuery:
@@ -47,18 +82,22 @@ class StreamQuery:
         self._ticks: Ticks | None = None
         self._log: Log | None = None
         self._ends: dict[int, Mapping[int, int]] = {}
+        self._read: dict[int, Read] = {}
+        self._looked_back = 0.0
+        self.departed = False
 
     def start(self, rebuild: bool = False) -> StreamingQuery:
         """Goes on with the newest generation if it has a checkpoint and the same definitions, else begins one.
 
-        rebuild: begin one in any case. Raises LogError for a topic that was created again.
+        rebuild: begin one in any case. One is begun, too, if the log has lost what the newest generation has read. Raises LogError for
+        a topic that was created again, and for a log that no longer holds what was ingested.
         """
         self._log = Log(self._settings.bootstrap_servers)
         topic = self._log.topic(self.stream)
         self._log.check_append_time(topic)
-        origin(self._store, self.stream, topic, self._log)
-        self.generation = (None if rebuild else self._resumable(topic.id)) or self._begin(topic.id)
-        self._ticks = Ticks(self.stream, topic, self._log, self._store, self._settings.tick_ms)
+        self.choose(topic, self._log, rebuild)
+        tick_ms, settle_ms = self._settings.tick_ms, self._settings.settle_ms
+        self._ticks = Ticks(self.stream, topic, self._log, self._store, tick_ms, settle_ms)
         self._ends = {}
         reader = (
             self._spark.readStream.format("kafka")
@@ -94,6 +133,41 @@ class StreamQuery:
         if self._log is not None:
             self._log.close()
 
+    def choose(self, topic: Topic, log: Log, rebuild: bool = False) -> Generation:
+        """The generation to go on with, an older one or a new one; the first part of `start`."""
+        self._log = log
+        present = origin(self._store, self.stream, topic, log)
+        check_log(self.stream, topic, present, longest_chain(self._store, self.stream), log)
+        self._read, self.departed = {}, False
+        known = generations(self._store, self.stream)
+        lost = self._lost(known[-1], topic) if known and known[-1].topic_id == present.identity else None
+        if lost:
+            logger.warning(
+                "stream %s: %s; another generation begins, which reads what the log holds now",
+                self.stream.name,
+                lost,
+            )
+        self.generation = None if rebuild or lost else self._resumable(present)
+        if self.generation is None:
+            self._read = {}
+            self.generation = self._begin(topic, present, anew=lost is not None)
+        return self.generation
+
+    def overtaken(self) -> bool:
+        """Whether a new origin has begun since the generation did: then the query should be started again."""
+        present = read_origin(self._store, self.stream)
+        return (
+            self.generation is not None
+            and present is not None
+            and present.identity != self.generation.topic_id
+        )
+
+    def has_lost(self) -> bool:
+        """Whether the log has lost what the generation has read or was about to read. To be asked when the query has ended."""
+        if self.generation is None or self._log is None:
+            return False
+        return self._lost(self.generation, self._log.topic(self.stream)) is not None
+
     def failure(self) -> Exception | None:
         """What ended the query, or None while it runs."""
         if self._query is None or self._query.isActive:
@@ -106,47 +180,104 @@ class StreamQuery:
         assert self.generation
         return f"{folder(self.stream, self.generation.name)}/checkpoint"
 
-    def _resumable(self, topic_id: str) -> Generation | None:
+    def _resumable(self, present: Origin) -> Generation | None:
         known = generations(self._store, self.stream)
-        if (
-            not known
-            or known[-1].topic_id != topic_id
-            or known[-1].fingerprint != self._catalog.stream_fingerprint(self.stream)
-        ):
+        if not known:
             return None
-        offsets = f"{folder(self.stream, known[-1].name)}/checkpoint/offsets"
-        return known[-1] if self._store.names(offsets) else None
+        newest = known[-1]
+        why = self._ended(newest, present.identity)
+        if why:
+            logger.warning(
+                "stream %s: generation %s ends, and another begins: %s", self.stream.name, newest.number, why
+            )
+        return None if why else newest
 
-    def _begin(self, topic_id: str) -> Generation:
-        """A generation that reads from the cut of the oldest publication kept, so that a rollback never meets a hole."""
+    def _ended(self, generation: Generation, identity: str) -> str:
+        """Why the generation can't go on; nothing where it can."""
+        if generation.topic_id != identity:
+            return "a new origin has begun"
+        if generation.fingerprint != self._catalog.stream_fingerprint(self.stream):
+            return "definitions have changed"
+        planned = self._planned(generation)
+        if not planned:
+            return "it has no checkpoint"
+        tick_ms = self._tick_ms_of(generation)
+        if tick_ms != self._settings.tick_ms:
+            was = f"{tick_ms / 1000:g} s" if tick_ms else "another length"
+            return f"ticks are {self._settings.tick_s} s now; they were {was}"
+        return self._too_large(generation, planned)
+
+    def _tick_ms_of(self, generation: Generation) -> int | None:
+        """The length of its ticks; None where it was not kept, and a segment's tick is not on today's grid."""
+        if generation.tick_ms is not None:
+            return generation.tick_ms
+        commits = read_commits(self._store, self.stream, generation.name)
+        ticks = {segment.tick for commit in commits for segment in commit.segments}
+        on_grid = all(tick % self._settings.tick_ms == 0 for tick in ticks)
+        return self._settings.tick_ms if on_grid else None
+
+    def _too_large(self, generation: Generation, planned: list[int]) -> str:
+        """Says so where the micro-batch to be replayed was planned with more events than one may have now.
+
+        Spark replays it with the very same offsets: one that did not fit into the driver's memory never would.
+        """
+        batch = planned[-1]
+        done = f"{folder(self.stream, generation.name)}/checkpoint/commits/{batch}"
+        segment = commit_path(self.stream, generation.name, batch, batch)
+        if self._store.exists(done) or self._store.exists(segment):
+            return ""
+        try:
+            end = self._planned_end(generation, batch)
+            start = self._planned_end(generation, batch - 1) if batch else generation.start
+        except (IntegrityError, ValueError, LookupError) as error:
+            return f"its checkpoint can't be read: {error}"
+        most = self._settings.speed_max_events
+        found = size(ranges_between(start, end))
+        # Spark rounds each partition's share of the most up to one.
+        if found <= most + len(end):
+            return ""
+        return f"micro-batch {batch} was planned with {found:,} events; speed_max_events is {most:,} now"
+
+    def _begin(self, topic: Topic, present: Origin, *, anew: bool) -> Generation:
+        """A generation that reads from the cut of the oldest publication kept, so that a rollback never meets a hole.
+
+        Publications of an older origin do not count: their cuts are no offsets of the log as it is now.
+        """
         assert self._log
-        topic = self._log.topic(self.stream)
-        start = dict(origin(self._store, self.stream, topic, self._log).start)
+        start = dict(present.start)
         # Before the first publication answers begin at the origin, whatever a run that died has written.
-        known_versions = versions(self._store) if in_force(self._store) else []
-        kept = [p.streams[self.stream.name].cut for p in known_versions if self.stream.name in p.streams]
+        standing = in_force(self._store)
+        known_versions = versions(self._store) if standing else []
+        of_stream = [p.streams[self.stream.name] for p in known_versions if self.stream.name in p.streams]
+        kept = [published.cut for published in of_stream if published.topic_id == present.identity]
         for partition in {p for cut in kept for p in cut}:
             start[partition] = min(cut.get(partition, start.get(partition, 0)) for cut in kept)
         beginning = self._log.beginning(topic)
+        published = standing.streams.get(self.stream.name) if standing else None
+        of_present = published is not None and published.topic_id == present.identity
+        needed = published.cut if published and of_present else dict(start)
         for partition, offset in start.items():
-            if offset < beginning.get(partition, 0):
-                newest = max((cut.get(partition, 0) for cut in kept), default=0)
-                if newest < beginning[partition]:
-                    raise LogError(
-                        f"stream {self.stream.name!r} partition {partition}: the log must still hold offset {newest}, where the batch views end;"
-                        f" retention took [{newest}, {beginning[partition]}); run `trilayer batch run`, then start again"
-                    )
-                start[partition] = beginning[partition]
+            first = beginning.get(partition, 0)
+            if offset < first:
+                start[partition] = first
+                if needed.get(partition, 0) < first:
+                    logger.warning(
+                        "stream %s partition %s: the log holds offsets [%s, %s), where the batch views in force end, no more;"
+                        " this generation answers from the next publication on: run `trilayer batch run`",
+                        self.stream.name, partition, needed.get(partition, 0), first,
+                    )  # fmt: skip
         known = generations(self._store, self.stream)
         number = known[-1].number + 1 if known else 1
         views = {view.name: view.fingerprint for view in self._catalog.views_of(self.stream)}
         generation = Generation(
             f"{number:06d}-{uuid4().hex[:6]}",
-            topic_id,
+            present.identity,
             self._catalog.stream_fingerprint(self.stream),
             views,
             start,
             now_ms(),
+            self._settings.tick_ms,
+            anew,
         )
         self._store.create_document(
             f"{folder(self.stream, generation.name)}/generation.json", generation.to_json()
@@ -182,10 +313,12 @@ class StreamQuery:
                 or not ranges
             ):
                 return
+            self._look_back()
             parts = self._ticks.split(ranges, self._ends[batch_id])
             commit = write_segment(
                 records, batch_id, parts, self.stream, self._passes, self.generation, self._store
             )
+            self._read |= newest_read([commit])
             logger.debug("stream %s: micro-batch %s, %s events", self.stream.name, batch_id, size(ranges))
             bad = sum(segment.quarantined for segment in commit.segments)
             if bad:
@@ -194,6 +327,55 @@ class StreamQuery:
                 )
         finally:
             self._between_batches.release()
+
+    def _look_back(self) -> None:
+        """Raises LogError if the log has lost what was read before. It looks once in a while, after a broker's restart in any case."""
+        assert self._log
+        if time.monotonic() - self._looked_back < LOOK_BACK_S or not self._read:
+            return
+        lost = self._lost_of_read(self._log.topic(self.stream))
+        self._looked_back = time.monotonic()
+        if lost:
+            self.departed = True
+            raise LogError(f"stream {self.stream.name!r}: {lost}")
+
+    def _lost(self, generation: Generation, topic: Topic) -> str | None:
+        """What the log has lost of the offsets that a generation has read or was about to read; None if nothing."""
+        assert self._log
+        self._read = newest_read(read_commits(self._store, self.stream, generation.name))
+        end = self._log.end(topic)
+        for batch in self._planned(generation)[-1:]:
+            try:
+                planned = self._planned_end(generation, batch)
+            except (IntegrityError, ValueError, LookupError):
+                break  # a checkpoint that can't be read is no evidence; `_ended` has its say about it
+            for partition, offset in planned.items():
+                if offset > end.get(partition, 0):
+                    return (
+                        f"partition {partition} of the log must reach offset {offset}, up to which it was read;"
+                        f" it ends at offset {end.get(partition, 0)}"
+                    )
+        return self._lost_of_read(topic)
+
+    def _lost_of_read(self, topic: Topic) -> str | None:
+        assert self._log
+        end = self._log.end(topic)
+        for partition, read in sorted(self._read.items()):
+            if end.get(partition, 0) < read.range.end:
+                return (
+                    f"partition {partition} of the log must reach offset {read.range.end}, up to which it was read;"
+                    f" it ends at offset {end.get(partition, 0)}"
+                )
+        below = {p: read.range.end for p, read in self._read.items()}
+        for partition, mark in sorted(self._log.last_records(topic, below, committed=True).items()):
+            read = self._read[partition]
+            if mark.offset >= read.range.start and mark.append_ms > read.newest_ms:
+                return (
+                    f"partition {partition} of the log has at offset {mark.offset} a record appended at"
+                    f" {format_time(mark.append_ms)}, which is not the one that was read: that was appended no later than"
+                    f" {format_time(read.newest_ms)}"
+                )
+        return None
 
     def _ranges(self, batch_id: int) -> dict[int, Range]:
         """The micro-batch's offsets, from Spark's checkpoint, where they are written before it runs."""
@@ -210,8 +392,17 @@ class StreamQuery:
         return {partition: r for partition, r in found.items() if len(r)}
 
     def _end_of(self, batch_id: int) -> Mapping[int, int]:
+        assert self.generation
         if batch_id not in self._ends:
-            text = self._store.read(f"{self._checkpoint()}/offsets/{batch_id}").decode()
-            offsets = json.loads(text.splitlines()[2])[self.stream.topic]
-            self._ends[batch_id] = {int(partition): offset for partition, offset in offsets.items()}
+            self._ends[batch_id] = self._planned_end(self.generation, batch_id)
         return self._ends[batch_id]
+
+    def _planned(self, generation: Generation) -> list[int]:
+        """The micro-batches that Spark has planned and not yet forgotten, in order."""
+        names = self._store.names(f"{folder(self.stream, generation.name)}/checkpoint/offsets")
+        return sorted(int(name) for name in names if name.isdigit())
+
+    def _planned_end(self, generation: Generation, batch_id: int) -> Mapping[int, int]:
+        path = f"{folder(self.stream, generation.name)}/checkpoint/offsets/{batch_id}"
+        offsets = json.loads(self._store.read(path).decode().splitlines()[2])[self.stream.topic]
+        return {int(partition): offset for partition, offset in offsets.items()}

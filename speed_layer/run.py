@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -44,6 +45,12 @@ _AWAY = ("TimeoutException", "DisconnectException", "KafkaException", "Failed to
          "LEADER_NOT_AVAILABLE", "Call(callName", "OffsetFetch", "Connection to node")  # fmt: skip
 
 
+_MISSING = ("OffsetOutOfRange", "Some data may have been lost", "data may have been missed")
+
+ORIGIN_LOOK_S = 2.0
+"""How often the speed layer looks whether a batch run has begun a new origin."""
+
+
 def run_speed(
     catalog: Catalog,
     settings: Settings,
@@ -62,26 +69,30 @@ def run_speed(
         spark = session("trilayer-speed", settings, memory_mb=settings.speed_memory_mb, conf=SPARK_CONF)
         stack.callback(spark.stop)
         queries = [StreamQuery(catalog, stream, settings, store, spark) for stream in catalog.streams]
-        threads = [
-            threading.Thread(target=_compact_on, args=(q, catalog, settings, store, stop), daemon=True)
-            for q in queries
-        ]
+        compactors = [Compactor(query, catalog, settings, store, stop) for query in queries]
         try:
             for query in queries:
                 query.start(rebuild)
             on_ready(queries)
-            for thread in threads:
-                thread.start()
+            for compactor in compactors:
+                compactor.start()
+            looked = time.monotonic()
             while not stop.wait(0.2):
                 for query in queries:
                     _check(query, settings, stop)
+                for compactor in compactors:
+                    compactor.check()
+                if time.monotonic() - looked >= ORIGIN_LOOK_S:
+                    for query in queries:
+                        _follow_origin(query)
+                    looked = time.monotonic()
         finally:
             stop.set()
             for query in queries:
                 query.stop()
-            for thread in threads:
-                if thread.is_alive():
-                    thread.join()
+            for compactor in compactors:
+                if compactor.is_alive():
+                    compactor.join()
 
 
 def _check(query: StreamQuery, settings: Settings, stop: threading.Event) -> None:
@@ -90,11 +101,12 @@ def _check(query: StreamQuery, settings: Settings, stop: threading.Event) -> Non
     if ended is None:
         return
     text = str(ended)
-    if (
-        "OffsetOutOfRange" in text
-        or "Some data may have been lost" in text
-        or "data may have been missed" in text
-    ):
+    missing = any(sign in text for sign in _MISSING)
+    if query.departed or (missing and query.has_lost()):
+        query.stop()
+        query.start()  # which begins another generation, and says so
+        return
+    if missing:
         raise LogError(
             f"stream {query.stream.name!r}: the log must still hold what the speed layer goes on with; retention took it, or the topic was"
             f" created again; run `trilayer batch run`, then start again: {_first_line(text)}"
@@ -108,6 +120,14 @@ def _check(query: StreamQuery, settings: Settings, stop: threading.Event) -> Non
     if not stop.is_set():
         query.start()
         logger.warning("stream %s: goes on", query.stream.name)
+
+
+def _follow_origin(query: StreamQuery) -> None:
+    """Starts a query again once a loss has been accepted: the offsets of its generation no longer count."""
+    if query.overtaken():
+        logger.warning("stream %s: a new origin has begun; another generation follows it", query.stream.name)
+        query.stop()
+        query.start()
 
 
 def _reachable(settings: Settings) -> bool:
@@ -125,15 +145,42 @@ def _first_line(text: str) -> str:
     return (causes or lines or ["no reason given"])[-1 if causes else 0]
 
 
-def _compact_on(
-    query: StreamQuery, catalog: Catalog, settings: Settings, store: Store, stop: threading.Event
-) -> None:
-    views = catalog.views_of(query.stream)
-    while not stop.wait(min(5.0, settings.tick_s)):
-        if query.generation is None:
-            continue
+class Compactor(threading.Thread):
+    """Compacts one stream's commits until `stop` is set. What ends it before is kept for `check`."""
+
+    def __init__(
+        self, query: StreamQuery, catalog: Catalog, settings: Settings, store: Store, stop: threading.Event
+    ) -> None:
+        super().__init__(daemon=True, name=f"compaction-{query.stream.name}")
+        self._query, self._settings, self._store, self._stopping = query, settings, store, stop
+        self._views = catalog.views_of(query.stream)
+        self._ended_by: BaseException | None = None
+
+    def run(self) -> None:
+        """The thread's work."""
         try:
-            compact(store, query.stream, views, query.generation.name, settings.compact_after)
-        # A batch run may have cleared away what it read.
+            while not self._stopping.wait(min(5.0, self._settings.tick_s)):
+                self._compact()
+        except BaseException as error:  # noqa: BLE001  # `check` raises it in the thread that waits
+            self._ended_by = error
+
+    def check(self) -> None:
+        """Raises TrilayerError where something has ended the thread that trying again does not mend."""
+        if self._ended_by is not None:
+            kind = type(self._ended_by).__name__
+            raise TrilayerError(
+                f"stream {self._query.stream.name!r}: its compaction ended: {kind}: {_first_line(str(self._ended_by))}"
+            ) from self._ended_by
+
+    def _compact(self) -> None:
+        stream, generation = self._query.stream, self._query.generation
+        if generation is None:
+            return
+        try:
+            while not self._stopping.is_set() and compact(
+                self._store, stream, self._views, generation.name, self._settings.compact_after
+            ):
+                pass
+        # A batch run may have cleared away what it read; a disk that is full may have room again.
         except (TrilayerError, OSError, duckdb.Error) as error:
-            logger.warning("stream %s: not compacted this time: %s", query.stream.name, error)
+            logger.warning("stream %s: not compacted this time: %s", stream.name, error)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from trilayer.cut import Cut, Range, Ranges, effective_cut, split_by_ticks, tick_of
-from trilayer.log import Log, Topic
+from trilayer.log import Log, Topic, now_ms, read_origin
 from trilayer.master import recorded_cuts
 from trilayer.store import Store
 from trilayer.stream import Stream
+from trilayer.timeindex import TimeIndex
 
 _NEVER = 1 << 62
 
@@ -16,19 +17,33 @@ _NEVER = 1 << 62
 class Ticks:
     """The boundaries between ticks around the end of what has been read. One look-up a micro-batch; one more a boundary passed."""
 
-    def __init__(self, stream: Stream, topic: Topic, log: Log, store: Store, tick_ms: int) -> None:
-        self._stream, self._topic, self._log, self._store, self._tick_ms = stream, topic, log, store, tick_ms
+    def __init__(
+        self,
+        stream: Stream,
+        topic: Topic,
+        log: Log,
+        store: Store,
+        tick_ms: int,
+        settle_ms: int,
+        clock: Callable[[], int] = now_ms,
+    ) -> None:
+        self._stream, self._log, self._store, self._tick_ms = stream, log, store, tick_ms
+        self._settle_ms, self._clock = settle_ms, clock
+        self._index = TimeIndex(log, topic, tick_ms, settle_ms, clock)
         self._boundaries: dict[int, Cut] = {}
+        self._floors: dict[int, dict[int, int]] = {}
         self._next_ms = 0
-        self._recorded: Mapping[int, Cut] = recorded_cuts(store, stream)
+        origin = read_origin(store, stream)
+        self._origin = origin.identity if origin else None
+        self._recorded: Mapping[int, Cut] = self._read_recorded()
 
     def split(self, ranges: Ranges, end: Cut) -> dict[int, dict[int, Range]]:
         """Tick to the part of `ranges` in it. To be called with ranges that go on where the last ones ended.
 
         end: up to where every partition has been read, those without a range too: a boundary that they have not passed is still needed.
         """
-        if not end.keys() <= set(self._topic.partitions):
-            self._topic = self._log.topic(self._stream)  # a partition was added
+        if not end.keys() <= set(self._index.topic.partitions):
+            self._index.topic = self._log.topic(self._stream)  # a partition was added
         if not self._boundaries:
             self._begin({p: ranges[p].start if p in ranges else offset for p, offset in end.items()})
         self._find_unknown(end)
@@ -50,28 +65,48 @@ class Ticks:
             for t, cut in self._recorded.items()
             if all(cut.get(p, 0) <= offset for p, offset in start.items())
         ]
-        self._next_ms = max(passed, default=0)
+        # Up to the grid: a cut whose own T no clock bears out is known by another.
+        self._next_ms = -(-max(passed, default=0) // self._tick_ms) * self._tick_ms
 
     def _find_unknown(self, end: Cut) -> None:
         """Asks again for boundaries of partitions that had no record at or after T when they were looked up, and have new ones now."""
-        for t_ms, bound in self._boundaries.items():
-            unknown = [p for p in end if bound.get(p, _NEVER) == _NEVER]
+        waiting: set[int] = set()
+        for t_ms, bound in sorted(self._boundaries.items()):
+            # A partition without a record at or after T has none at or after a later one.
+            unknown = [p for p in end if bound.get(p, _NEVER) == _NEVER and p not in waiting]
             if unknown and t_ms not in self._recorded:
-                offsets, _ = self._log.index(self._topic, t_ms)
+                offsets, _ = self._index.first(t_ms, self._floor(t_ms))
+                waiting |= {p for p in unknown if p not in offsets}
                 self._boundaries[t_ms] = dict(bound) | {p: offsets.get(p, _NEVER) for p in unknown}
+                self._floors.clear()
 
     def _find_next(self, end: Cut) -> bool:
         """Finds the next boundary that has a record at or after it; False where every partition's lies at or above `end`."""
-        offsets, stamps = self._log.index(self._topic, self._next_ms)
+        offsets, stamps = self._index.first(self._next_ms, self._floor(self._next_ms))
         if not any(offsets.get(p, _NEVER) < offset for p, offset in end.items()):
             return False
         # Ticks without a record begin where the next one with records does: they need no boundary of their own.
         t_ms = max(self._next_ms, tick_of(min(stamps.values()), self._tick_ms))
-        self._recorded = recorded_cuts(self._store, self._stream)
-        index = {p: offsets.get(p, _NEVER) for p in self._topic.partitions}
+        self._recorded = self._read_recorded()
+        index = {p: offsets.get(p, _NEVER) for p in self._index.topic.partitions}
         self._boundaries[t_ms] = effective_cut(t_ms, index, self._recorded)
         self._next_ms = t_ms + self._tick_ms
+        self._floors.clear()
         return True
+
+    def _floor(self, t_ms: int) -> dict[int, int]:
+        """Where, in each partition, the newest tick before T is known to begin."""
+        if t_ms not in self._floors:
+            floor: dict[int, int] = {}
+            for earlier, bound in [*self._boundaries.items(), *self._recorded.items()]:
+                if earlier < t_ms:
+                    floor |= {p: o for p, o in bound.items() if o != _NEVER and o > floor.get(p, 0)}
+            self._floors[t_ms] = floor
+        return self._floors[t_ms]
+
+    def _read_recorded(self) -> Mapping[int, Cut]:
+        latest_ms = self._clock() + self._settle_ms
+        return recorded_cuts(self._store, self._stream, latest_ms, identity=self._origin)
 
     def _forget(self, end: Cut) -> None:
         """Keeps the newest boundary that lies at or below the end in every partition, and all after it."""

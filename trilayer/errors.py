@@ -6,6 +6,7 @@
     │   └── SettingsError      trilayer.toml or a TRILAYER_* variable
     ├── EnvironmentFault       something that trilayer needs is missing: Java, a jar, a broker, a port
     ├── LogError               the topic is not the one that was, or no longer holds what is needed
+    ├── ClockError             a clock is ahead, or was: nothing tells where T lies
     ├── CoverageError          an answer that can't be proven: a hole, an overlap, a segment across the cut
     ├── IntegrityError         a stored file that is missing, truncated or altered
     ├── DifferenceError        two computations of the same thing disagree
@@ -45,6 +46,10 @@ class EnvironmentFault(TrilayerError):
 
 class LogError(TrilayerError):
     """The topic was replaced, or retention took what had not been read."""
+
+
+class ClockError(TrilayerError):
+    """A clock is ahead of this one, or was: a T or a stamp is later than now."""
 
 
 class CoverageError(TrilayerError):

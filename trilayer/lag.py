@@ -1,4 +1,4 @@
-"""How far an answer's head is behind the log's end."""
+"""How far an answer's head, and the cut that it stands on, are behind the log's end."""
 
 from __future__ import annotations
 
@@ -9,19 +9,32 @@ from trilayer.catalog import Catalog
 from trilayer.cut import Cut
 from trilayer.log import Log, now_ms
 from trilayer.settings import Settings
+from trilayer.timeindex import Stamped, TimeIndex
 
 
 @dataclass(frozen=True)
 class Lag:
-    """events: offsets between head and end. seconds: age, by append time, of the oldest of them; 0 where there is none."""
+    """How a stream's log goes on behind an answer.
+
+    Attributes:
+        end: one past the last offset of each partition.
+        events: offsets between head and end.
+        seconds: age, by append time, of the oldest of them; 0 if there is none.
+        since_cut: age, by append time, of the oldest event at or above the cut; 0 if there is none.
+        ahead: per partition, the first record that is stamped later than now by more than the settle delay.
+    """
 
     end: Cut
     events: int
     seconds: float
+    since_cut: float
+    ahead: Mapping[int, Stamped]
 
 
-def stream_lag(catalog: Catalog, settings: Settings, heads: Mapping[str, Cut]) -> dict[str, Lag]:
-    """Per stream whose topic exists. Raises EnvironmentFault where no broker answers."""
+def stream_lag(
+    catalog: Catalog, settings: Settings, heads: Mapping[str, Cut], cuts: Mapping[str, Cut]
+) -> dict[str, Lag]:
+    """Per stream whose topic exists, by its head and its cut. Raises EnvironmentFault where no broker answers."""
     found: dict[str, Lag] = {}
     with Log(settings.bootstrap_servers) as log:
         for stream in catalog.streams:
@@ -33,5 +46,15 @@ def stream_lag(catalog: Catalog, settings: Settings, heads: Mapping[str, Cut]) -
             behind = {p: max(head.get(p, 0), beginning[p]) for p in end if head.get(p, 0) < end[p]}
             oldest = log.append_times(topic, behind)
             seconds = max((now_ms() - min(oldest.values())) / 1000, 0.0) if oldest else 0.0
-            found[stream.name] = Lag(end, sum(end[p] - o for p, o in behind.items()), seconds)
+            cut = {p: max(cuts.get(stream.name, {}).get(p, 0), offset) for p, offset in beginning.items()}
+            above = [
+                stamp
+                for p, offset in cut.items()
+                if offset < end[p]
+                for _, stamp in log.stamps(topic, p, offset, end[p])
+            ]
+            since_cut = max((now_ms() - min(above)) / 1000, 0.0) if above else 0.0
+            ahead = TimeIndex(log, topic, settings.tick_ms, settings.settle_ms).ahead()
+            events = sum(end[p] - o for p, o in behind.items())
+            found[stream.name] = Lag(end, events, seconds, since_cut, ahead)
     return found

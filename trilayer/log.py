@@ -5,6 +5,7 @@ A topic is known by its id, so that one deleted and created again under the same
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,12 +15,15 @@ from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import KafkaError, KafkaTimeoutError, TopicAlreadyExistsError
+from kafka.errors import KafkaError, TopicAlreadyExistsError
 
-from trilayer.cut import Cut, cut_from_json
-from trilayer.errors import EnvironmentFault, LogError
+from trilayer.cut import Cut, Ranges, cut_from_json, ranges_to_json
+from trilayer.errors import ConflictError, EnvironmentFault, LogError
 from trilayer.store import Store
 from trilayer.stream import Stream
+
+FETCH_BYTES = 65_536
+"""Most bytes of a look at records, but for a single batch that is larger."""
 
 
 def now_ms() -> int:
@@ -37,11 +41,57 @@ class Topic:
 
 
 @dataclass(frozen=True)
+class Mark:
+    """One record as it stood in the log, by which to tell whether it is still there.
+
+    Attributes:
+        offset: Its place in its partition.
+        append_ms: The broker's append time, in ms since 1970.
+        digest: Sixteen hexadecimal digits of the SHA-256 of its key and value.
+    """
+
+    offset: int
+    append_ms: int
+    digest: str
+
+    @staticmethod
+    def of_record(offset: int, append_ms: int, key: bytes | None, value: bytes | None) -> Mark:
+        """The mark of a record with these bytes. No key and an empty key are told apart."""
+        digest = hashlib.sha256()
+        for part in (key, value):
+            digest.update(b"-" if part is None else b"%d:" % len(part) + part)
+        return Mark(offset, append_ms, digest.hexdigest()[:16])
+
+
+@dataclass(frozen=True)
 class Origin:
-    """The log as trilayer first saw it: the topic's id, and where each partition began then."""
+    """Where the counting of a stream's log begins: at first sight of it, and anew after a loss that was accepted.
+
+    Offsets mean the same record within one origin only.
+
+    Attributes:
+        topic_id: The topic's id, as the broker gave it.
+        start: Per partition, the first offset that counts.
+        number: 1 for the first origin, and one more with each loss that was accepted.
+    """
 
     topic_id: str
     start: Cut
+    number: int = 1
+
+    @property
+    def identity(self) -> str:
+        """What intervals, generations and publications keep as their `topic_id`.
+
+        It is the topic's id itself for the first origin, so that older stores read as they are. Kafka's topic ids
+        have no `#`.
+        """
+        return self.topic_id if self.number == 1 else f"{self.topic_id}#{self.number}"
+
+
+def origin_number(identity: str) -> int:
+    """The number of the origin with this identity."""
+    return int(identity.partition("#")[2] or 1)
 
 
 class Log:
@@ -52,7 +102,12 @@ class Log:
         servers = bootstrap_servers.split(",")
         with _broker_errors(bootstrap_servers):
             self._admin = KafkaAdminClient(bootstrap_servers=servers, bootstrap_timeout_ms=10_000)
-            self._consumer = KafkaConsumer(bootstrap_servers=servers, bootstrap_timeout_ms=10_000)
+            # It reads stamps only: a few records at a time. A fetch below what retention left begins at the first one.
+            self._consumer = KafkaConsumer(
+                bootstrap_servers=servers, bootstrap_timeout_ms=10_000,
+                max_partition_fetch_bytes=FETCH_BYTES, auto_offset_reset="earliest",
+            )  # fmt: skip
+        self._readers: dict[bool, KafkaConsumer] = {}
 
     def __enter__(self) -> Log:
         return self
@@ -63,7 +118,8 @@ class Log:
         self.close()
 
     def close(self) -> None:
-        self._consumer.close(autocommit=False)
+        for consumer in (self._consumer, *self._readers.values()):
+            consumer.close(autocommit=False)
         self._admin.close()
 
     def find(self, stream: Stream) -> Topic | None:
@@ -138,11 +194,29 @@ class Log:
         present = {tp.partition: entry for tp, entry in found.items() if entry is not None}
         return {p: e.offset for p, e in present.items()}, {p: e.timestamp for p, e in present.items()}
 
-    def cut(self, topic: Topic, t_ms: int) -> dict[int, int]:
-        """H(T); where no record is at or after T, the end. The end is asked first, so that no record falls between the two."""
-        end = self.end(topic)
-        offsets, _ = self.index(topic, t_ms)
-        return {partition: offsets.get(partition, offset) for partition, offset in end.items()}
+    def stamps(self, topic: Topic, partition: int, offset: int, end: int) -> list[tuple[int, int]]:
+        """Offset and append time, in ms, of the next records of [offset, end) of a partition.
+
+        As many as one small fetch brings, and at least one; none if only a transaction's markers are left.
+        """
+        found = TopicPartition(topic.name, partition)
+        with _broker_errors(self.bootstrap_servers):
+            self._consumer.assign([found])
+            self._consumer.seek(found, offset)
+            deadline = time.monotonic() + 10
+            while self._consumer.position(found) < end:
+                records = self._consumer.poll(timeout_ms=200).get(found, [])
+                if records:
+                    break
+                if time.monotonic() > deadline:
+                    raise EnvironmentFault(
+                        f"partition {partition} of topic {topic.name!r} must give its records from offset {offset} within 10 s;"
+                        f" the brokers at {self.bootstrap_servers} do not: look at their logs, and run again"
+                    )
+            else:
+                records = []
+            self._consumer.pause(found)
+        return [(record.offset, record.timestamp) for record in records if record.offset < end]
 
     def append_times(self, topic: Topic, offsets: Cut) -> dict[int, int]:
         """Append time, in ms, of the record at (or next after) each of `offsets`; none for an offset at the end."""
@@ -174,13 +248,86 @@ class Log:
                 if self._consumer.position(tp) > position:
                     deadline = time.monotonic() + 30
                 elif time.monotonic() > deadline:
-                    raise KafkaTimeoutError(f"no record of {tp} at offset {position} within 30 s")
+                    raise EnvironmentFault(
+                        f"partition {partition} of topic {topic.name!r} must give its records from offset {position} within 30 s;"
+                        f" the brokers at {self.bootstrap_servers} do not: look at their logs, and run again"
+                    )
             return None
+
+    def last_records(self, topic: Topic, below: Cut, *, committed: bool = False) -> dict[int, Mark]:
+        """The last record below each offset, which must not lie above the log's end.
+
+        What a partition holds directly below an offset may be the marker of a transaction, which is no record: so this
+        looks back, up to 4,096 offsets. A partition with no record there is not in the answer.
+
+        Args:
+            topic: The topic to read.
+            below: Partition to offset.
+            committed: Leave out the records of transactions that were aborted.
+
+        Raises:
+            EnvironmentFault: The brokers do not answer within ten seconds.
+        """
+        found: dict[int, Mark] = {}
+        beginning = self.beginning(topic)
+        reached = {p: offset for p, offset in below.items() if offset > beginning.get(p, 0)}
+        for back in (1, 64, 4096):
+            spans = {p: (max(below[p] - back, beginning[p]), below[p]) for p in reached if p not in found}
+            if spans:
+                found |= self._last_of(topic, spans, committed)
+            reached = {p: start for p, (start, _) in spans.items() if start > beginning[p]}
+        return found
+
+    def _last_of(
+        self, topic: Topic, spans: Mapping[int, tuple[int, int]], committed: bool
+    ) -> dict[int, Mark]:
+        """The last record of each span [start, end) of offsets."""
+        with _broker_errors(self.bootstrap_servers):
+            if committed not in self._readers:
+                self._readers[committed] = KafkaConsumer(
+                    bootstrap_servers=self.bootstrap_servers.split(","),
+                    bootstrap_timeout_ms=10_000,
+                    isolation_level="read_committed" if committed else "read_uncommitted",
+                    # A broker sends one batch of records at least, however long: this keeps it from sending more.
+                    max_partition_fetch_bytes=1 << 16,
+                )
+            reader = self._readers[committed]
+            places = {TopicPartition(topic.name, p): span for p, span in spans.items()}
+            reader.assign(list(places))
+            for tp, (start, _) in places.items():
+                reader.seek(tp, start)
+            found: dict[int, Mark] = {}
+            left = dict(places)
+            deadline = time.monotonic() + 10
+            while left:
+                if time.monotonic() > deadline:
+                    raise EnvironmentFault(
+                        f"topic {topic.name!r}: the brokers at {self.bootstrap_servers} must return the records of"
+                        f" {_spans(left)} within ten seconds; they did not; see the brokers' logs"
+                    )
+                for tp, records in reader.poll(timeout_ms=200).items():
+                    for record in records:
+                        if tp in left and record.offset < left[tp][1]:
+                            found[tp.partition] = Mark.of_record(
+                                record.offset, record.timestamp, record.key, record.value
+                            )
+                for tp, (_, end) in list(left.items()):
+                    if reader.position(tp) >= end:
+                        reader.pause(tp)
+                        del left[tp]
+        return found
+
+
+# -- origins -----------------------------------------------------------------------------------------------------------
 
 
 def origin(store: Store, stream: Stream, topic: Topic, log: Log) -> Origin:
-    """Where the stream's log began when either layer first saw it, recorded once. Raises LogError if the topic is another one now."""
-    path = f"streams/{stream.name}/origin.json"
+    """The stream's present origin; the first one is recorded when either layer first sees the log.
+
+    Raises:
+        LogError: The topic is another one now: it was deleted and created again.
+    """
+    path = _origin_path(stream, 1)
     if not store.exists(path):
         document = {"topic": topic.name, "topic_id": topic.id, "start": log.beginning(topic)}
         store.create_document(path, document)
@@ -191,21 +338,82 @@ def origin(store: Store, stream: Stream, topic: Topic, log: Log) -> Origin:
 
 
 def read_origin(store: Store, stream: Stream) -> Origin | None:
-    """As recorded by `origin`, without asking the broker."""
-    path = f"streams/{stream.name}/origin.json"
-    if not store.exists(path):
+    """The stream's present origin as it is recorded, without asking the broker."""
+    if not store.exists(_origin_path(stream, 1)):
         return None
-    document = store.read_document(path)
-    return Origin(document["topic_id"], cut_from_json(document["start"]))
+    later = [int(name.removesuffix(".json")) for name in store.names(f"streams/{stream.name}/origins")]
+    return _read_origin(store, stream, max(later, default=1))
+
+
+def origins(store: Store, stream: Stream) -> list[Origin]:
+    """Every origin that the stream has had, oldest first."""
+    present = read_origin(store, stream)
+    return [_read_origin(store, stream, n + 1) for n in range(present.number)] if present else []
+
+
+def begin_origin(
+    store: Store, stream: Stream, topic: Topic, start: Cut, before: Origin, reason: str, departed: Ranges
+) -> Origin:
+    """Records a new origin, from which the stream's log counts from now on.
+
+    Args:
+        store: Where it is recorded.
+        stream: The stream.
+        topic: The topic as it is now.
+        start: Per partition, the first offset that counts.
+        before: The origin that ends.
+        reason: What was found, in the words of the error that it was.
+        departed: Per partition, the offsets of the origin before that the log no longer holds as they were ingested.
+
+    Raises:
+        ConflictError: Another process has just begun one.
+    """
+    number = before.number + 1
+    document = {
+        "number": number,
+        "topic": topic.name,
+        "topic_id": topic.id,
+        "start": dict(start),
+        "before": before.identity,
+        "reason": reason,
+        "departed": ranges_to_json(departed),
+        "accepted_ms": now_ms(),
+    }
+    path = _origin_path(stream, number)
+    if not store.create_document(path, document):
+        raise ConflictError(f"{path} must be new; another process has just written it; run again")
+    return Origin(topic.id, dict(start), number)
+
+
+def _origin_path(stream: Stream, number: int) -> str:
+    folder = f"streams/{stream.name}"
+    return f"{folder}/origin.json" if number == 1 else f"{folder}/origins/{number:08d}.json"
+
+
+def _read_origin(store: Store, stream: Stream, number: int) -> Origin:
+    document = store.read_document(_origin_path(stream, number))
+    return Origin(document["topic_id"], cut_from_json(document["start"]), number)
 
 
 def check_same_topic(stream: Stream, known_id: str, topic: Topic) -> None:
+    """Raises LogError unless the topic is the one with this id."""
     if known_id != topic.id:
         raise LogError(
-            f"topic {topic.name!r} of stream {stream.name!r} must be the one with id {known_id}; got id {topic.id}: it was"
-            " deleted and created again, and its offsets count anew. What was ingested from the old topic stays in the master dataset."
-            " Go on with the new topic in a store of its own (setting `store`), or declare it as a stream with another name"
+            f"topic {topic.name!r} of stream {stream.name!r} must be the one with id {known_id}; got id {topic.id}:"
+            " it was deleted and created again, and its offsets count anew. What was ingested from the old topic"
+            f" stays in the master dataset and in the answers. {ACCEPT}"
         )
+
+
+ACCEPT = (
+    "To go on with the log as it is now, run `trilayer batch run --accept-loss`, which records the loss and begins"
+    " a new origin"
+)
+"""What an operator can do about a log that is no longer the one that was ingested."""
+
+
+def _spans(places: Mapping[TopicPartition, tuple[int, int]]) -> str:
+    return ", ".join(f"partition {tp.partition} [{start}, {end})" for tp, (start, end) in places.items())
 
 
 def _partitions(topic: Topic) -> list[TopicPartition]:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from trilayer.cut import Cut, Ranges, ranges_from_json, ranges_to_json
 from trilayer.errors import CoverageError, IntegrityError
+from trilayer.log import Mark
 from trilayer.store import Store, StoredFile, read_listed
 from trilayer.stream import Stream
 
@@ -23,8 +24,9 @@ from trilayer.stream import Stream
 class Interval:
     """One ingested interval. ranges: offsets [start, end) of each partition; its ends are the recorded cut of `t_ms`.
 
-    lost: parts of `ranges` that retention took before they were ingested, accepted by an operator. events: records held, the
-    quarantined ones included.
+    topic_id: identity of the origin in which its offsets count, see `Origin`. lost: parts of `ranges` that retention took before they
+    were ingested, accepted by an operator. events: records held, the quarantined ones included. marks: per partition, the last record
+    that has been ingested, by which the next run tells whether the log still holds it; none in manifests from before they were kept.
     """
 
     number: int
@@ -35,6 +37,7 @@ class Interval:
     files: Sequence[StoredFile]
     events: int
     quarantined: int
+    marks: Mapping[int, Mark] = field(default_factory=dict)
 
     @property
     def end(self) -> dict[int, int]:
@@ -50,6 +53,7 @@ class Interval:
             "files": list(self.files),
             "events": self.events,
             "quarantined": self.quarantined,
+            "marks": {str(partition): vars(mark) for partition, mark in sorted(self.marks.items())},
         }
 
     @staticmethod
@@ -63,6 +67,7 @@ class Interval:
             [StoredFile.of(file) for file in document["files"]],
             document["events"],
             document["quarantined"],
+            {int(partition): Mark(**mark) for partition, mark in document.get("marks", {}).items()},
         )
 
 
@@ -76,7 +81,7 @@ def schemas(store: Store, stream: Stream) -> list[str]:
 
 
 def read_chain(store: Store, stream: Stream, schema: str | None = None) -> list[Interval]:
-    """The intervals of a chain, oldest first, checked to be contiguous. schema: the stream's present one unless given.
+    """The intervals of a chain, oldest first, checked to be contiguous within each origin. schema: the stream's present one unless given.
 
     Raises IntegrityError for a manifest that is missing in the middle or altered, CoverageError for ranges that don't follow each other.
     """
@@ -93,6 +98,8 @@ def read_chain(store: Store, stream: Stream, schema: str | None = None) -> list[
             )
     intervals = [interval for _, interval in found]
     for before, after in itertools.pairwise(intervals):
+        if before.topic_id != after.topic_id:
+            continue
         for partition, r in after.ranges.items():
             if partition in before.ranges and r.start != before.ranges[partition].end:
                 raise CoverageError(
@@ -114,21 +121,79 @@ def delete_chain(store: Store, stream: Stream, schema: str) -> None:
     store.delete(folder)
 
 
+def longest_chain(store: Store, stream: Stream) -> list[Interval]:
+    """The longest chain under any schema: after a schema change the present one is not yet as long as the one before."""
+    return max((read_chain(store, stream, schema) for schema in schemas(store, stream)), key=len, default=[])
+
+
+def of_origin(chain: Sequence[Interval], identity: str) -> list[Interval]:
+    """The intervals of one origin."""
+    return [interval for interval in chain if interval.topic_id == identity]
+
+
 def chain_end(chain: Sequence[Interval], start: Cut) -> dict[int, int]:
-    """Where ingest goes on. start: where the log began when it was first seen."""
+    """Where ingest goes on. chain: intervals of one origin. start: where that origin begins."""
     return dict(start) | (chain[-1].end if chain else {})
 
 
-def recorded_cuts(store: Store, stream: Stream) -> dict[int, Mapping[int, int]]:
-    """T to the cut that an ingest has recorded for it, from every chain."""
+def recorded_cuts(
+    store: Store, stream: Stream, latest_ms: int | None = None, *, identity: str | None = None
+) -> dict[int, Mapping[int, int]]:
+    """T to the cut that an ingest has recorded for it, from every chain. The Ts rise as the cuts do.
+
+    An interval whose T is later than `latest_ms`, or than the T of an interval after it, was ingested by a machine whose clock
+    was ahead. Its cut goes by a T one millisecond after the one before it: on no grid, so that nobody asks for it, and
+    the same before and after a run with the right time has followed it.
+
+    identity: of the one origin whose cuts are meant. Unless given those of all come together, and only the Ts mean something, since
+    the offsets of several origins do not compare.
+    """
     cuts: dict[int, Mapping[int, int]] = {}
     for schema in schemas(store, stream):
-        cuts |= {interval.t_ms: interval.end for interval in read_chain(store, stream, schema)}
+        chain = read_chain(store, stream, schema)
+        if identity is not None:
+            chain = of_origin(chain, identity)
+        cuts |= {t_ms: i.end for t_ms, i in zip(rising_ts(chain, latest_ms), chain, strict=True)}
     return cuts
 
 
-def intervals_after(chain: Sequence[Interval], cut: Cut, stream: Stream) -> list[Interval]:
-    """The intervals that lie above `cut`. Raises CoverageError where one lies across it."""
+def rising_ts(chain: Sequence[Interval], latest_ms: int | None = None) -> list[int]:
+    """The T by which each interval's cut goes, as `recorded_cuts` says."""
+    latest, sound = latest_ms, []
+    for interval in reversed(chain):
+        sound.append(latest is None or interval.t_ms <= latest)
+        latest = interval.t_ms if latest is None else min(latest, interval.t_ms)
+    ts: list[int] = []
+    for interval, good in zip(chain, reversed(sound), strict=True):
+        before = ts[-1] if ts else -1
+        ts.append(interval.t_ms if good and interval.t_ms > before else before + 1)
+    return ts
+
+
+def intervals_below(chain: Sequence[Interval], cut: Cut, identity: str) -> list[Interval]:
+    """The intervals up to `cut` in the origin with this identity, and all of the origins before it."""
+    until = max((place for place, interval in enumerate(chain) if interval.topic_id == identity), default=-1)
+    return [
+        i
+        for i in chain[: until + 1]
+        if i.topic_id != identity or all(r.end <= cut.get(p, 0) for p, r in i.ranges.items())
+    ]
+
+
+def intervals_after(
+    chain: Sequence[Interval], cut: Cut, stream: Stream, identity: str | None = None
+) -> list[Interval]:
+    """The intervals that lie above `cut`, which is one of the origin with this identity: those of it above the cut, and all of the
+    origins after it. The chain's only origin unless given. Raises CoverageError where an interval lies across the cut."""
+    if identity is not None:
+        own = [place for place, interval in enumerate(chain) if interval.topic_id == identity]
+        if not own:
+            raise CoverageError(
+                f"stream {stream.name!r}: the master dataset must have intervals of the origin {identity} that the publication in force"
+                " is of; it has none; run `trilayer batch run --full`"
+            )
+        chain, later = chain[own[0] : own[-1] + 1], chain[own[-1] + 1 :]
+        return [*intervals_after(chain, cut, stream), *later]
     above = []
     for interval in chain:
         sides = {r.start >= cut.get(p, 0) for p, r in interval.ranges.items() if len(r)}

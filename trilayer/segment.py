@@ -12,7 +12,7 @@ covers the same; a reader takes the widest commits and leaves out those inside t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,12 @@ TICK = "_tick"
 
 @dataclass(frozen=True)
 class Generation:
-    """One life of a stream's speed layer. start: offsets from which it reads. fingerprint: of the stream and all views on it."""
+    """One life of a stream's speed layer. start: offsets from which it reads. fingerprint: of the stream and all views on it.
+
+    topic_id: identity of the origin in which its offsets count, see `Origin`. anew: the log had lost what the generations before had
+    read, so that none of them is merged any more, however far it had come.
+    tick_ms: length of the ticks that its segments are of; None in generations from before it was kept.
+    """
 
     name: str
     topic_id: str
@@ -40,6 +45,8 @@ class Generation:
     views: Mapping[str, str]
     start: Cut
     created_ms: int
+    tick_ms: int | None = None
+    anew: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return dict(vars(self))
@@ -116,6 +123,17 @@ def generations(store: Store, stream: Stream) -> list[Generation]:
     return [Generation.of(store.read_document(path)) for path in paths if store.exists(path)]
 
 
+def standing(known: Sequence[Generation]) -> list[Generation]:
+    """Those of the generations, oldest first, that the log has not departed from: in each origin the newest that began anew, and
+    those after it."""
+    kept: list[Generation] = []
+    for generation in known:
+        if generation.anew:
+            kept = [other for other in kept if other.topic_id != generation.topic_id]
+        kept.append(generation)
+    return kept
+
+
 def commit_names(store: Store, stream: Stream, generation: str) -> list[tuple[int, int]]:
     """(first, last) of the widest commits, in order; those inside a wider one are left out."""
     names = [name.removesuffix(".json") for name in store.names(f"{folder(stream, generation)}/commits")]
@@ -168,24 +186,61 @@ def read_commits(store: Store, stream: Stream, generation: str) -> list[Commit]:
     )
 
 
+class KnownCommits:
+    """Commits of one stream's generations, for who asks for them again and again: a commit never changes, so that each is read once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[tuple[int, int], Commit]] = {}
+
+    def read_all(self, store: Store, stream: Stream, generation: str) -> list[Commit]:
+        """As `read_commits`."""
+        commits = read_listed(
+            lambda: commit_names(store, stream, generation),
+            lambda span: self.read(store, stream, generation, *span),
+        )
+        self._known[generation] = {(commit.first, commit.last): commit for commit in commits}
+        return commits
+
+    def read(self, store: Store, stream: Stream, generation: str, first: int, last: int) -> Commit:
+        """As `read_commit`."""
+        known = self._known.setdefault(generation, {})
+        if (first, last) not in known:
+            known[first, last] = read_commit(store, stream, generation, first, last)
+        return known[first, last]
+
+    def keep(self, names: Iterable[str]) -> None:
+        """Forgets all generations but these."""
+        self._known = {name: self._known[name] for name in names if name in self._known}
+
+
 def best_cover(
-    store: Store, stream: Stream, topic_id: str, view_fingerprints: Mapping[str, str], cut: Cut
+    store: Store,
+    stream: Stream,
+    topic_id: str,
+    view_fingerprints: Mapping[str, str],
+    cut: Cut,
+    read: Callable[[Store, Stream, str], list[Commit]] = read_commits,
 ) -> Cover | None:
     """The newest cover that is behind no older one, of the generations that compute these views by these definitions; None where none does.
 
-    A generation that is being rebuilt takes over once it is ahead in every partition, so that no partition's head ever goes back.
+    A generation that is being rebuilt takes over once it is ahead in every partition, so that no partition's head ever goes back. One that
+    begins above the cut, since the log held no more when it began, waits for the publication that reaches it; until then an older one answers.
 
     Raises CoverageError where the newest of them does not cover the log from the cut, IntegrityError where it can't be read: an older one,
     which has ended, would hide that the answer will never grow again.
     """
     best: Cover | None = None
     error: TrilayerError | None = None
-    for generation in generations(store, stream):
+    for generation in standing(generations(store, stream)):
         if not computes(generation, topic_id, view_fingerprints):
+            continue
+        late = _begins_late(stream, generation, cut)
+        if late is not None:
+            error = error or (None if best else late)
             continue
         error = None
         try:
-            found = cover_from(stream, generation, read_commits(store, stream, generation.name), cut)
+            found = cover_from(stream, generation, read(store, stream, generation.name), cut)
         except (CoverageError, IntegrityError) as problem:
             error = problem
             continue
@@ -194,6 +249,17 @@ def best_cover(
     if error:
         raise error
     return best
+
+
+def _begins_late(stream: Stream, generation: Generation, cut: Cut) -> CoverageError | None:
+    """What to say of a generation that begins above the cut, which `_begin` in the speed layer does only where retention took the rest."""
+    for partition, start in sorted(generation.start.items()):
+        if start > cut.get(partition, 0):
+            return CoverageError(
+                f"stream {stream.name!r} partition {partition}: nothing covers offsets [{cut.get(partition, 0)}, {start}): the log held"
+                f" them no more when generation {generation.number} of the speed layer began; run `trilayer batch run`"
+            )
+    return None
 
 
 def computes(generation: Generation, topic_id: str, view_fingerprints: Mapping[str, str]) -> bool:

@@ -84,7 +84,7 @@ class Settings(BaseSettings):
     speed_trigger_s: float = Field(0.0, ge=0, description="least time between two micro-batches")
     speed_max_events: int = Field(1_000_000, ge=1, description="most events of one micro-batch: backpressure")
     compact_after: int = Field(
-        24, ge=2, description="micro-batches of closed ticks after which they are compacted"
+        24, ge=2, description="commits of like size after which they are compacted into one"
     )
 
     @field_validator("tick_s")
@@ -152,6 +152,10 @@ class Settings(BaseSettings):
     @property
     def tick_ms(self) -> int:
         return self.tick_s * 1000
+
+    @property
+    def settle_ms(self) -> int:
+        return round(self.settle_s * 1000)
 
     @property
     def late_after_s(self) -> int:

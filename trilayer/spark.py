@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -169,7 +169,9 @@ def _without_jvm_notices() -> Iterator[None]:
         with os.fdopen(reading, "rb") as lines, os.fdopen(stderr, "wb", buffering=0) as there:
             for line in lines:
                 if b"Using incubator modules" not in line:
-                    there.write(line)
+                    # A full disk costs lines, not the thread: without it nothing the JVM says would ever be seen again.
+                    with suppress(OSError):
+                        there.write(line)
 
     threading.Thread(target=forward, daemon=True, name="jvm-stderr").start()
     kept = os.dup(stderr)

@@ -19,15 +19,15 @@ from batch_layer import ingest as ingest_step
 from batch_layer import publish as publish_step
 from batch_layer import recompute as recompute_step
 from batch_layer import reconcile as reconcile_step
-from batch_layer.cut import choose_t, cut
+from batch_layer.cut import Run, choose_t, cut
 from batch_layer.recompute import is_continued
 from speed_layer import compaction, query
 from speed_layer.query import StreamQuery
 from speed_layer.ticks import Ticks
 from trilayer import Catalog, Stream, View, count
 from trilayer.cut import size, tick_of
-from trilayer.errors import CoverageError
-from trilayer.log import Log, Topic, origin, read_origin
+from trilayer.errors import ClockError, CoverageError
+from trilayer.log import Log, Mark, Topic, read_origin
 from trilayer.master import Interval
 from trilayer.publication import POINTER, in_force, read_version, versions
 from trilayer.segment import Commit, Segment, best_cover, commit_path, folder
@@ -150,6 +150,12 @@ class ModelLog(Log):
     def end(self, topic: Topic) -> dict[int, int]:
         return {p: self._world.visible(p) for p in topic.partitions}
 
+    def last_records(
+        self, topic: Topic, below: Mapping[int, int], *, committed: bool = False
+    ) -> dict[int, Mark]:
+        beginning = self.beginning(topic)
+        return {p: self._world.mark(p, o - 1) for p, o in below.items() if o > beginning.get(p, 0)}
+
     def index(self, topic: Topic, t_ms: int) -> tuple[dict[int, int], dict[int, int]]:
         offsets, stamps = {}, {}
         for p in topic.partitions:
@@ -158,6 +164,10 @@ class ModelLog(Log):
                     offsets[p], stamps[p] = offset, self._world.records[p][offset][0]
                     break
         return offsets, stamps
+
+    def stamps(self, topic: Topic, partition: int, offset: int, end: int) -> list[tuple[int, int]]:
+        records = self._world.records[partition]
+        return [(o, records[o][0]) for o in range(offset, min(end, self._world.visible(partition)))][:3]
 
 
 class World:
@@ -177,6 +187,7 @@ class World:
         self.speed: StreamQuery | None = None
         self.head: dict[int, int] = {}
         self.refusals: list[str] = []
+        self.accept_clock = False
         self.steps: list[str] = []
 
     # -- broker ----------------------------------------------------------------------------------------------------------
@@ -187,6 +198,10 @@ class World:
         while offset and records[offset - 1][1] > self.now:
             offset -= 1
         return offset
+
+    def mark(self, partition: int, offset: int) -> Mark:
+        stamp, _, key = self.records[partition][offset]
+        return Mark.of_record(offset, stamp, None, repr(key).encode())
 
     def append(self) -> None:
         for _ in range(self.rng.randint(1, 5)):
@@ -213,12 +228,8 @@ class World:
         self.speed = StreamQuery(CATALOG, STREAM, SETTINGS, self.store, None)  # type: ignore[arg-type]  # no Spark here
         log = ModelLog(self)
         topic = log.topic(STREAM)
-        origin(self.store, STREAM, topic, log)
-        self.speed._log = log
-        self.speed.generation = (None if rebuild else self.speed._resumable(topic.id)) or self.speed._begin(
-            topic.id
-        )
-        self.speed._ticks = Ticks(STREAM, topic, log, self.store, TICK_MS)
+        self.speed.choose(topic, log, rebuild)
+        self.speed._ticks = Ticks(STREAM, topic, log, self.store, TICK_MS, SETTLE_MS, clock=lambda: self.now)
 
     def micro_batch(self) -> None:
         """One trigger as Spark does it: offsets first, then the batch, then Spark's own commit; a batch without that is replayed."""
@@ -274,7 +285,9 @@ class World:
 
     def compact(self) -> None:
         if self.speed is not None and self.speed.generation:
-            compaction.compact(self.store, STREAM, CATALOG.views, self.speed.generation.name, at_least=2)
+            compaction.compact(
+                self.store, STREAM, CATALOG.views, self.speed.generation.name, at_least=2, recent_ms=0
+            )
 
     def merged(self, store: DictStore, view: View, run: Sequence[Commit], path: str) -> StoredFile | None:
         rows: Counter[tuple[int, int]] = Counter()
@@ -298,7 +311,7 @@ class World:
 
     def batch(self) -> None:
         full = self.rng.random() < 0.15
-        run = cut(CATALOG, SETTINGS, self.store, choose_t(CATALOG, SETTINGS, self.store, None), full)
+        run = self.cut(full)
         published = in_force(self.store)
         if published and published.t_ms == run.t_ms and not full and is_continued(CATALOG, STREAM, published):
             return
@@ -307,6 +320,16 @@ class World:
         recomputed = recompute_step.recompute(CATALOG, run, self.store, spark)
         self._reconcile(run, recomputed)
         publish_step.publish(CATALOG, run, recomputed, {}, SETTINGS, self.store)
+
+    def cut(self, full: bool) -> Run:
+        """As an operator has it who knows of the broker's clock."""
+        accept = self.accept_clock
+        t_ms = choose_t(CATALOG, SETTINGS, self.store, None, accept_clock=accept)
+        try:
+            return cut(CATALOG, SETTINGS, self.store, t_ms, full, accept_clock=accept)
+        except ClockError:
+            assert not self.good
+            return cut(CATALOG, SETTINGS, self.store, t_ms, full, accept_clock=True)
 
     def _reconcile(self, run: Any, recomputed: Any) -> None:
         """What both layers have of the same ticks must be the same, where the product says that it can be compared."""
@@ -326,7 +349,7 @@ class World:
 
     def ingest_only(self) -> None:
         """A run that died after its ingest."""
-        run = cut(CATALOG, SETTINGS, self.store, choose_t(CATALOG, SETTINGS, self.store, None), False)
+        run = self.cut(False)
         ingest_step.ingest(STREAM, run, SETTINGS, self.store, lambda: None)  # type: ignore[arg-type, return-value]
 
     def write_interval(

@@ -1,0 +1,181 @@
+"""Accepting that a log has lost records that were ingested: a new origin, from which its offsets count anew.
+
+What was ingested stays in the master dataset and in the answers. The new origin begins where the log departs from the
+master dataset, so that each record which the log has and the master dataset has not will be counted.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left
+from collections.abc import Sequence
+
+import pyarrow.dataset as ds
+
+from trilayer.continuity import check_log
+from trilayer.cut import Cut, Range
+from trilayer.errors import LogError
+from trilayer.log import Log, Mark, Origin, Topic, begin_origin, origins
+from trilayer.master import Interval, chain_end, longest_chain, of_origin
+from trilayer.settings import Settings
+from trilayer.store import Store
+from trilayer.stream import Stream
+
+logger = logging.getLogger("trilayer.batch")
+
+
+def accept_loss(stream: Stream, settings: Settings, store: Store) -> Origin | None:
+    """Begins a new origin if the stream's log no longer holds what was ingested of it, or is another topic by now.
+
+    Nothing happens to a log that is as it should be. The caller holds the stream's ingest lock.
+
+    Returns:
+        The new origin, or None if there was no need for one.
+    """
+    known = origins(store, stream)
+    if not known:
+        return None
+    with Log(settings.bootstrap_servers) as log:
+        topic = log.topic(stream)
+        present, chain = known[-1], longest_chain(store, stream)
+        have = chain_end(of_origin(chain, present.identity), present.start)
+        if present.topic_id != topic.id:
+            reason = (
+                f"the topic with id {present.topic_id} was deleted; the one of its name now has id {topic.id}"
+            )
+            start = log.beginning(topic)
+            departed = {p: Range(present.start.get(p, 0), end) for p, end in have.items()}
+        else:
+            try:
+                check_log(stream, topic, present, chain, log)
+            except LogError as error:
+                reason = str(error)
+            else:
+                return None
+            start = departures(topic, known, chain, have, log, store)
+            departed = {p: Range(start.get(p, 0), end) for p, end in have.items()}
+        departed = {p: r for p, r in departed.items() if len(r) > 0}
+    begun = begin_origin(store, stream, topic, start, present, reason, departed)
+    logger.warning(
+        "stream %s: the loss is accepted and recorded; origin %s begins at %s; offsets of the origin before that the log"
+        " no longer holds as they were ingested: %s",
+        stream.name,
+        begun.number,
+        ", ".join(f"{p}:{offset}" for p, offset in sorted(start.items())),
+        ", ".join(f"{p}:[{r.start}, {r.end})" for p, r in sorted(departed.items())) or "none",
+    )
+    return begun
+
+
+def departures(
+    topic: Topic,
+    known: Sequence[Origin],
+    chain: Sequence[Interval],
+    have: Cut,
+    log: Log,
+    store: Store,
+) -> dict[int, int]:
+    """Per partition, the first offset at which the log may hold another record than the master dataset.
+
+    Args:
+        topic: The topic.
+        known: Every origin of the stream, oldest first.
+        chain: The master dataset.
+        have: Where the present origin's share of it ends.
+        log: The log.
+        store: Where the master dataset is.
+    """
+    end, beginning = log.end(topic), log.beginning(topic)
+    return {
+        p: _departure(topic, p, _held(known, chain, p, have.get(p, 0)), end[p], beginning[p], log, store)
+        if p in have
+        else 0
+        for p in topic.partitions
+    }
+
+
+def _departure(
+    topic: Topic,
+    partition: int,
+    held: Sequence[tuple[Interval, Range]],
+    end: int,
+    beginning: int,
+    log: Log,
+    store: Store,
+) -> int:
+    """Where one partition departs, by bisection: the log and what was ingested have a beginning in common, and nothing after it.
+
+    held: the ranges that were ingested of it, oldest first, each with its interval.
+    """
+    last = held[-1][1].end if held else beginning
+    if beginning >= min(last, end):
+        # The log holds nothing of what was ingested that could be compared.
+        return min(last, end)
+
+    def departs(interval: Interval, offset: int) -> bool:
+        if offset < beginning:
+            return False
+        if offset >= end:
+            return True
+        found = log.last_records(topic, {partition: offset + 1}).get(partition)
+        return found != read_mark(store, interval, partition, offset)
+
+    for interval, r in reversed(held):
+        offsets = read_offsets(store, interval, partition, r)
+        if not offsets or departs(interval, offsets[0]):
+            continue
+        agreeing = bisect_left(offsets, True, key=lambda offset: departs(interval, offset))
+        if agreeing == len(offsets) and r.end == last and end >= last:
+            return last
+        # What follows the last record in common may have been the marker of a transaction, and be a record now.
+        return max(offsets[agreeing - 1] + 1, beginning)
+    return beginning
+
+
+def _held(
+    known: Sequence[Origin], chain: Sequence[Interval], partition: int, have: int
+) -> list[tuple[Interval, Range]]:
+    """What was ingested of one partition of the present topic, below `have`: of the present origin, and below its start of those before."""
+    held: list[tuple[Interval, Range]] = []
+    upper = have
+    for origin in reversed(known):
+        if origin.topic_id != known[-1].topic_id:
+            break
+        lower = origin.start.get(partition, 0)
+        for interval in reversed(of_origin(chain, origin.identity)):
+            if partition in interval.ranges:
+                r = interval.ranges[partition]
+                r = Range(max(r.start, lower), min(r.end, upper))
+                if len(r) > 0:
+                    held.append((interval, r))
+        upper = min(upper, lower)
+    return held[::-1]
+
+
+def read_offsets(store: Store, interval: Interval, partition: int, r: Range) -> list[int]:
+    """The offsets in `r` at which the interval has records of the partition, in order. The interval's digests are checked."""
+    store.check_all(interval.files)
+    place, offset = ds.field("_partition"), ds.field("_offset")
+    table = _dataset(store, interval).to_table(
+        columns=["_offset"], filter=(place == partition) & (offset >= r.start) & (offset < r.end)
+    )
+    return sorted(table["_offset"].to_pylist())
+
+
+def read_mark(store: Store, interval: Interval, partition: int, offset: int) -> Mark:
+    """The mark of a record that the interval has."""
+    (row,) = (
+        _dataset(store, interval)
+        .to_table(
+            columns=["_timestamp", "_key", "_value"],
+            filter=(ds.field("_partition") == partition) & (ds.field("_offset") == offset),
+        )
+        .to_pylist()
+    )
+    return Mark.of_record(offset, round(row["_timestamp"].timestamp() * 1000), row["_key"], row["_value"])
+
+
+def _dataset(store: Store, interval: Interval) -> ds.Dataset:
+    return ds.dataset(
+        [store.path(file.path) for file in interval.files], filesystem=store.fs, format="parquet"
+    )

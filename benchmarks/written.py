@@ -1,0 +1,109 @@
+"""A store written by the product's own functions, without Spark or Kafka: publications, commits and intervals of one stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from trilayer.catalog import Catalog
+from trilayer.cut import Range, tick_of
+from trilayer.log import now_ms
+from trilayer.publication import (
+    Publication,
+    PublishedStream,
+    PublishedView,
+    next_version,
+    put_in_force,
+    take_token,
+    write_version,
+)
+from trilayer.segment import TICK, Commit, Generation, Segment, commit_path, folder
+from trilayer.store import Store, StoredFile
+from trilayer.stream import Stream
+from trilayer.view import View
+
+
+@dataclass
+class Written:
+    """A store of one stream with one partition and one view, and what has been written to it.
+
+    Attributes:
+        end: the first offset that no layer has yet.
+        batches: how many micro-batches have been committed.
+    """
+
+    store: Store
+    view: View
+    tick_ms: int = 60_000
+    end: int = 0
+    batches: int = 0
+    topic_id: str = "topic"
+    generation: Generation = field(init=False)
+
+    def __post_init__(self) -> None:
+        name = self.stream.name
+        origin = {"topic": self.stream.topic, "topic_id": self.topic_id, "start": {0: 0}}
+        self.store.create_document(f"streams/{name}/origin.json", origin)
+        self.begin(1)
+
+    @property
+    def stream(self) -> Stream:
+        """The view's stream."""
+        return self.view.stream
+
+    @property
+    def catalog(self) -> Catalog:
+        """The view's catalog: nothing else is in it."""
+        return Catalog(views=[self.view])
+
+    def begin(self, number: int) -> None:
+        """Begins generation `number` of the speed layer at the end of what there is."""
+        self.generation = Generation(
+            f"{number:06d}-000000",
+            self.topic_id,
+            self.catalog.stream_fingerprint(self.stream),
+            {self.view.name: self.view.fingerprint},
+            {0: self.end},
+            now_ms(),
+        )
+        self.batches = 0
+        path = f"{folder(self.stream, self.generation.name)}/generation.json"
+        self.store.create_document(path, self.generation.to_json())
+
+    def commit(self, partials: pa.Table, events: int, at_ms: int) -> Commit:
+        """Commits one micro-batch of so many events, all of which arrived at `at_ms`."""
+        tick = tick_of(at_ms, self.tick_ms)
+        table = partials.add_column(0, TICK, pa.array([tick] * len(partials), pa.int64()))
+        place = folder(self.stream, self.generation.name)
+        batch = self.batches
+        file = self.store.write_table(
+            f"{place}/data/{batch:012d}-{batch:012d}-{self.view.name}.parquet", table, durable=False
+        )
+        ranges = {0: Range(self.end, self.end + events)}
+        segment = Segment(tick, ranges, events, 0, at_ms, at_ms, 0)
+        commit = Commit(batch, batch, [segment], {self.view.name: file}, None, at_ms)
+        path = commit_path(self.stream, self.generation.name, batch, batch)
+        self.store.create_document(path, commit.to_json(), durable=False)
+        self.end += events
+        self.batches += 1
+        return commit
+
+    def publish(self, partials: pa.Table | list[StoredFile], events: int, t_ms: int) -> Publication:
+        """Puts a batch view in force whose cut lies `events` beyond the end, which moves there.
+
+        partials: the whole view, or the files that it is of.
+        """
+        token = take_token(self.store, "written")
+        self.end += events
+        files = partials
+        if isinstance(files, pa.Table):
+            path = f"batch/{self.view.name}/{token:08d}-full-000000/part.parquet"
+            files = [self.store.write_table(path, files, durable=False)]
+        stream = PublishedStream(self.topic_id, self.stream.fingerprint, {0: self.end}, self.end, 0, 0)
+        publication = Publication(
+            next_version(self.store), t_ms, token, "full", None, now_ms(),
+            {self.stream.name: stream}, {self.view.name: PublishedView(self.view.fingerprint, files)}, {},
+        )  # fmt: skip
+        put_in_force(self.store, write_version(self.store, publication).version, token, "publish")
+        return publication

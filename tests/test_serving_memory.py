@@ -1,0 +1,107 @@
+"""What a reader's memory holds after many publications: the rows of the newest, however its questions overlap."""
+
+import pyarrow as pa
+import pytest
+
+import serving_layer
+from benchmarks.written import Written
+from trilayer import Stream, View, count, sum_
+from trilayer.partials import partial_schema
+from trilayer.publication import in_force
+from trilayer.settings import Settings
+
+ROWS = 100_000
+STREAM = Stream("sales", "user string, quantity bigint, sold_at timestamp", event_time="sold_at")
+VIEW = View("by_user", source=STREAM, key=["user"], aggregates={"n": count(), "items": sum_("quantity")})
+
+
+def partials(value, first=0, rows=ROWS):
+    """`rows` keys from the number `first` on, each of which has the same partials."""
+    keys = [f"u{key:08d}" for key in range(first, first + rows)]
+    return pa.table({"user": keys, "n__n": [1] * rows, "items__sum": [value] * rows}, partial_schema(VIEW))
+
+
+def held_mib(connection):
+    sizes = connection._database.execute("SELECT sum(memory_usage_bytes) FROM duckdb_memory()")
+    return sizes.fetchone()[0] / 2**20
+
+
+@pytest.fixture
+def written(store):
+    return Written(store, VIEW)
+
+
+@pytest.fixture
+def connection(written, store, tmp_path):
+    settings = Settings(home=tmp_path, store=str(tmp_path / "store"))
+    with serving_layer.connect(written.catalog, settings, store) as connection:
+        yield connection
+
+
+def total(snapshot):
+    return snapshot.sql("SELECT sum(items), count(*) FROM by_user").rows()[0]
+
+
+def test_memory_is_that_of_one_publication_however_many_there_were(written, connection):
+    sizes = []
+    for version in range(1, 25):
+        written.publish(partials(version), 1, version * 60_000)
+        with connection.snapshot() as snapshot:
+            assert total(snapshot) == (version * ROWS, ROWS)
+        sizes.append(held_mib(connection))
+    assert max(sizes[12:]) <= 1.3 * max(sizes[:6]), sizes
+
+
+def test_questions_that_overlap_keep_no_more_than_they_see(written, connection):
+    sizes = []
+    written.publish(partials(1), 1, 60_000)
+    before = connection.snapshot()
+    seen, version = before.__enter__(), 1
+    while version < 24:
+        version += 1
+        written.publish(partials(version), 1, version * 60_000)
+        # Opened while the one before is in use: at no moment is there no read transaction.
+        newer = connection.snapshot()
+        newest = newer.__enter__()
+        assert total(seen) == ((version - 1) * ROWS, ROWS)
+        before.__exit__(None, None, None)
+        before, seen = newer, newest
+        sizes.append(held_mib(connection))
+    before.__exit__(None, None, None)
+    assert max(sizes[12:]) <= 1.3 * max(sizes[:6]), sizes
+
+
+def test_a_snapshot_that_was_held_costs_only_while_it_is(written, connection):
+    written.publish(partials(1), 1, 60_000)
+    with connection.snapshot() as snapshot:
+        assert total(snapshot) == (ROWS, ROWS)
+        for version in range(2, 12):
+            written.publish(partials(version), 1, version * 60_000)
+            assert total_now(connection) == (version * ROWS, ROWS)
+        assert total(snapshot) == (ROWS, ROWS)
+    before = held_mib(connection)
+    written.publish(partials(12), 1, 12 * 60_000)
+    assert total_now(connection) == (12 * ROWS, ROWS)
+    assert held_mib(connection) <= before
+
+
+def total_now(connection):
+    return connection.sql("SELECT sum(items), count(*) FROM by_user").rows()[0]
+
+
+def test_files_that_stay_keep_their_rows_when_others_go(written, connection, store):
+    """As incremental runs leave it: one large file, and small ones at its end that are merged now and then."""
+    written.publish(partials(1), 1, 60_000)
+    (large,) = in_force(store).views["by_user"].files
+    small, sizes, expected = [], [], ROWS
+    for version in range(2, 40):
+        rows = ROWS // 20
+        if len(small) == 4:
+            small, expected = [], ROWS
+        table = partials(version, first=(version % 5) * rows, rows=rows)
+        small.append(store.write_table(f"batch/by_user/{version:08d}-added-000000/part.parquet", table))
+        expected += version * rows
+        written.publish([large, *small], 1, version * 60_000)
+        assert total_now(connection)[0] == expected
+        sizes.append(held_mib(connection))
+    assert max(sizes[20:]) <= 1.3 * max(sizes[:10]), sizes

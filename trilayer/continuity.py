@@ -1,0 +1,81 @@
+"""Whether the log still is the one that was ingested.
+
+A broker appends to the end of a log and cuts off the end of it (after a power cut, or when a replica that was behind
+is elected), and nothing else but retention, which takes the beginning. So a record that is still in its place proves
+that everything below it is, too: one record in each partition, the last that was ingested, is all that has to be held
+against the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from trilayer.cut import Cut, format_time
+from trilayer.errors import LogError
+from trilayer.log import ACCEPT, Log, Mark, Origin, Topic
+from trilayer.master import Interval, chain_end, of_origin
+from trilayer.stream import Stream
+
+
+def check_log(stream: Stream, topic: Topic, origin: Origin, chain: Sequence[Interval], log: Log) -> None:
+    """Holds the log against what the master dataset has of it.
+
+    Args:
+        stream: The stream.
+        topic: Its topic.
+        origin: Its present origin.
+        chain: Its master dataset, under whatever schema.
+        log: The log.
+
+    Raises:
+        LogError: The log ends below what was ingested, or holds another record where the last ingested one was.
+    """
+    own = of_origin(chain, origin.identity)
+    end = log.end(topic)
+    check_reaches(stream, end, chain_end(own, origin.start))
+    marks = own[-1].marks if own else {}
+    for partition, (mark, found) in changed(topic, marks, log).items():
+        there = "none" if found is None else f"one appended at {format_time(found.append_ms)}"
+        raise LogError(
+            f"stream {stream.name!r} partition {partition}: the last record that was ingested must still be at offset"
+            f" {mark.offset}, appended at {format_time(mark.append_ms)}; the log, which ends at offset {end[partition]},"
+            f" has {there} in its place. {_CAUSE} {ACCEPT}"
+        )
+
+
+def check_reaches(stream: Stream, end: Cut, ingested: Cut) -> None:
+    """Raises LogError if the log ends below what was ingested."""
+    for partition, offset in sorted(ingested.items()):
+        if end.get(partition, 0) < offset:
+            raise LogError(
+                f"stream {stream.name!r} partition {partition}: the log must reach offset {offset}, up to which it was"
+                f" read; it ends at offset {end.get(partition, 0)}. {_CAUSE} {ACCEPT}"
+            )
+
+
+_CAUSE = (
+    "The broker has lost records that it had acknowledged, as in a power cut without flushed disks or after an unclean"
+    " election of a leader. Nothing is ingested on top; restore the log if there is a copy of it."
+)
+
+
+def changed(topic: Topic, marks: Mapping[int, Mark], log: Log) -> dict[int, tuple[Mark, Mark | None]]:
+    """The partitions in which the marked record is no longer in its place.
+
+    A record that retention took is no change.
+
+    Args:
+        topic: The topic.
+        marks: Per partition the record to look for; the log must reach it.
+        log: The log.
+
+    Returns:
+        Per partition the mark, and that of the record which is there instead, or None if there is none.
+    """
+    found = log.last_records(topic, {p: mark.offset + 1 for p, mark in marks.items()})
+    beginning = log.beginning(topic)  # asked after the records, which retention may take meanwhile
+    return {
+        p: (mark, found[p] if p in found and found[p].offset == mark.offset else None)
+        for p, mark in sorted(marks.items())
+        if found.get(p) != mark and mark.offset >= beginning.get(p, 0)
+    }
