@@ -497,7 +497,7 @@ def batch_moved_an_event_to_another_key(d):
 @damage
 def a_batch_key_is_missing(d):
     d.batch("totals", first(lambda row: None))
-    return ["totals, batch layer", "customer=c0", "is wrong"]
+    return ["totals, batch layer", "customer=c0", "is missing"]
 
 
 @damage
