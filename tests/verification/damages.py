@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 
@@ -56,7 +57,7 @@ class Damage:
         rows = change([row for table in tables for row in table.to_pylist()])
         folder = files[0].path.rsplit("/", 1)[0]
         return self.store.write_table(
-            f"{folder}/part-of-{len(rows)}.parquet", pa.Table.from_pylist(rows, schema=tables[0].schema)
+            f"{folder}/damaged-{uuid4().hex[:6]}.parquet", pa.Table.from_pylist(rows, schema=tables[0].schema)
         )
 
     # -- master dataset --------------------------------------------------------------------------------------------------
@@ -136,13 +137,29 @@ class Damage:
 
     @property
     def commits(self) -> list[Commit]:
-        """Those above the cut, the compacted one first."""
+        """Those that are above the cut, whole, in order."""
         cut = self.publication.streams[self.stream.name].cut
         found = read_commits(self.store, self.stream, self.generation)
         return [
             c
             for c in found
             if all(r.start >= cut[q] for s in c.segments for q, r in s.ranges.items() if len(r))
+        ]
+
+    @property
+    def wide(self) -> Commit:
+        """The compacted commit; it may reach from below the cut to above it."""
+        found = read_commits(self.store, self.stream, self.generation)
+        return next(c for c in reversed(found) if c.first != c.last)
+
+    @property
+    def ticks(self) -> list[int]:
+        """Those of the compacted commit that are above the cut."""
+        cut = self.publication.streams[self.stream.name].cut
+        return [
+            s.tick
+            for s in self.wide.segments
+            if all(r.start >= cut[q] for q, r in s.ranges.items() if len(r))
         ]
 
     def write_commit(self, commit: Commit) -> None:
@@ -643,11 +660,14 @@ def a_segment_counted_an_event_twice(d):
 
 @damage
 def a_segments_partials_are_in_another_tick(d):
-    wide = d.commits[0]
-    ticks = [segment.tick for segment in wide.segments]
-    assert len(ticks) > 1
-    d.segment("hours", first(lambda row: row | {TICK: ticks[0] if row[TICK] != ticks[0] else ticks[1]}), wide)
-    return ["hours, speed layer", "hour=2026-01-01 00:00", f"tick={format_time(ticks[0])}"]
+    one, two, *_ = d.ticks
+
+    def move(rows):
+        place = next(n for n, row in enumerate(rows) if row[TICK] == one)
+        return [*rows[:place], rows[place] | {TICK: two}, *rows[place + 1 :]]
+
+    d.segment("hours", move, d.wide)
+    return ["hours, speed layer", "hour=2026-01-01 0", f"tick={format_time(one)}"]
 
 
 @damage
@@ -718,14 +738,12 @@ def a_segment_lost_its_quarantine_and_counts_none(d):
 
 @damage
 def compaction_lost_a_quarantined_event(d):
-    wide = d.commits[0]
-    assert wide.quarantine
-    row = d.rows(wide.quarantine)[0]
-    d.write_commit(replace(wide, quarantine=d.rewrite([wide.quarantine], lambda rows: rows[1:])))
-    return [
-        f"partition {row['_partition']}: offset {row['_offset']} does not fit",
-        "not in the speed layer's quarantine",
-    ]
+    assert d.wide.quarantine
+    row = next(row for row in d.rows(d.wide.quarantine) if row[TICK] in d.ticks)
+    q, o = row["_partition"], row["_offset"]
+    kept = d.rewrite([d.wide.quarantine], at(q, o, lambda row: None))
+    d.write_commit(replace(d.wide, quarantine=kept))
+    return [f"partition {q}: offset {o} does not fit", "not in the speed layer's quarantine"]
 
 
 def _quarantined(d):
@@ -765,28 +783,28 @@ def a_speed_quarantine_has_an_event_that_fits(d):
 
 @damage
 def a_speed_quarantine_is_in_another_tick(d):
-    wide = d.commits[0]
-    assert wide.quarantine
-    ticks = [segment.tick for segment in wide.segments]
-    row = next(row for row in d.rows(wide.quarantine) if row[TICK] == ticks[0])
+    one, two, *_ = d.ticks
+    assert d.wide.quarantine
+    row = next(row for row in d.rows(d.wide.quarantine) if row[TICK] == one)
     q, o = row["_partition"], row["_offset"]
-    moved = d.rewrite([wide.quarantine], at(q, o, lambda row: row | {TICK: ticks[1]}))
-    d.write_commit(replace(wide, quarantine=moved))
+    moved = d.rewrite([d.wide.quarantine], at(q, o, lambda row: row | {TICK: two}))
+    d.write_commit(replace(d.wide, quarantine=moved))
     return [f"partition {q}: offset {o} is in the speed layer's quarantine in another tick"]
 
 
 @damage
 def compaction_lost_a_key(d):
-    d.segment("totals", first(lambda row: None), d.commits[0])
-    return ["totals, speed layer", "customer=c0", "is missing"]
+    tick = d.ticks[0]
+    lost = min(row["customer"] for row in d.rows(d.wide.files["totals"]) if row[TICK] == tick)
+    d.segment("totals", lambda rows: [r for r in rows if (r[TICK], r["customer"]) != (tick, lost)], d.wide)
+    return ["totals, speed layer", f"tick={format_time(tick)}, customer={lost}", "is missing"]
 
 
 @damage
 def compaction_merged_a_commit_twice(d):
-    wide = d.commits[0]
-    tick = wide.segments[0].tick
+    tick = d.ticks[0]
     double = lambda rows: [r | {"n__n": r["n__n"] * 2} if r[TICK] == tick else r for r in rows]  # noqa: E731
-    d.segment("word_count", double, wide)
+    d.segment("word_count", double, d.wide)
     return ["word_count, speed layer", f"tick={format_time(tick)}", "word=blue"]
 
 
