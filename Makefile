@@ -9,7 +9,7 @@ READY := .venv/.ready
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(shell command -v $(name))))
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
-.PHONY: help demo up test check lint types format notebooks bench pins clean java
+.PHONY: help demo up test check lint types format notebooks bench faults soak pins clean java
 
 help:  ## list what there is
 	@sed -n 's/^\([.a-z]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name what; do \
@@ -43,6 +43,12 @@ notebooks: $(READY)  ## run the notebooks on a store made for them, outputs and 
 
 bench: $(READY)  ## measure this machine
 	@$(BIN)/python -m benchmarks
+
+faults: $(READY)  ## hurt a real stack in every way of docs/reliability.md (SEED=, MINUTES=, FAULTS="kill-broker ...")
+	@$(BIN)/python -m tests.faults $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(FAULTS)
+
+soak: $(READY)  ## random schedules of the seam for HOURS or SECONDS, from SEED on; prints what fails, made small
+	@$(BIN)/python -m tests.seam.soak --seconds $(or $(SECONDS),$(if $(HOURS),$$(( $(HOURS) * 3600 ))),3600) --seed $(or $(SEED),1000000)
 
 pins:  ## compile requirements/*.txt anew from pyproject.toml; needs uv (PINS_FLAGS=--upgrade moves versions)
 	@command -v uv >/dev/null || { echo "uv must be on the PATH; got none; run: python3 -m pip install uv" >&2; exit 1; }

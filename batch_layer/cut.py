@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from trilayer.continuity import check_log
 from trilayer.cut import Cut, check_tick, cut_from_json, effective_cut, format_time, latest_tick
 from trilayer.errors import ClockError, UsageError
 from trilayer.log import Log, now_ms, origin
-from trilayer.master import chain_end, longest_chain, of_origin, read_chain, recorded_cuts
+from trilayer.master import Chain, Interval, chain_end, longest_chain, newest_of, recorded_cuts
 from trilayer.publication import check_token, in_force, newest_token, take_token, versions
 from trilayer.settings import Settings
 from trilayer.store import Store
@@ -138,8 +138,11 @@ def latest_ms(settings: Settings) -> int:
 
 
 def _recorded(catalog: Catalog, settings: Settings, store: Store) -> dict[str, Mapping[int, Cut]]:
+    """The newest cuts of each stream, by their Ts."""
     latest = latest_ms(settings)
-    return {stream.name: recorded_cuts(store, stream, latest) for stream in catalog.streams}
+    return {
+        stream.name: recorded_cuts(store, stream, latest, lambda interval: True) for stream in catalog.streams
+    }
 
 
 def _floor(settings: Settings, store: Store, recorded: Mapping[str, Mapping[int, Cut]]) -> int:
@@ -160,7 +163,7 @@ def check_clock(catalog: Catalog, settings: Settings, store: Store) -> None:
     found = [
         (chain[-1].t_ms, f"interval {chain[-1].number} of stream {stream.name!r} in the master dataset")
         for stream in catalog.streams
-        if (chain := read_chain(store, stream))
+        if (chain := longest_chain(store, stream))
     ]
     found += [(p.t_ms, f"version {p.version}") for p in versions(store)[-1:]]
     t_ms, what = max(found, default=(0, ""))
@@ -184,14 +187,15 @@ def _cut_of(
     log.check_append_time(topic)
     present = origin(store, stream, topic, log)
     check_log(stream, topic, present, longest_chain(store, stream), log)
-    recorded = recorded_cuts(store, stream, latest_ms(settings), identity=present.identity)
+    back_to: Callable[[Interval], bool] = lambda interval: interval.t_ms <= t_ms  # noqa: E731
+    recorded = recorded_cuts(store, stream, latest_ms(settings), back_to, identity=present.identity)
     index = TimeIndex(log, topic, settings.tick_ms, settings.settle_ms, now_ms)
     for partition, record in index.ahead().items():
         logger.warning(
             "stream %s partition %s: offset %s is stamped %s, which is later than now; the cut passes it by",
             stream.name, partition, record.offset, format_time(record.stamp),
         )  # fmt: skip
-    have = chain_end(of_origin(read_chain(store, stream), present.identity), present.start)
+    have = chain_end(newest_of(Chain(store, stream), present.identity), present.start)
     if t_ms in recorded:
         found = recorded[t_ms]
     else:

@@ -5,6 +5,7 @@ The writing of the interval's manifest is the commit, and from then on its end i
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from uuid import uuid4
@@ -18,11 +19,11 @@ from trilayer.cut import Range, check_contiguous, ranges_between, size
 from trilayer.errors import ConflictError, LogError, OvertakenError
 from trilayer.events import FITS, LOG_COLUMNS, REJECT, log_columns, parse
 from trilayer.failpoints import failpoint
-from trilayer.log import Log, Mark, Origin, Topic, origin, read_origin
-from trilayer.master import Interval, chain_end, chain_folder, of_origin, read_chain, schemas
+from trilayer.log import Log, Mark, Origin, Topic, now_ms, origin, read_origin
+from trilayer.master import Chain, Interval, chain_end, chain_folder, newest_of, schemas
 from trilayer.publication import check_token
 from trilayer.settings import Settings
-from trilayer.spark import read_log
+from trilayer.spark import read_log, write_files
 from trilayer.store import Store, StoredFile
 from trilayer.stream import Stream
 
@@ -46,6 +47,7 @@ def ingest(
     """
     check_token(store, run.token)
     identity = run.topic_ids[stream.name]
+    note_attempt(stream, run, store)
     chain = _reparse(stream, store, spark)
     if chain and chain[-1].t_ms == run.t_ms and chain[-1].topic_id == identity:
         return chain[-1]
@@ -100,7 +102,7 @@ def _copied(
 ) -> Interval:
     """The interval from the end of the master dataset to the run's cut, its files written."""
     beginning = log.beginning(topic)
-    own = of_origin(chain, present.identity)
+    own = newest_of(chain, present.identity)
     have = chain_end(own, present.start)
     ranges = ranges_between(have, run.cuts[stream.name])
     lost: dict[int, Range] = {}
@@ -127,13 +129,25 @@ def _copied(
     return Interval(len(chain), run.t_ms, present.identity, ranges, lost, files, events, quarantined, ends)
 
 
-def _reparse(stream: Stream, store: Store, spark: StartSpark) -> list[Interval]:
+def note_attempt(stream: Stream, run: Run, store: Store) -> None:
+    """Leaves word that the run begins to ingest the stream. `clean` takes it away; where it finds a second one, of this run or one before
+    it, a killed attempt may have left files."""
+    attempts = itertools.count(1)
+    while not store.create_document(
+        run.path(f"ingest-{stream.name}-{next(attempts)}"), {"began_ms": now_ms()}, durable=False
+    ):
+        pass
+
+
+def _reparse(stream: Stream, store: Store, spark: StartSpark) -> Sequence[Interval]:
     """The stream's chain under its present schema; what only another schema's chain has is parsed anew from the raw bytes."""
-    chain = read_chain(store, stream)
+    chain = Chain(store, stream)
     others = [
-        read_chain(store, stream, schema) for schema in schemas(store, stream) if schema != stream.fingerprint
+        Chain(store, stream, schema) for schema in schemas(store, stream) if schema != stream.fingerprint
     ]
-    longest = max(others, key=len, default=[])
+    longest = max(others, key=len, default=chain)
+    if len(longest) <= len(chain):
+        return chain
     for old in longest[len(chain) :]:
         files: Sequence[StoredFile] = []
         events = quarantined = 0
@@ -153,8 +167,7 @@ def _reparse(stream: Stream, store: Store, spark: StartSpark) -> list[Interval]:
             stream.name,
             f"{events:,}",
         )
-        chain.append(interval)
-    return chain
+    return Chain(store, stream)
 
 
 def _write(
@@ -165,16 +178,14 @@ def _write(
         return [], 0, 0
     failpoint("ingest.before-write")
     folder = f"{chain_folder(stream, stream.fingerprint)}/{number:08d}-{uuid4().hex[:6]}"
-    parse(records(), stream).drop(FITS).write.parquet(store.uri(folder))
-    files = store.describe_folder(folder)
+    files = write_files(parse(records(), stream).drop(FITS), folder, store)
     return files, sum(file.rows for file in files), sum(_rejected(store, file) for file in files)
 
 
 def _rejected(store: Store, file: StoredFile) -> int:
-    metadata = pq.read_metadata(store.path(file.path), filesystem=store.fs)
-    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-    place = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == REJECT)
-    return sum(group.num_rows - group.column(place).statistics.null_count for group in groups)
+    """How many rows of the file have a reason. Counted in the column: Parquet's statistics are left out for long values."""
+    column = pq.read_table(store.path(file.path), columns=[REJECT], filesystem=store.fs)[REJECT]
+    return len(column) - int(column.null_count)
 
 
 def _commit(stream: Stream, interval: Interval, store: Store) -> None:

@@ -12,14 +12,15 @@ from trilayer.catalog import Catalog
 from trilayer.cut import Cut, size
 from trilayer.errors import CoverageError, IntegrityError, TrilayerError
 from trilayer.failpoints import failpoint
+from trilayer.leftovers import clear, find_leftovers
 from trilayer.log import now_ms
 from trilayer.master import (
-    Interval,
+    chain_after,
     chain_end,
-    chain_folder,
     delete_chain,
+    intervals_after,
     intervals_below,
-    of_origin,
+    newest_of,
     read_chain,
     schemas,
 )
@@ -28,14 +29,12 @@ from trilayer.publication import (
     PublishedStream,
     PublishedView,
     check_token,
-    find_version,
     in_force,
     next_version,
     pointer,
     put_in_force,
-    take_token,
-    version_numbers,
-    versions,
+    retire_versions,
+    roll_back,
     write_version,
 )
 from trilayer.segment import (
@@ -67,7 +66,7 @@ def publish(
     if standing and standing["token"] == run.token and standing["reason"] == "publish":
         published = in_force(store)
         assert published is not None
-        clean(catalog, published, settings, store)
+        clean(catalog, settings, store)
         return published
     check_token(store, run.token)
     base = in_force(store)
@@ -78,7 +77,12 @@ def publish(
         )
     failpoint("publish.before-version")
     kind = "full" if "full" in recomputed.kinds.values() else "incremental"
-    streams = {stream.name: _published(stream, run, read_chain(store, stream)) for stream in catalog.streams}
+    streams = {
+        stream.name: _published(
+            stream, run, base if recomputed.kinds[stream.name] == "incremental" else None, store
+        )
+        for stream in catalog.streams
+    }
     views = {
         view.name: PublishedView(
             view.fingerprint, recomputed.views[view.name], recomputed.changed_keys[view.name]
@@ -101,14 +105,20 @@ def publish(
     )
     put_in_force(store, publication.version, run.token, "publish")
     logger.info("published version %s, T=%s, %s", publication.version, publication.t, kind)
-    clean(catalog, publication, settings, store)
+    clean(catalog, settings, store)
     return publication
 
 
-def _published(stream: Stream, run: Run, chain: Sequence[Interval]) -> PublishedStream:
+def _published(stream: Stream, run: Run, base: Publication | None, store: Store) -> PublishedStream:
+    """What the publication says of a stream. base: the publication whose counts go on; they are added up anew where there is none."""
     cut, identity = run.cuts[stream.name], run.topic_ids[stream.name]
-    below = intervals_below(chain, cut, identity)
-    end = chain_end(of_origin(below, identity), {})
+    before = base.streams[stream.name] if base else None
+    if before:
+        below = intervals_below(chain_after(store, stream, before.cut, before.topic_id), cut, identity)
+        added = intervals_after(below, before.cut, stream, before.topic_id)
+    else:
+        below = added = intervals_below(read_chain(store, stream), cut, identity)
+    end = chain_end(newest_of(below, identity), {})
     if end != dict(cut):
         raise CoverageError(
             f"stream {stream.name!r}: the master dataset must end at the cut {dict(cut)}; it ends at {end}"
@@ -117,17 +127,15 @@ def _published(stream: Stream, run: Run, chain: Sequence[Interval]) -> Published
         identity,
         stream.fingerprint,
         cut,
-        sum(interval.events for interval in below),
-        sum(interval.quarantined for interval in below),
-        sum(size(interval.lost) for interval in below),
+        sum(interval.events for interval in added) + (before.events if before else 0),
+        sum(interval.quarantined for interval in added) + (before.quarantined if before else 0),
+        sum(size(interval.lost) for interval in added) + (before.lost if before else 0),
     )
 
 
 def rollback(version: int | None, store: Store) -> Publication:
-    """An older version in force again, its cuts with it; the one before the present unless named. Fences off any run under way."""
-    target = find_version(store, version)
-    token = take_token(store, f"rollback to {target.version}")
-    put_in_force(store, target.version, token, "rollback")
+    """An older version in force again, its cuts with it; the one that was in force before the present unless named. Fences off any run under way."""
+    target = roll_back(store, version)
     logger.info("version %s in force again, T=%s", target.version, target.t)
     return target
 
@@ -135,38 +143,44 @@ def rollback(version: int | None, store: Store) -> Publication:
 # -- clearing away -----------------------------------------------------------------------------------------------------
 
 
-def clean(catalog: Catalog, published: Publication, settings: Settings, store: Store) -> None:
-    """Deletes versions beyond `keep_versions`, and the files, segments and chains that no kept version needs.
+def clean(catalog: Catalog, settings: Settings, store: Store) -> None:
+    """Deletes versions beyond `keep_versions`, the files, segments and chains that no kept version needs, and what killed processes have left.
 
-    What is deleted first is what refers, then what is referred to: a run that is killed here leaves files too many, never too few.
+    What is deleted first is what refers, then what is referred to: a run that is killed here leaves files too many, never too few. A rollback
+    may come between at any moment: to a version that is kept, whose files stay, or to one that is already gone, which it is told.
     """
     failpoint("publish.before-clean")
-    standing = pointer(store)
-    assert standing is not None
-    there = version_numbers(store)
-    # What the pointer names too, since a rollback may have come between.
-    in_use = {published.version, standing["version"], *there[-settings.keep_versions :]}
-    kept = [publication for publication in versions(store) if publication.version in in_use]
-    for number in there:
-        if number not in in_use:
-            store.delete(f"publications/{number:08d}.json")
-    if len(kept) == len(in_use):  # else what a damaged version refers to is not known, and it may be mended
-        _clean_views(kept, published.token, store)
+    kept = retire_versions(store, settings.keep_versions)
+    if kept is None:
+        logger.warning(
+            "nothing is cleared away: a version that is kept can't be read, so that what it needs is not known"
+        )
+        return
+    failpoint("clean.before-files")
     for stream in catalog.streams:
         _clean_segments(stream, kept, store)
         _clean_chains(stream, kept, store)
-    for run in store.names("runs"):
-        if int(run) < min(p.token for p in kept):
-            store.delete(f"runs/{run}")
+    failpoint("clean.between-files")
+    attempts = _attempts(kept[-1].token, store)
+    # A look at all the folders of a year of intervals costs more than a run that has little to do.
+    killed = len(attempts) > len(catalog.streams)
+    chains = killed or kept[-1].kind == "full"
+    cleared = clear(store, find_leftovers(store, thorough=killed, chains=chains))
+    for path in attempts:
+        store.delete(path)
+    if cleared:
+        logger.debug("cleared away %s files and folders that no version needs", cleared)
 
 
-def _clean_views(kept: Sequence[Publication], token: int, store: Store) -> None:
-    needed = {file.path for p in kept for view in p.views.values() for file in view.files}
-    folders = {path.rsplit("/", 1)[0] for path in needed}
-    for view in store.names("batch"):
-        for attempt in store.names(f"batch/{view}"):
-            if f"batch/{view}/{attempt}" not in folders and int(attempt[:8]) <= token:
-                store.delete(f"batch/{view}/{attempt}")
+def _attempts(token: int, store: Store) -> list[str]:
+    """What `ingest` has noted, of the run with this token and those before it: more words than streams say that an attempt was killed."""
+    return [
+        f"runs/{run}/{word}"
+        for run in store.names("runs")
+        if int(run) <= token
+        for word in store.names(f"runs/{run}")
+        if word.startswith("ingest-")
+    ]
 
 
 def oldest_cut(kept: Sequence[Publication], stream: Stream, identity: str | None = None) -> dict[int, int]:
@@ -186,6 +200,7 @@ def _clean_segments(stream: Stream, kept: Sequence[Publication], store: Store) -
         cut = oldest_cut(kept, stream, generation.topic_id)
         old = generation is not known[-1]
         if old and (not _needed(generation, stream, kept) or _superseded(generation, stream, cut, store)):
+            store.delete(f"{folder(stream, generation.name)}/generation.json")  # without which it is none
             store.delete(folder(stream, generation.name))
             continue
         for first, last in commit_names(store, stream, generation.name):
@@ -228,8 +243,3 @@ def _clean_chains(stream: Stream, kept: Sequence[Publication], store: Store) -> 
     for schema in schemas(store, stream):
         if schema not in needed:
             delete_chain(store, stream, schema)
-    own = chain_folder(stream, stream.fingerprint)
-    used = {file.path.rsplit("/", 1)[0] for interval in read_chain(store, stream) for file in interval.files}
-    for name in store.names(own):
-        if not name.endswith(".json") and f"{own}/{name}" not in used:
-            store.delete(f"{own}/{name}")

@@ -24,9 +24,10 @@ from trilayer.catalog import Catalog
 from trilayer.errors import OvertakenError
 from trilayer.events import REJECT
 from trilayer.failpoints import failpoint
-from trilayer.master import Interval, intervals_after, intervals_below, read_chain
+from trilayer.master import Interval, chain_after, intervals_after, intervals_below, read_chain
 from trilayer.partials import Pass, merge_sql, plan, quoted
 from trilayer.publication import Publication, check_token, in_force
+from trilayer.spark import write_files
 from trilayer.store import Store, StoredFile
 from trilayer.stream import Rows, Stream
 from trilayer.view import View
@@ -87,9 +88,13 @@ def recompute(catalog: Catalog, run: Run, store: Store, spark: StartSpark) -> Re
         incremental = not run.full and base is not None and is_continued(catalog, stream, base)
         kinds[stream.name] = "incremental" if incremental else "full"
         identity = run.topic_ids[stream.name]
-        chain = intervals_below(read_chain(store, stream), run.cuts[stream.name], identity)
         comparable = base is not None and is_continued(catalog, stream, base)
         published = base.streams[stream.name] if base and comparable else None
+        if incremental and published is not None:
+            history = chain_after(store, stream, published.cut, published.topic_id)
+        else:
+            history = read_chain(store, stream)
+        chain = intervals_below(history, run.cuts[stream.name], identity)
         new = intervals_after(chain, published.cut, stream, published.topic_id) if published else []
         for pass_ in plan(catalog.views_of(stream)):
             if comparable:
@@ -210,8 +215,7 @@ def merge(view: View, partials: DataFrame) -> DataFrame:
 def _write(partials: DataFrame, view: View, run: Run, store: Store, kind: str) -> Sequence[StoredFile]:
     # A folder of its own for each attempt: what a killed one has begun may still be written to on a server or a cluster.
     folder = f"batch/{view.name}/{run.token:08d}-{kind}-{uuid4().hex[:6]}"
-    partials.write.parquet(store.uri(folder))
-    return store.describe_folder(folder)
+    return write_files(partials, folder, store)
 
 
 def merged_view(view: View, publication: Publication, spark: SparkSession, store: Store) -> DataFrame:

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from benchmarks.figure import Figure, Options, run, table
 
-BENCHMARKS = ("speed", "freshness", "incremental", "recompute", "query", "memory", "airflow")
+BENCHMARKS = ("speed", "freshness", "incremental", "recompute", "query", "endurance", "memory", "airflow")
 
 ENDS = (signal.SIGTERM, signal.default_int_handler)
 """So that a benchmark told to end stops what it has started, as at Ctrl-C."""

@@ -133,6 +133,7 @@ def _partials(keys: Sequence[int], random_: random.Random) -> pa.Table:
         "sales__n": [1] * len(keys),
         "items__sum": quantities,
         "mean_price__sum": prices,
+        "mean_price__magnitude": prices,
         "mean_price__count": [1] * len(keys),
         "dearest__max": prices,
     }

@@ -66,6 +66,7 @@ class Written:
             {self.view.name: self.view.fingerprint},
             {0: self.end},
             now_ms(),
+            self.tick_ms,
         )
         self.batches = 0
         path = f"{folder(self.stream, self.generation.name)}/generation.json"

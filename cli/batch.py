@@ -21,7 +21,7 @@ from serving_layer.history import version_of
 from trilayer.catalog import Catalog
 from trilayer.cut import parse_time
 from trilayer.errors import UsageError
-from trilayer.publication import Publication, choose_version, in_force, versions
+from trilayer.publication import Publication, choose_version, in_force, read_past, versions
 from trilayer.store import Store
 
 app = typer.Typer(no_args_is_help=True, help="The batch layer: runs, their steps, history, rollback.")
@@ -200,16 +200,20 @@ def history(as_json: Json = False) -> None:
     """The versions kept, oldest first, and which one is in force."""
     p = project()
     current = in_force(p.store)
-    found = [_row(publication, current) for publication in versions(p.store)]
+    published = read_past(p.store).by_use
+    found = [
+        asdict(version_of(publication, current, publication.version in published))
+        for publication in versions(p.store)
+    ]
     if as_json:
         print_json(found)
         return
-    table = Table(title="publications", caption="* in force")
+    table = Table(title="publications", caption="* in force; - never in force")
     for name in ("version", "T", "kind", "events", "bad", "differ"):
         table.add_column(name, no_wrap=True)
     for row in found:
         differing = "?" if row["differing_keys"] is None else str(row["differing_keys"])
-        mark = " *" if row["in_force"] else ""
+        mark = " *" if row["in_force"] else "" if row["published"] else " -"
         counts = (f"{row['events']:,}", f"{row['quarantined']:,}", differing)
         table.add_row(f"{row['version']}{mark}", row["t"], row["kind"], *counts)
     out.print(table if found else "no publication yet; run `trilayer batch run`")
@@ -264,7 +268,10 @@ def _version(store: Store, version: int | None, full: bool) -> Publication:
 @app.command()
 def rollback(
     version: Annotated[
-        int | None, typer.Argument(help="version to go back to; the one before the present unless given")
+        int | None,
+        typer.Argument(
+            help="version to go back to; the one that was in force before the present unless given"
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:

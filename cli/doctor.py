@@ -9,12 +9,13 @@ import psutil
 import typer
 
 from batch_layer.cut import check_clock
-from cli.context import Project, out, print_json, project
+from cli.context import Project, err, out, print_json, project
 from embedded import kafka
 from trilayer import java
 from trilayer.continuity import check_log
 from trilayer.cut import format_time
 from trilayer.errors import ClockError, TrilayerError
+from trilayer.leftovers import Leftover, clear, find_leftovers
 from trilayer.log import Log, check_same_topic, now_ms, read_origin
 from trilayer.master import longest_chain, read_chain
 from trilayer.publication import in_force
@@ -25,9 +26,21 @@ from trilayer.timeindex import TimeIndex
 Check = tuple[str, Callable[[Project], Iterator[str]]]
 
 
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="answer as JSON")] = False) -> None:
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="answer as JSON")] = False,
+    clear_leftovers: Annotated[
+        bool,
+        typer.Option(
+            "--clear-leftovers",
+            help="delete what killed processes have left in the store; what anything needs or writes stays",
+        ),
+    ] = False,
+) -> None:
     """Checks this machine, the broker, the topics and the store."""
     p = project()
+    if clear_leftovers:
+        cleared = clear(p.store, find_leftovers(p.store))
+        err.print(f"{cleared} leftovers deleted")
     found = []
     for name, check in CHECKS:
         try:
@@ -130,6 +143,22 @@ def _store(p: Project) -> Iterator[str]:
         else "no publication yet"
     )
     yield f"{p.settings.store} is writable; {said}"
+    yield from p.store.limits()
+
+
+def _leftovers(p: Project) -> Iterator[str]:
+    """Never a failure: they take room and do no harm."""
+    found = find_leftovers(p.store)
+    if not found:
+        yield "no killed process has left anything in the store"
+        return
+    kinds: dict[str, list[Leftover]] = {}
+    for left in found:
+        kinds.setdefault(left.what, []).append(left)
+    for what, those in kinds.items():
+        size = sum(p.store.size(left.path) for left in those)
+        yield f"{len(those)} x {what}, {size:,} bytes, such as {those[0].path}"
+    yield "a batch run deletes them with what it clears away; to do it now, run `trilayer doctor --clear-leftovers`"
 
 
 def _drift(p: Project) -> Iterator[str]:
@@ -154,5 +183,5 @@ def _drift(p: Project) -> Iterator[str]:
 
 CHECKS: list[Check] = [
     ("java", _java), ("memory", _memory), ("jars", _jars), ("broker", _broker), ("topics", _topics),
-    ("clocks", _clocks), ("store", _store), ("definitions", _drift),
+    ("clocks", _clocks), ("store", _store), ("leftovers", _leftovers), ("definitions", _drift),
 ]  # fmt: skip

@@ -23,15 +23,18 @@ from trilayer.cut import format_time
 from trilayer.errors import EnvironmentFault, UsageError
 from trilayer.events import REJECT
 from trilayer.failpoints import failpoint
-from trilayer.log import Log, now_ms, read_origin
-from trilayer.master import chain_end, read_chain
-from trilayer.segment import generations, read_commits
+from trilayer.log import Log, now_ms, origin_number, origins, read_origin
+from trilayer.master import chain_end, of_origin, read_chain
+from trilayer.segment import generations, read_commits, standing
 from trilayer.stream import Stream
 
 app = typer.Typer(no_args_is_help=True, help="Events that did not fit their schema.")
 
 ORIGIN_HEADER = "trilayer-origin"
 """Header of an event that replaces a quarantined one: TOPIC_ID/PARTITION/OFFSET."""
+
+_ORIGIN = "_origin"
+"""Number of the origin in which a row's offset counts."""
 
 _COLUMNS = ["_partition", "_offset", "_timestamp", "_key", "_value", REJECT]
 
@@ -84,11 +87,12 @@ def show(
         raise UsageError(f"the event must be named PARTITION:OFFSET; got {place!r}")
     partition, offset = int(match[1]), int(match[2])
     for one in _streams(p, stream):
-        for row in _raw(p, one):
-            if (row["_partition"], row["_offset"]) == (partition, offset):
-                err.print(f"{one.name} {place}: {_escape(row[REJECT])}")
-                sys.stdout.buffer.write(row["_value"] or b"")
-                return
+        found = [row for row in _raw(p, one) if (row["_partition"], row["_offset"]) == (partition, offset)]
+        if found:
+            row = max(found, key=lambda row: int(row[_ORIGIN]))
+            err.print(f"{one.name} {place}: {_escape(row[REJECT])}")
+            sys.stdout.buffer.write(row["_value"] or b"")
+            return
     raise UsageError(
         f"the event must be in quarantine; got {place}, which is not; `trilayer quarantine list` shows what is"
     )
@@ -116,11 +120,11 @@ def _replay(p: Project, file: Path, again: bool) -> tuple[int, int]:
     """How many corrections were sent, and how many had been by the interrupted replay that this one goes on with."""
     corrections = [_Correction.of(p, line, f"{file}:{number}") for number, line in _corrections(file, p)]
     held = {
-        (row["stream"], row["partition"], row["offset"]): row
+        (row["stream"], row["origin"], row["partition"], row["offset"]): row
         for stream in p.catalog.streams
         for row in quarantined(p, stream)
     }
-    seen: dict[tuple[str, int, int], _Correction] = {}
+    seen: dict[tuple[str, int, int, int], _Correction] = {}
     for one in corrections:
         if one.key not in held:
             raise UsageError(
@@ -157,6 +161,7 @@ class _Correction:
     """A corrected event. where: file and line. header: what it carries to say which event it replaces."""
 
     stream: Stream
+    origin: int
     partition: int
     offset: int
     value: str
@@ -166,15 +171,15 @@ class _Correction:
     @staticmethod
     def of(p: Project, line: dict[str, Any], where: str) -> _Correction:
         stream = p.catalog.stream(line["stream"])
-        origin = read_origin(p.store, stream)
-        topic_id = origin.topic_id if origin else ""
-        partition, offset = int(line["partition"]), int(line["offset"])
-        header = f"{topic_id}/{partition}/{offset}".encode()
-        return _Correction(stream, partition, offset, line["value"], where, header)
+        known = origins(p.store, stream)
+        number, partition, offset = int(line["origin"]), int(line["partition"]), int(line["offset"])
+        identity = known[number - 1].identity if 0 < number <= len(known) else ""
+        header = f"{identity}/{partition}/{offset}".encode()
+        return _Correction(stream, number, partition, offset, line["value"], where, header)
 
     @property
-    def key(self) -> tuple[str, int, int]:
-        return self.stream.name, self.partition, self.offset
+    def key(self) -> tuple[str, int, int, int]:
+        return self.stream.name, self.origin, self.partition, self.offset
 
     @property
     def place(self) -> str:
@@ -183,12 +188,14 @@ class _Correction:
     @property
     def marker(self) -> str:
         """Path of the document that says that the event was sent, and to where."""
-        return f"quarantine/{self.stream.name}/{self.partition}-{self.offset}.json"
+        return f"quarantine/{self.stream.name}/{_place(self.origin, self.partition, self.offset)}.json"
 
     @property
     def intent(self) -> str:
         """Path of the document that says that the event is about to be sent: from which offset on it would be found."""
-        return f"quarantine/{self.stream.name}/{self.partition}-{self.offset}.sending.json"
+        return (
+            f"quarantine/{self.stream.name}/{_place(self.origin, self.partition, self.offset)}.sending.json"
+        )
 
     @property
     def digest(self) -> str:
@@ -266,20 +273,26 @@ def _mark(p: Project, one: _Correction, to: str, value: str) -> None:
 def quarantined(p: Project, stream: Stream) -> Iterator[dict[str, Any]]:
     """Quarantined events of a stream in log order: those below the master dataset's end, then the speed layer's.
 
-    Keys: stream, partition, offset, arrived, reason, value (text; bytes that are no UTF-8 as \\xNN), replayed.
+    Keys: stream, origin (its number, see `Origin`), partition, offset, arrived, reason, value (text; bytes that are no UTF-8 as \\xNN), replayed.
     """
     replayed = set(p.store.names(f"quarantine/{stream.name}"))
     for row in _raw(p, stream):
         value = row["_value"]
         yield {
             "stream": stream.name,
+            "origin": row[_ORIGIN],
             "partition": row["_partition"],
             "offset": row["_offset"],
             "arrived": format_time(int(row["_timestamp"].timestamp() * 1000)),
             "reason": row[REJECT],
             "value": None if value is None else value.decode(errors="backslashreplace"),
-            "replayed": f"{row['_partition']}-{row['_offset']}.json" in replayed,
+            "replayed": _place(row[_ORIGIN], row["_partition"], row["_offset"]) + ".json" in replayed,
         }
+
+
+def _place(origin: int, partition: int, offset: int) -> str:
+    """What the record that an event was replayed is called; as before there were later origins for those of the first."""
+    return f"{partition}-{offset}" + (f"-{origin}" if origin > 1 else "")
 
 
 def _raw(p: Project, stream: Stream) -> Iterator[dict[str, Any]]:
@@ -288,13 +301,17 @@ def _raw(p: Project, stream: Stream) -> Iterator[dict[str, Any]]:
         for file in interval.files if interval.quarantined else []:
             rejected = pc.field(REJECT).is_valid()
             path = p.store.path(file.path)
-            yield from pq.read_table(path, columns=_COLUMNS, filters=rejected, filesystem=p.store.fs).sort_by(
-                [("_partition", "ascending"), ("_offset", "ascending")]
-            ).to_pylist()  # fmt: skip
+            rows = pq.read_table(path, columns=_COLUMNS, filters=rejected, filesystem=p.store.fs)
+            ordered = rows.sort_by([("_partition", "ascending"), ("_offset", "ascending")])
+            yield from (row | {_ORIGIN: origin_number(interval.topic_id)} for row in ordered.to_pylist())
     origin = read_origin(p.store, stream)
-    end = chain_end(chain, origin.start if origin else {})
+    if origin is None:
+        return
+    end = chain_end(of_origin(chain, origin.identity), origin.start)
     seen: set[tuple[int, int]] = set()
-    for generation in reversed(generations(p.store, stream)):
+    for generation in reversed(standing(generations(p.store, stream))):
+        if generation.topic_id != origin.identity:
+            continue
         for commit in read_commits(p.store, stream, generation.name):
             for row in (
                 p.store.read_table(commit.quarantine, _COLUMNS).to_pylist() if commit.quarantine else []
@@ -302,7 +319,7 @@ def _raw(p: Project, stream: Stream) -> Iterator[dict[str, Any]]:
                 place = (row["_partition"], row["_offset"])
                 if row["_offset"] >= end.get(row["_partition"], 0) and place not in seen:
                     seen.add(place)
-                    yield row
+                    yield row | {_ORIGIN: origin.number}
 
 
 def _streams(p: Project, name: str | None) -> list[Stream]:
@@ -321,7 +338,8 @@ def _corrections(file: Path, p: Project) -> Iterator[tuple[int, dict[str, Any]]]
             value = line["value"]
             line["value"] = value if isinstance(value, str) else json.dumps(value)
             p.catalog.stream(line["stream"])
-            int(line["partition"]), int(line["offset"])
+            line.setdefault("origin", 1)  # lines from before there were later origins
+            int(line["partition"]), int(line["offset"]), int(line["origin"])
         except (ValueError, KeyError, TypeError) as error:
             raise UsageError(
                 f"{file}:{number} must be a line as `quarantine list --jsonl` prints it; got {raw[:80].decode(errors='replace')!r}: {type(error).__name__}: {error}"

@@ -12,7 +12,7 @@ with DAG(
     "lambda_rollback",
     description="An earlier publication in force again, all views at once",
     doc_md="""
-Give a `version` (`trilayer batch history` lists those that are kept), or none for the one before the present.
+Give a `version` (`trilayer batch history` lists those that are kept), or none for the one that was in force before the present.
 
 The views and the cut go back together, and the speed layer covers what came since, so that no event is lost or counted twice. A batch run
 under way is fenced off. **The next run of `lambda_batch` publishes anew: pause it to stay with the older version.**

@@ -15,7 +15,7 @@ from serving_layer.result import Table
 from trilayer.cut import Cut, format_time
 from trilayer.errors import CoverageError, UsageError
 from trilayer.log import origin_number
-from trilayer.publication import Publication, choose_version, in_force, versions
+from trilayer.publication import Publication, choose_version, in_force, read_past, versions
 from trilayer.segment import Commit, Segment, read_commits
 from trilayer.store import Store, StoredFile
 from trilayer.stream import Stream
@@ -60,7 +60,8 @@ class Version:
     t, published_at: as ISO 8601, in UTC. kind: incremental or full. base: the version it was computed from. events, quarantined, lost: of all
     streams together. differing_keys: of all views together, None where none was compared. views: rows of each batch view, before the merge of
     several files. changed_keys: those of each view that events since the base have touched. corrected_keys: those of each view in which a full
-    run differs from what incremental runs had. streams and reconciliation: of each stream and view, in detail.
+    run differs from what incremental runs had. streams and reconciliation: of each stream and view, in detail. published: whether it is in
+    force or has been; False for what a run has written that was killed, or overtaken, before it could publish it.
     """
 
     version: int
@@ -78,16 +79,20 @@ class Version:
     corrected_keys: Mapping[str, int]
     streams: Mapping[str, StreamShare]
     reconciliation: Mapping[str, Reconciled]
+    published: bool = True
 
 
 def history(store: Store) -> list[Version]:
     """The publications kept, oldest first."""
     current = in_force(store)
-    return [version_of(publication, current) for publication in versions(store)]
+    published = read_past(store).by_use
+    return [
+        version_of(publication, current, publication.version in published) for publication in versions(store)
+    ]
 
 
-def version_of(publication: Publication, current: Publication | None) -> Version:
-    """What a publication says of itself. current: the one in force."""
+def version_of(publication: Publication, current: Publication | None, published: bool = True) -> Version:
+    """What a publication says of itself. current: the one in force. published: whether it has been in force."""
     streams = {
         name: StreamShare(dict(s.cut), s.events, s.quarantined, s.lost, origin_number(s.topic_id))
         for name, s in publication.streams.items()
@@ -112,6 +117,7 @@ def version_of(publication: Publication, current: Publication | None) -> Version
         },
         streams=streams,
         reconciliation=reconciled,
+        published=published,
     )
 
 

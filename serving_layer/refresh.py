@@ -15,12 +15,19 @@ import pyarrow as pa
 
 from trilayer.catalog import Catalog
 from trilayer.cut import Cut, cover
-from trilayer.errors import IntegrityError
+from trilayer.errors import CoverageError, IntegrityError
 from trilayer.failpoints import failpoint
 from trilayer.log import Origin, origins
 from trilayer.merging import create_table_sql, insert_rows, merge_select, quoted_duckdb
 from trilayer.partials import partial_schema
-from trilayer.publication import Publication, choose_version, pointed_at, pointer_bytes, versions
+from trilayer.publication import (
+    Publication,
+    choose_version,
+    pointed_at,
+    pointer_bytes,
+    version_numbers,
+    versions,
+)
 from trilayer.segment import (
     TICK,
     Commit,
@@ -127,8 +134,9 @@ class Refresh:
             try:
                 self._step(seen)
                 return self.loaded
-            except IntegrityError:
-                # A file may have been cleared away or compacted while it was being read: then the pointer or the listing has moved on.
+            except (IntegrityError, CoverageError):
+                # A file may have been cleared away or compacted while it was being read, or segments below the cut of a publication
+                # that came meanwhile: then the pointer or the listing has moved on.
                 self._looked_around = float("-inf")
                 if attempt == 4 or (seen == pointer_bytes(self._store) and attempt):
                     raise
@@ -142,9 +150,9 @@ class Refresh:
         for attempt in range(5):
             publication = choose_version(versions(self._store), version)
             try:
-                self._reload(None, publication)
+                self._reload(None, publication, lambda: version in version_numbers(self._store))
                 return self.loaded
-            except IntegrityError:
+            except (IntegrityError, CoverageError):
                 # Compacted or cleared away while it was being read: then it is listed otherwise now.
                 if attempt == 4:
                     raise
@@ -157,7 +165,8 @@ class Refresh:
             or not self.loaded.streams
             or now - self._looked_around >= LOOK_AROUND_S
         ):
-            self._reload(pointer, pointed_at(self._store, pointer) if pointer is not None else None)
+            publication = pointed_at(self._store, pointer) if pointer is not None else None
+            self._reload(pointer, publication, lambda: pointer_bytes(self._store) == pointer)
             self._looked_around = now
             return
         for stream in self._catalog.streams:
@@ -193,13 +202,14 @@ class Refresh:
                     insert_rows(self._connection, speed_table(view), table)
                     rows[view.name] = rows.get(view.name, 0) + table.num_rows
             failpoint("refresh.before-commit")
+        events, quarantined = _count(commits, ticks)
         state = replace(
             state,
             head=head,
             next_batch=commits[-1].last + 1,
             committed_ms=commits[-1].committed_ms,
-            events=state.events + _count(commits, ticks, "events"),
-            quarantined=state.quarantined + _count(commits, ticks, "quarantined"),
+            events=state.events + events,
+            quarantined=state.quarantined + quarantined,
         )
         self.loaded = replace(
             self.loaded, streams={**self.loaded.streams, stream.name: state}, speed_rows=rows
@@ -231,7 +241,20 @@ class Refresh:
 
     # -- the whole way: publication, generations, coverage -------------------------------------------------------------
 
-    def _reload(self, pointer: bytes | None, publication: Publication | None) -> None:
+    def _reload(
+        self, pointer: bytes | None, publication: Publication | None, stands: Callable[[], bool]
+    ) -> None:
+        """Moves the tables to the publication and the segments above its cut.
+
+        Args:
+            pointer: the pointer's bytes that named the publication.
+            publication: None before the first one.
+            stands: whether the publication is still kept for readers.
+
+        Raises:
+            IntegrityError: if it is not, since segments above its cut may have been cleared away before they were
+                listed, which looks as if they had never been there.
+        """
         before = self.loaded
         moved = pointer != before.pointer or not before.streams
         covers: dict[str, Cover | None] = {}
@@ -240,6 +263,10 @@ class Refresh:
         for stream in self._catalog.streams:
             covers[stream.name], states[stream.name], absent = self._find(stream, publication)
             missing |= absent
+        if not stands():
+            raise IntegrityError(
+                "the publication that is read must stay in force meanwhile; another took its place; ask again"
+            )
         stale = {
             stream.name
             for stream in self._catalog.streams
@@ -293,7 +320,8 @@ class Refresh:
             return None, StreamState(cut, head=cut, note=note), missing
         there = generations(self._store, stream)
         known.keep(generation.name for generation in there)
-        newest = there[-1]
+        # None is there if the speed layer's folder has been deleted meanwhile.
+        newest = there[-1] if there else found.generation
         note = _why_alone(of_stream, topic_id)
         if note:
             pass
@@ -302,10 +330,10 @@ class Refresh:
         elif any(start > cut.get(partition, 0) for partition, start in newest.start.items()):
             note = "the speed layer has begun anew above the cut: answers stop at the head until the next publication"
         commits = found.commits
-        ticks = found.ticks
+        events, quarantined = _count(commits, found.ticks)
         return found, StreamState(
             cut, found.generation.name, found.head, commits[-1].last + 1 if commits else 0,
-            commits[-1].committed_ms if commits else None, _count(commits, ticks, "events"), _count(commits, ticks, "quarantined"), note,
+            commits[-1].committed_ms if commits else None, events, quarantined, note,
         ), missing  # fmt: skip
 
     def _swap(
@@ -427,13 +455,16 @@ def _no_answer(view: View, publication: Publication | None) -> str:
     return f"its definition has changed since version {publication.version}; it has an answer from the next publication on"
 
 
-def _count(commits: Iterable[Commit], ticks: Mapping[str, frozenset[int]], what: str) -> int:
-    return sum(
-        getattr(segment, what)
-        for commit in commits
-        for segment in commit.segments
-        if segment.tick in ticks.get(commit.name, frozenset())
-    )
+def _count(commits: Iterable[Commit], ticks: Mapping[str, frozenset[int]]) -> tuple[int, int]:
+    """Events, and quarantined ones, in these ticks of the commits."""
+    events = quarantined = 0
+    for commit in commits:
+        used = ticks.get(commit.name, frozenset())
+        for segment in commit.segments:
+            if segment.tick in used:
+                events += segment.events
+                quarantined += segment.quarantined
+    return events, quarantined
 
 
 def _replace_table(connection: duckdb.DuckDBPyConnection, view: View, query: str | None) -> None:

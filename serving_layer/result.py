@@ -32,11 +32,33 @@ class Table:
         return self.table.to_pandas()
 
     def rows(self) -> list[tuple[Any, ...]]:
-        """Rows as tuples; timestamps are aware and in UTC."""
-        return list(zip(*(column.to_pylist() for column in self.table.columns), strict=True))
+        """Rows as tuples; timestamps are aware and in UTC. A value that Python cannot hold, such as the year 10000, is its text."""
+        return list(zip(*map(_values, self.table.columns), strict=True))
 
     def dicts(self) -> list[dict[str, Any]]:
-        return self.table.to_pylist()
+        """As `rows`, each a dictionary by column; of columns of one name the last."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows()]
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    try:
+        return column.to_pylist()
+    except (ValueError, OverflowError):  # ArrowInvalid is a ValueError
+        return [_value(scalar) for scalar in column]
+
+
+def _value(scalar: pa.Scalar) -> Any:
+    """The value as Python has it, else its text; of nested values those inside by themselves."""
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError):
+        if isinstance(scalar, pa.StructScalar):
+            return {name: _value(value) for name, value in scalar.items()}
+        if isinstance(scalar, pa.MapScalar):
+            return [(_value(pair["key"]), _value(pair["value"])) for pair in scalar.values]
+        if isinstance(scalar, pa.ListScalar):
+            return [_value(value) for value in scalar.values]
+        return str(scalar.cast(pa.string()).as_py()).replace(" ", "T")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ The wide commit is written first and the narrow ones deleted after it; a reader 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -14,7 +14,7 @@ from trilayer.cut import Cut, Range, cut_from_json, tick_of
 from trilayer.errors import CoverageError
 from trilayer.failpoints import failpoint
 from trilayer.log import now_ms
-from trilayer.master import recorded_cuts
+from trilayer.master import Interval, recorded_cuts
 from trilayer.merging import create_table_sql, insert_rows, merge_select, open_duckdb
 from trilayer.segment import (
     TICK,
@@ -32,7 +32,7 @@ from trilayer.view import View
 
 logger = logging.getLogger("trilayer.speed")
 
-RECENT_MS = 60_000
+RECENT_MS = 30_000
 """Commits of an open tick stay as they are for so long: a reader that asks within that time goes on with the next one."""
 
 
@@ -73,15 +73,22 @@ def compact(
     failpoint("compaction.before-write")
     first, last = run[0].first, run[-1].last
     data = f"{folder(stream, generation)}/data/{first:012d}-{last:012d}"
-    files = {
-        view.name: file
-        for view in views
-        if (file := _merged(store, view, run, f"{data}-{view.name}.parquet"))
-    }
-    quarantine = _quarantine(store, run, f"{data}-_quarantine.parquet")
-    wide = Commit(first, last, segments, files, quarantine, run[-1].committed_ms)
-    failpoint("compaction.before-commit")
-    store.create_document(commit_path(stream, generation, first, last), wide.to_json())
+    try:
+        files = {
+            view.name: file
+            for view in views
+            if (file := _merged(store, view, run, f"{data}-{view.name}.parquet"))
+        }
+        quarantine = _quarantine(store, run, f"{data}-_quarantine.parquet")
+        wide = Commit(first, last, segments, files, quarantine, run[-1].committed_ms)
+        failpoint("compaction.before-commit")
+        store.create_document(commit_path(stream, generation, first, last), wide.to_json())
+    except Exception:
+        # It is tried again soon, over more micro-batches and so under another name: these files would add up.
+        if not store.exists(commit_path(stream, generation, first, last)):
+            for name in (*(view.name for view in views), "_quarantine"):
+                store.delete(f"{data}-{name}.parquet")
+        raise
     failpoint("compaction.before-delete")
     for commit in run:
         store.delete(commit_path(stream, generation, commit.first, commit.last))
@@ -130,7 +137,7 @@ def _groups(
     open_ticks = {segment.tick for segment in newest.segments}
     first_open = next((i for i, c in enumerate(due) if _ticks(c) & open_ticks), len(due))
     known = Generation.of(store.read_document(f"{folder(stream, generation)}/generation.json"))
-    cuts = _known_cuts(store, stream, known.topic_id)
+    cuts = _known_cuts(store, stream, known.topic_id, commits)
     newest_t = max((t_ms for t_ms, _ in cuts), default=0)
     groups: list[list[Commit]] = [[]]
     sides: dict[int, list[set[str]]] = {}
@@ -152,9 +159,19 @@ def _groups(
     return groups
 
 
-def _known_cuts(store: Store, stream: Stream, topic_id: str) -> list[tuple[int, Cut]]:
-    """T and cut of every interval of the master dataset, and of every run that is remembered, which may not have ingested yet."""
-    cuts = list(recorded_cuts(store, stream, identity=topic_id).items())
+def _known_cuts(
+    store: Store, stream: Stream, topic_id: str, commits: Sequence[Commit]
+) -> list[tuple[int, Cut]]:
+    """T and cut of the intervals of the master dataset that end above where the commits begin, and of every run that is remembered,
+    which may not have ingested yet."""
+    begin: dict[int, int] = {}
+    for segment in (segment for commit in commits for segment in commit.segments):
+        for partition, r in segment.ranges.items():
+            begin[partition] = min(r.start, begin.get(partition, r.start))
+    back_to: Callable[[Interval], bool] = lambda interval: all(  # noqa: E731
+        interval.end.get(partition, 0) <= offset for partition, offset in begin.items()
+    )
+    cuts = list(recorded_cuts(store, stream, back_to=back_to, identity=topic_id).items())
     for run in store.names("runs"):
         path = f"runs/{run}/cut.json"
         if store.exists(path):

@@ -23,10 +23,19 @@ from trilayer.log import Log, Origin, Topic, now_ms, origin, read_origin
 from trilayer.master import longest_chain
 from trilayer.partials import plan
 from trilayer.publication import in_force, versions
-from trilayer.segment import Commit, Generation, commit_path, folder, generations, read_commits
+from trilayer.segment import (
+    Commit,
+    Generation,
+    commit_names,
+    commit_path,
+    folder,
+    generations,
+    read_commit,
+    read_commits,
+)
 from trilayer.settings import Settings
 from trilayer.spark import KAFKA_OPTIONS, offsets_json
-from trilayer.store import Store
+from trilayer.store import Store, read_listed
 from trilayer.stream import Stream
 
 logger = logging.getLogger("trilayer.speed")
@@ -34,8 +43,12 @@ logger = logging.getLogger("trilayer.speed")
 STOP_TIMEOUT_S = 10.0
 """How long a stop waits for the micro-batch under way before it is cancelled."""
 
-LOOK_BACK_S = 1.0
-"""How often, at most, a micro-batch first looks whether the log still holds what was read before."""
+LOOK_BACK_S = 2.0
+"""How often, at most, a micro-batch first looks whether the log still holds what was read before.
+
+A broker that restarts, or a replica that takes over from one that has died, takes longer: so the first micro-batch
+after that looks.
+"""
 
 
 @dataclass(frozen=True)
@@ -84,7 +97,8 @@ class StreamQuery:
         self._ends: dict[int, Mapping[int, int]] = {}
         self._read: dict[int, Read] = {}
         self._looked_back = 0.0
-        self.departed = False
+        self._topic: Topic | None = None
+        self.departed: str | None = None
 
     def start(self, rebuild: bool = False) -> StreamingQuery:
         """Goes on with the newest generation if it has a checkpoint and the same definitions, else begins one.
@@ -135,22 +149,25 @@ class StreamQuery:
 
     def choose(self, topic: Topic, log: Log, rebuild: bool = False) -> Generation:
         """The generation to go on with, an older one or a new one; the first part of `start`."""
-        self._log = log
+        self._log, self._topic = log, topic
         present = origin(self._store, self.stream, topic, log)
         check_log(self.stream, topic, present, longest_chain(self._store, self.stream), log)
-        self._read, self.departed = {}, False
+        self._read = {}
         known = generations(self._store, self.stream)
-        lost = self._lost(known[-1], topic) if known and known[-1].topic_id == present.identity else None
+        lost = None
+        if known and known[-1].topic_id == present.identity:
+            lost = self.departed or self._lost(known[-1], topic)
         if lost:
             logger.warning(
                 "stream %s: %s; another generation begins, which reads what the log holds now",
                 self.stream.name,
                 lost,
             )
-        self.generation = None if rebuild or lost else self._resumable(present)
+        self.generation = None if rebuild or lost else self._resumable(present, topic)
         if self.generation is None:
             self._read = {}
             self.generation = self._begin(topic, present, anew=lost is not None)
+        self.departed = None
         return self.generation
 
     def overtaken(self) -> bool:
@@ -180,19 +197,19 @@ class StreamQuery:
         assert self.generation
         return f"{folder(self.stream, self.generation.name)}/checkpoint"
 
-    def _resumable(self, present: Origin) -> Generation | None:
+    def _resumable(self, present: Origin, topic: Topic) -> Generation | None:
         known = generations(self._store, self.stream)
         if not known:
             return None
         newest = known[-1]
-        why = self._ended(newest, present.identity)
+        why = self._ended(newest, present.identity, topic)
         if why:
             logger.warning(
                 "stream %s: generation %s ends, and another begins: %s", self.stream.name, newest.number, why
             )
         return None if why else newest
 
-    def _ended(self, generation: Generation, identity: str) -> str:
+    def _ended(self, generation: Generation, identity: str, topic: Topic) -> str:
         """Why the generation can't go on; nothing where it can."""
         if generation.topic_id != identity:
             return "a new origin has begun"
@@ -205,7 +222,48 @@ class StreamQuery:
         if tick_ms != self._settings.tick_ms:
             was = f"{tick_ms / 1000:g} s" if tick_ms else "another length"
             return f"ticks are {self._settings.tick_s} s now; they were {was}"
-        return self._too_large(generation, planned)
+        return (
+            self._torn(generation)
+            or self._taken(generation, planned[-1], topic)
+            or self._too_large(generation, planned)
+        )
+
+    def _torn(self, generation: Generation) -> str:
+        """Says so where a micro-batch's segment is not as it was committed.
+
+        They are not forced to the disk one by one, so that a power cut may take the newest of them; what compaction writes is.
+        """
+
+        def narrow() -> list[tuple[int, int]]:
+            spans = commit_names(self._store, self.stream, generation.name)
+            return [(first, last) for first, last in spans if first == last]
+
+        def check(span: tuple[int, int]) -> None:
+            commit = read_commit(self._store, self.stream, generation.name, *span)
+            self._store.check_all(commit.files.values())
+
+        try:
+            read_listed(narrow, check)  # read again where a batch run has just cleared some away
+        except IntegrityError as error:
+            return f"a segment was lost, as in a power cut: {error}"
+        return ""
+
+    def _taken(self, generation: Generation, batch: int, topic: Topic) -> str:
+        """Says so if the log holds no more what the generation would go on with: Spark would refuse it at each start."""
+        assert self._log
+        checkpoint = f"{folder(self.stream, generation.name)}/checkpoint"
+        try:
+            if self._store.exists(f"{checkpoint}/commits/{batch}"):
+                following = self._planned_end(generation, batch)
+            else:
+                following = self._planned_end(generation, batch - 1) if batch else generation.start
+        except (IntegrityError, ValueError, LookupError) as error:
+            return f"its checkpoint can't be read: {error}"
+        for partition, first in self._log.beginning(topic).items():
+            offset = following.get(partition, 0)
+            if offset < first:
+                return f"the log holds offsets [{offset}, {first}) of partition {partition} no more"
+        return ""
 
     def _tick_ms_of(self, generation: Generation) -> int | None:
         """The length of its ticks; None where it was not kept, and a segment's tick is not on today's grid."""
@@ -229,7 +287,7 @@ class StreamQuery:
         try:
             end = self._planned_end(generation, batch)
             start = self._planned_end(generation, batch - 1) if batch else generation.start
-        except (IntegrityError, ValueError, LookupError) as error:
+        except IntegrityError as error:
             return f"its checkpoint can't be read: {error}"
         most = self._settings.speed_max_events
         found = size(ranges_between(start, end))
@@ -333,16 +391,21 @@ class StreamQuery:
         assert self._log
         if time.monotonic() - self._looked_back < LOOK_BACK_S or not self._read:
             return
-        lost = self._lost_of_read(self._log.topic(self.stream))
+        if self._topic is None or not self._read.keys() <= set(self._topic.partitions):
+            self._topic = self._log.topic(self.stream)
+        lost = self._lost_of_read(self._topic)
         self._looked_back = time.monotonic()
         if lost:
-            self.departed = True
+            self.departed = lost
             raise LogError(f"stream {self.stream.name!r}: {lost}")
 
     def _lost(self, generation: Generation, topic: Topic) -> str | None:
         """What the log has lost of the offsets that a generation has read or was about to read; None if nothing."""
         assert self._log
-        self._read = newest_read(read_commits(self._store, self.stream, generation.name))
+        try:
+            self._read = newest_read(read_commits(self._store, self.stream, generation.name))
+        except IntegrityError:
+            self._read = {}  # what can't be read is no evidence; `_ended` has its say about it
         end = self._log.end(topic)
         for batch in self._planned(generation)[-1:]:
             try:
@@ -384,7 +447,7 @@ class StreamQuery:
         start = self._end_of(batch_id - 1) if batch_id else self.generation.start
         found = ranges_between(start, end)
         for partition, r in found.items():
-            if len(r) < 0:
+            if r.end < r.start:
                 raise CoverageError(
                     f"stream {self.stream.name!r} partition {partition}: offsets must not go back; got {r}"
                 )
@@ -404,5 +467,11 @@ class StreamQuery:
 
     def _planned_end(self, generation: Generation, batch_id: int) -> Mapping[int, int]:
         path = f"{folder(self.stream, generation.name)}/checkpoint/offsets/{batch_id}"
-        offsets = json.loads(self._store.read(path).decode().splitlines()[2])[self.stream.topic]
-        return {int(partition): offset for partition, offset in offsets.items()}
+        try:
+            offsets = json.loads(self._store.read(path).decode().splitlines()[2])[self.stream.topic]
+            return {int(partition): offset for partition, offset in offsets.items()}
+        except (ValueError, LookupError, TypeError, AttributeError):
+            raise IntegrityError(
+                f"{path} must hold the offsets that Spark has planned; it was truncated or altered, as by a power cut;"
+                " run `trilayer speed run --rebuild`"
+            ) from None

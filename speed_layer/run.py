@@ -19,7 +19,7 @@ from trilayer.catalog import Catalog
 from trilayer.errors import EnvironmentFault, LogError, TrilayerError
 from trilayer.log import Log
 from trilayer.settings import Settings
-from trilayer.spark import driver_at_work, session
+from trilayer.spark import driver_at_work, first_cause, lost_by_log, session
 from trilayer.store import Store
 
 logger = logging.getLogger("trilayer.speed")
@@ -42,10 +42,8 @@ SPARK_CONF = {
 }  # fmt: skip
 
 _AWAY = ("TimeoutException", "DisconnectException", "KafkaException", "Failed to construct kafka", "UnknownTopicOrPartition",
-         "LEADER_NOT_AVAILABLE", "Call(callName", "OffsetFetch", "Connection to node")  # fmt: skip
+         "LEADER_NOT_AVAILABLE", "Call(callName", "OffsetFetch", "Connection to node", "trilayer.errors.EnvironmentFault: ")  # fmt: skip
 
-
-_MISSING = ("OffsetOutOfRange", "Some data may have been lost", "data may have been missed")
 
 ORIGIN_LOOK_S = 2.0
 """How often the speed layer looks whether a batch run has begun a new origin."""
@@ -101,7 +99,7 @@ def _check(query: StreamQuery, settings: Settings, stop: threading.Event) -> Non
     if ended is None:
         return
     text = str(ended)
-    missing = any(sign in text for sign in _MISSING)
+    missing = lost_by_log(text)
     if query.departed or (missing and query.has_lost()):
         query.stop()
         query.start()  # which begins another generation, and says so
@@ -109,10 +107,13 @@ def _check(query: StreamQuery, settings: Settings, stop: threading.Event) -> Non
     if missing:
         raise LogError(
             f"stream {query.stream.name!r}: the log must still hold what the speed layer goes on with; retention took it, or the topic was"
-            f" created again; run `trilayer batch run`, then start again: {_first_line(text)}"
+            f" created again; run `trilayer batch run`, then start again: {first_cause(text)}"
         )
     if not any(sign in text for sign in _AWAY) and _reachable(settings):
-        raise TrilayerError(f"stream {query.stream.name!r}: its query ended: {_first_line(text)}") from ended
+        raise TrilayerError(
+            f"stream {query.stream.name!r}: its query ended: {first_cause(text)};"
+            " if it ends so at each start, run `trilayer speed run --rebuild`"
+        ) from ended
     logger.warning("stream %s: the broker is away; waiting for it", query.stream.name)
     query.stop()
     while not stop.is_set() and not _reachable(settings):
@@ -136,13 +137,6 @@ def _reachable(settings: Settings) -> bool:
             return True
     except EnvironmentFault:
         return False
-
-
-def _first_line(text: str) -> str:
-    """The line of a Spark error that says what happened: its root cause where there is one."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by:")]
-    return (causes or lines or ["no reason given"])[-1 if causes else 0]
 
 
 class Compactor(threading.Thread):
@@ -169,7 +163,7 @@ class Compactor(threading.Thread):
         if self._ended_by is not None:
             kind = type(self._ended_by).__name__
             raise TrilayerError(
-                f"stream {self._query.stream.name!r}: its compaction ended: {kind}: {_first_line(str(self._ended_by))}"
+                f"stream {self._query.stream.name!r}: its compaction ended: {kind}: {first_cause(str(self._ended_by))}"
             ) from self._ended_by
 
     def _compact(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from trilayer.cut import Cut, Range, Ranges, effective_cut, split_by_ticks, tick_of
 from trilayer.log import Log, Topic, now_ms, read_origin
-from trilayer.master import recorded_cuts
+from trilayer.master import Interval, recorded_cuts
 from trilayer.store import Store
 from trilayer.stream import Stream
 from trilayer.timeindex import TimeIndex
@@ -35,7 +35,8 @@ class Ticks:
         self._next_ms = 0
         origin = read_origin(store, stream)
         self._origin = origin.identity if origin else None
-        self._recorded: Mapping[int, Cut] = self._read_recorded()
+        self._start: Cut = {}
+        self._recorded: Mapping[int, Cut] = {}
 
     def split(self, ranges: Ranges, end: Cut) -> dict[int, dict[int, Range]]:
         """Tick to the part of `ranges` in it. To be called with ranges that go on where the last ones ended.
@@ -44,8 +45,9 @@ class Ticks:
         """
         if not end.keys() <= set(self._index.topic.partitions):
             self._index.topic = self._log.topic(self._stream)  # a partition was added
+        self._start = {p: ranges[p].start if p in ranges else offset for p, offset in end.items()}
         if not self._boundaries:
-            self._begin({p: ranges[p].start if p in ranges else offset for p, offset in end.items()})
+            self._begin()
         self._find_unknown(end)
         while self._find_next(end):
             pass
@@ -58,13 +60,10 @@ class Ticks:
         self._forget(end)
         return parts
 
-    def _begin(self, start: Cut) -> None:
-        """Leaves out the ticks before the newest recorded cut at or below `start`: nothing is read there any more."""
-        passed = [
-            t
-            for t, cut in self._recorded.items()
-            if all(cut.get(p, 0) <= offset for p, offset in start.items())
-        ]
+    def _begin(self) -> None:
+        """Leaves out the ticks before the newest recorded cut at or below the start: nothing is read there any more."""
+        self._recorded = self._read_recorded()
+        passed = [t for t, cut in self._recorded.items() if self._is_passed(cut)]
         # Up to the grid: a cut whose own T no clock bears out is known by another.
         self._next_ms = -(-max(passed, default=0) // self._tick_ms) * self._tick_ms
 
@@ -105,8 +104,13 @@ class Ticks:
         return self._floors[t_ms]
 
     def _read_recorded(self) -> Mapping[int, Cut]:
+        """The cuts from where the micro-batch begins on: of those before it, what is read has no need."""
         latest_ms = self._clock() + self._settle_ms
-        return recorded_cuts(self._store, self._stream, latest_ms, identity=self._origin)
+        back_to: Callable[[Interval], bool] = lambda interval: self._is_passed(interval.end)  # noqa: E731
+        return recorded_cuts(self._store, self._stream, latest_ms, back_to, identity=self._origin)
+
+    def _is_passed(self, cut: Cut) -> bool:
+        return all(cut.get(p, 0) <= offset for p, offset in self._start.items())
 
     def _forget(self, end: Cut) -> None:
         """Keeps the newest boundary that lies at or below the end in every partition, and all after it."""

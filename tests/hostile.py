@@ -121,11 +121,11 @@ def _largest(rng: random.Random) -> Made:
 
 
 def _deep(rng: random.Random) -> Made:
-    depth = rng.choice([1_001, 10_000, 60_000])
+    depth = rng.choice([1_001, 5_000, 30_000])
     opening, closing = rng.choice([("[", "]"), ('{"a":', "}")])
     inner = "1" if opening != "[" else ""
     ends = closing * depth if rng.random() < 0.7 else ""
-    text = event(f'"deep": {opening * (depth // len(opening))}{inner}{ends[: depth // len(opening)]}', "deep")
+    text = event(f'"deep": {opening * depth}{inner}{ends}', "deep")
     return text, False
 
 

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from enum import Enum
 from fractions import Fraction
 from typing import Any
@@ -148,7 +148,8 @@ def _chosen(asked: Asked, events: Sequence[Event]) -> Value:
 
 def _sum(values: Sequence[Value]) -> Value:
     if not isinstance(values[0], float):
-        return sum(values)
+        with localcontext(prec=100):
+            return sum(values)
     if any(math.isnan(v) for v in values) or {math.inf, -math.inf} <= set(values):
         return math.nan
     if math.inf in values or -math.inf in values:

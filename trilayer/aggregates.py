@@ -10,10 +10,19 @@ After Algebird's `MonoidAggregator` (prepare, plus with zero, present).
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import ClassVar
 
 from trilayer.errors import DefinitionError
-from trilayer.expressions import FLOATS, INTEGERS, decimal_scale, is_decimal, is_numeric, is_orderable
+from trilayer.expressions import (
+    FLOATS,
+    INTEGERS,
+    decimal_precision,
+    decimal_scale,
+    is_decimal,
+    is_numeric,
+    is_orderable,
+)
 
 POSITION = ("_partition", "_offset")
 """Columns that hold an event's place in the log, by which ties of `latest` and `first` are broken."""
@@ -25,6 +34,8 @@ class State:
 
     type: Spark type. partial: Spark SQL aggregate over `value`, `by`, `position`. merge: SQL aggregate over `state`, the same in both
     engines. duckdb_merge: where DuckDB says it otherwise. neutral: SQL literal, merging with which changes nothing.
+    relative_to: for a floating-point sum the state, by its name, that says how large the numbers were that were added up: two such sums
+    of the same events differ by a small part of that. Empty for a state that is exact.
     """
 
     type: str
@@ -32,6 +43,7 @@ class State:
     merge: str
     duckdb_merge: str = ""
     neutral: str = "NULL"
+    relative_to: str = ""
 
     def merge_in(self, dialect: str) -> str:
         return self.duckdb_merge or self.merge if dialect == "duckdb" else self.merge
@@ -68,6 +80,10 @@ class Aggregate:
         """(DuckDB SQL over the state names, Spark type of the result)."""
         raise NotImplementedError
 
+    def magnitude(self, types: Mapping[str, str]) -> str:
+        """DuckDB SQL over the state names of what the answer's rounding is relative to; empty for an exact answer."""
+        return ""
+
 
 class Count(Aggregate):
     """Number of events; of events whose `value` is not NULL when there is one."""
@@ -81,18 +97,59 @@ class Count(Aggregate):
         return "n", "bigint"
 
 
+SAFE_DIGITS = 19
+"""Of decimals with up to so many digits 38 digits hold the sum of more events than a log has offsets."""
+
+LOW_DIGITS = 20
+"""How many digits of a decimal with more than `SAFE_DIGITS` are added up by themselves."""
+
+
+def _is_split(type_: str) -> bool:
+    return is_decimal(type_) and decimal_precision(type_) > SAFE_DIGITS
+
+
+def _low_unit(type_: str) -> str:
+    """What the high part of a split decimal counts, as the text of a number."""
+    return format(Decimal(1).scaleb(LOW_DIGITS - decimal_scale(type_)), "f")
+
+
+def _sum_states(type_: str) -> dict[str, State]:
+    """States of an exact sum, none of which can overflow; of a sum that is rounded, where the numbers are floating-point.
+
+    Wide decimals are added up as multiples of a unit and as what remains: each is a number of the event alone, so that both sums are the
+    same however the events were split, and either holds the sum of 10^18 events.
+    """
+    if type_ in FLOATS:
+        value = "cast(value as double)"
+        return {
+            "sum": State("double", f"sum({value})", "sum(state)", relative_to="magnitude"),
+            "magnitude": State("double", f"sum(abs({value}))", "sum(state)", relative_to="magnitude"),
+        }
+    if type_ in ("tinyint", "smallint"):
+        return {"sum": State("bigint", "sum(cast(value as bigint))", "sum(state)")}
+    if type_ == "int":
+        # Added up in one pass as bigint, which takes 2^32 events of one key to overflow, and costs less than decimals do.
+        summed = "cast(sum(cast(value as bigint)) as decimal(38,0))"
+        return {"sum": State("decimal(38,0)", summed, "sum(state)")}
+    wide = "decimal(38,0)" if type_ == "bigint" else f"decimal(38,{decimal_scale(type_)})"
+    if not _is_split(type_):
+        return {"sum": State(wide, f"sum(cast(value as {wide}))", "sum(state)")}
+    unit = _low_unit(type_)
+    scale = len(unit.partition(".")[2])
+    unit = f"cast('{unit}' as decimal({max(len(unit.replace('.', '').lstrip('0')), scale)},{scale}))"
+    high = f"sum(cast(cast(value as {wide}) div {unit} as decimal(38,0)))"
+    low = f"sum(cast(cast(value as {wide}) % {unit} as {wide}))"
+    return {
+        "high": State("decimal(38,0)", high, "sum(state)"),
+        "low": State(wide, low, "sum(state)"),
+    }
+
+
 def _sum_type(type_: str) -> str:
-    # Wider than the presented type: adding up can't overflow halfway, whatever the order, and only a total that does not fit is an error.
-    if type_ == "bigint":
-        return "decimal(38,0)"
+    """The type that a sum is presented in."""
     if type_ in INTEGERS:
         return "bigint"
     return f"decimal(38,{decimal_scale(type_)})" if is_decimal(type_) else "double"
-
-
-def _sum_state(type_: str) -> State:
-    wide = _sum_type(type_)
-    return State(wide, f"sum(cast(value as {wide}))", "sum(state)")
 
 
 def _check_numeric(types: Mapping[str, str], what: str) -> None:
@@ -103,7 +160,8 @@ def _check_numeric(types: Mapping[str, str], what: str) -> None:
 class Sum(Aggregate):
     """Sum of the values that are not NULL, NULL where there are none. Exact for integers and decimals.
 
-    Integers are presented as bigint, decimals with 38 digits, floating point as double. A total that does not fit is an error.
+    Integers are presented as bigint, decimals with 38 digits, floating point as double. A total that does not fit is NULL: for an
+    integer column one of `decimal(38,0)` has room.
     """
 
     kind = "sum_"
@@ -112,11 +170,20 @@ class Sum(Aggregate):
         _check_numeric(types, what)
 
     def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
-        return {"sum": _sum_state(types["value"])}
+        return _sum_states(types["value"])
 
     def present(self, types: Mapping[str, str]) -> tuple[str, str]:
-        result = "bigint" if types["value"] in INTEGERS else _sum_type(types["value"])
-        return f"cast(sum as {result})", result
+        type_ = types["value"]
+        result = _sum_type(type_)
+        if _is_split(type_):
+            unit = f"cast({_low_unit(type_)} as decimal(38,{max(decimal_scale(type_) - LOW_DIGITS, 0)}))"
+            # High and low may have different signs; one unit is moved where the high part alone does not fit.
+            moved = f"try(cast((high - sign(high)) * {unit} as {result}) + (low + sign(high) * {unit}))"
+            return f"coalesce(try(cast(high * {unit} as {result}) + low), {moved})", result
+        return f"try_cast(sum as {result})", result
+
+    def magnitude(self, types: Mapping[str, str]) -> str:
+        return "magnitude" if types["value"] in FLOATS else ""
 
 
 class Mean(Aggregate):
@@ -130,12 +197,18 @@ class Mean(Aggregate):
 
     def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
         return {
-            "sum": _sum_state(types["value"]),
+            **_sum_states(types["value"]),
             "count": State("bigint", "count(value)", "sum(state)", neutral="0"),
         }
 
     def present(self, types: Mapping[str, str]) -> tuple[str, str]:
-        return "cast(sum as double) / nullif(count, 0)", "double"
+        total = "cast(sum as double)"
+        if _is_split(types["value"]):
+            total = f"(cast(high as double) * {_low_unit(types['value'])}::double + cast(low as double))"
+        return f"{total} / nullif(count, 0)", "double"
+
+    def magnitude(self, types: Mapping[str, str]) -> str:
+        return "magnitude / nullif(count, 0)" if types["value"] in FLOATS else ""
 
 
 class _Extreme(Aggregate):

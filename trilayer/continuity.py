@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from trilayer.cut import Cut, format_time
 from trilayer.errors import LogError
 from trilayer.log import ACCEPT, Log, Mark, Origin, Topic
-from trilayer.master import Interval, chain_end, of_origin
+from trilayer.master import Interval, chain_end, newest_of
 from trilayer.stream import Stream
 
 
@@ -30,10 +30,11 @@ def check_log(stream: Stream, topic: Topic, origin: Origin, chain: Sequence[Inte
     Raises:
         LogError: The log ends below what was ingested, or holds another record where the last ingested one was.
     """
-    own = of_origin(chain, origin.identity)
+    own = newest_of(chain, origin.identity)
     end = log.end(topic)
     check_reaches(stream, end, chain_end(own, origin.start))
-    marks = own[-1].marks if own else {}
+    # A partition that was added since the topic was described is not the log's to miss.
+    marks = {p: mark for p, mark in own[-1].marks.items() if p in end} if own else {}
     for partition, (mark, found) in changed(topic, marks, log).items():
         there = "none" if found is None else f"one appended at {format_time(found.append_ms)}"
         raise LogError(
@@ -44,12 +45,12 @@ def check_log(stream: Stream, topic: Topic, origin: Origin, chain: Sequence[Inte
 
 
 def check_reaches(stream: Stream, end: Cut, ingested: Cut) -> None:
-    """Raises LogError if the log ends below what was ingested."""
+    """Raises LogError if the log ends below what was ingested, in a partition of which the end is known."""
     for partition, offset in sorted(ingested.items()):
-        if end.get(partition, 0) < offset:
+        if partition in end and end[partition] < offset:
             raise LogError(
                 f"stream {stream.name!r} partition {partition}: the log must reach offset {offset}, up to which it was"
-                f" read; it ends at offset {end.get(partition, 0)}. {_CAUSE} {ACCEPT}"
+                f" read; it ends at offset {end[partition]}. {_CAUSE} {ACCEPT}"
             )
 
 
@@ -66,13 +67,15 @@ def changed(topic: Topic, marks: Mapping[int, Mark], log: Log) -> dict[int, tupl
 
     Args:
         topic: The topic.
-        marks: Per partition the record to look for; the log must reach it.
+        marks: Per partition the record to look for.
         log: The log.
 
     Returns:
         Per partition the mark, and that of the record which is there instead, or None if there is none.
     """
-    found = log.last_records(topic, {p: mark.offset + 1 for p, mark in marks.items()})
+    end = log.end(topic)
+    reached = {p: mark.offset + 1 for p, mark in marks.items() if mark.offset < end.get(p, 0)}
+    found = log.last_records(topic, reached)
     beginning = log.beginning(topic)  # asked after the records, which retention may take meanwhile
     return {
         p: (mark, found[p] if p in found and found[p].offset == mark.offset else None)

@@ -9,6 +9,7 @@
     ├── ClockError             a clock is ahead, or was: nothing tells where T lies
     ├── CoverageError          an answer that can't be proven: a hole, an overlap, a segment across the cut
     ├── IntegrityError         a stored file that is missing, truncated or altered
+    ├── StoreError             a stored file that the system can't read or write: the disk is full, a device fails
     ├── DifferenceError        two computations of the same thing disagree
     └── ConflictError          another run works
         └── OvertakenError     a newer run, or a newer definition, has taken over: the command line exits with 3
@@ -58,6 +59,10 @@ class CoverageError(TrilayerError):
 
 class IntegrityError(TrilayerError):
     """A stored file is missing, truncated or altered."""
+
+
+class StoreError(TrilayerError):
+    """The system refused to read, write or delete a stored file. What was being written is not there."""
 
 
 class DifferenceError(TrilayerError):

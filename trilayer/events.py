@@ -6,17 +6,24 @@ Fields that the schema doesn't name are ignored here and stay in the raw bytes. 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
 from sqlglot import exp
 
-from trilayer.expressions import Field
+from trilayer.expressions import RANGES, Field, has_decimal, is_decimal, normal_type
 from trilayer.spark import select_from
 from trilayer.stream import Stream
 
 FITS = "_fits"
 REJECT = "_reject"
+MAX_REASON_BYTES = 1024
+"""No reason is longer, in UTF-8, however many columns it could speak of."""
+
+MAX_DECIMAL_CHARACTERS = 1000
+"""Longest text that is taken for a decimal; Spark reads numbers of up to 1,000 characters only."""
+
 LOG_COLUMNS = {
     "_partition": "int",
     "_offset": "bigint",
@@ -51,7 +58,7 @@ def parse_sql(stream: Stream, rows: str, columns: Sequence[str], *, reasons: boo
     """
     times = [f"{_timestamp_sql(f)} AS {_typed(f)}" for f in stream.fields if f.type == "timestamp"]
     fields = [f"IF({FITS}, {_typed(f)}, NULL) AS `{f.name}`" for f in stream.fields]
-    reason = [f"IF({FITS}, NULL, {_reason_sql(stream)}) AS {REJECT}"] if reasons else []
+    reason = [f"IF({FITS}, NULL, {_shortened_sql(_reason_sql(stream))}) AS {REJECT}"] if reasons else []
     return f"""
         SELECT {", ".join([*columns, FITS, *reason, *fields])} FROM (
             SELECT *, {_fits_sql(stream)} AS {FITS} FROM (
@@ -69,14 +76,6 @@ _ENDS_ONCE = (
 )
 _NOTHING_FOLLOWS = f"""(size(from_json(concat('[', {_TEXT}, ']'), 'array<struct<>>')) = 1
     AND size(from_json(concat('{{"_":', {_TEXT}, '}}'), 'map<string, struct<>>')) = 1)"""
-
-
-# What every reader can hold, Python's the narrowest.
-_RANGES = {
-    "date": "DATE'0001-01-01' AND DATE'9999-12-31'",
-    "timestamp": "TIMESTAMP'0001-01-01T00:00:00Z' AND TIMESTAMP'9999-12-31T23:59:59.999999Z'",
-    "timestamp_ntz": "TIMESTAMP_NTZ'0001-01-01T00:00:00' AND TIMESTAMP_NTZ'9999-12-31T23:59:59.999999'",
-}
 
 
 def _typed(field: Field) -> str:
@@ -98,7 +97,7 @@ def _timestamp_sql(field: Field) -> str:
 
 def _is_time_sql(field: Field) -> str:
     """Of a field with a range: whether the event has none, or one in the range; NULL where it has something else."""
-    return f"(_event.`{field.name}` IS NULL OR {_typed(field)} BETWEEN {_RANGES[field.type]})"
+    return f"(_event.`{field.name}` IS NULL OR {_typed(field)} BETWEEN {RANGES[field.type]})"
 
 
 def _from_json_sql(stream: Stream) -> str:
@@ -108,7 +107,63 @@ def _from_json_sql(stream: Stream) -> str:
         "map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '_corrupt', 'timeZone', 'UTC',"
         " 'enableDateTimeParsingFallback', 'false')"  # which takes `20260301` for a number of days since 1970
     )
-    return f"from_json({_TEXT}, {_literal(schema)}, {options})"
+    read = [f"octet_length(_value) <= {stream.max_event_bytes}"]
+    if any(has_decimal(field.type) for field in stream.fields):
+        read.append(f"(NOT {_TEXT} RLIKE {_literal(_SUSPICIOUS)} OR {_is_harmless_sql(stream)})")
+    return f"from_json(IF({' AND '.join(read)}, {_TEXT}, NULL), {_literal(schema)}, {options})"
+
+
+# Spark takes minutes to put `1e100000000` to the scale of a decimal, and as long to read a million digits that a string holds. Such
+# an event must not come to from_json if the stream has a decimal. What an ordinary event has to pass is one regular expression, which
+# finds a number or the beginning of a text with an exponent of four digits, an escape in front of which nothing but a number stands
+# (it may hide a digit; digits are those of every script, as Java reads them), or a text that begins with too many digits.
+# Whatever repeats here repeats single characters, since Java recurses for each repetition of a group.
+_DIGIT = r"\p{Nd}"
+_LONG_EXPONENT = rf"[eE][-+]?{_DIGIT}{{4}}"
+_HIDDEN = r"\\u(?:00[2346]|0[6-9a-fA-F]|1|[aA]|[fF]{2})"
+_SUSPICIOUS = (
+    rf"[\s\":,\[](?:[-+.{_DIGIT}]*+{_LONG_EXPONENT}|[-+.eE{_DIGIT}]*+{_HIDDEN})"
+    rf"|\"[-+.{_DIGIT}]{{{MAX_DECIMAL_CHARACTERS}}}"
+)
+
+
+def _is_harmless_sql(stream: Stream) -> str:
+    """Of a suspicious event, whether from_json reads it quickly.
+
+    Outside of strings no number may have a long exponent. What is a decimal in a string is looked at once it is read as text; of
+    fields of one name only the last is seen so, hence no name may be there twice, which `try_parse_json` refuses too.
+    """
+    unescaped = f"regexp_replace({_TEXT}, {_literal(_ESCAPE)}, '')"
+    outside = f"regexp_replace({unescaped}, '\"[^\"]*+\"', '')"
+    texts = {f.name: f.type for f in stream.fields if has_decimal(f.type)}
+    schema = ", ".join(f"`{name}` {_DECIMAL.sub('string', type_)}" for name, type_ in texts.items())
+    read = f"from_json({_TEXT}, {_literal(schema)})"
+    unread = [_holds_too_long_sql(f"{read}.`{name}`", type_) for name, type_ in texts.items()]
+    return (
+        f"(startswith(ltrim({_TEXT}), '{{') AND try_parse_json({_TEXT}) IS NOT NULL"
+        f" AND NOT {outside} RLIKE {_literal(_LONG_EXPONENT)} AND NOT ({' OR '.join(unread)}))"
+    )
+
+
+_ESCAPE = r"\\."
+_DECIMAL = re.compile(r"decimal\(\d+,\d+\)")
+
+
+def _holds_too_long_sql(value: str, type_: str, depth: int = 0) -> str:
+    """Whether a decimal of `type_`, read as text, is one that takes long to read; at any depth."""
+    if is_decimal(type_):
+        long_ = f"length({value}) > {MAX_DECIMAL_CHARACTERS} OR {value} RLIKE {_literal(_LONG_EXPONENT)}"
+        return f"coalesce({long_}, false)"
+    parsed = exp.DataType.build(type_, dialect="spark")
+    inner = parsed.expressions
+    if parsed.is_type("struct"):
+        parts = [(f"{value}.`{field.name}`", normal_type(field.kind)) for field in inner]
+        found = [_holds_too_long_sql(part, kind, depth) for part, kind in parts if has_decimal(kind)]
+        return f"({' OR '.join(found)})"
+    if parsed.is_type("map"):  # its keys are text
+        value = f"map_values({value})"
+    of_one = _holds_too_long_sql(f"x{depth}", normal_type(inner[-1]), depth + 1)
+    return f"coalesce(exists({value}, x{depth} -> {of_one}), false)"
 
 
 def _is_whole_sql(stream: Stream) -> str:
@@ -124,7 +179,7 @@ def _fits_sql(stream: Stream) -> str:
         "_is_whole",
         "_event IS NOT NULL",
         "_event._corrupt IS NULL",
-        *(_is_time_sql(field) for field in stream.fields if field.type in _RANGES),
+        *(_is_time_sql(field) for field in stream.fields if field.type in RANGES),
         *(f"_event.`{field.name}` IS NOT NULL" for field in stream.fields if field.required),
     ]
     return f"coalesce({' AND '.join(tests)}, false)"
@@ -144,15 +199,23 @@ def _reason_sql(stream: Stream) -> str:
         WHEN try_parse_json({_TEXT}) IS NULL OR NOT coalesce(startswith(get_json_object({_TEXT}, '$'), '{{'), false)
             THEN 'broken JSON: must be one JSON object'
         WHEN NOT _is_whole THEN 'broken JSON: must be one JSON object, with nothing after it'
-        WHEN _event._corrupt IS NOT NULL OR {misfits} <> '' THEN concat('wrong type: ', {misfits})
+        WHEN _event IS NULL
+            THEN 'wrong type: a number must have an exponent of at most 3 digits, and at most {MAX_DECIMAL_CHARACTERS} characters'
+        WHEN _event._corrupt IS NOT NULL OR {misfits} <> '' THEN regexp_replace(concat('wrong type: ', {misfits}), ' $', ' inside of an array, struct or map')
         ELSE concat('missing field: ', concat_ws(', ', {missing})) END"""
+
+
+def _shortened_sql(reason: str) -> str:
+    """The reason in at most `MAX_REASON_BYTES`: whole characters, of which none has more than four bytes."""
+    characters = (MAX_REASON_BYTES - len("...")) // 4
+    return f"regexp_replace({reason}, {_literal(f'(?s)^(.{{{characters}}}).+$')}, '$1...')"
 
 
 def _misfit_sql(field: Field) -> str:
     got = f"get_json_object({_TEXT}, '$.{field.name}')"
     said = f"concat({_literal(f'{field.name} must be {field.type}, got ')}, substring({got}, 1, 40))"
     bad = f"_event.`{field.name}` IS NULL"
-    if field.type in _RANGES:
+    if field.type in RANGES:
         bad = f"({bad} OR NOT coalesce({_is_time_sql(field)}, false))"
     return f"IF({got} IS NOT NULL AND {bad}, {said}, NULL)"
 

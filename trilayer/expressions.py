@@ -22,6 +22,13 @@ INTEGERS = ("tinyint", "smallint", "int", "bigint")
 FLOATS = ("float", "double")
 SCALARS = (*INTEGERS, *FLOATS, "string", "boolean", "date", "timestamp", "timestamp_ntz", "binary")
 
+# Years that every reader can hold; Python's are the narrowest.
+RANGES = {
+    "date": "DATE'0001-01-01' AND DATE'9999-12-31'",
+    "timestamp": "TIMESTAMP'0001-01-01T00:00:00Z' AND TIMESTAMP'9999-12-31T23:59:59.999999Z'",
+    "timestamp_ntz": "TIMESTAMP_NTZ'0001-01-01T00:00:00' AND TIMESTAMP_NTZ'9999-12-31T23:59:59.999999'",
+}
+
 # Two layers evaluate an expression at two times on two machines; these would tell them apart.
 UNREPEATABLE = frozenset(
     [
@@ -83,6 +90,16 @@ def check_name(name: str, what: str) -> str:
 
 def is_decimal(type_: str) -> bool:
     return type_.startswith("decimal(")
+
+
+def has_decimal(type_: str) -> bool:
+    """Whether values of the type are decimals or hold some."""
+    return bool(_DECIMAL.search(type_))
+
+
+def decimal_precision(type_: str) -> int:
+    """Digits of a `decimal(p,s)`."""
+    return int(type_[len("decimal(") : type_.index(",")])
 
 
 def decimal_scale(type_: str) -> int:
@@ -161,7 +178,7 @@ def parse_schema(ddl: str, what: str) -> tuple[Field, ...]:
 class Expression:
     """A checked Spark SQL expression over one stream's columns.
 
-    sql: Spark SQL, already cast to `type`. columns: what it reads.
+    sql: Spark SQL of the value in `type`, which every engine can hold. columns: what it reads.
     """
 
     sql: str
@@ -169,10 +186,15 @@ class Expression:
     columns: frozenset[str]
 
 
-def parse_expression(sql: str, schema: Mapping[str, str], what: str, expect: str | None = None) -> Expression:
+def parse_expression(
+    sql: str, schema: Mapping[str, str], what: str, expect: str | None = None, *, parsed: bool = True
+) -> Expression:
     """Checks one scalar expression against `schema` (column name to type) and finds its type.
 
     expect: the type it must have ("boolean" for a filter), or None for any.
+    parsed: whether the columns come from the parser, which lets only values through that every engine can hold. Any other value is
+    made one: text that is not UTF-8 gets U+FFFD for what is broken, a time outside of the years 1 to 9999 is NULL, as is a number that
+    does not fit the type.
     Raises DefinitionError that names `what`: not one expression, unknown column, aggregate, subquery, a function that
     answers differently each time, a type that can't be known or isn't the expected one.
     """
@@ -210,7 +232,15 @@ def parse_expression(sql: str, schema: Mapping[str, str], what: str, expect: str
         raise DefinitionError(f"{what} must be {expect}; got {sql!r}, which is {type_}")
     plain = isinstance(expression, exp.Column) and schema.get(expression.name) == type_
     # The author's own text goes to Spark, in brackets: sqlglot has shown that it is exactly one expression.
-    return Expression(sql.strip() if plain else f"cast(({sql.strip()}) as {type_})", type_, columns)
+    found = sql.strip() if plain else f"try_cast(({sql.strip()}) as {type_})"
+    return Expression(found if plain and parsed else _holdable(found, type_), type_, columns)
+
+
+def _holdable(sql: str, type_: str) -> str:
+    """Spark SQL of the value, or of one in its place that DuckDB, Arrow and Python can hold."""
+    if type_ == "string":
+        return f"make_valid_utf8({sql})"
+    return f"IF({sql} BETWEEN {RANGES[type_]}, {sql}, NULL)" if type_ in RANGES else sql
 
 
 def _reason(error: SqlglotError) -> str:

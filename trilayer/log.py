@@ -202,15 +202,16 @@ class Log:
         found = TopicPartition(topic.name, partition)
         with _broker_errors(self.bootstrap_servers):
             self._consumer.assign([found])
+            self._consumer.resume(found)  # assigned again, it is still paused from the last time
             self._consumer.seek(found, offset)
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 30
             while self._consumer.position(found) < end:
                 records = self._consumer.poll(timeout_ms=200).get(found, [])
                 if records:
                     break
                 if time.monotonic() > deadline:
                     raise EnvironmentFault(
-                        f"partition {partition} of topic {topic.name!r} must give its records from offset {offset} within 10 s;"
+                        f"partition {partition} of topic {topic.name!r} must give its records from offset {offset} within 30 s;"
                         f" the brokers at {self.bootstrap_servers} do not: look at their logs, and run again"
                     )
             else:
@@ -223,6 +224,7 @@ class Log:
         with _broker_errors(self.bootstrap_servers):
             self._consumer.assign([TopicPartition(topic.name, p) for p in offsets])
             for partition, offset in offsets.items():
+                self._consumer.resume(TopicPartition(topic.name, partition))
                 self._consumer.seek(TopicPartition(topic.name, partition), offset)
             found: dict[int, int] = {}
             deadline = time.monotonic() + 5
@@ -295,6 +297,7 @@ class Log:
             places = {TopicPartition(topic.name, p): span for p, span in spans.items()}
             reader.assign(list(places))
             for tp, (start, _) in places.items():
+                reader.resume(tp)  # where the one before is assigned again, it stays paused
                 reader.seek(tp, start)
             found: dict[int, Mark] = {}
             left = dict(places)

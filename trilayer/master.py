@@ -9,9 +9,10 @@ SCHEMA is the stream's fingerprint. After a schema change a chain under the new 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, overload
+from weakref import WeakKeyDictionary
 
 from trilayer.cut import Cut, Ranges, ranges_from_json, ranges_to_json
 from trilayer.errors import CoverageError, IntegrityError
@@ -80,6 +81,128 @@ def schemas(store: Store, stream: Stream) -> list[str]:
     return store.names(f"master/{stream.name}")
 
 
+class Chain(Sequence[Interval]):
+    """The intervals of a chain, oldest first, each read when it is asked for: what a run costs must not grow with the history.
+
+    How long it is is found by looking for manifests, without a listing: `ingest` adds them without a gap, and `delete_chain` takes the newest
+    first. Intervals that lie side by side are checked to follow each other once both have been read.
+
+    Raises IntegrityError, when it is made or read, for a manifest that is missing in the middle or altered, CoverageError for ranges that don't
+    follow each other. Whether the whole of the chain is sound says `read_chain` alone.
+    """
+
+    def __init__(self, store: Store, stream: Stream, schema: str | None = None) -> None:
+        self._store, self._stream = store, stream
+        self._folder = chain_folder(stream, schema or stream.fingerprint)
+        self._read: dict[int, Interval] = {}
+        self._length = _length(store, self._folder)
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, place: int) -> Interval: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Interval]: ...
+    def __getitem__(self, place: int | slice) -> Interval | list[Interval]:
+        if isinstance(place, slice):
+            return [self[number] for number in range(*place.indices(self._length))]
+        number = range(self._length)[place]
+        if number not in self._read:
+            document = self._store.read_document(_manifest_path(self._folder, number))
+            self._read[number] = Interval.of(document)
+            for before, after in ((number - 1, number), (number, number + 1)):
+                if before in self._read and after in self._read:
+                    _check_follows(self._stream, self._read[before], self._read[after])
+        return self._read[number]
+
+    def tail(
+        self,
+        reached: Callable[[Interval], bool],
+        latest_ms: int | None = None,
+        identity: str | None = None,
+    ) -> list[Interval]:
+        """The newest intervals, back to the second one for which `reached` is true; all of them where there are no two.
+
+        Those two are no ones whose T is later than `latest_ms`, or than that of an interval after them: by what T their cut goes, and
+        where the tick before them begins, can be said without what lies before. A chain that is cleared away meanwhile is empty.
+
+        identity: of the origin whose intervals alone are meant; those of all unless given.
+        """
+        found: list[Interval] = []
+        wanted, lowest = 2, latest_ms
+        try:
+            for number in reversed(range(self._length)):
+                interval = self[number]
+                if identity is not None and interval.topic_id != identity:
+                    if found:
+                        break  # the intervals of an origin lie side by side
+                    continue
+                found.append(interval)
+                sound = lowest is None or interval.t_ms <= lowest
+                lowest = interval.t_ms if lowest is None else min(lowest, interval.t_ms)
+                wanted -= sound and reached(interval)
+                if not wanted:
+                    break
+        except IntegrityError:
+            # What is cleared away goes from the newest interval to the oldest: one that was there at first is missing then.
+            if self._store.exists(_manifest_path(self._folder, self._length - 1)):
+                raise
+            again = Chain(self._store, self._stream, self._folder.rsplit("/", 1)[1])
+            return again.tail(reached, latest_ms, identity)
+        return found[::-1]
+
+
+_lengths: WeakKeyDictionary[Store, dict[str, int]] = WeakKeyDictionary()
+"""How many manifests a chain's folder had when it was last looked at: where to begin to look."""
+
+
+def _length(store: Store, folder: str) -> int:
+    """How many manifests there are. Raises IntegrityError where one is missing in the middle, as far as that shows."""
+
+    def there(number: int) -> bool:
+        return store.exists(_manifest_path(folder, number))
+
+    known = _lengths.setdefault(store, {})
+    low = known.get(folder, 0)
+    if low and not there(low - 1):
+        low = 0
+    step = 1
+    while there(low + step - 1):
+        low, step = low + step, step * 2
+    high = low + step - 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if there(middle) else (low, middle)
+    for further in (1, 2, 4, 8, 16, 32):
+        # Of two looks the second may see what was added meanwhile, so the first is taken again.
+        if there(low + further) and not there(low):
+            raise _missing(folder, low, f"{low + further:08d}.json")
+    known[folder] = low
+    return low
+
+
+def _manifest_path(folder: str, number: int) -> str:
+    return f"{folder}/{number:08d}.json"
+
+
+def _missing(folder: str, number: int, after: str) -> IntegrityError:
+    return IntegrityError(
+        f"{_manifest_path(folder, number)} must be in the store; it is missing, and {after} comes after it"
+    )
+
+
+def _check_follows(stream: Stream, before: Interval, after: Interval) -> None:
+    if before.topic_id != after.topic_id:
+        return
+    for partition, r in after.ranges.items():
+        if partition in before.ranges and r.start != before.ranges[partition].end:
+            raise CoverageError(
+                f"stream {stream.name!r} partition {partition}: interval {after.number} of the master dataset must begin at offset"
+                f" {before.ranges[partition].end}; it begins at {r.start}"
+            )
+
+
 def read_chain(store: Store, stream: Stream, schema: str | None = None) -> list[Interval]:
     """The intervals of a chain, oldest first, checked to be contiguous within each origin. schema: the stream's present one unless given.
 
@@ -93,19 +216,10 @@ def read_chain(store: Store, stream: Stream, schema: str | None = None) -> list[
     )
     for expected, (name, _) in enumerate(found):
         if name != f"{expected:08d}.json":
-            raise IntegrityError(
-                f"{folder}/{expected:08d}.json must be in the store; it is missing, and {name} comes after it"
-            )
+            raise _missing(folder, expected, name)
     intervals = [interval for _, interval in found]
     for before, after in itertools.pairwise(intervals):
-        if before.topic_id != after.topic_id:
-            continue
-        for partition, r in after.ranges.items():
-            if partition in before.ranges and r.start != before.ranges[partition].end:
-                raise CoverageError(
-                    f"stream {stream.name!r} partition {partition}: interval {after.number} of the master dataset must begin at offset"
-                    f" {before.ranges[partition].end}; it begins at {r.start}"
-                )
+        _check_follows(stream, before, after)
     return intervals
 
 
@@ -121,14 +235,20 @@ def delete_chain(store: Store, stream: Stream, schema: str) -> None:
     store.delete(folder)
 
 
-def longest_chain(store: Store, stream: Stream) -> list[Interval]:
+def longest_chain(store: Store, stream: Stream) -> Sequence[Interval]:
     """The longest chain under any schema: after a schema change the present one is not yet as long as the one before."""
-    return max((read_chain(store, stream, schema) for schema in schemas(store, stream)), key=len, default=[])
+    chains: list[Sequence[Interval]] = [Chain(store, stream, schema) for schema in schemas(store, stream)]
+    return max(chains, key=len, default=[])
 
 
 def of_origin(chain: Sequence[Interval], identity: str) -> list[Interval]:
     """The intervals of one origin."""
     return [interval for interval in chain if interval.topic_id == identity]
+
+
+def newest_of(chain: Sequence[Interval], identity: str) -> list[Interval]:
+    """The newest interval of one origin, or none: all that `chain_end` needs of it."""
+    return next(([i] for i in reversed(chain) if i.topic_id == identity), [])
 
 
 def chain_end(chain: Sequence[Interval], start: Cut) -> dict[int, int]:
@@ -137,7 +257,12 @@ def chain_end(chain: Sequence[Interval], start: Cut) -> dict[int, int]:
 
 
 def recorded_cuts(
-    store: Store, stream: Stream, latest_ms: int | None = None, *, identity: str | None = None
+    store: Store,
+    stream: Stream,
+    latest_ms: int | None = None,
+    back_to: Callable[[Interval], bool] = lambda interval: False,
+    *,
+    identity: str | None = None,
 ) -> dict[int, Mapping[int, int]]:
     """T to the cut that an ingest has recorded for it, from every chain. The Ts rise as the cuts do.
 
@@ -145,15 +270,15 @@ def recorded_cuts(
     was ahead. Its cut goes by a T one millisecond after the one before it: on no grid, so that nobody asks for it, and
     the same before and after a run with the right time has followed it.
 
+    back_to: how far back to read, as `Chain.tail` has it; to the first interval unless given.
+
     identity: of the one origin whose cuts are meant. Unless given those of all come together, and only the Ts mean something, since
     the offsets of several origins do not compare.
     """
     cuts: dict[int, Mapping[int, int]] = {}
     for schema in schemas(store, stream):
-        chain = read_chain(store, stream, schema)
-        if identity is not None:
-            chain = of_origin(chain, identity)
-        cuts |= {t_ms: i.end for t_ms, i in zip(rising_ts(chain, latest_ms), chain, strict=True)}
+        tail = Chain(store, stream, schema).tail(back_to, latest_ms, identity)
+        cuts |= {t_ms: i.end for t_ms, i in zip(rising_ts(tail, latest_ms), tail, strict=True)}
     return cuts
 
 
@@ -178,6 +303,17 @@ def intervals_below(chain: Sequence[Interval], cut: Cut, identity: str) -> list[
         for i in chain[: until + 1]
         if i.topic_id != identity or all(r.end <= cut.get(p, 0) for p, r in i.ranges.items())
     ]
+
+
+def chain_after(store: Store, stream: Stream, cut: Cut, identity: str) -> list[Interval]:
+    """The newest intervals: every one that ends above `cut` in the origin with this identity, all of the origins after it, and some before
+    them."""
+    return Chain(store, stream).tail(
+        lambda interval: (
+            interval.topic_id == identity
+            and all(end <= cut.get(partition, 0) for partition, end in interval.end.items())
+        )
+    )
 
 
 def intervals_after(

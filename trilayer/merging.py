@@ -17,7 +17,9 @@ from trilayer.view import Measure, View
 from trilayer.windows import Window
 
 TOLERANCE = 1e-9
-"""Relative difference up to which two floating-point sums count as equal: their order of addition differs between layers."""
+"""Two floating-point sums count as equal up to this part of the sum of their numbers' magnitudes: the layers add up in another order.
+
+The error of a sum of n doubles is at most n * 2^-53 of that, whatever the order, and even where large numbers cancel each other out."""
 
 
 def open_duckdb(memory_mb: int = 1024, threads: int | None = None) -> duckdb.DuckDBPyConnection:
@@ -55,50 +57,68 @@ def insert_rows(
 
 def merge_select(view: View, tables: Sequence[str], keep: Sequence[str] = ()) -> str:
     """SELECT of the partials of all `tables` merged by key; by the columns of `keep` too."""
+    return _merged_select(view, _union(view, tables, keep), keep)
+
+
+def _merged_select(view: View, sources: str, keep: Sequence[str]) -> str:
     keys = [*keep, *(quoted_duckdb(key.name) for key in view.keys)]
     states = [
         f"{merge_sql(column, state, 'duckdb')} AS {quoted_duckdb(column)}"
         for column, state in view.states.items()
     ]
-    return (
-        f"SELECT {', '.join([*keys, *states])} FROM {_union(view, tables, keep)} GROUP BY {', '.join(keys)}"
-    )
+    return f"SELECT {', '.join([*keys, *states])} FROM {sources} GROUP BY {', '.join(keys)}"
 
 
-def present_select(view: View, tables: Sequence[str], keep: Sequence[str] = ()) -> str:
+def present_select(
+    view: View, tables: Sequence[str], keep: Sequence[str] = (), *, magnitudes: bool = False
+) -> str:
     """SELECT of the view's answer, its `output` columns, from the partials of all `tables`: merged, put together from panes, presented.
 
+    A window that ends after the year 9999 has NULL as its end.
     keep: columns of the tables that come first in the answer, and by which it is grouped too.
+    magnitudes: with what `compare_answers` takes to compare floating-point sums by, as NAME__magnitude.
     """
-    keys = [*keep, *(quoted_duckdb(key.name) for key in view.keys)]
     columns = list(keep)
     for key in view.keys:
         columns.append(quoted_duckdb(key.name))
         if key.window:
-            end = f"{quoted_duckdb(key.name)} + to_microseconds({key.window.size_us})"
-            columns.append(f"{end} AS {quoted_duckdb(key.name + '_end')}")
+            start = quoted_duckdb(key.name)
+            end = f"{start} + to_microseconds({key.window.size_us})"
+            fits = f"{start} <= make_timestamptz({key.window.last_us})"
+            columns.append(f"CASE WHEN {fits} THEN {end} END AS {quoted_duckdb(key.name + '_end')}")
     columns += [f"{_present_sql(measure)} AS {quoted_duckdb(measure.name)}" for measure in view.measures]
+    if magnitudes:
+        columns += [
+            f"{_over_states(measure.magnitude_sql, measure)} AS {quoted_duckdb(measure.name + '__magnitude')}"
+            for measure in view.measures
+            if measure.magnitude_sql
+        ]
     sources = _union(view, tables, keep)
     if any(key.window and key.window.panes > 1 for key in view.keys):
         sources = _windows_from_panes(view, sources, keep)
-    return f"SELECT {', '.join(columns)} FROM {sources} GROUP BY {', '.join(keys)}"
+    return f"SELECT {', '.join(columns)} FROM ({_merged_select(view, sources, keep)})"
 
 
 def _present_sql(measure: Measure, prefix: str = "") -> str:
-    """The measure as it is presented, over a group of partials. prefix: what its states' columns are called with in front."""
-    tree = sqlglot.parse_one(measure.present_sql, dialect="duckdb")
-    merged = {c: merge_sql(f"{prefix}{c}", state, "duckdb") for c, state in measure.states.items()}
+    """The measure as it is presented, of one row of merged partials. prefix: what its states' columns are called with in front."""
+    presented = _over_states(measure.present_sql, measure, prefix)
+    return f"CAST({presented} AS {sql_type(measure.type, 'duckdb')})"
+
+
+def _over_states(sql: str, measure: Measure, prefix: str = "") -> str:
+    """SQL over the names of the measure's states as SQL over the columns that hold them."""
+    tree = sqlglot.parse_one(sql, dialect="duckdb")
 
     def replace(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Column):
             path = [part.name for part in node.parts]
-            inner = sqlglot.parse_one(merged[f"{measure.name}__{path[0]}"], dialect="duckdb")
+            found: exp.Expr = exp.column(name(f"{prefix}{measure.name}__{path[0]}"))
             for field in path[1:]:
-                inner = exp.Dot(this=exp.paren(inner), expression=exp.to_identifier(field, quoted=True))
-            return inner
+                found = exp.Dot(this=exp.paren(found), expression=exp.to_identifier(field, quoted=True))
+            return found
         return node
 
-    return f"CAST({tree.transform(replace).sql('duckdb')} AS {sql_type(measure.type, 'duckdb')})"
+    return tree.transform(replace).sql("duckdb")
 
 
 def _union(view: View, tables: Sequence[str], keep: Sequence[str]) -> str:
@@ -144,20 +164,21 @@ def compare(
     view: View,
     left: str,
     right: str,
-    columns: Mapping[str, bool],
+    columns: Mapping[str, str],
     show: int = 20,
     into: str = "",
     keep: Sequence[str] = (),
 ) -> Comparison:
-    """Compares two tables (or queries in brackets) by the view's keys, in `columns`: name to whether it is a floating-point sum.
+    """Compares two tables (or queries in brackets) by the view's keys, in `columns`: of a floating-point sum, name to its magnitude.
 
-    Such sums are equal within `TOLERANCE`, all else exactly. into: a table that is left with a row for each key: `_kind`, the keys, and of
+    The magnitude is SQL over the rows `l` and `r`. Such sums are equal within `TOLERANCE` of it, and where it is beyond what a double holds,
+    since then the order of addition decides whether the sum is. All else, with an empty text, is equal exactly. into: a table that is left with a row for each key: `_kind`, the keys, and of
     each column `left_NAME` and `right_NAME`. keep: columns that tell rows apart beside the view's keys.
     """
     keyed_by = [*keep, *view.key_output]
     compared = into or "_compared"
     join = " AND ".join(f"l.{quoted_duckdb(k)} IS NOT DISTINCT FROM r.{quoted_duckdb(k)}" for k in keyed_by)
-    equal = " AND ".join(_equal(name, rounded) for name, rounded in columns.items())
+    equal = " AND ".join(_equal(name, magnitude) for name, magnitude in columns.items())
     kind = f"CASE WHEN r._side IS NULL THEN 'missing' WHEN l._side IS NULL THEN 'extra' WHEN {equal} THEN 'match' ELSE 'differ' END"
     keys = [f"coalesce(l.{quoted_duckdb(k)}, r.{quoted_duckdb(k)}) AS {quoted_duckdb(k)}" for k in keyed_by]
     values = [f"{side}.{quoted_duckdb(name)} AS {quoted_duckdb(f'{label}_{name}')}"
@@ -183,9 +204,20 @@ def compare(
     )
 
 
-def compare_answers(connection: duckdb.DuckDBPyConnection, view: View, left: str, right: str) -> Comparison:
-    """`compare` of two answers, in the view's aggregates as they are presented."""
-    columns = {m.name: m.type in FLOATS and m.aggregate.kind in ("sum_", "mean") for m in view.measures}
+def compare_answers(
+    connection: duckdb.DuckDBPyConnection, view: View, left: str, right: str, *, magnitudes: bool = False
+) -> Comparison:
+    """`compare` of two answers, in the view's aggregates as they are presented.
+
+    magnitudes: whether the left answer has been selected with them; else floating-point sums are compared relative to themselves.
+    """
+    columns = {}
+    for m in view.measures:
+        column = quoted_duckdb(m.name)
+        rounded = m.type in FLOATS and m.aggregate.kind in ("sum_", "mean")
+        columns[m.name] = f"greatest(abs(l.{column}), abs(r.{column}))" if rounded else ""
+        if magnitudes:
+            columns[m.name] = f"l.{quoted_duckdb(m.name + '__magnitude')}" if m.magnitude_sql else ""
     return compare(connection, view, left, right, columns)
 
 
@@ -198,7 +230,11 @@ def compare_partials(
     keep: Sequence[str] = (),
 ) -> Comparison:
     """`compare` of two tables of partials, merged first, in their states: also where a sum is too large to be presented."""
-    columns = {name: s.type in FLOATS and s.merge == "sum(state)" for name, s in view.states.items()}
+    columns = {}
+    for measure in view.measures:
+        for state_column, state in measure.states.items():
+            column = quoted_duckdb(f"{measure.name}__{state.relative_to}")
+            columns[state_column] = f"greatest(l.{column}, r.{column})" if state.relative_to else ""
     merged_left, merged_right = (f"({merge_select(view, [table], keep)})" for table in (left, right))
     return compare(connection, view, merged_left, merged_right, columns, into=into, keep=keep)
 
@@ -210,27 +246,16 @@ def present_compared_select(view: View, compared: str, labels: tuple[str, str]) 
     NULL where that side has no such key or its total does not fit.
     """
     keys = [quoted_duckdb(key.name) for key in view.keys]
-    values = [f"{_try_present_sql(measure, side)} AS {quoted_duckdb(f'{measure.name}__{label}')}"
+    values = [f"{_present_sql(measure, side)} AS {quoted_duckdb(f'{measure.name}__{label}')}"
               for measure in view.measures for side, label in zip(("left_", "right_"), labels, strict=True)]  # fmt: skip
-    grouped = f"SELECT _kind, {', '.join([*keys, *values])} FROM {compared} GROUP BY _kind, {', '.join(keys)}"
-    return f"{grouped} ORDER BY {', '.join(keys)}"
+    return f"SELECT _kind, {', '.join([*keys, *values])} FROM {compared} ORDER BY {', '.join(keys)}"
 
 
-def _try_present_sql(measure: Measure, prefix: str) -> str:
-    """As `_present_sql`, with NULL in place of an error for what does not fit."""
-
-    def attempt(node: exp.Expr) -> exp.Expr:
-        if type(node) is exp.Cast:
-            return exp.TryCast(this=node.this.transform(attempt), to=node.to)
-        return node
-
-    return sqlglot.parse_one(_present_sql(measure, prefix), dialect="duckdb").transform(attempt).sql("duckdb")
-
-
-def _equal(name: str, rounded: bool) -> str:
+def _equal(name: str, magnitude: str) -> str:
     left, right = (f"{side}.{quoted_duckdb(name)}" for side in ("l", "r"))
     same = f"{left} IS NOT DISTINCT FROM {right}"
-    if not rounded:
+    if not magnitude:
         return same
-    close = f"abs({left} - {right}) <= {TOLERANCE} * greatest(abs({left}), abs({right}), 1e-300)"
-    return f"({same} OR coalesce({close}, false))"
+    close = f"abs({left} - {right}) <= {TOLERANCE} * {magnitude}"
+    beyond = f"isinf({magnitude}) AND {left} IS NOT NULL AND {right} IS NOT NULL"
+    return f"({same} OR coalesce({close} OR ({beyond}), false))"

@@ -42,7 +42,13 @@ def aggregate_sql(template: str, columns: Mapping[str, str], dialect: str, where
         if node.name in columns:
             node.replace(exp.column(name(columns[node.name])))
     if where is not None:
-        tree = exp.Filter(this=tree, expression=exp.Where(this=exp.column(name(where))))
+
+        def filtered(node: exp.Expr) -> exp.Expr:
+            if isinstance(node, exp.AggFunc):
+                return exp.Filter(this=node, expression=exp.Where(this=exp.column(name(where))))
+            return node
+
+        tree = tree.transform(filtered)
     return tree.sql(dialect=dialect)
 
 

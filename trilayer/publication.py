@@ -1,20 +1,25 @@
 """The publication: the one pointer that puts all batch views in force at once, and the fence that keeps a late run from moving it.
 
 publications/00000012.json    a version: T, cuts, fingerprints, files with digests; never changed
-publications/current.json     the version in force; replaced in one step
+publications/current.json     the version in force, and those before it; replaced in one step
 fence/00000031.json           a token, taken by each run; only the holder of the newest may publish
+locks/pointer                 held around each check and what rests on it: a token taken, a version written or deleted, the pointer moved
+
+On a local disk these four can't come between one another: a run that was fenced off neither writes a version nor moves the pointer, and
+what the pointer may be moved to is not deleted. All that is done under the lock takes milliseconds; Spark is never waited for.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from trilayer.cut import Cut, cut_from_json, format_time
-from trilayer.errors import ConflictError, IntegrityError, OvertakenError, UsageError
+from trilayer.errors import ConflictError, IntegrityError, OvertakenError, StoreError, UsageError
 from trilayer.failpoints import failpoint
 from trilayer.log import now_ms
 from trilayer.store import Store, StoredFile, document_bytes, parse_document
@@ -22,6 +27,19 @@ from trilayer.store import Store, StoredFile, document_bytes, parse_document
 logger = logging.getLogger("trilayer.publication")
 
 POINTER = "publications/current.json"
+
+LOCK_WAIT_S = 30.0
+"""How long the pointer's lock is waited for: a thousand times what is done under it, so that one who still has it does not run."""
+
+
+@contextmanager
+def pointer_lock(store: Store, what: str) -> Iterator[None]:
+    """Lets one process or thread at a time move the pointer, take a token, or write or delete a version. Not re-entrant.
+
+    Raises ConflictError, which says who has it, after `LOCK_WAIT_S`. Does nothing on stores that have no locks.
+    """
+    with store.lock("locks/pointer", what, LOCK_WAIT_S):
+        yield
 
 
 @dataclass(frozen=True)
@@ -140,22 +158,28 @@ def versions(store: Store) -> list[Publication]:
     for number in version_numbers(store):
         try:
             found.append(read_version(store, number))
-        except IntegrityError as error:
+        except (IntegrityError, StoreError) as error:
             if store.exists(_path(number)):  # else a batch run has just cleared it away
                 logger.warning("version %s is passed over: %s", number, error)
     return found
 
 
 def write_version(store: Store, publication: Publication) -> Publication:
-    """Writes a version, which puts nothing in force. Its number is the next one, unless this run has written it before it was killed."""
-    for known in reversed(versions(store)):
-        if known.token == publication.token:
-            return known
-    if not store.create_document(_path(publication.version), publication.to_json()):
-        raise ConflictError(
-            f"version {publication.version} must be new; another run has just written it; run again"
-        )
-    return publication
+    """Writes a version, which puts nothing in force.
+
+    Its number is the next one, unless this run has written it before it was killed. Raises OvertakenError where a later run has taken over.
+    """
+    with pointer_lock(store, "the writing of a version"):
+        check_token(store, publication.token)
+        failpoint("publish.in-version")
+        for known in reversed(versions(store)):
+            if known.token == publication.token:
+                return known
+        if not store.create_document(_path(publication.version), publication.to_json()):
+            raise ConflictError(
+                f"version {publication.version} must be new; another run has just written it; run again"
+            )
+        return publication
 
 
 def next_version(store: Store) -> int:
@@ -170,17 +194,106 @@ def version_numbers(store: Store) -> list[int]:
 
 def put_in_force(store: Store, version: int, token: int, reason: str) -> None:
     """Moves the pointer, if `token` is still the newest. reason: publish or rollback."""
-    check_token(store, token)
     failpoint(f"{reason}.before-pointer")
+    with pointer_lock(store, f"a {reason}"):
+        check_token(store, token)
+        _move(store, version, token, reason)
+    failpoint(f"{reason}.after-pointer")
+
+
+def roll_back(store: Store, version: int | None) -> Publication:
+    """Puts an older version in force and fences off every run under way; see `find_version` for which. All of it at one moment."""
+    failpoint("rollback.before-pointer")
+    with pointer_lock(store, "a rollback"):
+        target = find_version(store, version)
+        token = _take_token(store, f"rollback to {target.version}")
+        _move(store, target.version, token, "rollback")
+    failpoint("rollback.after-pointer")
+    return target
+
+
+def _move(store: Store, version: int, token: int, reason: str) -> None:
+    failpoint(f"{reason}.in-pointer")
+    past = _past(store).moved_to(version, version_numbers(store))
     document = {
         "version": version,
         "version_digest": _digest(store.read_document(_path(version))),
         "token": token,
         "reason": reason,
         "moved_ms": now_ms(),
+        "before": past.before,
+        "left": past.left,
     }
     store.write_document(POINTER, document)
-    failpoint(f"{reason}.after-pointer")
+
+
+@dataclass(frozen=True)
+class Past:
+    """Which versions have been in force.
+
+    Attributes:
+        version: The one in force; None before the first publication, and where the pointer can't be read.
+        before: Those that were in force before it, oldest first: where rollbacks lead, one after another.
+        left: Those that a rollback has left, in the order in which it did.
+    """
+
+    version: int | None
+    before: Sequence[int]
+    left: Sequence[int]
+
+    def moved_to(self, version: int, there: Sequence[int]) -> Past:
+        """The past once `version` is in force; of versions that are not among `there` any more nothing is kept.
+
+        >>> Past(3, [1, 2], []).moved_to(2, [1, 2, 3])  # a rollback
+        Past(version=2, before=[1], left=[3])
+        >>> Past(2, [1], [3]).moved_to(4, [1, 2, 3, 4])  # and the next publication: before it was 2, not 3
+        Past(version=4, before=[1, 2], left=[3])
+        """
+        line = [*self.before, *([] if self.version is None else [self.version])]
+        back = line.index(version) if version in line else len(line)
+        left = [number for number in self.left if number not in line]
+        left += [number for number in line[back:] if number != version]
+        known = set(there) - {version}
+        return Past(
+            version,
+            [number for number in line[:back] if number in known],
+            [number for number in left if number in known],
+        )
+
+    @property
+    def by_use(self) -> list[int]:
+        """Every version that has been in force, the one that a rollback is likeliest to want first."""
+        present = [] if self.version is None else [self.version]
+        return [*present, *reversed(self.before), *reversed(self.left)]
+
+
+def read_past(store: Store) -> Past:
+    """Which versions have been in force, of those that are kept. Raises IntegrityError where the pointer can't be read."""
+    standing = pointer(store)
+    if standing is None:
+        return Past(None, [], [])
+    if "before" in standing:
+        return Past(standing["version"], standing["before"], standing["left"])
+    # A pointer from before this was recorded: a run is computed from the version in force, so that `base` leads back through them. The
+    # others may have been in force too, and were left.
+    there = version_numbers(store)
+    base = {known.version: known.base for known in versions(store)}
+    line = [standing["version"]]
+    while (older := base.get(line[-1])) is not None and older in there and older not in line:
+        line.append(older)
+    if line[-1] not in base:  # it can't be read: the numbers are all that is known
+        line += [number for number in reversed(there) if number < line[-1]]
+    left = [number for number in there if number not in line]
+    return Past(standing["version"], line[:0:-1], left)
+
+
+def _past(store: Store) -> Past:
+    """As `read_past`; where the pointer can't be read, all that is there has been left: by number, any of it can be put in force again."""
+    try:
+        return read_past(store)
+    except IntegrityError as error:
+        logger.warning("what was in force before is not known: %s", error)
+        return Past(None, [], version_numbers(store))
 
 
 def pointer(store: Store) -> dict[str, Any] | None:
@@ -202,6 +315,11 @@ def newest_token(store: Store) -> int:
 
 def take_token(store: Store, what: str) -> int:
     """A token above all before it: whoever took an older one can't publish any more."""
+    with pointer_lock(store, "the taking of a token"):
+        return _take_token(store, what)
+
+
+def _take_token(store: Store, what: str) -> int:
     while True:
         token = newest_token(store) + 1
         if store.create_document(
@@ -222,19 +340,29 @@ def check_token(store: Store, token: int) -> None:
 
 
 def find_version(store: Store, version: int | None) -> Publication:
-    """A version to roll back to: the one asked for, or the newest below the one in force, which may be one that can't be read any more."""
+    """A version to roll back to.
+
+    Args:
+        store: The store.
+        version: The one to go back to; None for the newest that was in force before the present one, and can be read. One that was
+            written by a run that was killed before it could put it in force is never chosen, but can be asked for by its number.
+
+    Raises:
+        UsageError: There is none, or none of that number.
+    """
     known = versions(store)
     if version is not None:
         return choose_version(known, version)
-    standing = pointer(store)
-    if standing is None:
+    past = read_past(store)
+    if past.version is None:
         raise UsageError(
             "a rollback must have a publication to go back to; there is none yet; run `trilayer batch run`"
         )
-    older = [p for p in known if p.version < standing["version"]]
+    older = [p for number in past.before for p in known if p.version == number]
     if not older:
         raise UsageError(
-            f"a rollback must have an older version; {standing['version']} in force is the oldest kept"
+            f"a rollback must have a version that was in force before {past.version}; none is kept;"
+            f" name one: there is {', '.join(str(p.version) for p in known if p.version != past.version) or 'no other'}"
         )
     return older[-1]
 
@@ -246,3 +374,33 @@ def choose_version(known: Sequence[Publication], version: int) -> Publication:
             return publication
     kept = ", ".join(str(p.version) for p in known) or "none yet; run `trilayer batch run`"
     raise UsageError(f"version must be one that is kept; got {version}; there is {kept}")
+
+
+# -- clearing away -----------------------------------------------------------------------------------------------------
+
+
+def retire_versions(store: Store, keep: int) -> list[Publication] | None:
+    """Deletes the versions that no rollback will want. Their files are no longer needed by anyone from then on.
+
+    Kept are the `keep` versions that rollbacks without a number would lead through, the `keep` newest that have been in force, the newest
+    number, so that no number is given twice, and one that a run has written which may still put it in force. All others go, those among
+    them that were never in force.
+
+    Returns:
+        What is kept, oldest first; None where a version that is kept can't be read, so that what it needs is not known.
+    """
+    with pointer_lock(store, "the clearing away of versions"):
+        past = read_past(store)
+        there = version_numbers(store)
+        known = {publication.version: publication for publication in versions(store)}
+        newest = newest_token(store)
+        unpublished = {n for n in there if n not in past.by_use and n in known and known[n].token >= newest}
+        numbers = sorted(set(past.by_use) & set(there))[-keep:]
+        wanted = {*past.by_use[:keep], *numbers, *unpublished, *there[-1:]} if past.version else set(there)
+        failpoint("clean.in-versions")
+        for number in there:
+            if number not in wanted:
+                store.delete(_path(number))
+        store.sync_folder("publications")  # before the files go that they refer to
+    kept = [known[number] for number in there if number in wanted and number in known]
+    return kept if len(kept) == len(wanted & set(there)) else None

@@ -94,7 +94,8 @@ class Commit:
 
     @property
     def pieces(self) -> list[Piece]:
-        return [Piece(f"{self.name}#{segment.tick}", segment.ranges) for segment in self.segments]
+        name = self.name
+        return [Piece(f"{name}#{segment.tick}", segment.ranges) for segment in self.segments]
 
     def to_json(self) -> dict[str, Any]:
         segments = [vars(s) | {"ranges": ranges_to_json(s.ranges)} for s in self.segments]
@@ -118,9 +119,14 @@ def folder(stream: Stream, generation: str = "") -> str:
 
 def generations(store: Store, stream: Stream) -> list[Generation]:
     """Every generation of the stream, oldest first."""
-    names = [name for name in store.names(folder(stream)) if name[:6].isdigit()]
-    paths = [f"{folder(stream, name)}/generation.json" for name in names]
-    return [Generation.of(store.read_document(path)) for path in paths if store.exists(path)]
+
+    def listing() -> list[str]:
+        names = [name for name in store.names(folder(stream)) if name[:6].isdigit()]
+        paths = [f"{folder(stream, name)}/generation.json" for name in names]
+        return [path for path in paths if store.exists(path)]
+
+    # Read again if a batch run has just cleared one away.
+    return read_listed(listing, lambda path: Generation.of(store.read_document(path)))
 
 
 def standing(known: Sequence[Generation]) -> list[Generation]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -15,13 +16,15 @@ from importlib.resources import files
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from trilayer import classes, jars
 from trilayer.cut import Cut, Ranges
-from trilayer.errors import EnvironmentFault
+from trilayer.errors import EnvironmentFault, LogError, StoreError, TrilayerError
 from trilayer.settings import SPARK_ADDRESS, Settings
+from trilayer.store import Store, StoredFile
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 SPARK_CONNECT_PORT = 15002
@@ -123,8 +126,15 @@ def batch_session(settings: Settings) -> SparkSession:
     remote = settings.spark_remote or _remote_of_stack(settings)
     if not remote:
         return session("trilayer-batch", settings, memory_mb=settings.batch_memory_mb, conf=BATCH_CONF)
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
     conf = _SQL | BATCH_CONF | {k: v for k, v in settings.spark_conf.items() if k.startswith("spark.sql.")}
-    return SparkSession.builder.remote(remote).config(map={**conf}).getOrCreate()
+    spark = SparkSession.builder.remote(remote).config(map={**conf}).getOrCreate()
+    # By default a client asks a server that has ended for ten minutes, with the batch's lock held.
+    spark.client.set_retry_policies(
+        [DefaultPolicy(max_retries=8, initial_backoff=100, backoff_multiplier=2.0, max_backoff=5_000)]
+    )
+    return spark
 
 
 def _remote_of_stack(settings: Settings) -> str:
@@ -155,6 +165,61 @@ def driver_at_work(memory_setting: str) -> Iterator[None]:
         raise EnvironmentFault(
             f"Spark's driver must run; its JVM has ended, for want of memory if its log says OutOfMemoryError: raise {memory_setting}"
         ) from error
+    except (PySparkException, Py4JJavaError) as error:
+        if not _server_is_gone(error):
+            raise _failed(str(error)) from error
+        raise EnvironmentFault(
+            "Spark's driver must run; its Spark Connect server has ended, or was started again meanwhile. Run this again when the"
+            f" server answers; if the server's log says OutOfMemoryError, raise {memory_setting}"
+        ) from error
+
+
+def first_cause(text: str) -> str:
+    """The line of a Spark error that says what happened: what our own code raised, or its root cause, where there is one."""
+    raised = _raised_here(text)
+    if raised:
+        return raised
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by:")]
+    return (causes or lines or ["no reason given"])[-1 if causes else 0]
+
+
+def _raised_here(text: str) -> str:
+    """What ends the traceback of our own code that a Spark error quotes; nothing where Spark itself raised it, or there is none."""
+    _, _, traceback = text.rpartition("Traceback (most recent call last):")
+    # Frames are indented; the first line that is not says what was raised.
+    line = next((line for line in traceback.splitlines()[1:] if line and not line[0].isspace()), "")
+    name = re.match(r"(\w+\.)*\w+(?=: )", line)
+    if name is None or name[0].startswith(("py4j.", "pyspark.")):
+        return ""
+    return line.removeprefix("trilayer.errors.").strip()
+
+
+def _server_is_gone(error: Exception) -> bool:
+    """Whether it says that the Spark Connect server does not answer, or does not know this session any more."""
+    status = getattr(error, "getGrpcStatusCode", None)
+    unavailable = status is not None and status().name == "UNAVAILABLE"
+    condition = error.getCondition() if isinstance(error, PySparkException) else None
+    return unavailable or (condition or "").startswith("INVALID_HANDLE")
+
+
+def _failed(text: str) -> TrilayerError:
+    """What is said of a Spark job that has failed."""
+    if lost_by_log(text):
+        return LogError(
+            "the log must hold what it held when this run began; some of it is gone, by retention or by a failure of the broker;"
+            f" run this again, which says what is lost: {first_cause(text)}"
+        )
+    return TrilayerError(
+        f"a Spark job failed: {first_cause(text)}. If a disk, the store or the broker was away, run this again; if an expression"
+        " of a view, or the function of a `Rows` source, fails on an event, change it as docs/operations.md says"
+    )
+
+
+def lost_by_log(text: str) -> bool:
+    """Whether a Spark error says that the log no longer holds the offsets that were asked for."""
+    signs = ("OffsetOutOfRange", "Some data may have been lost", "data may have been missed")
+    return any(sign in text for sign in signs)
 
 
 @contextmanager
@@ -180,6 +245,39 @@ def _without_jvm_notices() -> Iterator[None]:
     finally:
         os.dup2(kept, 2)
         os.close(kept)
+
+
+_REFUSALS = {
+    os.strerror(number): number
+    for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES)
+}
+
+
+def write_files(rows: DataFrame, folder: str, store: Store) -> list[StoredFile]:
+    """Writes rows as Parquet files into a new folder of the store, from where they survive a power cut.
+
+    Args:
+        rows: What to write.
+        folder: A folder that is not there yet.
+        store: The store, which Spark's executors must reach as well.
+
+    Returns:
+        The files that have rows.
+
+    Raises:
+        StoreError: The system refused, on this machine or an executor's. The folder is gone again, however Spark failed.
+    """
+    try:
+        rows.write.parquet(store.uri(folder))
+        return store.describe_folder(folder)
+    except Exception as error:
+        with suppress(StoreError):
+            store.delete(folder)
+        for line in str(error).splitlines():
+            for reason, number in _REFUSALS.items():
+                if reason in line:
+                    raise store.fault(OSError(number, reason), "have Spark write", folder) from error
+        raise
 
 
 def read_log(

@@ -25,7 +25,7 @@ from trilayer.errors import DefinitionError, did_you_mean
 from trilayer.expressions import Field, check_name, parse_schema
 from trilayer.source_code import source_of
 
-PARSER = 2
+PARSER = 3
 """Raised when trilayer.events reads some bytes otherwise than before: what an older one read is then parsed anew, as after a change of schema."""
 
 
@@ -40,7 +40,8 @@ class Stream:
 
     schema: Spark DDL, `carrier string not null, dep_delay int`; an event that lacks a `not null` column is quarantined. A timestamp is ISO 8601
     text, UTC where it names no zone, or a number of seconds since 1970; dates and times are of the years 1 to 9999.
-    Within an array, struct or map they are as Spark's from_json takes them, `10:00` as of the day of the reading: declare them as text there.
+    A decimal is a number, or text of one, with an exponent of at most three digits and no more than 1,000 characters.
+    Within an array, struct or map times are as Spark's from_json takes them, `10:00` as of the day of the reading: declare them as text there.
     event_time: the column (timestamp or date) that says when an event happened; events without it are quarantined.
     event_id: the column that names an event, where there is one. topic: the topic's name, the stream's own unless given.
     partitions: used only where trilayer creates the topic. max_event_bytes: a larger value is quarantined as oversized.

@@ -45,6 +45,8 @@ class Measure:
     type: str
     present_sql: str
     """DuckDB SQL over the state names without `NAME__`."""
+    magnitude_sql: str = ""
+    """As `present_sql`: what the rounding of a floating-point answer is relative to. Empty for an exact answer."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class View:
         what = f"key {name!r} of view {self.name!r}"
         check_name(name, what)
         window = key if isinstance(key, Window) else None
-        expression = parse_expression(window.time if window else key, self.source.columns, what)  # type: ignore[arg-type]  # parse_expression refuses what is no text
+        expression = self._expression(window.time if window else key, what)  # type: ignore[arg-type]  # parse_expression refuses what is no text
         if window and expression.type not in ("timestamp", "timestamp_ntz", "date"):
             raise DefinitionError(
                 f"{what} must be a window over a timestamp; got {window.time!r}, which is {expression.type}"
@@ -105,9 +107,11 @@ class View:
     def filter(self) -> Expression | None:
         if self.where is None:
             return None
-        return parse_expression(
-            self.where, self.source.columns, f"where of view {self.name!r}", expect="boolean"
-        )
+        return self._expression(self.where, f"where of view {self.name!r}", expect="boolean")
+
+    def _expression(self, sql: str, what: str, expect: str | None = None) -> Expression:
+        parsed = isinstance(self.source, Stream)
+        return parse_expression(sql, self.source.columns, what, expect, parsed=parsed)
 
     @cached_property
     def measures(self) -> tuple[Measure, ...]:
@@ -118,20 +122,16 @@ class View:
         check_name(name, what)
         if not isinstance(aggregate, Aggregate):
             raise DefinitionError(f"{what} must be an aggregate such as count(); got {aggregate!r}")
-        columns = self.source.columns
-        inputs = {
-            role: parse_expression(sql, columns, f"{role} of {what}") for role, sql in aggregate.roles.items()
-        }
+        inputs = {role: self._expression(sql, f"{role} of {what}") for role, sql in aggregate.roles.items()}
         where = aggregate.where
-        filter_ = (
-            None if where is None else parse_expression(where, columns, f"where of {what}", expect="boolean")
-        )
+        filter_ = None if where is None else self._expression(where, f"where of {what}", expect="boolean")
         types = {role: expression.type for role, expression in inputs.items()}
         aggregate.check(types, f"{aggregate.kind}() in {what}")
         states = aggregate.states(types, positioned=isinstance(self.source, Stream))
         present_sql, type_ = aggregate.present(types)
+        magnitude_sql = aggregate.magnitude(types)
         prefixed = {f"{name}__{state}": definition for state, definition in states.items()}
-        return Measure(name, aggregate, inputs, filter_, prefixed, type_, present_sql)
+        return Measure(name, aggregate, inputs, filter_, prefixed, type_, present_sql, magnitude_sql)
 
     @property
     def states(self) -> dict[str, State]:

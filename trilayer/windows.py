@@ -18,6 +18,11 @@ _UNITS_US = {
     "day": 86_400_000_000,
     "week": 604_800_000_000,
 }
+MAX_SIZE_US = 365_000 * _UNITS_US["day"]
+MIN_US = -62_135_596_800_000_000
+"""The first moment of the year 1, in microseconds since 1970."""
+MAX_US = 253_402_300_799_999_999
+"""The last moment of the year 9999."""
 _DURATION = re.compile(r"\s*(\d+)\s*([a-z]+?)s?\s*\Z")
 
 
@@ -26,7 +31,10 @@ def duration_us(text: str, what: str) -> int:
     match = _DURATION.match(text.lower()) if isinstance(text, str) else None
     if not match or match[2] not in _UNITS_US or int(match[1]) == 0:
         raise DefinitionError(f"{what} must be a number and one of {', '.join(_UNITS_US)}(s); got {text!r}")
-    return int(match[1]) * _UNITS_US[match[2]]
+    found = int(match[1]) * _UNITS_US[match[2]]
+    if found > MAX_SIZE_US:
+        raise DefinitionError(f"{what} must be at most 365000 days; got {text!r}")
+    return found
 
 
 @dataclass(frozen=True)
@@ -43,8 +51,19 @@ class Window:
         return self.size_us // self.slide_us
 
     def pane_sql(self, time: str) -> str:
-        """Spark SQL for the start of the pane that `time` falls into; NULL stays NULL, as a key."""
-        return f"timestamp_micros(unix_micros({time}) - pmod(unix_micros({time}), {self.slide_us}L))"
+        """Spark SQL for the start of the pane that `time` falls into; NULL stays NULL, as a key.
+
+        NULL too where one of the windows would begin before the year 1, which not every engine can hold.
+        """
+        pane = f"timestamp_micros(unix_micros({time}) - pmod(unix_micros({time}), {self.slide_us}L))"
+        least = MIN_US + self.size_us - self.slide_us
+        first = least + -least % self.slide_us
+        return pane if first == MIN_US else f"IF(unix_micros({time}) >= {first}L, {pane}, NULL)"
+
+    @property
+    def last_us(self) -> int:
+        """The last start, in microseconds since 1970, of a window that ends in the year 9999 or before."""
+        return MAX_US - self.size_us
 
 
 def tumbling(time: str, size: str) -> Window:

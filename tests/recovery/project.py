@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -68,6 +69,11 @@ class Project:
 
     def write_catalog(self, text: str) -> None:
         (self.folder / f"{self.module}.py").write_text(text)
+
+    def set(self, name: str, value: Any) -> None:
+        """Changes a setting in `trilayer.toml`."""
+        file = self.folder / "trilayer.toml"
+        file.write_text(re.sub(rf"(?m)^{name} = .*$", f"{name} = {json.dumps(value)}", file.read_text()))
 
     @property
     def store(self) -> Store:
@@ -199,6 +205,12 @@ def ended(process: subprocess.Popen[str], timeout_s: float = 60) -> int:
     out, err = process.communicate(timeout=timeout_s)
     assert time.monotonic() <= deadline, (out, err)
     return process.returncode
+
+
+def ended_with(process: subprocess.Popen[str], timeout_s: float = 120) -> tuple[int, str]:
+    """Exit code of a process that ends by itself, and what it said on stderr."""
+    _, err = process.communicate(timeout=timeout_s)
+    return process.returncode, err
 
 
 def clean(out: str) -> bool:

@@ -53,10 +53,21 @@ def test_i5_publish_killed_and_run_again(project):
         project.run("batch", step)
     project.killed("reconcile.before-record", "batch", "reconcile")
     project.run("batch", "reconcile")
-    for failpoint in ("publish.before-version", "publish.before-pointer"):
+    for failpoint in (
+        "publish.before-version",
+        "publish.in-version",
+        "publish.before-pointer",
+        "publish.in-pointer",
+    ):
         project.killed(failpoint, "batch", "publish")
         assert project.answers() == before, f"killed at {failpoint}"
-    for failpoint in ("publish.after-pointer", "publish.before-clean"):
+    for failpoint in (
+        "publish.after-pointer",
+        "publish.before-clean",
+        "clean.in-versions",
+        "clean.before-files",
+        "clean.between-files",
+    ):
         project.killed(failpoint, "batch", "publish")
         project.check_answers()
     project.run("batch", "publish")
@@ -85,7 +96,9 @@ def _history(project):
     return json.loads(project.run("batch", "history", "--json")[0])
 
 
-@pytest.mark.parametrize("failpoint", ["rollback.before-pointer", "rollback.after-pointer"])
+@pytest.mark.parametrize(
+    "failpoint", ["rollback.before-pointer", "rollback.in-pointer", "rollback.after-pointer"]
+)
 def test_i5_rollback_killed_and_run_again(project, failpoint):
     history = _history(project)
     current = next(row["version"] for row in history if row["in_force"])

@@ -137,14 +137,26 @@ def test_a_cut_that_a_run_has_chosen_divides_before_it_is_recorded(world):
     answered(world, 20)
 
 
-def test_a_record_stamped_a_day_ahead_holds_no_tick_open(world):
-    micro_batch(world)
-    micro_batch(world, after_ms=100, stamped=24 * HOUR_MS)
+def test_a_tick_that_stays_open_is_compacted_slot_by_slot_and_at_once_below_a_cut(world):
+    """The broker's clock stands still: all is of one tick. Each hour's commits stay apart until a later cut is known."""
+    began = world.now
     for _ in range(5):
         for _ in range(20):
-            micro_batch(world, after_ms=100)
+            micro_batch(world, after_ms=100, stamped=began - world.now - 100)
         world.now += HOUR_MS
         compacted(world, at_least=4)
-    answered(world, 102)
-    # One commit of the closed ticks, and the few of the tick that is still open.
-    assert len(spans(world)) <= 5, spans(world)
+    answered(world, 100)
+    found = spans(world)
+    assert 5 <= len(found) <= 5 * 5
+    assert all(first // 20 == last // 20 for first, last in found), found
+    newest = world.now - world.now % HOUR_MS
+    cuts = {
+        "token": 9,
+        "t_ms": newest,
+        "full": False,
+        "cuts": {"events": {0: 100}},
+        "topic_ids": {"events": "id"},
+    }
+    world.store.write_document("runs/00000009/cut.json", cuts)
+    compacted(world, at_least=4)
+    assert len(spans(world)) < len(found)

@@ -1,0 +1,247 @@
+"""The faults: what is done to a running stack, how it is undone, and what may have to be followed to heal it."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from embedded import kafka
+from tests.faults.stack import Refused, Stack
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One kind of fault.
+
+    Attributes:
+        name: how it is called in the table and on the command line.
+        how: what is done, for the table.
+        promise: what a user is promised, for the table.
+        inject: does it and undoes it; the stack is tended again when it returns.
+        advice: the commands that may have to be followed to heal it, as the messages name them.
+        short: whether it is in the short form.
+        needs_disks: whether it needs file systems of its own, as only a process that may mount some has.
+    """
+
+    name: str
+    how: str
+    promise: str
+    inject: Callable[[Stack, random.Random], None]
+    advice: tuple[str, ...] = ()
+    short: bool = False
+    needs_disks: bool = False
+
+
+def hold(stack: Stack, seconds: float) -> None:
+    """Lets a fault last, with the rest of the stack at work."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        stack.tend()
+        time.sleep(0.05)
+
+
+def at_work(stack: Stack, role: str, rng: random.Random) -> None:
+    """A random moment at which the role has processes: those of a batch run come and go."""
+    deadline = time.monotonic() + 120
+    while True:
+        hold(stack, rng.uniform(0, 1.5))
+        while not stack.victims(role):
+            if time.monotonic() > deadline:
+                raise Refused(f"{role} must be at work; it is not")
+            stack.tend()
+        if role != "batch":
+            return
+        # Its first second is Python's own start.
+        hold(stack, rng.uniform(0.5, 3))
+        if stack.victims(role):
+            return
+
+
+def kill(role: str, *, jvm: bool = False) -> Callable[[Stack, random.Random], None]:
+    """SIGKILL at a random moment."""
+
+    def inject(stack: Stack, rng: random.Random) -> None:
+        at_work(stack, role, rng)
+        stack.signal(role, signal.SIGKILL, jvm=jvm)
+
+    return inject
+
+
+def stop(role: str, seconds: float) -> Callable[[Stack, random.Random], None]:
+    """SIGSTOP at a random moment, and SIGCONT after some seconds."""
+
+    def inject(stack: Stack, rng: random.Random) -> None:
+        at_work(stack, role, rng)
+        stack.signal(role, signal.SIGSTOP)
+        try:
+            hold(stack, seconds)
+        finally:
+            stack.signal(role, signal.SIGCONT)
+
+    return inject
+
+
+def full_disk(*roles: str, seconds: float = 4.0) -> Callable[[Stack, random.Random], None]:
+    """No file of these processes may grow beyond a size that is soon reached, for some seconds."""
+
+    def inject(stack: Stack, rng: random.Random) -> None:
+        at_work(stack, roles[0], rng)
+        size_bytes = rng.choice([0, 100, 1_000])
+        until = time.monotonic() + seconds
+        try:
+            while time.monotonic() < until:
+                for role in roles:  # those that are started meanwhile too
+                    stack.limit_files(role, size_bytes)
+                hold(stack, 0.1)
+        finally:
+            for role in roles:
+                stack.limit_files(role, None)
+
+    return inject
+
+
+def bad_disk(
+    action: str, nth: Callable[[random.Random], int], *roles: str
+) -> Callable[[Stack, random.Random], None]:
+    """Every nth write, or read, of `Store` in these processes fails or is slow, for some seconds."""
+
+    def inject(stack: Stack, rng: random.Random) -> None:
+        point, kind = action.split(" ")
+        for role in roles:
+            stack.failpoints[role] = f"store.{point}:{kind}:{nth(rng)}"
+            stack.restart(role)
+        try:
+            hold(stack, 12)
+        finally:
+            for role in roles:
+                stack.failpoints.pop(role, None)
+                stack.restart(role)
+
+    return inject
+
+
+def hostile_producer(rate: float, seconds: float) -> Callable[[Stack, random.Random], None]:
+    """Hostile bytes beside the good traffic."""
+
+    def inject(stack: Stack, rng: random.Random) -> None:
+        stack.begin_hostile(rate)
+        try:
+            hold(stack, seconds)
+        finally:
+            stack.end_hostile()
+
+    return inject
+
+
+def lose_tail(*, ingested: bool) -> Callable[[Stack, random.Random], None]:
+    """A power cut of the broker: what it had not yet written to its disk is gone when it starts again."""
+
+    def inject(stack: Stack, rng: random.Random) -> None:
+        stack.finish_batch()
+        stack.down.add("batch")
+        hold(stack, rng.uniform(1, 3))
+        stack.good.stop()
+        stack.ledger.read(stack.bootstrap)
+        stack.down.add("broker")
+        stack.signal("broker", signal.SIGKILL)
+        for number in stack.ledger.now:
+            cut_log(stack.home / "kafka" / "data", f"{stack.topic}-{number}", rng, most=ingested)
+        stack.down.discard("broker")
+        stack.ledger.tail_lost(stack.ends_now(), stack.ingested())
+        stack.begin_good()
+        stack.down.discard("batch")
+
+    return inject
+
+
+def cut_log(data: Path, partition: str, rng: random.Random, *, most: bool) -> None:
+    """Cuts bytes off the end of a partition's last segment, and has the broker look at all of it when it starts."""
+    segment = max((data / partition).glob("*.log"))
+    size = segment.stat().st_size
+    gone = rng.randint(size // 2, size * 9 // 10) if most else rng.randint(1, min(size, 2_000))
+    with segment.open("r+b") as file:
+        file.truncate(size - gone)
+    (data / "recovery-point-offset-checkpoint").unlink(missing_ok=True)
+
+
+def broker_full(stack: Stack, rng: random.Random) -> None:
+    """The broker's disk is full: it ends by itself, and is started again when there is space."""
+    at_work(stack, "broker", rng)
+    stack.down.add("broker")
+    stack.limit_files("broker", 100)
+    try:
+        hold(stack, 4)
+    finally:
+        stack.limit_files("broker", None)
+        kafka.stop(stack.home)
+        stack.down.discard("broker")
+
+
+def disk_full(place: int, seconds: float = 5.0) -> Callable[[Stack, random.Random], None]:
+    """A file takes all the space of the small file system that the store, or the broker, is on, for some seconds."""
+
+    def inject(stack: Stack, rng: random.Random) -> None:
+        hold(stack, rng.uniform(0, 3))
+        ballast = stack.disks[place] / "ballast"
+        try:
+            until = time.monotonic() + seconds
+            with ballast.open("ab", buffering=0) as file:
+                while time.monotonic() < until:
+                    with suppress(OSError):
+                        while file.write(b"." * 1_000_000):
+                            pass
+                    if place:
+                        stack.down.add("broker")  # which ends for want of space, and would find none
+                    hold(stack, 0.2)
+        finally:
+            ballast.unlink()
+            stack.down.discard("broker")
+
+    return inject
+
+
+CLEAN = "clean"
+
+FAULTS = [
+    Fault("kill-speed", "SIGKILL of the speed layer", CLEAN, kill("speed"), short=True),
+    Fault("kill-speed-jvm", "SIGKILL of the speed layer's JVM alone", CLEAN, kill("speed", jvm=True)),
+    Fault("kill-batch", "SIGKILL of a batch run", CLEAN, kill("batch"), short=True),
+    Fault("kill-spark", "SIGKILL of the Spark Connect server", CLEAN, kill("spark"), short=True),
+    Fault("kill-broker", "SIGKILL of the broker", CLEAN, kill("broker"), short=True),
+    Fault("kill-reader", "SIGKILL of a reader", CLEAN, kill("reader")),
+    Fault("stop-speed", "SIGSTOP of the speed layer for 8 s", CLEAN, stop("speed", 8)),
+    Fault("stop-batch", "SIGSTOP of a batch run for 8 s", CLEAN, stop("batch", 8)),
+    Fault("stop-spark", "SIGSTOP of the Spark Connect server for 8 s", CLEAN, stop("spark", 8)),
+    Fault(
+        "stop-broker", "SIGSTOP of the broker for 8 s, four of its own session timeouts", CLEAN, stop("broker", 8),
+        short=True,
+    ),
+    Fault("stop-reader", "SIGSTOP of a reader for 8 s", CLEAN, stop("reader", 8)),
+    Fault("stop-broker-long", "SIGSTOP of the broker for 75 s, longer than a client's requests last", CLEAN,
+          stop("broker", 75)),
+    Fault("full-speed", "no file of the speed layer may grow", CLEAN, full_disk("speed"), short=True),
+    Fault("full-batch", "no file of batch runs and their Spark may grow", CLEAN, full_disk("batch", "spark")),
+    Fault("full-broker", "no file of the broker may grow", CLEAN, broker_full),
+    Fault("disk-full-store", "the file system of the store is full for 5 s", CLEAN, disk_full(0), needs_disks=True),
+    Fault("disk-full-broker", "the broker's file system is full for 5 s", CLEAN, disk_full(1), needs_disks=True),
+    Fault("failing-writes", "some writes of the store fail, in both layers", CLEAN,
+          bad_disk("write error", lambda rng: rng.randint(5, 40), "speed", "batch"), short=True),
+    Fault("failing-reads", "some reads of the store fail, in all layers", CLEAN,
+          bad_disk("read error", lambda rng: rng.randint(20, 60), "speed", "batch", "reader")),
+    Fault("slow-writes", "some writes of the store take a second, in both layers", CLEAN,
+          bad_disk("write slow", lambda rng: rng.randint(3, 8), "speed", "batch")),
+    Fault("hostile", "1,000 hostile events a second for 6 s", CLEAN, hostile_producer(1000, 6), short=True),
+    Fault("tail-lost", "the broker loses its newest records, which no batch run has ingested",
+          "clean, or refused", lose_tail(ingested=False),
+          advice=("trilayer batch run", "trilayer speed run", "trilayer speed run --rebuild"), short=True),
+    Fault("tail-lost-ingested", "the broker loses records that were ingested", "refused until the loss is accepted",
+          lose_tail(ingested=True),
+          advice=("trilayer batch run --accept-loss", "trilayer batch run", "trilayer speed run", "trilayer speed run --rebuild")),
+]  # fmt: skip
+
+BY_NAME = {fault.name: fault for fault in FAULTS}

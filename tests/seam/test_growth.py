@@ -1,0 +1,146 @@
+"""What a run and a tick boundary read does not grow with the history, and a killed ingest leaves nothing behind."""
+
+import logging
+from collections import Counter
+
+import pytest
+
+from tests.seam.world import STREAM, TICK_MS, Crash, World, installed
+from trilayer.cut import Range
+from trilayer.errors import CoverageError, IntegrityError
+from trilayer.master import Chain, Interval, chain_folder, read_chain, recorded_cuts
+from trilayer.store import Store
+
+FOLDER = chain_folder(STREAM, STREAM.fingerprint)
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    logging.getLogger("trilayer").setLevel(logging.ERROR)
+    yield
+    logging.getLogger("trilayer").setLevel(logging.NOTSET)
+
+
+@pytest.fixture
+def world(monkeypatch):
+    world = World(0, 0)
+    world.records = [[]]
+    world.rng.random = lambda: 1.0
+    with installed(world, monkeypatch):
+        world.start_speed()
+        yield world
+
+
+@pytest.fixture
+def asked(world, monkeypatch):
+    """What the store was asked below the chain's folder."""
+    found = Counter()
+    for name in ("read_document", "exists", "names"):
+        ask = getattr(type(world.store), name)
+
+        def counted(store, path, name=name, ask=ask):
+            found[name] += path.startswith(FOLDER)
+            return ask(store, path)
+
+        monkeypatch.setattr(type(world.store), name, counted)
+    return found
+
+
+def interval_of_time(world):
+    """Ten records, a micro-batch, and a batch run at the next tick."""
+    for _ in range(10):
+        world.records[0].append((world.now, world.now, 1))
+    world.micro_batch()
+    world.now += 2 * TICK_MS
+    world.batch()
+
+
+def test_a_run_and_a_tick_read_as_much_after_many_runs_as_after_few(world, asked):
+    for _ in range(10):
+        interval_of_time(world)
+    asked.clear()
+    interval_of_time(world)
+    few = Counter(asked)
+    for _ in range(100):
+        interval_of_time(world)
+    asked.clear()
+    interval_of_time(world)
+    assert asked["read_document"] <= few["read_document"]
+    assert asked["exists"] <= few["exists"]
+    assert asked["names"] == 0
+    world.check()
+    assert world.head == {0: 1120}
+    assert not world.refusals
+
+
+def test_a_new_process_finds_the_end_in_few_looks(world, asked):
+    for number in range(3000):
+        interval = Interval(number, number * 1000, "id", {0: Range(number, number + 1)}, {}, [], 1, 0)
+        world.store.write_document(f"{FOLDER}/{number:08d}.json", interval.to_json())
+    asked.clear()
+    chain = Chain(world.store, STREAM)
+    assert (len(chain), chain[-1].number) == (3000, 2999)
+    assert asked["exists"] <= 50
+    assert asked["read_document"] == 1
+    tail = recorded_cuts(world.store, STREAM, back_to=lambda interval: interval.t_ms <= 2_995_000)
+    assert tail == {t_ms: {0: t_ms // 1000 + 1} for t_ms in range(2_994_000, 3_000_000, 1000)}
+
+
+def test_files_of_an_ingest_that_was_killed_go_with_the_next_run(world):
+    for _ in range(3):
+        interval_of_time(world)
+    for fuse in range(1, 40):
+        world.records[0].append((world.now, world.now, 1))
+        world.micro_batch()
+        world.now += 2 * TICK_MS
+        world.store.fuse = fuse % 13
+        try:
+            world.batch()
+        except Crash:
+            pass
+        finally:
+            world.store.fuse = None
+    interval_of_time(world)
+    interval_of_time(world)
+    used = {f.path.split("/")[-2] for i in read_chain(world.store, STREAM) for f in i.files}
+    folders = {name for name in world.store.names(FOLDER) if not name.endswith(".json")}
+    assert folders == used
+
+
+# -- chains read in part ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def chain(tmp_path):
+    store = Store(str(tmp_path))
+    for number in range(40):
+        interval = Interval(number, number * 1000, "id", {0: Range(number, number + 1)}, {}, [], 1, 0)
+        store.write_document(f"{FOLDER}/{number:08d}.json", interval.to_json())
+    return store
+
+
+def test_a_chain_that_grows_and_shrinks_is_as_long_as_it_is(chain):
+    assert len(Chain(chain, STREAM)) == 40
+    chain.write_document(f"{FOLDER}/00000040.json", {})
+    assert len(Chain(chain, STREAM)) == 41
+    for number in range(40, 4, -1):
+        chain.delete(f"{FOLDER}/{number:08d}.json")
+    assert len(Chain(chain, STREAM)) == 5
+    chain.delete(FOLDER)
+    assert len(Chain(chain, STREAM)) == 0
+
+
+@pytest.mark.parametrize("number", range(39))
+def test_a_manifest_that_is_missing_is_named_and_never_taken_for_the_end(number, chain):
+    chain.delete(f"{FOLDER}/{number:08d}.json")
+    with pytest.raises(IntegrityError, match=f"{number:08d}.json must be in the store"):
+        list(Chain(Store(chain.root), STREAM))
+
+
+def test_neighbours_that_do_not_follow_each_other_are_named(chain):
+    wrong = Interval(38, 38_000, "id", {0: Range(37, 39)}, {}, [], 1, 0)
+    chain.write_document(f"{FOLDER}/00000038.json", wrong.to_json())
+    with pytest.raises(
+        CoverageError, match="interval 38 of the master dataset must begin at offset 38; it begins at 37"
+    ):
+        Chain(chain, STREAM).tail(lambda interval: interval.t_ms < 30_000)
