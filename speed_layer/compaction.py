@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
+from speed_layer.segments import fit_quarantine
 from trilayer.cut import Cut, Range, cut_from_json, tick_of
 from trilayer.errors import CoverageError
 from trilayer.failpoints import failpoint
@@ -206,7 +207,9 @@ def _merged(store: Store, view: View, run: Sequence[Commit], path: str) -> Store
 
 
 def _quarantine(store: Store, run: Sequence[Commit], path: str) -> StoredFile | None:
-    tables = [store.read_table(commit.quarantine) for commit in run if commit.quarantine]
+    files = [commit.quarantine for commit in run if commit.quarantine]
+    events = sum(file.rows for file in files)
+    tables = [fit_quarantine(store.read_table(file), events) for file in files]
     return store.write_table(path, pa.concat_tables(tables)) if tables else None
 
 

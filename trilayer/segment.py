@@ -3,7 +3,7 @@
     speed/STREAM/000003-ab12cd/generation.json                              topic id, fingerprints, where it starts
     speed/STREAM/000003-ab12cd/commits/000000000041-000000000041.json       micro-batches 41 to 41: its writing is the commit
     speed/STREAM/000003-ab12cd/data/000000000041-VIEW.parquet               `_tick`, keys, states
-    speed/STREAM/000003-ab12cd/data/000000000041-_quarantine.parquet        `_tick`, the records, `_reject`
+    speed/STREAM/000003-ab12cd/data/000000000041-_quarantine.parquet        `_tick`, the records, `_bytes`, `_reject`
     speed/STREAM/000003-ab12cd/checkpoint/                                  Spark's
 
 A commit lists its segments: for each tick, the offset ranges that it covers. Commits of closed ticks are compacted into one that
@@ -28,6 +28,12 @@ from trilayer.view import View
 
 TICK = "_tick"
 """Start, in ms since 1970, of the tick that a partial's events arrived in."""
+
+BYTES = "_bytes"
+"""Length of a quarantined event's value in the log, of which a commit's quarantine may keep only the beginning."""
+
+SHORTEST_REASON = 64
+"""How many characters of its reason each event in a commit's quarantine keeps at least."""
 
 
 @dataclass(frozen=True)
@@ -272,6 +278,13 @@ def computes(generation: Generation, topic_id: str, view_fingerprints: Mapping[s
     return generation.topic_id == topic_id and all(
         generation.views.get(name) == fingerprint for name, fingerprint in view_fingerprints.items()
     )
+
+
+def with_bytes(quarantine: pa.Table) -> pa.Table:
+    """A commit's quarantine with `_bytes`, which files from before it was kept lack: their values are whole."""
+    if BYTES in quarantine.schema.names:
+        return quarantine
+    return quarantine.append_column(BYTES, pc.cast(pc.binary_length(quarantine["_value"]), pa.int64()))
 
 
 def read_partials(store: Store, commit: Commit, view: View, ticks: frozenset[int]) -> pa.Table | None:
