@@ -15,7 +15,17 @@ from trilayer.events import FITS, LOG_COLUMNS, REJECT, parse_sql
 from trilayer.failpoints import failpoint
 from trilayer.log import now_ms
 from trilayer.partials import EVENTS, NEWEST, OLDEST, SET, Pass
-from trilayer.segment import BYTES, TICK, Commit, Generation, Segment, commit_path, folder
+from trilayer.segment import (
+    BYTES,
+    SHORTEST_REASON,
+    TICK,
+    Commit,
+    Generation,
+    Segment,
+    commit_path,
+    folder,
+    with_bytes,
+)
 from trilayer.store import Store, StoredFile
 from trilayer.stream import Rows, Stream
 
@@ -202,7 +212,7 @@ def _rejected(spark: SparkSession, parsed: str, parts: Parts, columns: list[str]
     share = quarantine_share(bad)
     cut = {"_value": f"substring(_value, 1, {share})", "_key": f"substring(_key, 1, {share})"}
     shown = [f"{cut[name]} AS {name}" if name in cut else name for name in columns]
-    reason = f"substring({REJECT}, 1, {max(share // 4, 64)}) AS {REJECT}"
+    reason = f"substring({REJECT}, 1, {max(share // 4, SHORTEST_REASON)}) AS {REJECT}"
     wanted = ", ".join([PART, *shown, f"cast(octet_length(_value) AS bigint) AS {BYTES}", reason])
     return pa.concat_tables(
         _collect(spark.sql(f"SELECT {wanted} FROM {_placed(parsed, some, parts)} WHERE NOT {FITS}"), some)
@@ -220,8 +230,7 @@ def quarantine_share(events: int) -> int:
 
 def fit_quarantine(table: pa.Table, events: int) -> pa.Table:
     """The rows of a quarantine as they are kept beside others, `events` in all, with the share that leaves to each."""
-    if BYTES not in table.schema.names:  # a file from before it was kept
-        table = table.append_column(BYTES, pc.cast(pc.binary_length(table["_value"]), pa.int64()))
+    table = with_bytes(table)
     share = quarantine_share(events)
     for column in ("_value", "_key"):
         place = table.schema.get_field_index(column)

@@ -27,6 +27,7 @@ FAILPOINTS = (
     "segment.before-write", "segment.before-commit", "segment.after-commit",
     "compaction.before-write", "compaction.before-commit", "compaction.before-delete",
     "refresh.before-load", "refresh.before-commit", "refresh.after-commit",
+    "quarantine.before-send", "quarantine.after-send", "quarantine.after-marker",
     "store.read", "store.write",
 )  # fmt: skip
 

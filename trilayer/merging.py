@@ -167,22 +167,20 @@ def compare(
     columns: Mapping[str, str],
     show: int = 20,
     into: str = "",
+    keep: Sequence[str] = (),
 ) -> Comparison:
     """Compares two tables (or queries in brackets) by the view's keys, in `columns`: of a floating-point sum, name to its magnitude.
 
     The magnitude is SQL over the rows `l` and `r`. Such sums are equal within `TOLERANCE` of it, and where it is beyond what a double holds,
     since then the order of addition decides whether the sum is. All else, with an empty text, is equal exactly. into: a table that is left with a row for each key: `_kind`, the keys, and of
-    each column `left_NAME` and `right_NAME`.
+    each column `left_NAME` and `right_NAME`. keep: columns that tell rows apart beside the view's keys.
     """
+    keyed_by = [*keep, *view.key_output]
     compared = into or "_compared"
-    join = " AND ".join(
-        f"l.{quoted_duckdb(k)} IS NOT DISTINCT FROM r.{quoted_duckdb(k)}" for k in view.key_output
-    )
+    join = " AND ".join(f"l.{quoted_duckdb(k)} IS NOT DISTINCT FROM r.{quoted_duckdb(k)}" for k in keyed_by)
     equal = " AND ".join(_equal(name, magnitude) for name, magnitude in columns.items())
     kind = f"CASE WHEN r._side IS NULL THEN 'missing' WHEN l._side IS NULL THEN 'extra' WHEN {equal} THEN 'match' ELSE 'differ' END"
-    keys = [
-        f"coalesce(l.{quoted_duckdb(k)}, r.{quoted_duckdb(k)}) AS {quoted_duckdb(k)}" for k in view.key_output
-    ]
+    keys = [f"coalesce(l.{quoted_duckdb(k)}, r.{quoted_duckdb(k)}) AS {quoted_duckdb(k)}" for k in keyed_by]
     values = [f"{side}.{quoted_duckdb(name)} AS {quoted_duckdb(f'{label}_{name}')}"
               for name in columns for side, label in (("l", "left"), ("r", "right"))]  # fmt: skip
     joined = (
@@ -224,7 +222,12 @@ def compare_answers(
 
 
 def compare_partials(
-    connection: duckdb.DuckDBPyConnection, view: View, left: str, right: str, into: str = ""
+    connection: duckdb.DuckDBPyConnection,
+    view: View,
+    left: str,
+    right: str,
+    into: str = "",
+    keep: Sequence[str] = (),
 ) -> Comparison:
     """`compare` of two tables of partials, merged first, in their states: also where a sum is too large to be presented."""
     columns = {}
@@ -232,8 +235,8 @@ def compare_partials(
         for state_column, state in measure.states.items():
             column = quoted_duckdb(f"{measure.name}__{state.relative_to}")
             columns[state_column] = f"greatest(l.{column}, r.{column})" if state.relative_to else ""
-    merged_left, merged_right = (f"({merge_select(view, [table])})" for table in (left, right))
-    return compare(connection, view, merged_left, merged_right, columns, into=into)
+    merged_left, merged_right = (f"({merge_select(view, [table], keep)})" for table in (left, right))
+    return compare(connection, view, merged_left, merged_right, columns, into=into, keep=keep)
 
 
 def present_compared_select(view: View, compared: str, labels: tuple[str, str]) -> str:

@@ -34,6 +34,9 @@ BYTES = "_bytes"
 """Length of a quarantined event's value in the log, of which a commit's quarantine may keep only
 the beginning."""
 
+SHORTEST_REASON = 64
+"""How many characters of its reason each event in a commit's quarantine keeps at least."""
+
 
 @dataclass(frozen=True)
 class Generation:
@@ -303,6 +306,13 @@ def computes(generation: Generation, topic_id: str, view_fingerprints: Mapping[s
     return generation.topic_id == topic_id and all(
         generation.views.get(name) == fingerprint for name, fingerprint in view_fingerprints.items()
     )
+
+
+def with_bytes(quarantine: pa.Table) -> pa.Table:
+    """A commit's quarantine with `_bytes`, which files from before it was kept lack: their values are whole."""
+    if BYTES in quarantine.schema.names:
+        return quarantine
+    return quarantine.append_column(BYTES, pc.cast(pc.binary_length(quarantine["_value"]), pa.int64()))
 
 
 def read_partials(store: Store, commit: Commit, view: View, ticks: frozenset[int]) -> pa.Table | None:

@@ -50,7 +50,7 @@ NAMESPACE = "FAULTS_NAMESPACE"
 DISK_BYTES = 512 * 1024**2
 """Size of the small file systems that the store and the broker's data are on, where they can be mounted."""
 
-PATIENCE_S = 300.0
+PATIENCE_S = 600.0
 """How long a stack may take to be well again, on a machine with much else to do."""
 
 ROLES = ("broker", "spark", "speed", "batch", "reader")
