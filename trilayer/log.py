@@ -231,13 +231,12 @@ class Log:
             return found
 
     def find_header(self, topic: Topic, partition: int, start: int, header: tuple[str, bytes]) -> int | None:
-        """Offset of the first record at or after `start`, up to the present end, that carries `header`; None where none does."""
+        """Offset of the first record at or after `start`, up to the present end, that carries
+        `header`; None where none does."""
         with _broker_errors(self.bootstrap_servers):
             tp = TopicPartition(topic.name, partition)
-            self._consumer.assign([tp])
-            start = max(start, self._consumer.beginning_offsets([tp])[tp])
             end = self._consumer.end_offsets([tp])[tp]
-            self._consumer.seek(tp, start)
+            _begin(self._consumer, {tp: max(start, self._consumer.beginning_offsets([tp])[tp])})
             deadline = time.monotonic() + 30
             while (position := self._consumer.position(tp)) < end:
                 for record in self._consumer.poll(timeout_ms=200).get(tp, []):
@@ -246,10 +245,7 @@ class Log:
                 if self._consumer.position(tp) > position:
                     deadline = time.monotonic() + 30
                 elif time.monotonic() > deadline:
-                    raise EnvironmentFault(
-                        f"partition {partition} of topic {topic.name!r} must give its records from offset {position} within 30 s;"
-                        f" the brokers at {self.bootstrap_servers} do not: look at their logs, and run again"
-                    )
+                    raise self._silent({tp: (position, end)}, 30)
             return None
 
     def last_records(self, topic: Topic, below: Cut, *, committed: bool = False) -> dict[int, Mark]:

@@ -187,7 +187,8 @@ class Pass:
         return columns
 
     def slice_of(self, view: View, result: DataFrame, extra: Sequence[str] = ()) -> DataFrame:
-        """The view's partial out of `run`'s result, after the columns of `extra`, such as its part."""
+        """The view's partial out of `run`'s result, after the columns of `extra`, such as its
+        part."""
         from pyspark.sql import functions as F
 
         rows = result.where(F.col(SET) == self.sets.index(self._set_of(view)))

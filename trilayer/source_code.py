@@ -1,7 +1,8 @@
-"""What a function says, by its source: the same under every minor version of Python, whose bytecode differs from one to the next.
+"""What a function says, by its source: the same under every minor version of Python, whose bytecode
+differs from one to the next.
 
-The source counts only if it is what runs. A file that has changed since it was imported says something else; therefore its code is compiled
-again and held against the function's own.
+The source counts only if it is what runs. A file that has changed since it was imported says
+something else; therefore its code is compiled again and held against the function's own.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ _NO_MEANING = ("ctx", "kind", "type_comment")
 
 
 def source_of(code: types.CodeType) -> Any:
-    """The parameters and the body of a function as nested lists, without comments, docstrings and places.
+    """The parameters and the body of a function as nested lists, without comments, docstrings and
+    places.
 
     Args:
         code: The function's code.
@@ -61,7 +63,8 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def _is_of(node: _Function, code: types.CodeType) -> bool:
-    """Whether the function is where the code says that it comes from: by its first line, its name and what its instructions come from."""
+    """Whether the function is where the code says that it comes from: by its first line, its name
+    and what its instructions come from."""
     name = "<lambda>" if isinstance(node, ast.Lambda) else node.name
     first = (
         node if isinstance(node, ast.Lambda) else min([node, *node.decorator_list], key=lambda n: n.lineno)

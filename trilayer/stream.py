@@ -38,13 +38,18 @@ def digest(*parts: Any) -> str:
 class Stream:
     """A topic of JSON events.
 
-    schema: Spark DDL, `carrier string not null, dep_delay int`; an event that lacks a `not null` column is quarantined. A timestamp is ISO 8601
-    text, UTC where it names no zone, or a number of seconds since 1970; dates and times are of the years 1 to 9999.
-    A decimal is a number, or text of one, with an exponent of at most three digits and no more than 1,000 characters.
-    Within an array, struct or map times are as Spark's from_json takes them, `10:00` as of the day of the reading: declare them as text there.
-    event_time: the column (timestamp or date) that says when an event happened; events without it are quarantined.
-    event_id: the column that names an event, where there is one. topic: the topic's name, the stream's own unless given.
-    partitions: used only where trilayer creates the topic. max_event_bytes: a larger value is quarantined as oversized.
+    schema: Spark DDL, `carrier string not null, dep_delay int`; an event that lacks a `not null`
+    column is quarantined. A timestamp is ISO 8601 text, UTC where it names no zone, or a number of
+    seconds since 1970; dates and times are of the years 1 to 9999. A decimal is a number, or text
+    of one, with an exponent of at most three digits and no more than 1,000 characters. Within an
+    array, struct or map times are as Spark's from_json takes them, `10:00` as of the day of the
+    reading: declare them as text there.
+    event_time: the column (timestamp or date) that says when an event happened; events without it
+        are quarantined.
+    event_id: the column that names an event, where there is one. topic: the topic's name, the
+        stream's own unless given.
+    partitions: used only where trilayer creates the topic. max_event_bytes: a larger value is
+        quarantined as oversized.
     """
 
     name: str
@@ -145,11 +150,13 @@ Source = Stream | Rows
 
 
 def code_of(function: Any) -> Any:
-    """What a function does, as nested lists: its source, defaults and closure, and what it names of the author's own
-    modules, followed once each. What belongs to Python or to an installed library counts by name, with what it wraps.
+    """What a function does, as nested lists: its source, defaults and closure, and what it names of
+    the author's own modules, followed once each. What belongs to Python or to an installed library
+    counts by name, with what it wraps.
 
-    It is the same in every process and under every minor version of Python. Only a function without source, such as one typed into
-    an interpreter, counts by its bytecode, which each minor version has another of.
+    It is the same in every process and under every minor version of Python. Only a function without
+    source, such as one typed into an interpreter, counts by its bytecode, which each minor version
+    has another of.
     """
     return _code(function, None, {})
 
@@ -223,7 +230,8 @@ def _named(
 def _body(value: type, by: types.FunctionType | None) -> tuple[Any, ...]:
     if not _is_own(value.__module__, by):
         return (value.__module__,)
-    # What Python makes of an enumeration, a dataclass or a named tuple differs from version to version; what it makes it of does not.
+    # What Python makes of an enumeration, a dataclass or a named tuple differs from version to
+    # version; what it makes it of does not.
     if issubclass(value, Enum):
         values = [(name, member.value) for name, member in value.__members__.items()]
         return (value.__bases__, values, *_written(value))
@@ -283,7 +291,8 @@ def _is_own(module: str | None, by: types.FunctionType | None) -> bool:
 
 def _names(code: types.CodeType) -> set[str]:
     inner = (const for const in code.co_consts if isinstance(const, types.CodeType))
-    # The name of a module differs between running and importing it, and is in the code of every class.
+    # The name of a module differs between running and importing it, and is in the code of every
+    # class.
     return (set(code.co_names) - {"__name__"}).union(*map(_names, inner))
 
 

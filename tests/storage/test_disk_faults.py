@@ -178,7 +178,9 @@ def test_compaction_that_finds_the_disk_full_leaves_nothing_however_often_it_tri
         )
         path = f"{folder(STREAM, generation.name)}/data/{number:012d}-{number:012d}-by_key.parquet"
         file = store.write_table(path, rows)
-        bad = store.write_table(path.replace("by_key", "_quarantine"), rows)
+        unfit = rows.select(["_tick"]).append_column("_key", pa.array([b"1"]))
+        unfit = unfit.append_column("_value", pa.array([b"no event"]))
+        bad = store.write_table(path.replace("by_key", "_quarantine"), unfit)
         segment = Segment(number, {0: Range(number, number + 1)}, 1, 0)
         commit = Commit(number, number, [segment], {"by_key": file}, bad, 1)
         store.create_document(commit_path(STREAM, generation.name, number, number), commit.to_json())
