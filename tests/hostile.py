@@ -140,7 +140,7 @@ def _wide(rng: random.Random) -> Made:
 
 
 def _long_text(rng: random.Random) -> Made:
-    return event("", "fits " + rng.choice("xé日") * rng.choice([1_000, 40_000])), True
+    return event("", "fits " + rng.choice("xé日") * rng.choice([1_000, 30_000])), True
 
 
 def _too_long(rng: random.Random) -> Made:
