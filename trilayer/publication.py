@@ -378,9 +378,10 @@ def find_version(store: Store, version: int | None) -> Publication:
         )
     older = [p for number in past.before for p in known if p.version == number]
     if not older:
+        others = ", ".join(str(p.version) for p in known if p.version != past.version)
         raise UsageError(
-            f"a rollback must have a version that was in force before {past.version}; none is kept;"
-            f" name one: there is {', '.join(str(p.version) for p in known if p.version != past.version) or 'no other'}"
+            f"a rollback must have an older version; {past.version} in force is the oldest kept"
+            + (f" of those that were in force; name another one: there is {others}" if others else "")
         )
     return older[-1]
 
