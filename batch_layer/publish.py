@@ -188,14 +188,12 @@ def _attempts(token: int, store: Store) -> list[str]:
     ]
 
 
-def oldest_cut(kept: Sequence[Publication], stream: Stream, identity: str | None = None) -> dict[int, int]:
+def oldest_cut(kept: Sequence[Publication], stream: Stream, identity: str) -> dict[int, int]:
     """The lowest cut, partition by partition, that a rollback could come back to.
 
-    identity: of the origin in which the cuts count; that of the newest publication unless given.
+    identity: of the origin in which the cuts count.
     """
     of_stream = [p.streams[stream.name] for p in kept if stream.name in p.streams]
-    if identity is None and of_stream:
-        identity = of_stream[-1].topic_id
     cuts = [published.cut for published in of_stream if published.topic_id == identity]
     partitions = {partition for cut in cuts for partition in cut}
     return {partition: min(cut.get(partition, 0) for cut in cuts) for partition in partitions}

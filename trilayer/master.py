@@ -346,33 +346,26 @@ def chain_after(store: Store, stream: Stream, cut: Cut, identity: str) -> list[I
     )
 
 
-def intervals_after(
-    chain: Sequence[Interval], cut: Cut, stream: Stream, identity: str | None = None
-) -> list[Interval]:
-    """The intervals above a cut: those of its own origin that lie above it, and all of the origins
-    after.
+def intervals_after(chain: Sequence[Interval], cut: Cut, stream: Stream, identity: str) -> list[Interval]:
+    """The intervals above a cut: those of its own origin that lie above it, and all of later origins.
 
     Args:
         chain: Intervals, oldest first.
         cut: The cut.
         stream: The stream, which errors name.
-        identity: Identity of the origin in which the cut counts; without it `chain` is of that
-            origin alone.
+        identity: Identity of the origin in which the cut counts.
 
     Raises:
         CoverageError: An interval lies across the cut, or there is none of that origin.
     """
-    if identity is not None:
-        own = [place for place, interval in enumerate(chain) if interval.topic_id == identity]
-        if not own:
-            raise CoverageError(
-                f"stream {stream.name!r}: the master dataset must have intervals of the origin {identity} that the publication in force"
-                " is of; it has none; run `trilayer batch run --full`"
-            )
-        chain, later = chain[own[0] : own[-1] + 1], chain[own[-1] + 1 :]
-        return [*intervals_after(chain, cut, stream), *later]
+    own = [place for place, interval in enumerate(chain) if interval.topic_id == identity]
+    if not own:
+        raise CoverageError(
+            f"stream {stream.name!r}: the master dataset must have intervals of the origin {identity} that the publication in force"
+            " is of; it has none; run `trilayer batch run --full`"
+        )
     above = []
-    for interval in chain:
+    for interval in chain[own[0] : own[-1] + 1]:
         sides = {r.start >= cut.get(p, 0) for p, r in interval.ranges.items() if len(r)}
         across = [(p, r) for p, r in interval.ranges.items() if r.start < cut.get(p, 0) < r.end]
         if across or len(sides) > 1:
@@ -383,4 +376,4 @@ def intervals_after(
             )
         if True in sides:
             above.append(interval)
-    return above
+    return [*above, *chain[own[-1] + 1 :]]
