@@ -201,7 +201,8 @@ def _cut_of(
     index = TimeIndex(log, topic, settings.tick_ms, settings.settle_ms, now_ms)
     for partition, record in index.ahead().items():
         logger.warning(
-            "stream %s partition %s: offset %s is stamped %s, which is later than now; the cut passes it by",
+            "stream %s partition %s: offset %s is stamped %s, which is later than now; cuts pass it by,"
+            " or wait for it a tick at most",
             stream.name, partition, record.offset, format_time(record.stamp),
         )  # fmt: skip
     have = chain_end(newest_of(Chain(store, stream), present.identity), present.start)

@@ -59,7 +59,7 @@ def status(
         for partition, offset, stamp in row["ahead"] or []:
             out.print(
                 f"{name} partition {partition}: offset {offset} is stamped {stamp}, which is later than now;"
-                " cuts pass it by; see docs/seam.md"
+                " cuts pass it by, or wait for it a tick at most; see docs/seam.md"
             )
     views = Table("view", "stream", "rows", "publication", "note", title="views")
     for name, row in found["views"].items():

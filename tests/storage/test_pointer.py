@@ -299,7 +299,10 @@ def test_a_rollback_without_a_number_goes_to_the_version_that_was_in_force_befor
     assert run_once(store, keeping(5)).version == 4
     assert rollback(None, store).version == 2
     assert rollback(None, store).version == 1
-    with pytest.raises(UsageError, match="1 in force is the oldest kept of those that were in force; name another one: there is 2, 4"):
+    with pytest.raises(
+        UsageError,
+        match="1 in force is the oldest kept of those that were in force; name another one: there is 2, 4",
+    ):
         rollback(None, store)
 
 
