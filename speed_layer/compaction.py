@@ -46,6 +46,7 @@ def compact(
     at_least: int,
     *,
     recent_ms: int = RECENT_MS,
+    clock: Callable[[], int] = now_ms,
 ) -> Commit | None:
     """Merges neighbouring commits of like size once there are `at_least` of them.
 
@@ -63,6 +64,7 @@ def compact(
         at_least: How many commits of like size are merged.
         recent_ms: How long before the newest commit a commit of an open tick must have been made to
             be merged.
+        clock: This machine's clock, in ms since 1970.
 
     Returns:
         The wide commit, or None where nothing was due.
@@ -74,7 +76,7 @@ def compact(
     if len(commits) <= at_least:
         return None
     run: list[Commit] = []
-    for group in _groups(store, stream, generation, commits, recent_ms):
+    for group in _groups(store, stream, generation, commits, recent_ms, clock()):
         run = run or _of_like_size(group, at_least)
     if not run:
         return None
@@ -134,7 +136,7 @@ def _level(commit: Commit, at_least: int) -> int:
 
 
 def _groups(
-    store: Store, stream: Stream, generation: str, commits: Sequence[Commit], recent_ms: int
+    store: Store, stream: Stream, generation: str, commits: Sequence[Commit], recent_ms: int, now: int
 ) -> list[list[Commit]]:
     """Neighbouring commits that may be merged with one another without a segment across a cut that
     is, or will be, recorded.
@@ -154,7 +156,8 @@ def _groups(
     first_open = next((i for i, c in enumerate(due) if _ticks(c) & open_ticks), len(due))
     known = Generation.of(store.read_document(f"{folder(stream, generation)}/generation.json"))
     cuts = _known_cuts(store, stream, known.topic_id, commits)
-    newest_t = max((t_ms for t_ms, _ in cuts), default=0)
+    # A T later than now is of a clock that was ahead: earlier ones may still be chosen.
+    newest_t = max((t_ms for t_ms, _ in cuts if t_ms <= now), default=0)
     groups: list[list[Commit]] = [[]]
     sides: dict[int, list[set[str]]] = {}
     before: int | None = None
