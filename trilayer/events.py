@@ -205,7 +205,7 @@ def _reason_sql(stream: Stream) -> str:
         WHEN NOT _is_whole THEN 'broken JSON: must be one JSON object, with nothing after it'
         WHEN _event IS NULL
             THEN 'wrong type: a number must have an exponent of at most 3 digits, and at most {MAX_DECIMAL_CHARACTERS} characters'
-        WHEN _event._corrupt IS NOT NULL OR {misfits} <> '' THEN regexp_replace(concat('wrong type: ', {misfits}), ' $', ' inside of an array, struct or map')
+        WHEN _event._corrupt IS NOT NULL OR {misfits} <> '' THEN regexp_replace(concat('wrong type: ', {misfits}), '^wrong type: $', 'wrong type: inside of an array, struct or map')
         ELSE concat('missing field: ', concat_ws(', ', {missing})) END"""
 
 
