@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from speed_layer.query import LOOK_BACK_S
 from tests.seam.interleaved import ACTORS, READERS, Reader, World, Wrong, plain
 from tests.seam.machine import Slot
 from trilayer.master import chain_end, read_chain
@@ -142,6 +143,8 @@ def _truncate(world: World, rng: random.Random) -> str | None:
     if keep == len(partition.slots):
         return None
     world.truncated(p, keep)
+    # What loses records is a restart, or another replica that takes over: neither is as quick as the speed layer looks.
+    world.now += int(LOOK_BACK_S * 1000)
     return f"partition {p} is cut off at {keep}"
 
 
