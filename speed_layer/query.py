@@ -399,12 +399,27 @@ class StreamQuery:
     def _look_back(self) -> None:
         """Raises LogError if the log has lost what was read before. It looks once in a while, after a broker's restart in any case."""
         assert self._log
-        if time.monotonic() - self._looked_back < LOOK_BACK_S or not self._read:
+        if time.monotonic() - self._looked_back < LOOK_BACK_S:
             return
         if self._topic is None or not self._read.keys() <= set(self._topic.partitions):
             self._topic = self._log.topic(self.stream)
+        began = time.monotonic()
+        # What was ingested counts in the answers too, whether this generation has read it or not.
+        present = read_origin(self._store, self.stream)
+        if (
+            present is not None
+            and self.generation is not None
+            and present.identity == self.generation.topic_id
+        ):
+            try:
+                check_log(
+                    self.stream, self._topic, present, longest_chain(self._store, self.stream), self._log
+                )
+            except LogError as error:
+                self.departed = str(error)
+                raise
         lost = self._lost_of_read(self._topic)
-        self._looked_back = time.monotonic()
+        self._looked_back = began
         if lost:
             self.departed = lost
             raise LogError(f"stream {self.stream.name!r}: {lost}")
@@ -420,9 +435,15 @@ class StreamQuery:
         for batch in self._planned(generation)[-1:]:
             try:
                 planned = self._planned_end(generation, batch)
+                before = self._planned_end(generation, batch - 1) if batch else generation.start
             except (IntegrityError, ValueError, LookupError):
                 break  # a checkpoint that can't be read is no evidence; `_ended` has its say about it
             for partition, offset in planned.items():
+                if offset < before.get(partition, 0):
+                    return (
+                        f"partition {partition} of the log must reach offset {before[partition]}, up to which it was"
+                        f" read; it ended at offset {offset} when micro-batch {batch} was planned"
+                    )
                 if offset > end.get(partition, 0):
                     return (
                         f"partition {partition} of the log must reach offset {offset}, up to which it was read;"

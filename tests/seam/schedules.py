@@ -122,7 +122,7 @@ def _retention(world: World, rng: random.Random) -> str:
     for p, partition in enumerate(world.log):
         end = safe.get(p, 0)
         if end > partition.begins:
-            partition.begins = rng.randint(partition.begins, end)
+            world.retained(p, rng.randint(partition.begins, end))
     return f"retention: the log begins at {[p.begins for p in world.log]}"
 
 
@@ -131,7 +131,7 @@ def _retention_cuts(world: World, rng: random.Random) -> str:
     world.lossy = True
     p = rng.randrange(len(world.log))
     partition = world.log[p]
-    partition.begins = rng.randint(partition.begins, partition.visible(world.now))
+    world.retained(p, rng.randint(partition.begins, partition.visible(world.now)))
     return f"retention: partition {p} begins at {partition.begins}"
 
 
