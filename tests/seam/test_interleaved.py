@@ -139,6 +139,10 @@ FOUND = {
         ("go", "S", 60, 530826540), ("go", "S", 21, 1048064451), ("fault", "log cut off", 1018267936),
         ("go", "S", 21, 633987287), ("fault", "offset gaps", 583862166), ("fault", "offset gaps", 441444287),
     ]),
+    "the version that the pointer named is cleared away before it is read": (30784, [
+        ("go", "A", 200, 310739631), ("go", "S", 8, 8871538), ("go", "B", 200, 501914532),
+        ("go", "S", 21, 269351130),
+    ]),
     "a partition is added between the cuts of two runs of one T": (20620, [
         ("go", "A", 21, 303484277), ("go", "A", 21, 225711769), ("go", "B", 2, 1058853835),
         ("go", "A", 13, 593047668), ("go", "B", 1, 248615214), ("fault", "partition added", 498617099),
