@@ -1,7 +1,9 @@
-"""Accepting that a log has lost records that were ingested: a new origin, from which its offsets count anew.
+"""Accepting that a log has lost records that were ingested: a new origin, from which its offsets
+count anew.
 
-What was ingested stays in the master dataset and in the answers. The new origin begins where the log departs from the
-master dataset, so that each record which the log has and the master dataset has not will be counted.
+What was ingested stays in the master dataset and in the answers. The new origin begins where the
+log departs from the master dataset, so that each record which the log has and the master dataset
+has not will be counted.
 """
 
 from __future__ import annotations
@@ -25,9 +27,10 @@ logger = logging.getLogger("trilayer.batch")
 
 
 def accept_loss(stream: Stream, settings: Settings, store: Store) -> Origin | None:
-    """Begins a new origin if the stream's log no longer holds what was ingested of it, or is another topic by now.
+    """Begins a new origin if the stream's log no longer holds what was ingested of it, or is
+    another topic by now.
 
-    Nothing happens to a log that is as it should be. The caller holds the stream's ingest lock.
+    Otherwise it does nothing. The caller holds the stream's ingest lock.
 
     Returns:
         The new origin, or None if there was no need for one.
@@ -75,7 +78,8 @@ def departures(
     log: Log,
     store: Store,
 ) -> dict[int, int]:
-    """Per partition, the first offset at which the log may hold another record than the master dataset.
+    """Per partition, the first offset at which the log may hold another record than the master
+    dataset.
 
     Args:
         topic: The topic.
@@ -103,7 +107,8 @@ def _departure(
     log: Log,
     store: Store,
 ) -> int:
-    """Where one partition departs, by bisection: the log and what was ingested have a beginning in common, and nothing after it.
+    """Where one partition departs, by bisection: log and master dataset agree up to one offset, and
+    nowhere after it.
 
     held: the ranges that were ingested of it, oldest first, each with its interval.
     """
@@ -137,7 +142,11 @@ def _departure(
 def _held(
     known: Sequence[Origin], chain: Sequence[Interval], partition: int, have: int
 ) -> list[tuple[Interval, Range]]:
-    """What was ingested of one partition of the present topic, below `have`: of the present origin, and below its start of those before."""
+    """The ranges below `have` that were ingested of one partition of the present topic, oldest
+    first.
+
+    They are those of the present origin and, below its start, those of the origins before it.
+    """
     held: list[tuple[Interval, Range]] = []
     upper = have
     for origin in reversed(known):
@@ -155,7 +164,10 @@ def _held(
 
 
 def read_offsets(store: Store, interval: Interval, partition: int, r: Range) -> list[int]:
-    """The offsets in `r` at which the interval has records of the partition, in order. The interval's digests are checked."""
+    """The offsets in `r` at which the interval has records of the partition, in order.
+
+    Raises IntegrityError if one of the interval's files is missing or altered.
+    """
     store.check_all(interval.files)
     place, offset = ds.field("_partition"), ds.field("_offset")
     table = _dataset(store, interval).to_table(

@@ -25,7 +25,8 @@ logger = logging.getLogger("trilayer.batch")
 
 @dataclass(frozen=True)
 class Run:
-    """One batch run: its token, T, and the cut of each stream. full: recompute from the whole master dataset.
+    """One batch run: its token, T, and the cut of each stream. full: recompute from the whole
+    master dataset.
 
     topic_ids: identity of each stream's origin, in which its cut counts.
     """
@@ -75,8 +76,8 @@ def cut(
 
     Raises:
         ClockError: if the newest records show that the broker's clock is ahead of this machine's.
-        LogError: if a topic is missing, another one than before, or has no append times, or if it no longer holds
-            what was ingested of it. Nothing has been written then.
+        LogError: if a topic is missing, another one than before, or has no append times, or if it
+            no longer holds what was ingested of it. Nothing has been written then.
     """
     with Log(settings.bootstrap_servers) as log:
         streams = {
@@ -101,18 +102,23 @@ def choose_t(
     at_least: bool = False,
     accept_clock: bool = False,
 ) -> int:
-    """T: until_ms, or the newest settled tick, or a later cut that a killed run has left. Waits until a T that has passed is settled.
+    """The T of the next run: `until_ms`, else the newest settled tick, or a later T that a killed
+    run has recorded.
+
+    Waits until a T that has passed is settled.
 
     Args:
         catalog: whose streams are to be cut.
         settings: the tick and the settle delay.
         store: where earlier cuts are recorded.
         until_ms: the T that is asked for, None for the newest one.
-        at_least: where events after until_ms have been ingested already, T is the newest cut; nothing goes back.
+        at_least: where events after until_ms have been ingested already, T is the newest cut;
+            nothing goes back.
         accept_clock: go on from a cut whose T is later than now.
 
     Raises:
-        UsageError: for a T off the grid, in the future, or before what has been ingested or published.
+        UsageError: for a T off the grid, in the future, or before what has been ingested or
+            published.
         ClockError: if the newest recorded or published T is later than now.
     """
     recorded = _recorded(catalog, settings, store)
@@ -133,7 +139,8 @@ def choose_t(
 
 
 def latest_ms(settings: Settings) -> int:
-    """The newest moment that this machine's clock bears out: a T after it is of a clock that was ahead."""
+    """The latest T that this machine's clock bears out, in ms: a later one was recorded by a clock
+    that was ahead."""
     return now_ms() + settings.settle_ms
 
 
@@ -146,7 +153,8 @@ def _recorded(catalog: Catalog, settings: Settings, store: Store) -> dict[str, M
 
 
 def _floor(settings: Settings, store: Store, recorded: Mapping[str, Mapping[int, Cut]]) -> int:
-    # T is in whole seconds; a cut that goes by another T than its own is some milliseconds after the one before it.
+    # T is in whole seconds; a cut that goes by another T than its own is some milliseconds after
+    # the one before it.
     ingested = [t_ms - t_ms % 1000 for cuts in recorded.values() for t_ms in cuts]
     published = in_force(store)
     if published and published.t_ms <= latest_ms(settings):
@@ -155,9 +163,10 @@ def _floor(settings: Settings, store: Store, recorded: Mapping[str, Mapping[int,
 
 
 def check_clock(catalog: Catalog, settings: Settings, store: Store) -> None:
-    """Raises ClockError if the newest interval of a stream, or the newest version, is of a T later than now.
+    """Raises ClockError if the newest interval of a stream, or the newest version, is of a T later
+    than now.
 
-    An older one is not: a run with the right time has gone on from it.
+    Older ones do not matter: a run with the right time has gone on from them.
     """
     latest = latest_ms(settings)
     found = [
@@ -192,7 +201,8 @@ def _cut_of(
     index = TimeIndex(log, topic, settings.tick_ms, settings.settle_ms, now_ms)
     for partition, record in index.ahead().items():
         logger.warning(
-            "stream %s partition %s: offset %s is stamped %s, which is later than now; the cut passes it by",
+            "stream %s partition %s: offset %s is stamped %s, which is later than now; cuts pass it by,"
+            " or wait for it a tick at most",
             stream.name, partition, record.offset, format_time(record.stamp),
         )  # fmt: skip
     have = chain_end(newest_of(Chain(store, stream), present.identity), present.start)

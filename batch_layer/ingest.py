@@ -40,10 +40,24 @@ def ingest(
     *,
     accept_loss: bool = False,
 ) -> Interval:
-    """The stream's log up to the run's cut, in the master dataset. Does nothing where it is there already.
+    """Copies the stream's log up to the run's cut into the master dataset. Does nothing if it is
+    there already.
 
-    Raises LogError for a topic that was created again, for a log that no longer holds what was ingested, and for events that retention
-    took, unless `accept_loss`, which records their range. OvertakenError if a new origin has begun since the run's cut.
+    Args:
+        stream: The stream.
+        run: The run, whose token must still be the newest.
+        settings: The brokers.
+        store: Where the master dataset is.
+        spark: Gives the Spark session, which is started only if there is something to copy.
+        accept_loss: Go on without events that retention took; their range is recorded.
+
+    Returns:
+        The interval that ends at the run's cut.
+
+    Raises:
+        LogError: The topic was created again, the log no longer holds what was ingested, or
+            retention took events.
+        OvertakenError: A later run has taken over, or a new origin has begun since the run's cut.
     """
     check_token(store, run.token)
     identity = run.topic_ids[stream.name]
@@ -135,8 +149,11 @@ def _copied(
 
 
 def note_attempt(stream: Stream, run: Run, store: Store) -> None:
-    """Leaves word that the run begins to ingest the stream. `clean` takes it away; where it finds a second one, of this run or one before
-    it, a killed attempt may have left files."""
+    """Notes in the run's folder that an attempt to ingest the stream begins.
+
+    `clean` in publish.py deletes the notes. A second note of a stream tells it that an attempt was
+    killed, which may have left files: only then does it look at the folders of all intervals.
+    """
     attempts = itertools.count(1)
     while not store.create_document(
         run.path(f"ingest-{stream.name}-{next(attempts)}"), {"began_ms": now_ms()}, durable=False
@@ -188,7 +205,8 @@ def _write(
 
 
 def _rejected(store: Store, file: StoredFile) -> int:
-    """How many rows of the file have a reason. Counted in the column: Parquet's statistics are left out for long values."""
+    """How many rows of the file have a reason. The column itself is counted: Parquet has no
+    statistics of long values."""
     column = pq.read_table(store.path(file.path), columns=[REJECT], filesystem=store.fs)[REJECT]
     return len(column) - int(column.null_count)
 

@@ -110,7 +110,8 @@ def publish(
 
 
 def _published(stream: Stream, run: Run, base: Publication | None, store: Store) -> PublishedStream:
-    """What the publication says of a stream. base: the publication whose counts go on; they are added up anew where there is none."""
+    """What the publication says of a stream. base: the publication whose counts go on; they are
+    added up anew where there is none."""
     cut, identity = run.cuts[stream.name], run.topic_ids[stream.name]
     before = base.streams[stream.name] if base else None
     if before:
@@ -135,7 +136,8 @@ def _published(stream: Stream, run: Run, base: Publication | None, store: Store)
 
 
 def rollback(version: int | None, store: Store) -> Publication:
-    """An older version in force again, its cuts with it; the one that was in force before the present unless named. Fences off any run under way."""
+    """An older version in force again, its cuts with it; the one that was in force before the
+    present unless named. Fences off any run under way."""
     target = roll_back(store, version)
     logger.info("version %s in force again, T=%s", target.version, target.t)
     return target
@@ -145,10 +147,12 @@ def rollback(version: int | None, store: Store) -> Publication:
 
 
 def clean(catalog: Catalog, settings: Settings, store: Store) -> None:
-    """Deletes versions beyond `keep_versions`, the files, segments and chains that no kept version needs, and what killed processes have left.
+    """Deletes versions beyond `keep_versions`, what no kept version needs, and what killed
+    processes have left.
 
-    What is deleted first is what refers, then what is referred to: a run that is killed here leaves files too many, never too few. A rollback
-    may come between at any moment: to a version that is kept, whose files stay, or to one that is already gone, which it is told.
+    References are deleted before the files that they refer to: a crash then leaves garbage, never a
+    dangling reference. A rollback may come between at any moment. The files of a version that is
+    kept stay; of a version that is gone it is told that there is none.
     """
     failpoint("publish.before-clean")
     kept = retire_versions(store, settings.keep_versions)
@@ -174,22 +178,23 @@ def clean(catalog: Catalog, settings: Settings, store: Store) -> None:
 
 
 def _attempts(token: int, store: Store) -> list[str]:
-    """What `ingest` has noted, of the run with this token and those before it: more words than streams say that an attempt was killed."""
+    """The notes of `ingest`'s attempts, up to the run with this token. More notes than streams: an
+    attempt was killed."""
     return [
-        f"runs/{run}/{word}"
+        f"runs/{run}/{name}"
         for run in store.names("runs")
         if int(run) <= token
-        for word in store.names(f"runs/{run}")
-        if word.startswith("ingest-")
+        for name in store.names(f"runs/{run}")
+        if name.startswith("ingest-")
     ]
 
 
-def oldest_cut(kept: Sequence[Publication], stream: Stream, identity: str | None = None) -> dict[int, int]:
-    """The lowest cut, partition by partition, that a rollback could come back to. identity: of the origin in which the cuts
-    count; the newest publication's unless given."""
+def oldest_cut(kept: Sequence[Publication], stream: Stream, identity: str) -> dict[int, int]:
+    """The lowest cut, partition by partition, that a rollback could come back to.
+
+    identity: of the origin in which the cuts count.
+    """
     of_stream = [p.streams[stream.name] for p in kept if stream.name in p.streams]
-    if identity is None and of_stream:
-        identity = of_stream[-1].topic_id
     cuts = [published.cut for published in of_stream if published.topic_id == identity]
     partitions = {partition for cut in cuts for partition in cut}
     return {partition: min(cut.get(partition, 0) for cut in cuts) for partition in partitions}
@@ -218,7 +223,8 @@ def _clean_segments(stream: Stream, kept: Sequence[Publication], store: Store) -
 
 
 def _needed(generation: Generation, stream: Stream, kept: Sequence[Publication]) -> bool:
-    """Whether a kept version of the generation's origin has a view by a definition that it computes."""
+    """Whether a kept version of the generation's origin has a view by a definition that it
+    computes."""
     return any(
         p.views[name].fingerprint == fingerprint
         for p in kept

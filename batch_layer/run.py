@@ -21,7 +21,7 @@ from trilayer.log import read_origin
 from trilayer.publication import Publication, in_force
 from trilayer.settings import Settings
 from trilayer.spark import batch_session, driver_at_work
-from trilayer.store import Store
+from trilayer.store import Store, ingest_lock_path
 from trilayer.stream import Stream
 
 logger = logging.getLogger("trilayer.batch")
@@ -37,12 +37,24 @@ def batch_run(
     accept_loss: bool = False,
     accept_clock: bool = False,
 ) -> Publication:
-    """Cut, ingest, recompute, reconcile, publish. The publication in force, where it is already of this T and these definitions.
+    """Cut, ingest, recompute, reconcile, publish. The publication in force, where it is already of
+    this T and these definitions.
 
-    accept_loss: go on without records that retention took, or with a log that has lost what was ingested; the loss is recorded.
-    accept_clock: go on where a T, or the newest records, are later than now, as `choose_t` and `cut` say.
+    A run that dies anywhere leaves the answers as they were, and the next one goes on.
 
-    Raises ConflictError where another run is under way. A run that dies anywhere leaves the answers as they were, and the next goes on.
+    Args:
+        catalog: The definitions.
+        settings: The settings.
+        store: The store.
+        until_ms: T; the newest settled tick unless given.
+        full: Recompute from the whole master dataset.
+        accept_loss: Go on without records that retention took, or with a log that has lost what was
+            ingested; the loss is recorded.
+        accept_clock: Go on if a recorded T, or the stamps of the newest records, are later than
+            now, as `choose_t` and `cut` say.
+
+    Raises:
+        ConflictError: Another run is under way.
     """
     with batch_lock(store), batch_spark(settings) as spark:
         if accept_loss:
@@ -61,10 +73,10 @@ def batch_run(
 
 
 def covered_by(catalog: Catalog, settings: Settings, store: Store, t_ms: int) -> Publication | None:
-    """The publication in force, where it is of T or later, by the same definitions and of the present origins: then a run until T has
-    nothing to do.
+    """The publication in force if a run until T has nothing to do, else None.
 
-    One whose own T is later than now covers nothing: its cut is where the log ended when it was made.
+    It must be of T or later, of the same definitions and of the present origins. One whose own T is
+    later than now covers nothing: its cut is where the log ended when it was made.
     """
     published = in_force(store)
     if published is None or not t_ms <= published.t_ms <= latest_ms(settings):
@@ -98,7 +110,7 @@ def batch_lock(store: Store) -> AbstractContextManager[None]:
 
 def ingest_lock(store: Store, stream: Stream) -> AbstractContextManager[None]:
     """The lock that lets one ingest of a stream work at a time; ingests of several streams may run side by side."""
-    return store.lock(f"locks/ingest-{stream.name}", f"an ingest of {stream.name!r}")
+    return store.lock(ingest_lock_path(stream.name), f"an ingest of {stream.name!r}")
 
 
 @contextmanager

@@ -75,7 +75,7 @@ def _prepare(
 def _settled(settings: Settings) -> int:
     """The first T above all that has arrived, waited for."""
     t_ms = latest_tick(now_ms(), settings.tick_ms, 0) + settings.tick_ms
-    while latest_tick(now_ms(), settings.tick_ms, round(settings.settle_s * 1000)) < t_ms:
+    while latest_tick(now_ms(), settings.tick_ms, settings.settle_ms) < t_ms:
         time.sleep(0.05)
     return t_ms
 

@@ -1,4 +1,5 @@
-"""A store written by the product's own functions, without Spark or Kafka: publications, commits and intervals of one stream."""
+"""A store written by the product's own functions, without Spark or Kafka: publications, commits and
+intervals of one stream."""
 
 from __future__ import annotations
 

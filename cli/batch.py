@@ -17,11 +17,12 @@ from batch_layer.recompute import recompute as recompute_step
 from batch_layer.reconcile import reconcile as reconcile_step
 from batch_layer.run import accept_losses, batch_lock, batch_run, batch_spark, covered_by, ingest_lock
 from cli.context import out, print_json, project
+from serving_layer.history import history as kept_versions
 from serving_layer.history import version_of
 from trilayer.catalog import Catalog
 from trilayer.cut import parse_time
 from trilayer.errors import UsageError
-from trilayer.publication import Publication, choose_version, in_force, read_past, versions
+from trilayer.publication import Publication, choose_version, in_force, versions
 from trilayer.store import Store
 
 app = typer.Typer(no_args_is_help=True, help="The batch layer: runs, their steps, history, rollback.")
@@ -40,11 +41,15 @@ AcceptLoss = Annotated[
         help="go on without events that retention took, and with a log that has lost what was ingested; both are recorded",
     ),
 ]
+AcceptRetention = Annotated[
+    bool,
+    typer.Option("--accept-loss", help="go on without events that retention took, recording their range"),
+]
 AcceptClock = Annotated[
     bool,
     typer.Option(
         "--accept-clock",
-        help="go on from a cut whose T is later than now, and cut a log at its end whose newest records are",
+        help="go on from a cut whose T is later than now; cut a log at its end if its newest records are stamped later",
     ),
 ]
 RunToken = Annotated[
@@ -123,7 +128,7 @@ def ingest(
     token: RunToken = None,
     until: Until = None,
     stream: Annotated[str | None, typer.Option(help="one stream; all unless given")] = None,
-    accept_loss: AcceptLoss = False,
+    accept_loss: AcceptRetention = False,
 ) -> None:
     """Step 2: the log below the cut into the master dataset. Prints what was ingested as JSON."""
     p = project()
@@ -199,12 +204,7 @@ def _recomputed(catalog: Catalog, store: Store, current: cut_step.Run) -> Recomp
 def history(as_json: Json = False) -> None:
     """The versions kept, oldest first, and which one is in force."""
     p = project()
-    current = in_force(p.store)
-    published = read_past(p.store).by_use
-    found = [
-        asdict(version_of(publication, current, publication.version in published))
-        for publication in versions(p.store)
-    ]
+    found = [asdict(version) for version in kept_versions(p.store)]
     if as_json:
         print_json(found)
         return

@@ -20,7 +20,7 @@ from rich.table import Table
 import serving_layer
 from cli.context import Project, err, out
 from cli.stack import NoAirflow, Stack
-from cli.verify import verification
+from cli.verification import verification
 from embedded import airflow, processes
 from trilayer.catalog import load_catalog
 from trilayer.errors import TrilayerError, UsageError

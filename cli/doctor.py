@@ -124,7 +124,7 @@ def _clocks(p: Project) -> Iterator[str]:
         raise ClockError(
             f"no record may be stamped later than now, {format_time(now_ms())}; {', '.join(found)}: a producer stamped it while the topic"
             " had CreateTime, or a broker's clock was ahead, or this one's is behind. Set the clock that is wrong, if one still is."
-            " Cuts pass such records by, and answers are right"
+            " Cuts pass such records by, or wait for them a tick at most, and answers are right"
         )
     yield "no T and no record's stamp is later than now"
 

@@ -59,7 +59,7 @@ def status(
         for partition, offset, stamp in row["ahead"] or []:
             out.print(
                 f"{name} partition {partition}: offset {offset} is stamped {stamp}, which is later than now;"
-                " cuts pass it by; see docs/seam.md"
+                " cuts pass it by, or wait for it a tick at most; see docs/seam.md"
             )
     views = Table("view", "stream", "rows", "publication", "note", title="views")
     for name, row in found["views"].items():
@@ -100,7 +100,10 @@ def collect(p: Project) -> dict[str, Any]:
             "head": s.head, "cut": s.cut, "end": s.lag.end if s.lag else None, "generation": s.generation,
             "lag_events": s.lag.events if s.lag else None, "lag_s": s.lag.seconds if s.lag else None,
             "speed_events": s.speed_events, "quarantined": s.quarantined, "note": s.note,
-            "ahead": [[p, r.offset, format_time(r.stamp)] for p, r in s.lag.ahead.items()] if s.lag else None,
+            "ahead": [
+                [partition, record.offset, format_time(record.stamp)]
+                for partition, record in s.lag.ahead.items()
+            ] if s.lag else None,
         }
         for name, s in provenance.streams.items()
     }  # fmt: skip

@@ -149,7 +149,8 @@ class Connection:
         self._database.close()
 
     def _close_idle(self) -> None:
-        """Ends the transactions that earlier snapshots have left: an open one keeps what it sees in memory."""
+        """Ends the transactions that earlier snapshots have left: an open one keeps what it sees in
+        memory."""
         while self._idle:
             self._idle.pop()[1].close()
 

@@ -26,9 +26,11 @@ KINDS = ("match", "differ", "missing", "extra")
 
 @dataclass(frozen=True)
 class StreamShare:
-    """A stream's share in a publication: what lies below the cut. events: quarantined ones included, those lost to retention not.
+    """A stream's share in a publication: what lies below the cut. events: quarantined ones
+    included, those lost to retention not.
 
-    origin: the number of the origin in which the cut counts, one more with each loss that was accepted.
+    origin: the number of the origin in which the cut counts, one more with each loss that was
+        accepted.
     """
 
     cut: Cut
@@ -57,11 +59,14 @@ class Reconciled:
 class Version:
     """A publication that is kept, in the words of `trilayer batch history --json`.
 
-    t, published_at: as ISO 8601, in UTC. kind: incremental or full. base: the version it was computed from. events, quarantined, lost: of all
-    streams together. differing_keys: of all views together, None where none was compared. views: rows of each batch view, before the merge of
-    several files. changed_keys: those of each view that events since the base have touched. corrected_keys: those of each view in which a full
-    run differs from what incremental runs had. streams and reconciliation: of each stream and view, in detail. published: whether it is in
-    force or has been; False for what a run has written that was killed, or overtaken, before it could publish it.
+    t, published_at: as ISO 8601, in UTC. kind: incremental or full. base: the version it was
+    computed from. events, quarantined, lost: of all streams together. differing_keys: of all views
+    together, None where none was compared. views: rows of each batch view, before the merge of
+    several files. changed_keys: those of each view that events since the base have touched.
+    corrected_keys: those of each view in which a full run differs from what incremental runs had.
+    streams and reconciliation: of each stream and view, in detail. published: whether it is in
+    force or has been; False for what a run has written that was killed, or overtaken, before it
+    could publish it.
     """
 
     version: int
@@ -92,7 +97,8 @@ def history(store: Store) -> list[Version]:
 
 
 def version_of(publication: Publication, current: Publication | None, published: bool = True) -> Version:
-    """What a publication says of itself. current: the one in force. published: whether it has been in force."""
+    """What a publication says of itself. current: the one in force. published: whether it has been
+    in force."""
     streams = {
         name: StreamShare(dict(s.cut), s.events, s.quarantined, s.lost, origin_number(s.topic_id))
         for name, s in publication.streams.items()

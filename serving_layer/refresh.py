@@ -32,6 +32,7 @@ from trilayer.segment import (
     TICK,
     Commit,
     Cover,
+    Generation,
     KnownCommits,
     best_cover,
     commit_path,
@@ -47,10 +48,11 @@ LOOK_AROUND_S = 1.0
 """How often the whole of a stream's folder is listed, for generations and compactions; the next commit is looked for each time."""
 
 MOST_DELETED = 0.25
-"""A view's batch table is written anew once the rows deleted from it are more than this share of those that stay.
+"""A view's batch table is written anew once the rows deleted from it are more than this share of
+those that stay.
 
-DuckDB frees deleted rows only at a moment at which no read transaction is open, which may never come; a table that is dropped is freed when
-the last transaction that saw it ends.
+DuckDB frees deleted rows only at a moment at which no read transaction is open, which may never
+come; a table that is dropped is freed when the last transaction that saw it ends.
 """
 
 MOST_AT_ONCE = 100
@@ -112,7 +114,8 @@ class Refresh:
         clock: Callable[[], float] = time.monotonic,
         before_swap: Callable[[], None] = lambda: None,
     ):
-        """before_swap: called before tables are replaced, to end the read transactions that nobody uses."""
+        """before_swap: called before tables are replaced, to end the read transactions that nobody
+        uses."""
         self._connection, self._catalog, self._store, self._clock = connection, catalog, store, clock
         self._before_swap = before_swap
         self._commits = {stream.name: KnownCommits() for stream in catalog.streams}
@@ -136,8 +139,9 @@ class Refresh:
                 self._step(seen)
                 return self.loaded
             except (IntegrityError, CoverageError) as error:
-                # A file may have been cleared away or compacted while it was being read, or segments below the cut of a publication
-                # that came meanwhile: then the pointer or the listing has moved on, and the same is not missed twice.
+                # A file may have been cleared away or compacted while it was being read, or
+                # segments below the cut of a publication that came meanwhile: then the pointer or
+                # the listing has moved on, and the same is not missed twice.
                 self._looked_around = float("-inf")
                 if attempt == 9 or (seen == pointer_bytes(self._store) and str(error) == said):
                     raise
@@ -254,8 +258,8 @@ class Refresh:
             stands: whether the publication is still kept for readers.
 
         Raises:
-            IntegrityError: if it is not, since segments above its cut may have been cleared away before they were
-                listed, which looks as if they had never been there.
+            IntegrityError: if it is not, since segments above its cut may have been cleared away
+                before they were listed, which looks as if they had never been there.
         """
         before = self.loaded
         moved = pointer != before.pointer or not before.streams
@@ -290,8 +294,9 @@ class Refresh:
         """The cover of the stream from the publication's cut, what is said of it, and the views that have no answer."""
         views = self._catalog.views_of(stream)
         of_stream = origins(self._store, stream)
-        # Before the first publication the answers are those of the first origin's segments: what batch runs have ingested of it is not
-        # published yet, and a new origin goes on where that ends.
+        # Before the first publication the answers are those of the first origin's segments: what
+        # batch runs have ingested of it is not published yet, and a new origin goes on where that
+        # ends.
         origin = of_stream[0] if of_stream else None
         if publication is None or stream.name not in publication.streams:
             why = "no layer has run on its stream yet" if origin is None else ""
@@ -324,13 +329,7 @@ class Refresh:
         known.keep(generation.name for generation in there)
         # None is there if the speed layer's folder has been deleted meanwhile.
         newest = there[-1] if there else found.generation
-        note = _why_alone(of_stream, topic_id)
-        if note:
-            pass
-        elif newest.fingerprint != found.generation.fingerprint:
-            note = "the speed layer runs other definitions since"
-        elif any(start > cut.get(partition, 0) for partition, start in newest.start.items()):
-            note = "the speed layer has begun anew above the cut: answers stop at the head until the next publication"
+        note = _why_alone(of_stream, topic_id) or _why_ended(found.generation, newest, cut)
         commits = found.commits
         events, quarantined = _count(commits, found.ticks)
         return found, StreamState(
@@ -404,9 +403,17 @@ class Refresh:
         wanted: Mapping[StoredFile, int],
         deleted: int,
     ) -> int:
-        """Takes the files that are no longer wanted out of the view's batch table.
+        """Deletes the rows of files that are no longer wanted from the view's batch table, or
+        writes it anew without them.
 
-        Returns how many rows have been deleted from the table as it is now: none once it has been written anew.
+        Args:
+            view: The view.
+            held: Number of each file that the table holds.
+            wanted: The files that it is to hold.
+            deleted: How many rows have been deleted since it was written anew.
+
+        Returns:
+            `deleted` as it is then; 0 if the table has been written anew.
         """
         gone = [file for file in held if file not in wanted]
         if not gone:
@@ -433,10 +440,21 @@ def _in_files(numbers: Mapping[StoredFile, int], files: Iterable[StoredFile]) ->
 
 
 def _why_alone(known: Sequence[Origin], topic_id: str) -> str:
-    """What to say where a newer origin has begun than that of the batch views; nothing where none has."""
+    """What to say if a newer origin has begun than that of the batch views; an empty text if none
+    has."""
     if not known or known[-1].identity == topic_id:
         return ""
-    return "a loss was accepted since, and a new origin begun, which the next publication goes on with"
+    return "a loss was accepted since; what the log has had from there on is in the next publication"
+
+
+def _why_ended(used: Generation, newest: Generation, cut: Cut) -> str:
+    """What to say if the generation that answers is an older one that will not grow; an empty text
+    otherwise."""
+    if newest.fingerprint != used.fingerprint:
+        return "the speed layer runs other definitions since"
+    if any(start > cut.get(partition, 0) for partition, start in newest.start.items()):
+        return "the speed layer has begun anew above the cut: answers stop at the head until the next publication"
+    return ""
 
 
 def _reach(state: StreamState) -> int:

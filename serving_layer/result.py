@@ -32,7 +32,8 @@ class Table:
         return self.table.to_pandas()
 
     def rows(self) -> list[tuple[Any, ...]]:
-        """Rows as tuples; timestamps are aware and in UTC. A value that Python cannot hold, such as the year 10000, is its text."""
+        """Rows as tuples; timestamps are aware and in UTC. A value that Python cannot hold, such as
+        the year 10000, is its text."""
         return list(zip(*map(_values, self.table.columns), strict=True))
 
     def dicts(self) -> list[dict[str, Any]]:

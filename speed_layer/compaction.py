@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
+from speed_layer.segments import fit_quarantine
 from trilayer.cut import Cut, Range, cut_from_json, tick_of
 from trilayer.errors import CoverageError
 from trilayer.failpoints import failpoint
@@ -33,7 +34,8 @@ from trilayer.view import View
 logger = logging.getLogger("trilayer.speed")
 
 RECENT_MS = 30_000
-"""Commits of an open tick stay as they are for so long: a reader that asks within that time goes on with the next one."""
+"""Commits of an open tick stay as they are for so long: a reader that asks within that time goes on
+with the next one."""
 
 
 def compact(
@@ -44,16 +46,25 @@ def compact(
     at_least: int,
     *,
     recent_ms: int = RECENT_MS,
+    clock: Callable[[], int] = now_ms,
 ) -> Commit | None:
     """Merges neighbouring commits of like size once there are `at_least` of them.
 
-    A commit is merged with others that are as wide, in powers of `at_least`, so that of n micro-batches each is written again
-    log(n) times, and few commits are left. Commits of closed ticks are merged as soon as there are enough of them. A tick is
-    closed when a later commit is of a later tick. What of an open tick may be merged, see `_groups`. The newest commit is never
+    A commit is merged with others that are as wide, in powers of `at_least`, so that of n
+    micro-batches each is written again log(n) times, and few commits are left. Commits of closed
+    ticks are merged as soon as there are enough of them. A tick is closed when a later commit is of
+    a later tick. `_groups` says what of an open tick may be merged. The newest commit is never
     touched, since Spark may replay its micro-batch.
 
     Args:
-        recent_ms: how far behind the newest commit one of an open tick must lie to be merged.
+        store: The store.
+        stream: The stream.
+        views: The views that the generation computes.
+        generation: Its name.
+        at_least: How many commits of like size are merged.
+        recent_ms: How long before the newest commit a commit of an open tick must have been made to
+            be merged.
+        clock: This machine's clock, in ms since 1970.
 
     Returns:
         The wide commit, or None where nothing was due.
@@ -65,7 +76,7 @@ def compact(
     if len(commits) <= at_least:
         return None
     run: list[Commit] = []
-    for group in _groups(store, stream, generation, commits, recent_ms):
+    for group in _groups(store, stream, generation, commits, recent_ms, clock()):
         run = run or _of_like_size(group, at_least)
     if not run:
         return None
@@ -84,7 +95,8 @@ def compact(
         failpoint("compaction.before-commit")
         store.create_document(commit_path(stream, generation, first, last), wide.to_json())
     except Exception:
-        # It is tried again soon, over more micro-batches and so under another name: these files would add up.
+        # It is tried again soon, over more micro-batches and so under another name: these files
+        # would add up.
         if not store.exists(commit_path(stream, generation, first, last)):
             for name in (*(view.name for view in views), "_quarantine"):
                 store.delete(f"{data}-{name}.parquet")
@@ -99,7 +111,8 @@ def compact(
 
 
 def _of_like_size(group: Sequence[Commit], at_least: int) -> list[Commit]:
-    """The first run of neighbours in the group of which `at_least` are of one level, the lowest level first; none where there is no such run."""
+    """The first run of neighbours of which `at_least` are of one level and none of a higher one,
+    lowest level first."""
     levels = [_level(commit, at_least) for commit in group]
     for level in sorted(set(levels)):
         start = 0
@@ -114,7 +127,8 @@ def _of_like_size(group: Sequence[Commit], at_least: int) -> list[Commit]:
 
 
 def _level(commit: Commit, at_least: int) -> int:
-    """How often `at_least` must be multiplied by itself to be more than the micro-batches that the commit covers; 0 for one micro-batch."""
+    """The power of `at_least` that the commit's number of micro-batches has reached; 0 for one
+    micro-batch, else at least 1."""
     level, width = 0, at_least
     while commit.last - commit.first + 1 >= width:
         level, width = level + 1, width * at_least
@@ -122,23 +136,28 @@ def _level(commit: Commit, at_least: int) -> int:
 
 
 def _groups(
-    store: Store, stream: Stream, generation: str, commits: Sequence[Commit], recent_ms: int
+    store: Store, stream: Stream, generation: str, commits: Sequence[Commit], recent_ms: int, now: int
 ) -> list[list[Commit]]:
-    """Neighbouring commits that may be merged with one another without a segment across a cut that is, or will be, recorded.
+    """Neighbouring commits that may be merged with one another without a segment across a cut that
+    is, or will be, recorded.
 
-    A cut that is known, since an interval was ingested up to it or a run has chosen it, divides the commits of a tick that lie on either side.
+    A cut that is known, since an interval was ingested up to it or a run has chosen it, divides the
+    commits of a tick that lie on either side.
 
-    A cut that will be chosen is of a T later than all that are known, and lies at or above what was read before T: what is below the first
-    record stamped at or after T, or below the end of the log at a moment after T. In a closed tick it falls nowhere, as long as stamps grow with
-    offsets. In an open tick it may fall between what was committed before T and what was committed after it, for each T on the grid:
-    there commits of different slots of the grid, by the time at which they were committed, are kept apart until a cut of a later T is known.
+    A cut that will be chosen is of a T later than all that are known, and lies at or above what was
+    read before T: what is below the first record stamped at or after T, or below the end of the log
+    at a moment after T. In a closed tick it falls nowhere, as long as stamps grow with offsets. In
+    an open tick it may fall between what was committed before T and what was committed after it,
+    for each T on the grid: there commits of different slots of the grid, by the time at which they
+    were committed, are kept apart until a cut of a later T is known.
     """
     *due, newest = commits
     open_ticks = {segment.tick for segment in newest.segments}
     first_open = next((i for i, c in enumerate(due) if _ticks(c) & open_ticks), len(due))
     known = Generation.of(store.read_document(f"{folder(stream, generation)}/generation.json"))
     cuts = _known_cuts(store, stream, known.topic_id, commits)
-    newest_t = max((t_ms for t_ms, _ in cuts), default=0)
+    # A T later than now is of a clock that was ahead: earlier ones may still be chosen.
+    newest_t = max((t_ms for t_ms, _ in cuts if t_ms <= now), default=0)
     groups: list[list[Commit]] = [[]]
     sides: dict[int, list[set[str]]] = {}
     before: int | None = None
@@ -162,8 +181,10 @@ def _groups(
 def _known_cuts(
     store: Store, stream: Stream, topic_id: str, commits: Sequence[Commit]
 ) -> list[tuple[int, Cut]]:
-    """T and cut of the intervals of the master dataset that end above where the commits begin, and of every run that is remembered,
-    which may not have ingested yet."""
+    """T and cut of the intervals that end above where the commits begin, and of the runs on record.
+
+    A run on record may not have ingested yet, so that its cut is in no interval.
+    """
     begin: dict[int, int] = {}
     for segment in (segment for commit in commits for segment in commit.segments):
         for partition, r in segment.ranges.items():
@@ -206,7 +227,9 @@ def _merged(store: Store, view: View, run: Sequence[Commit], path: str) -> Store
 
 
 def _quarantine(store: Store, run: Sequence[Commit], path: str) -> StoredFile | None:
-    tables = [store.read_table(commit.quarantine) for commit in run if commit.quarantine]
+    files = [commit.quarantine for commit in run if commit.quarantine]
+    events = sum(file.rows for file in files)
+    tables = [fit_quarantine(store.read_table(file), events) for file in files]
     return store.write_table(path, pa.concat_tables(tables)) if tables else None
 
 

@@ -46,8 +46,8 @@ STOP_TIMEOUT_S = 10.0
 LOOK_BACK_S = 2.0
 """How often, at most, a micro-batch first looks whether the log still holds what was read before.
 
-A broker that restarts, or a replica that takes over from one that has died, takes longer: so the first micro-batch
-after that looks.
+A broker that restarts, or a replica that takes over from one that has died, takes longer: so the
+first micro-batch after that looks.
 """
 
 
@@ -55,13 +55,16 @@ after that looks.
 class Read:
     """What commits say of the newest offsets of one partition that were read.
 
-    A record among these offsets that was appended later than `newest_ms` cannot be one that was read: the log was cut
-    off below it and has grown again. The same goes for any record from the end of these offsets up to `end`.
+    A record among these offsets that was appended later than `newest_ms` cannot be one that was
+    read: the log was cut off below it and has grown again. The same goes for any record from the
+    end of these offsets up to `end`.
 
     Attributes:
         range: The newest offsets that were read together with records; empty if none have been.
-        newest_ms: When the last of the records among them, or of those of other partitions beside them, was appended.
-        end: One past the last offset that was read; what lies between are the markers of transactions.
+        newest_ms: When the last of the records among them, or of those of other partitions beside
+            them, was appended.
+        end: One past the last offset that was read; what lies between are the markers of
+            transactions.
     """
 
     range: Range
@@ -70,7 +73,7 @@ class Read:
 
 
 def newest_read(commits: Sequence[Commit], before: Mapping[int, Read] | None = None) -> dict[int, Read]:
-    """Per partition what commits, oldest first, have read last, if `before` is what had been read before them."""
+    """Per partition what commits, oldest first, have read last; `before`: what had been read before them."""
     found = dict(before or {})
     for commit in commits:
         for segment in commit.segments:
@@ -89,8 +92,28 @@ def newest_read(commits: Sequence[Commit], before: Mapping[int, Read] | None = N
     return found
 
 
+def _falls_short(end: Mapping[int, int], read: Mapping[int, int]) -> str | None:
+    """What to say of a log that ends below the offsets up to which it was read; None if it reaches
+    them."""
+    for partition, offset in sorted(read.items()):
+        if end.get(partition, 0) < offset:
+            return (
+                f"partition {partition} of the log must reach offset {offset}, up to which it was read;"
+                f" it ends at offset {end.get(partition, 0)}"
+            )
+    return None
+
+
 class StreamQuery:
-    """One stream's query. `start` chooses or begins a generation; `stop` ends it between two micro-batches."""
+    """One stream's query. `start` chooses or begins a generation; `stop` ends it between two
+    micro-batches.
+
+    Attributes:
+        stream: The stream.
+        generation: The generation that it works on; None before `start`.
+        departed: What a micro-batch has found the log to have lost, which the next `start` mends;
+            else None.
+    """
 
     def __init__(
         self, catalog: Catalog, stream: Stream, settings: Settings, store: Store, spark: SparkSession
@@ -111,15 +134,17 @@ class StreamQuery:
         self.departed: str | None = None
 
     def start(self, rebuild: bool = False) -> StreamingQuery:
-        """Goes on with the newest generation if it has a checkpoint and the same definitions, else begins one.
+        """Goes on with the newest generation if it has a checkpoint and the same definitions, else
+        begins one.
 
-        rebuild: begin one in any case. One is begun, too, if the log has lost what the newest generation has read. Raises LogError for
-        a topic that was created again, and for a log that no longer holds what was ingested.
+        rebuild: begin one in any case. One is begun, too, if the log has lost what the newest
+        generation has read. Raises LogError for a topic that was created again, and for a log that
+        no longer holds what was ingested.
         """
         self._log = Log(self._settings.bootstrap_servers)
         topic = self._log.topic(self.stream)
         self._log.check_append_time(topic)
-        self.choose(topic, self._log, rebuild)
+        generation = self.choose(topic, self._log, rebuild)
         tick_ms, settle_ms = self._settings.tick_ms, self._settings.settle_ms
         self._ticks = Ticks(self.stream, topic, self._log, self._store, tick_ms, settle_ms)
         self._ends = {}
@@ -133,7 +158,7 @@ class StreamQuery:
         )
         writer = reader.load().writeStream.foreachBatch(self._process).queryName(self.stream.name)
         self._query = (
-            writer.option("checkpointLocation", self._store.uri(self._checkpoint()))
+            writer.option("checkpointLocation", self._store.uri(self._checkpoint(generation)))
             .trigger(processingTime=f"{self._settings.speed_trigger_s} seconds")
             .start()
         )
@@ -181,7 +206,8 @@ class StreamQuery:
         return self.generation
 
     def overtaken(self) -> bool:
-        """Whether a new origin has begun since the generation did: then the query should be started again."""
+        """Whether a new origin has begun since the generation did: then the query should be started
+        again."""
         present = read_origin(self._store, self.stream)
         return (
             self.generation is not None
@@ -190,7 +216,10 @@ class StreamQuery:
         )
 
     def has_lost(self) -> bool:
-        """Whether the log has lost what the generation has read or was about to read. To be asked when the query has ended."""
+        """Whether the log has lost what the generation has read or was about to read.
+
+        To be asked when the query has ended.
+        """
         if self.generation is None or self._log is None:
             return False
         return self._lost(self.generation, self._log.topic(self.stream)) is not None
@@ -203,9 +232,9 @@ class StreamQuery:
 
     # -- generations ---------------------------------------------------------------------------------------------------
 
-    def _checkpoint(self) -> str:
-        assert self.generation
-        return f"{folder(self.stream, self.generation.name)}/checkpoint"
+    def _checkpoint(self, generation: Generation) -> str:
+        """Where Spark keeps what it has planned and done, in the store."""
+        return f"{folder(self.stream, generation.name)}/checkpoint"
 
     def _resumable(self, present: Origin, topic: Topic) -> Generation | None:
         known = generations(self._store, self.stream)
@@ -220,7 +249,7 @@ class StreamQuery:
         return None if why else newest
 
     def _ended(self, generation: Generation, identity: str, topic: Topic) -> str:
-        """Why the generation can't go on; nothing where it can."""
+        """Why the generation can't go on; an empty text if it can."""
         if generation.topic_id != identity:
             return "a new origin has begun"
         if generation.fingerprint != self._catalog.stream_fingerprint(self.stream):
@@ -239,9 +268,10 @@ class StreamQuery:
         )
 
     def _torn(self, generation: Generation) -> str:
-        """Says so where a micro-batch's segment is not as it was committed.
+        """Says so if a micro-batch's segment is not as it was committed.
 
-        They are not forced to the disk one by one, so that a power cut may take the newest of them; what compaction writes is.
+        Segments of micro-batches are not forced to the disk, so that a power cut may take the
+        newest of them. What compaction writes is.
         """
 
         def narrow() -> list[tuple[int, int]]:
@@ -259,15 +289,17 @@ class StreamQuery:
         return ""
 
     def _taken(self, generation: Generation, batch: int, topic: Topic) -> str:
-        """Says so if the log holds no more what the generation would go on with: Spark would refuse it at each start."""
+        """Says so if the log no longer holds what the generation would go on with.
+
+        Spark would refuse to go on, at each start.
+        """
         assert self._log
-        checkpoint = f"{folder(self.stream, generation.name)}/checkpoint"
         try:
-            if self._store.exists(f"{checkpoint}/commits/{batch}"):
+            if self._store.exists(f"{self._checkpoint(generation)}/commits/{batch}"):
                 following = self._planned_end(generation, batch)
             else:
                 following = self._planned_end(generation, batch - 1) if batch else generation.start
-        except (IntegrityError, ValueError, LookupError) as error:
+        except IntegrityError as error:
             return f"its checkpoint can't be read: {error}"
         for partition, first in self._log.beginning(topic).items():
             offset = following.get(partition, 0)
@@ -276,7 +308,8 @@ class StreamQuery:
         return ""
 
     def _tick_ms_of(self, generation: Generation) -> int | None:
-        """The length of its ticks; None where it was not kept, and a segment's tick is not on today's grid."""
+        """The length of its ticks; None if it was not kept and a segment's tick is not on today's
+        grid."""
         if generation.tick_ms is not None:
             return generation.tick_ms
         commits = read_commits(self._store, self.stream, generation.name)
@@ -285,12 +318,14 @@ class StreamQuery:
         return self._settings.tick_ms if on_grid else None
 
     def _too_large(self, generation: Generation, planned: list[int]) -> str:
-        """Says so where the micro-batch to be replayed was planned with more events than one may have now.
+        """Says so if the micro-batch to be replayed was planned with more events than one may have
+        now.
 
-        Spark replays it with the very same offsets: one that did not fit into the driver's memory never would.
+        Spark replays it with the very same offsets: one that did not fit into the driver's memory
+        never would.
         """
         batch = planned[-1]
-        done = f"{folder(self.stream, generation.name)}/checkpoint/commits/{batch}"
+        done = f"{self._checkpoint(generation)}/commits/{batch}"
         segment = commit_path(self.stream, generation.name, batch, batch)
         if self._store.exists(done) or self._store.exists(segment):
             return ""
@@ -307,9 +342,11 @@ class StreamQuery:
         return f"micro-batch {batch} was planned with {found:,} events; speed_max_events is {most:,} now"
 
     def _begin(self, topic: Topic, present: Origin, *, anew: bool) -> Generation:
-        """A generation that reads from the cut of the oldest publication kept, so that a rollback never meets a hole.
+        """A generation that reads from the cut of the oldest publication kept, so that a rollback
+        never meets a hole.
 
-        Publications of an older origin do not count: their cuts are no offsets of the log as it is now.
+        Publications of an older origin do not count: their cuts are no offsets of the log as it is
+        now.
         """
         assert self._log
         start = dict(present.start)
@@ -397,7 +434,8 @@ class StreamQuery:
             self._between_batches.release()
 
     def _look_back(self) -> None:
-        """Raises LogError if the log has lost what was read before. It looks once in a while, after a broker's restart in any case."""
+        """Raises LogError if the log has lost what was read before. It looks once in
+        `LOOK_BACK_S`."""
         assert self._log
         if time.monotonic() - self._looked_back < LOOK_BACK_S:
             return
@@ -425,7 +463,8 @@ class StreamQuery:
             raise LogError(f"stream {self.stream.name!r}: {lost}")
 
     def _lost(self, generation: Generation, topic: Topic) -> str | None:
-        """What the log has lost of the offsets that a generation has read or was about to read; None if nothing."""
+        """What the log has lost of the offsets that a generation has read or was about to read;
+        None if nothing."""
         assert self._log
         try:
             self._read = newest_read(read_commits(self._store, self.stream, generation.name))
@@ -436,31 +475,17 @@ class StreamQuery:
             try:
                 planned = self._planned_end(generation, batch)
                 before = self._planned_end(generation, batch - 1) if batch else generation.start
-            except (IntegrityError, ValueError, LookupError):
+            except IntegrityError:
                 break  # a checkpoint that can't be read is no evidence; `_ended` has its say about it
-            for partition, offset in planned.items():
-                if offset < before.get(partition, 0):
-                    return (
-                        f"partition {partition} of the log must reach offset {before[partition]}, up to which it was"
-                        f" read; it ended at offset {offset} when micro-batch {batch} was planned"
-                    )
-                if offset > end.get(partition, 0):
-                    return (
-                        f"partition {partition} of the log must reach offset {offset}, up to which it was read;"
-                        f" it ends at offset {end.get(partition, 0)}"
-                    )
+            if short := _falls_short(planned, before) or _falls_short(end, planned):
+                return short
         return self._lost_of_read(topic)
 
     def _lost_of_read(self, topic: Topic) -> str | None:
         assert self._log
-        end = self._log.end(topic)
-        for partition, read in sorted(self._read.items()):
-            if end.get(partition, 0) < read.end:
-                return (
-                    f"partition {partition} of the log must reach offset {read.end}, up to which it was read;"
-                    f" it ends at offset {end.get(partition, 0)}"
-                )
         below = {p: read.end for p, read in self._read.items()}
+        if short := _falls_short(self._log.end(topic), below):
+            return short
         for partition, mark in sorted(self._log.last_records(topic, below, committed=True).items()):
             read = self._read[partition]
             if mark.offset >= read.range.end:
@@ -498,11 +523,13 @@ class StreamQuery:
 
     def _planned(self, generation: Generation) -> list[int]:
         """The micro-batches that Spark has planned and not yet forgotten, in order."""
-        names = self._store.names(f"{folder(self.stream, generation.name)}/checkpoint/offsets")
+        names = self._store.names(f"{self._checkpoint(generation)}/offsets")
         return sorted(int(name) for name in names if name.isdigit())
 
     def _planned_end(self, generation: Generation, batch_id: int) -> Mapping[int, int]:
-        path = f"{folder(self.stream, generation.name)}/checkpoint/offsets/{batch_id}"
+        """The offsets at which Spark's plan for a micro-batch ends. Raises IntegrityError if it
+        can't be read."""
+        path = f"{self._checkpoint(generation)}/offsets/{batch_id}"
         try:
             offsets = json.loads(self._store.read(path).decode().splitlines()[2])[self.stream.topic]
             return {int(partition): offset for partition, offset in offsets.items()}

@@ -20,7 +20,7 @@ from trilayer.errors import EnvironmentFault, LogError, TrilayerError
 from trilayer.log import Log
 from trilayer.settings import Settings
 from trilayer.spark import driver_at_work, first_cause, lost_by_log, session
-from trilayer.store import Store
+from trilayer.store import SPEED_LOCK, Store
 
 logger = logging.getLogger("trilayer.speed")
 
@@ -60,7 +60,7 @@ def run_speed(
 ) -> None:
     """Runs every stream's query until `stop` is set. Raises ConflictError where another process runs the speed layer on this store."""
     with driver_at_work("speed_memory_mb, or lower speed_max_events"), ExitStack() as stack:
-        stack.enter_context(store.lock("locks/speed", "the speed layer"))
+        stack.enter_context(store.lock(SPEED_LOCK, "the speed layer"))
         with Log(settings.bootstrap_servers) as log:
             for stream in catalog.streams:
                 log.ensure(stream, settings.replication_factor)
@@ -82,7 +82,7 @@ def run_speed(
                     compactor.check()
                 if time.monotonic() - looked >= ORIGIN_LOOK_S:
                     for query in queries:
-                        _follow_origin(query)
+                        _follow_origin(query, settings, stop)
                     looked = time.monotonic()
         finally:
             stop.set()
@@ -100,9 +100,13 @@ def _check(query: StreamQuery, settings: Settings, stop: threading.Event) -> Non
         return
     text = str(ended)
     missing = lost_by_log(text)
-    if query.departed or (missing and query.has_lost()):
-        query.stop()
-        query.start()  # which begins another generation, and says so
+    try:
+        lost = query.departed or (missing and query.has_lost())
+    except EnvironmentFault as error:
+        _wait_out(query, str(error), settings, stop)
+        return
+    if lost:
+        _start_again(query, settings, stop)  # which begins another generation, and says so
         return
     if missing:
         raise LogError(
@@ -114,21 +118,46 @@ def _check(query: StreamQuery, settings: Settings, stop: threading.Event) -> Non
             f"stream {query.stream.name!r}: its query ended: {first_cause(text)};"
             " if it ends so at each start, run `trilayer speed run --rebuild`"
         ) from ended
-    logger.warning("stream %s: the broker is away; waiting for it", query.stream.name)
-    query.stop()
-    while not stop.is_set() and not _reachable(settings):
-        stop.wait(0.5)
-    if not stop.is_set():
-        query.start()
-        logger.warning("stream %s: goes on", query.stream.name)
+    _wait_out(query, first_cause(text), settings, stop)
 
 
-def _follow_origin(query: StreamQuery) -> None:
-    """Starts a query again once a loss has been accepted: the offsets of its generation no longer count."""
+def _follow_origin(query: StreamQuery, settings: Settings, stop: threading.Event) -> None:
+    """Starts a query again once a loss has been accepted: the offsets of its generation no longer
+    count."""
     if query.overtaken():
         logger.warning("stream %s: a new origin has begun; another generation follows it", query.stream.name)
-        query.stop()
+        _start_again(query, settings, stop)
+
+
+def _start_again(query: StreamQuery, settings: Settings, stop: threading.Event) -> None:
+    """Stops a query and starts it, when the broker answers."""
+    query.stop()
+    try:
         query.start()
+    except EnvironmentFault as error:
+        _wait_out(query, str(error), settings, stop)
+
+
+def _wait_out(query: StreamQuery, why: str, settings: Settings, stop: threading.Event) -> None:
+    """Stops a query, waits until the broker answers, and starts it; again and again while the
+    broker comes and goes."""
+    while not stop.is_set():
+        logger.warning(
+            "stream %s: waits for the broker, and reads nothing meanwhile: %s", query.stream.name, why
+        )
+        query.stop()
+        while not stop.is_set() and not _reachable(settings):
+            stop.wait(0.5)
+        if stop.is_set():
+            return
+        try:
+            query.start()
+        except EnvironmentFault as error:
+            why = str(error)
+            stop.wait(0.5)
+        else:
+            logger.warning("stream %s: goes on", query.stream.name)
+            return
 
 
 def _reachable(settings: Settings) -> bool:
@@ -140,7 +169,8 @@ def _reachable(settings: Settings) -> bool:
 
 
 class Compactor(threading.Thread):
-    """Compacts one stream's commits until `stop` is set. What ends it before is kept for `check`."""
+    """Compacts one stream's commits until `stop` is set. What ends it before is kept for
+    `check`."""
 
     def __init__(
         self, query: StreamQuery, catalog: Catalog, settings: Settings, store: Store, stop: threading.Event
@@ -159,7 +189,8 @@ class Compactor(threading.Thread):
             self._ended_by = error
 
     def check(self) -> None:
-        """Raises TrilayerError where something has ended the thread that trying again does not mend."""
+        """Raises TrilayerError where something has ended the thread that trying again does not
+        mend."""
         if self._ended_by is not None:
             kind = type(self._ended_by).__name__
             raise TrilayerError(

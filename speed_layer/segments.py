@@ -15,7 +15,17 @@ from trilayer.events import FITS, LOG_COLUMNS, REJECT, parse_sql
 from trilayer.failpoints import failpoint
 from trilayer.log import now_ms
 from trilayer.partials import EVENTS, NEWEST, OLDEST, SET, Pass
-from trilayer.segment import TICK, Commit, Generation, Segment, commit_path, folder
+from trilayer.segment import (
+    BYTES,
+    SHORTEST_REASON,
+    TICK,
+    Commit,
+    Generation,
+    Segment,
+    commit_path,
+    folder,
+    with_bytes,
+)
 from trilayer.store import Store, StoredFile
 from trilayer.stream import Rows, Stream
 
@@ -33,6 +43,13 @@ PART = "_part"
 
 STAMP = "_timestamp"
 """The broker's append time."""
+
+QUARANTINE_BYTES = 64 * 2**20
+"""Most bytes of values, and most of keys, that a commit keeps of events that do not fit their schema.
+
+They go through the driver's memory: a micro-batch may hold a million such events of a megabyte each. The log and the
+master dataset have them whole.
+"""
 
 Parts = Mapping[int, Mapping[int, Range]]
 """Tick to partition to offsets."""
@@ -77,7 +94,7 @@ def write_segment(
     try:
         tables, census = _compute(spark, parsed, parts, passes)
         bad = sum(counted.quarantined for counted in census.values())
-        rejected = _rejected(spark, with_reasons, parts, [*columns, REJECT]) if bad else None
+        rejected = _rejected(spark, with_reasons, parts, columns, bad) if bad else None
     finally:
         if cached is not None:
             cached.unpersist()
@@ -190,12 +207,35 @@ def _census(table: pa.Table) -> dict[int, Census]:
     }
 
 
-def _rejected(spark: SparkSession, parsed: str, parts: Parts, columns: list[str]) -> pa.Table:
-    wanted = ", ".join([PART, *columns])
+def _rejected(spark: SparkSession, parsed: str, parts: Parts, columns: list[str], bad: int) -> pa.Table:
+    """The `bad` events that do not fit, with their reasons, each cut to its share of what may be kept."""
+    share = quarantine_share(bad)
+    cut = {"_value": f"substring(_value, 1, {share})", "_key": f"substring(_key, 1, {share})"}
+    shown = [f"{cut[name]} AS {name}" if name in cut else name for name in columns]
+    reason = f"substring({REJECT}, 1, {max(share // 4, SHORTEST_REASON)}) AS {REJECT}"
+    wanted = ", ".join([PART, *shown, f"cast(octet_length(_value) AS bigint) AS {BYTES}", reason])
     return pa.concat_tables(
         _collect(spark.sql(f"SELECT {wanted} FROM {_placed(parsed, some, parts)} WHERE NOT {FITS}"), some)
         for some in _batched(parts)
     ).drop_columns([FITS])
+
+
+def quarantine_share(events: int) -> int:
+    """How many bytes of its value each of so many events in one quarantine may keep: a power of two.
+
+    Spark compiles the number into its code, which would be new, and slow, with each number of events.
+    """
+    return 1 << (max(QUARANTINE_BYTES // events, 1).bit_length() - 1)
+
+
+def fit_quarantine(table: pa.Table, events: int) -> pa.Table:
+    """The rows of a quarantine as they are kept beside others, `events` in all, with the share that leaves to each."""
+    table = with_bytes(table)
+    share = quarantine_share(events)
+    for column in ("_value", "_key"):
+        place = table.schema.get_field_index(column)
+        table = table.set_column(place, column, pc.binary_slice(table[column], 0, share))
+    return table
 
 
 def _batched(parts: Parts) -> Iterator[Parts]:

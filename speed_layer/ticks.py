@@ -61,10 +61,12 @@ class Ticks:
         return parts
 
     def _begin(self) -> None:
-        """Leaves out the ticks before the newest recorded cut at or below the start: nothing is read there any more."""
+        """Leaves out the ticks before the newest recorded cut at or below the start: nothing is
+        read there any more."""
         self._recorded = self._read_recorded()
         passed = [t for t, cut in self._recorded.items() if self._is_passed(cut)]
-        # Up to the grid: a cut whose own T no clock bears out is known by another.
+        # Rounded up to the grid: a cut whose own T was later than now goes by another, which is on
+        # no grid.
         self._next_ms = -(-max(passed, default=0) // self._tick_ms) * self._tick_ms
 
     def _find_unknown(self, end: Cut) -> None:
@@ -104,7 +106,8 @@ class Ticks:
         return self._floors[t_ms]
 
     def _read_recorded(self) -> Mapping[int, Cut]:
-        """The cuts from where the micro-batch begins on: of those before it, what is read has no need."""
+        """The recorded cuts from where the micro-batch begins on; those before it bound nothing
+        that is read now."""
         latest_ms = self._clock() + self._settle_ms
         back_to: Callable[[Interval], bool] = lambda interval: self._is_passed(interval.end)  # noqa: E731
         return recorded_cuts(self._store, self._stream, latest_ms, back_to, identity=self._origin)

@@ -63,7 +63,7 @@ class Pipeline:
 
     def wait_for_tick(self) -> None:
         """Returns when a cut asked for now would lie above everything appended so far."""
-        tick_ms, settle_ms = self.settings.tick_ms, round(self.settings.settle_s * 1000)
+        tick_ms, settle_ms = self.settings.tick_ms, self.settings.settle_ms
         moment = now_ms()
         until(lambda: latest_tick(now_ms(), tick_ms, settle_ms) > moment)
 
@@ -85,9 +85,9 @@ class Pipeline:
         generation = self._query.generation
         assert generation
         reached = dict(generation.start)
-        for partition, offset in oldest_cut(
-            versions(self.store), self.stream
-        ).items():  # what lies below is cleared away
+        kept = versions(self.store)
+        # What lies below the oldest cut is cleared away.
+        for partition, offset in oldest_cut(kept, self.stream, generation.topic_id).items():
             reached[partition] = max(reached.get(partition, 0), offset)
         for commit in read_commits(self.store, self.stream, generation.name):
             for segment in commit.segments:

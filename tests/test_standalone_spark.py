@@ -144,7 +144,7 @@ class Project:
         """Sends the next `flights`, and returns when a tick that began after them has settled: a cut has them all."""
         self.run("replay", str(self._flights), "--stream", "flights", "--skip", str(self._sent), "--limit", str(flights))  # fmt: skip
         self._sent += flights
-        moment, settle_ms = now_ms(), round(self.settings.settle_s * 1000)
+        moment, settle_ms = now_ms(), self.settings.settle_ms
         until(lambda: latest_tick(now_ms(), self.settings.tick_ms, settle_ms) > moment)
 
 

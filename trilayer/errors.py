@@ -12,7 +12,7 @@
     ├── StoreError             a stored file that the system can't read or write: the disk is full, a device fails
     ├── DifferenceError        two computations of the same thing disagree
     └── ConflictError          another run works
-        └── OvertakenError     a newer run, or a newer definition, has taken over: the command line exits with 3
+        └── OvertakenError     a newer run, definition or origin, has taken over: the command line exits with 3
 
 Messages read "must be X; got Y; do Z", with the names and numbers in them.
 """
@@ -46,7 +46,7 @@ class EnvironmentFault(TrilayerError):
 
 
 class LogError(TrilayerError):
-    """The topic was replaced, or retention took what had not been read."""
+    """The topic was replaced, retention took what had not been read, or the broker lost what had been."""
 
 
 class ClockError(TrilayerError):
@@ -74,7 +74,10 @@ class ConflictError(TrilayerError):
 
 
 class OvertakenError(ConflictError):
-    """A newer run has fenced this one off, or the definitions have changed under it: it will not do better when it is tried again."""
+    """A newer run has fenced this one off, or its definitions or origin are no longer the present ones.
+
+    Trying it again would not help.
+    """
 
     exit_code = 3
 

@@ -109,17 +109,21 @@ def _from_json_sql(stream: Stream) -> str:
     )
     read = [f"octet_length(_value) <= {stream.max_event_bytes}"]
     if any(has_decimal(field.type) for field in stream.fields):
-        read.append(f"(NOT {_TEXT} RLIKE {_literal(_SUSPICIOUS)} OR {_is_harmless_sql(stream)})")
+        plain = f"octet_length(_value) <= {MAX_DECIMAL_CHARACTERS} AND NOT {_TEXT} RLIKE {_literal(_NOTABLE)}"
+        suspicious = f"{_TEXT} RLIKE {_literal(_SUSPICIOUS)}"
+        read.append(f"({plain} OR NOT {suspicious} OR {_is_harmless_sql(stream)})")
     return f"from_json(IF({' AND '.join(read)}, {_TEXT}, NULL), {_literal(schema)}, {options})"
 
 
 # Spark takes minutes to put `1e100000000` to the scale of a decimal, and as long to read a million digits that a string holds. Such
-# an event must not come to from_json if the stream has a decimal. What an ordinary event has to pass is one regular expression, which
+# an event must not come to from_json if the stream has a decimal. A short event is an ordinary one if a regular expression that costs
+# little finds neither an exponent of four digits nor an escape anywhere. Of others a second one tells the suspicious: it
 # finds a number or the beginning of a text with an exponent of four digits, an escape in front of which nothing but a number stands
 # (it may hide a digit; digits are those of every script, as Java reads them), or a text that begins with too many digits.
 # Whatever repeats here repeats single characters, since Java recurses for each repetition of a group.
 _DIGIT = r"\p{Nd}"
 _LONG_EXPONENT = rf"[eE][-+]?{_DIGIT}{{4}}"
+_NOTABLE = rf"[eE\\](?:[-+]?{_DIGIT}{{4}}|u)"
 _HIDDEN = r"\\u(?:00[2346]|0[6-9a-fA-F]|1|[aA]|[fF]{2})"
 _SUSPICIOUS = (
     rf"[\s\":,\[](?:[-+.{_DIGIT}]*+{_LONG_EXPONENT}|[-+.eE{_DIGIT}]*+{_HIDDEN})"

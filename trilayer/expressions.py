@@ -192,11 +192,14 @@ def parse_expression(
     """Checks one scalar expression against `schema` (column name to type) and finds its type.
 
     expect: the type it must have ("boolean" for a filter), or None for any.
-    parsed: whether the columns come from the parser, which lets only values through that every engine can hold. Any other value is
-    made one: text that is not UTF-8 gets U+FFFD for what is broken, a time outside of the years 1 to 9999 is NULL, as is a number that
-    does not fit the type.
-    Raises DefinitionError that names `what`: not one expression, unknown column, aggregate, subquery, a function that
-    answers differently each time, a type that can't be known or isn't the expected one.
+    parsed: whether the columns come from the parser, which lets only values through that every
+    engine can hold. Any other value is made one: text that is not UTF-8 gets U+FFFD for what is
+    broken, a time outside of the years 1 to 9999 is NULL, as is a number that does not fit the
+    type.
+
+    Raises DefinitionError that names `what`: not one expression, unknown column, aggregate,
+    subquery, a function that answers differently each time, a type that can't be known or isn't the
+    expected one.
     """
     if not isinstance(sql, str) or not sql.strip():
         raise DefinitionError(f"{what} must be a Spark SQL expression; got {sql!r}")

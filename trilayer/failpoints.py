@@ -1,4 +1,5 @@
-"""Named points at which a process can be made to die, to fail or to dawdle, for tests in real processes.
+"""Named points at which a process can be made to die, to fail or to dawdle, for tests in real
+processes.
 
 Armed by TRILAYER_FAILPOINT:
 
@@ -26,6 +27,7 @@ FAILPOINTS = (
     "segment.before-write", "segment.before-commit", "segment.after-commit",
     "compaction.before-write", "compaction.before-commit", "compaction.before-delete",
     "refresh.before-load", "refresh.before-commit", "refresh.after-commit",
+    "quarantine.before-send", "quarantine.after-send", "quarantine.after-marker",
     "store.read", "store.write",
 )  # fmt: skip
 

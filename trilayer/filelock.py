@@ -22,7 +22,8 @@ LOOK_AGAIN_S = 0.01
 """How often a bounded wait tries for the lock."""
 
 GRACE_S = 0.2
-"""For how long at least a lock is waited for before work is refused: some hold one just to see that nobody else does."""
+"""How long a lock is waited for at least before work is refused: `unless_held` takes one for a
+moment, to see that it is free."""
 
 TELL_AFTER_S = 2.0
 """After how long a bounded wait says in the log whom it waits for."""
@@ -34,11 +35,13 @@ def exclusive(path: Path, *, once: str = "", wait_s: float = 0.0) -> Iterator[No
 
     Args:
         path: The lock's file, which is made where it is not there.
-        once: What to call the work that the lock is for. Without it, the lock is waited for without end.
+        once: What to call the work that the lock is for. Without it, the lock is waited for without
+            end.
         wait_s: With `once`, for how long the lock is waited for.
 
     Raises:
-        ConflictError: With `once`, another process or thread has the lock, and still has it after `wait_s`; says who.
+        ConflictError: With `once`, another process or thread has the lock, and still has it after
+            `wait_s`; says who.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as lock:
@@ -57,7 +60,8 @@ def exclusive(path: Path, *, once: str = "", wait_s: float = 0.0) -> Iterator[No
 
 @contextmanager
 def unless_held(path: Path) -> Iterator[bool]:
-    """Holds the lock at `path` and gives True; gives False where another process or thread holds it, and waits for none."""
+    """Gives True and holds the lock at `path`; gives False at once if another process or thread
+    holds it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as lock:
         try:

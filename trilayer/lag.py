@@ -34,7 +34,17 @@ class Lag:
 def stream_lag(
     catalog: Catalog, settings: Settings, heads: Mapping[str, Cut], cuts: Mapping[str, Cut]
 ) -> dict[str, Lag]:
-    """Per stream whose topic exists, by its head and its cut. Raises EnvironmentFault where no broker answers."""
+    """The lag of each stream whose topic exists.
+
+    Args:
+        catalog: Whose streams are looked at.
+        settings: The brokers, the tick and the settle delay.
+        heads: Stream to the head of its answers.
+        cuts: Stream to the cut in force.
+
+    Raises:
+        EnvironmentFault: No broker answers.
+    """
     found: dict[str, Lag] = {}
     with Log(settings.bootstrap_servers) as log:
         for stream in catalog.streams:

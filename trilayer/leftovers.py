@@ -1,6 +1,8 @@
-"""What killed processes leave in a store: files and folders that nothing refers to, that nobody will ever refer to, and that nobody writes.
+"""What killed processes leave in a store: files and folders that nothing refers to or ever will,
+and that nobody writes.
 
-Nothing here is found by its age alone. Of each there is a proof that no process can still make it count:
+Nothing here is found by its age alone. Of each there is a proof that no process can still make it
+count:
 
 - a temporary file: its writer does not hold its lock any more;
 - an interval's folder: the interval's manifest names another, or there is none and no ingest of the stream works;
@@ -19,7 +21,7 @@ from dataclasses import dataclass
 
 from trilayer.errors import IntegrityError, StoreError
 from trilayer.publication import newest_token, read_past, read_version, version_numbers
-from trilayer.store import STALE_AFTER_S, Store
+from trilayer.store import SPEED_LOCK, STALE_AFTER_S, Store, ingest_lock_path
 
 logger = logging.getLogger("trilayer.store")
 
@@ -36,8 +38,10 @@ class Leftover:
     Attributes:
         what: Of what kind it is, one of the constants above.
         path: Where it is in the store.
-        lock: The lock without which it must not be deleted, since a process that starts might write a file of its name anew.
-        commit: The file whose being there means that it is needed after all; looked for under the lock.
+        lock: The lock without which it must not be deleted, since a process that starts might write
+            a file of its name anew.
+        commit: A file that is looked for under the lock; if it is there, the leftover is needed
+            after all.
     """
 
     what: str
@@ -51,8 +55,9 @@ def find_leftovers(store: Store, *, thorough: bool = True, chains: bool = True) 
 
     Args:
         store: The store.
-        thorough: Whether to read the manifest of every interval. Without it, an interval's only folder is taken for the one that its
-            manifest names, which costs a listing however long the history is.
+        thorough: Whether to read the manifest of every interval. Without it, an interval's only
+            folder is taken for the one that its manifest names, which costs a listing however long
+            the history is.
         chains: Whether to look among the intervals at all.
     """
     return [
@@ -97,7 +102,8 @@ def _intervals(store: Store, thorough: bool) -> Iterator[Leftover]:
     for stream in store.names("master"):
         for schema in store.names(f"master/{stream}"):
             chain = f"master/{stream}/{schema}"
-            # The folders first: of those that are listed, no manifest that is written meanwhile is missed.
+            # The folders first: of those that are listed, no manifest that is written meanwhile is
+            # missed.
             folders: dict[str, list[str]] = {}
             for name in store.names(chain):
                 if not name.endswith(".json"):
@@ -117,7 +123,11 @@ def _intervals(store: Store, thorough: bool) -> Iterator[Leftover]:
 
 
 def _used(store: Store, manifest: str) -> set[str]:
-    """The folders that a manifest names, and a name that is none; nothing where it can't be read."""
+    """The folders that a manifest names; an empty set if it can't be read.
+
+    Of an interval without files nothing is named: an empty name is in the set, which tells it from
+    the other case.
+    """
     try:
         files = store.read_document(manifest)["files"]
     except (IntegrityError, StoreError) as error:
@@ -128,7 +138,7 @@ def _used(store: Store, manifest: str) -> set[str]:
 
 def _given_up(store: Store, stream: str, chain: str, unfinished: Iterable[str]) -> Iterator[Leftover]:
     """Of the folders without a manifest those that no ingest under way has made."""
-    with store.unless_locked(f"locks/ingest-{stream}") as free:
+    with store.unless_locked(ingest_lock_path(stream)) as free:
         manifests = set(store.names(chain)) if free else set()
     if free:
         for name in unfinished:
@@ -162,7 +172,8 @@ def _attempts_and_runs(store: Store) -> Iterator[Leftover]:
 
 
 def _token(name: str) -> float:
-    """The token that a folder's name begins with; one that never passes where it begins with none."""
+    """The token with which a folder's name begins; infinity if there is none, so that the folder is
+    never old enough."""
     return int(name[:8]) if name[:8].isdigit() else float("inf")
 
 
@@ -174,7 +185,8 @@ def _segments(store: Store) -> Iterator[Leftover]:
                 if store.age_s(folder) > STALE_AFTER_S:
                     yield Leftover(GENERATION, folder)
                 continue
-            # The files first: of those that are listed, no commit that is written meanwhile is missed.
+            # The files first: of those that are listed, no commit that is written meanwhile is
+            # missed.
             files = store.names(f"{folder}/data")
             commits = [span for name in store.names(f"{folder}/commits") if (span := _span(name))]
             abandoned = _abandoned(commits)
@@ -186,21 +198,23 @@ def _segments(store: Store) -> Iterator[Leftover]:
                 if abandoned(span):
                     yield Leftover(SEGMENT, path)
                 elif span[0] < span[1] and store.age_s(path) > STALE_AFTER_S:
-                    with store.unless_locked("locks/speed") as free:
+                    with store.unless_locked(SPEED_LOCK) as free:
                         pass
                     if free:
                         commit = f"{folder}/commits/{name[:25]}.json"
-                        yield Leftover(SEGMENT, path, "locks/speed", commit)
+                        yield Leftover(SEGMENT, path, SPEED_LOCK, commit)
 
 
 def _span(name: str) -> tuple[int, int] | None:
-    """First and last micro-batch, of the name of a commit or of a segment's file; None for another name."""
+    """First and last micro-batch, of the name of a commit or of a segment's file; None for another
+    name."""
     first, last = name[:12], name[13:25]
     return (int(first), int(last)) if first.isdigit() and last.isdigit() else None
 
 
 def _abandoned(commits: list[tuple[int, int]]) -> Callable[[tuple[int, int]], bool]:
-    """Whether micro-batches that are in no commit of their own can't get one any more, since what is committed goes beyond them."""
+    """Whether micro-batches that are in no commit of their own can't get one any more, since what
+    is committed goes beyond them."""
     newest = max((last for _, last in commits), default=-1)
 
     def beyond(span: tuple[int, int]) -> bool:

@@ -23,7 +23,8 @@ from trilayer.store import Store
 from trilayer.stream import Stream
 
 FETCH_BYTES = 65_536
-"""Most bytes of a look at records, but for a single batch that is larger."""
+"""Most bytes of a look at records. A broker sends at least one batch, so that a larger batch comes
+whole."""
 
 
 def now_ms() -> int:
@@ -65,7 +66,8 @@ class Mark:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where the counting of a stream's log begins: at first sight of it, and anew after a loss that was accepted.
+    """Where the counting of a stream's log begins: at first sight of it, and anew after a loss that
+    was accepted.
 
     Offsets mean the same record within one origin only.
 
@@ -83,8 +85,8 @@ class Origin:
     def identity(self) -> str:
         """What intervals, generations and publications keep as their `topic_id`.
 
-        It is the topic's id itself for the first origin, so that older stores read as they are. Kafka's topic ids
-        have no `#`.
+        It is the topic's id itself for the first origin, so that older stores read as they are.
+        Kafka's topic ids have no `#`.
         """
         return self.topic_id if self.number == 1 else f"{self.topic_id}#{self.number}"
 
@@ -102,7 +104,8 @@ class Log:
         servers = bootstrap_servers.split(",")
         with _broker_errors(bootstrap_servers):
             self._admin = KafkaAdminClient(bootstrap_servers=servers, bootstrap_timeout_ms=10_000)
-            # It reads stamps only: a few records at a time. A fetch below what retention left begins at the first one.
+            # It reads stamps only, a few records at a time. A fetch below what retention left
+            # begins at the first.
             self._consumer = KafkaConsumer(
                 bootstrap_servers=servers, bootstrap_timeout_ms=10_000,
                 max_partition_fetch_bytes=FETCH_BYTES, auto_offset_reset="earliest",
@@ -197,23 +200,19 @@ class Log:
     def stamps(self, topic: Topic, partition: int, offset: int, end: int) -> list[tuple[int, int]]:
         """Offset and append time, in ms, of the next records of [offset, end) of a partition.
 
-        As many as one small fetch brings, and at least one; none if only a transaction's markers are left.
+        As many as one small fetch brings, and at least one; none if only a transaction's markers
+        are left.
         """
         found = TopicPartition(topic.name, partition)
         with _broker_errors(self.bootstrap_servers):
-            self._consumer.assign([found])
-            self._consumer.resume(found)  # assigned again, it is still paused from the last time
-            self._consumer.seek(found, offset)
+            _begin(self._consumer, {found: offset})
             deadline = time.monotonic() + 30
             while self._consumer.position(found) < end:
                 records = self._consumer.poll(timeout_ms=200).get(found, [])
                 if records:
                     break
                 if time.monotonic() > deadline:
-                    raise EnvironmentFault(
-                        f"partition {partition} of topic {topic.name!r} must give its records from offset {offset} within 30 s;"
-                        f" the brokers at {self.bootstrap_servers} do not: look at their logs, and run again"
-                    )
+                    raise self._silent({found: (offset, end)}, 30)
             else:
                 records = []
             self._consumer.pause(found)
@@ -222,10 +221,7 @@ class Log:
     def append_times(self, topic: Topic, offsets: Cut) -> dict[int, int]:
         """Append time, in ms, of the record at (or next after) each of `offsets`; none for an offset at the end."""
         with _broker_errors(self.bootstrap_servers):
-            self._consumer.assign([TopicPartition(topic.name, p) for p in offsets])
-            for partition, offset in offsets.items():
-                self._consumer.resume(TopicPartition(topic.name, partition))
-                self._consumer.seek(TopicPartition(topic.name, partition), offset)
+            _begin(self._consumer, {TopicPartition(topic.name, p): offset for p, offset in offsets.items()})
             found: dict[int, int] = {}
             deadline = time.monotonic() + 5
             while len(found) < len(offsets) and time.monotonic() < deadline:
@@ -234,11 +230,30 @@ class Log:
                     self._consumer.pause(tp)
             return found
 
+    def find_header(self, topic: Topic, partition: int, start: int, header: tuple[str, bytes]) -> int | None:
+        """Offset of the first record at or after `start`, up to the present end, that carries
+        `header`; None where none does."""
+        with _broker_errors(self.bootstrap_servers):
+            tp = TopicPartition(topic.name, partition)
+            end = self._consumer.end_offsets([tp])[tp]
+            _begin(self._consumer, {tp: max(start, self._consumer.beginning_offsets([tp])[tp])})
+            deadline = time.monotonic() + 30
+            while (position := self._consumer.position(tp)) < end:
+                for record in self._consumer.poll(timeout_ms=200).get(tp, []):
+                    if header in [(name, bytes(value or b"")) for name, value in record.headers]:
+                        return int(record.offset)
+                if self._consumer.position(tp) > position:
+                    deadline = time.monotonic() + 30
+                elif time.monotonic() > deadline:
+                    raise self._silent({tp: (position, end)}, 30)
+            return None
+
     def last_records(self, topic: Topic, below: Cut, *, committed: bool = False) -> dict[int, Mark]:
         """The last record below each offset, which must not lie above the log's end.
 
-        What a partition holds directly below an offset may be the marker of a transaction, which is no record: so this
-        looks back, up to 4,096 offsets. A partition with no record there is not in the answer.
+        What a partition holds directly below an offset may be the marker of a transaction, which is
+        no record: so this looks back, up to 4,096 offsets. A partition with no record there is not
+        in the answer.
 
         Args:
             topic: The topic to read.
@@ -246,7 +261,7 @@ class Log:
             committed: Leave out the records of transactions that were aborted.
 
         Raises:
-            EnvironmentFault: The brokers do not answer within ten seconds.
+            EnvironmentFault: The brokers do not answer within 10 s.
         """
         found: dict[int, Mark] = {}
         beginning = self.beginning(topic)
@@ -268,24 +283,17 @@ class Log:
                     bootstrap_servers=self.bootstrap_servers.split(","),
                     bootstrap_timeout_ms=10_000,
                     isolation_level="read_committed" if committed else "read_uncommitted",
-                    # A broker sends one batch of records at least, however long: this keeps it from sending more.
-                    max_partition_fetch_bytes=1 << 16,
+                    max_partition_fetch_bytes=FETCH_BYTES,
                 )
             reader = self._readers[committed]
             places = {TopicPartition(topic.name, p): span for p, span in spans.items()}
-            reader.assign(list(places))
-            for tp, (start, _) in places.items():
-                reader.resume(tp)  # where the one before is assigned again, it stays paused
-                reader.seek(tp, start)
+            _begin(reader, {tp: start for tp, (start, _) in places.items()})
             found: dict[int, Mark] = {}
             left = dict(places)
             deadline = time.monotonic() + 10
             while left:
                 if time.monotonic() > deadline:
-                    raise EnvironmentFault(
-                        f"topic {topic.name!r}: the brokers at {self.bootstrap_servers} must return the records of"
-                        f" {_spans(left)} within ten seconds; they did not; see the brokers' logs"
-                    )
+                    raise self._silent(left, 10)
                 for tp, records in reader.poll(timeout_ms=200).items():
                     for record in records:
                         if tp in left and record.offset < left[tp][1]:
@@ -297,6 +305,14 @@ class Log:
                         reader.pause(tp)
                         del left[tp]
         return found
+
+    def _silent(self, places: Mapping[TopicPartition, tuple[int, int]], waited_s: int) -> EnvironmentFault:
+        """What to raise if the brokers have not sent the records of these offsets [start, end)."""
+        (topic,) = {tp.topic for tp in places}
+        return EnvironmentFault(
+            f"topic {topic!r}: the brokers at {self.bootstrap_servers} must return the records of"
+            f" {_spans(places)} within {waited_s} s; they did not; look at their logs, and run again"
+        )
 
 
 # -- origins -----------------------------------------------------------------------------------------------------------
@@ -343,8 +359,9 @@ def begin_origin(
         topic: The topic as it is now.
         start: Per partition, the first offset that counts.
         before: The origin that ends.
-        reason: What was found, in the words of the error that it was.
-        departed: Per partition, the offsets of the origin before that the log no longer holds as they were ingested.
+        reason: What was found, in the words of the error that reported it.
+        departed: Per partition, the offsets of the origin before that the log no longer holds as
+            they were ingested.
 
     Raises:
         ConflictError: Another process has just begun one.
@@ -395,6 +412,14 @@ ACCEPT = (
 
 def _spans(places: Mapping[TopicPartition, tuple[int, int]]) -> str:
     return ", ".join(f"partition {tp.partition} [{start}, {end})" for tp, (start, end) in places.items())
+
+
+def _begin(consumer: KafkaConsumer, places: Mapping[TopicPartition, int]) -> None:
+    """Has the consumer read these partitions, each from its offset on."""
+    consumer.assign(list(places))
+    for tp, offset in places.items():
+        consumer.resume(tp)  # a partition that is assigned again is still paused from the last time
+        consumer.seek(tp, offset)
 
 
 def _partitions(topic: Topic) -> list[TopicPartition]:

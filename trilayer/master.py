@@ -23,12 +23,14 @@ from trilayer.stream import Stream
 
 @dataclass(frozen=True)
 class Interval:
-    """One ingested interval. ranges: offsets [start, end) of each partition; its ends are the recorded cut of `t_ms`.
+    """One ingested interval. ranges: offsets [start, end) of each partition; its ends are the
+    recorded cut of `t_ms`.
 
-    topic_id: identity of the origin in which its offsets count, see `Origin`. lost: parts of `ranges` that retention took before they
-    were ingested, accepted by an operator. events: records held, the quarantined ones included. marks: per partition, the last record
-    that has been ingested, by which the next run tells whether the log still holds it; None if the log had no record below the end. Manifests
-    from before marks were kept have none.
+    topic_id: identity of the origin in which its offsets count, see `Origin`. lost: parts of
+    `ranges` that retention took before they were ingested, accepted by an operator. events: records
+    held, the quarantined ones included. marks: per partition, the last record that has been
+    ingested, by which the next run tells whether the log still holds it; None if the log had no
+    record below the end. Manifests from before marks were kept have none.
     """
 
     number: int
@@ -74,6 +76,7 @@ class Interval:
 
 
 def chain_folder(stream: Stream, schema: str) -> str:
+    """Where the chain under a schema is, in the store."""
     return f"master/{stream.name}/{schema}"
 
 
@@ -83,13 +86,17 @@ def schemas(store: Store, stream: Stream) -> list[str]:
 
 
 class Chain(Sequence[Interval]):
-    """The intervals of a chain, oldest first, each read when it is asked for: what a run costs must not grow with the history.
+    """The intervals of a chain, oldest first, each read when it is asked for.
 
-    How long it is is found by looking for manifests, without a listing: `ingest` adds them without a gap, and `delete_chain` takes the newest
-    first. Intervals that lie side by side are checked to follow each other once both have been read.
+    What a run costs must not grow with the history. So the length is found by looking for single
+    manifests, without a listing: `ingest` adds them without a gap, and `delete_chain` takes the
+    newest first. Neighbours are checked to follow each other once both have been read. Only
+    `read_chain` checks the chain as a whole.
 
-    Raises IntegrityError, when it is made or read, for a manifest that is missing in the middle or altered, CoverageError for ranges that don't
-    follow each other. Whether the whole of the chain is sound says `read_chain` alone.
+    Raises:
+        IntegrityError: A manifest is missing in the middle or altered; when the chain is made, or
+            read.
+        CoverageError: The ranges of two neighbours don't follow each other.
     """
 
     def __init__(self, store: Store, stream: Stream, schema: str | None = None) -> None:
@@ -123,12 +130,21 @@ class Chain(Sequence[Interval]):
         latest_ms: int | None = None,
         identity: str | None = None,
     ) -> list[Interval]:
-        """The newest intervals, back to the second one for which `reached` is true; all of them where there are no two.
+        """The newest intervals, oldest first, back to the second one that counts as reached.
 
-        Those two are no ones whose T is later than `latest_ms`, or than that of an interval after them: by what T their cut goes, and
-        where the tick before them begins, can be said without what lies before. A chain that is cleared away meanwhile is empty.
+        Two are needed: by the T of the older one it is known by which T the cut of the younger one
+        goes, and where the tick before it begins. A chain that is cleared away meanwhile is empty.
 
-        identity: of the origin whose intervals alone are meant; those of all unless given.
+        Args:
+            reached: Whether an interval lies as far back as the caller needs. An interval whose T
+                is later than `latest_ms`, or than that of an interval after it, does not count,
+                whatever this says.
+            latest_ms: The latest T that the clock bears out; any T unless given.
+            identity: Identity of the one origin whose intervals are meant; all origins unless
+                given.
+
+        Returns:
+            Those intervals, or all of them if fewer than two count as reached.
         """
         found: list[Interval] = []
         wanted, lowest = 2, latest_ms
@@ -146,7 +162,8 @@ class Chain(Sequence[Interval]):
                 if not wanted:
                     break
         except IntegrityError:
-            # What is cleared away goes from the newest interval to the oldest: one that was there at first is missing then.
+            # What is cleared away goes from the newest interval to the oldest: one that was there
+            # at first is missing then.
             if self._store.exists(_manifest_path(self._folder, self._length - 1)):
                 raise
             again = Chain(self._store, self._stream, self._folder.rsplit("/", 1)[1])
@@ -159,7 +176,8 @@ _lengths: WeakKeyDictionary[Store, dict[str, int]] = WeakKeyDictionary()
 
 
 def _length(store: Store, folder: str) -> int:
-    """How many manifests there are. Raises IntegrityError where one is missing in the middle, as far as that shows."""
+    """How many manifests there are. Raises IntegrityError where one is missing in the middle, as
+    far as that shows."""
 
     def there(number: int) -> bool:
         return store.exists(_manifest_path(folder, number))
@@ -205,9 +223,11 @@ def _check_follows(stream: Stream, before: Interval, after: Interval) -> None:
 
 
 def read_chain(store: Store, stream: Stream, schema: str | None = None) -> list[Interval]:
-    """The intervals of a chain, oldest first, checked to be contiguous within each origin. schema: the stream's present one unless given.
+    """The intervals of a chain, oldest first, checked to be contiguous within each origin. schema:
+    the stream's present one unless given.
 
-    Raises IntegrityError for a manifest that is missing in the middle or altered, CoverageError for ranges that don't follow each other.
+    Raises IntegrityError for a manifest that is missing in the middle or altered, CoverageError for
+    ranges that don't follow each other.
     """
     folder = chain_folder(stream, schema or stream.fingerprint)
     # Read again where a batch run has just cleared the chain away.
@@ -237,7 +257,8 @@ def delete_chain(store: Store, stream: Stream, schema: str) -> None:
 
 
 def longest_chain(store: Store, stream: Stream) -> Sequence[Interval]:
-    """The longest chain under any schema: after a schema change the present one is not yet as long as the one before."""
+    """The longest chain under any schema: after a schema change the present one is not yet as long
+    as the one before."""
     chains: list[Sequence[Interval]] = [Chain(store, stream, schema) for schema in schemas(store, stream)]
     return max(chains, key=len, default=[])
 
@@ -265,16 +286,23 @@ def recorded_cuts(
     *,
     identity: str | None = None,
 ) -> dict[int, Mapping[int, int]]:
-    """T to the cut that an ingest has recorded for it, from every chain. The Ts rise as the cuts do.
+    """T to the cut that an ingest has recorded for it, from every chain. The Ts rise as the cuts
+    do.
 
-    An interval whose T is later than `latest_ms`, or than the T of an interval after it, was ingested by a machine whose clock
-    was ahead. Its cut goes by a T one millisecond after the one before it: on no grid, so that nobody asks for it, and
-    the same before and after a run with the right time has followed it.
+    An interval whose T is later than `latest_ms`, or than the T of an interval after it, was
+    ingested by a machine whose clock was ahead. Its cut goes by a T one millisecond after the one
+    before it: on no grid, so that nobody asks for it, and the same before and after a run with the
+    right time has followed it.
 
-    back_to: how far back to read, as `Chain.tail` has it; to the first interval unless given.
-
-    identity: of the one origin whose cuts are meant. Unless given those of all come together, and only the Ts mean something, since
-    the offsets of several origins do not compare.
+    Args:
+        store: The store.
+        stream: The stream.
+        latest_ms: The latest T that the clock bears out; any T unless given.
+        back_to: How far back to read, as `reached` of `Chain.tail`; to the first interval unless
+            given.
+        identity: Identity of the one origin whose cuts are meant. Without it the cuts of all
+            origins are returned together, of which only the Ts mean something: offsets of different
+            origins can't be compared.
     """
     cuts: dict[int, Mapping[int, int]] = {}
     for schema in schemas(store, stream):
@@ -297,7 +325,8 @@ def rising_ts(chain: Sequence[Interval], latest_ms: int | None = None) -> list[i
 
 
 def intervals_below(chain: Sequence[Interval], cut: Cut, identity: str) -> list[Interval]:
-    """The intervals up to `cut` in the origin with this identity, and all of the origins before it."""
+    """The intervals up to `cut` in the origin with this identity, and all of the origins before
+    it."""
     until = max((place for place, interval in enumerate(chain) if interval.topic_id == identity), default=-1)
     return [
         i
@@ -307,8 +336,8 @@ def intervals_below(chain: Sequence[Interval], cut: Cut, identity: str) -> list[
 
 
 def chain_after(store: Store, stream: Stream, cut: Cut, identity: str) -> list[Interval]:
-    """The newest intervals: every one that ends above `cut` in the origin with this identity, all of the origins after it, and some before
-    them."""
+    """The newest intervals: at least those above `cut`, a cut of the origin with this identity, and
+    those of later origins."""
     return Chain(store, stream).tail(
         lambda interval: (
             interval.topic_id == identity
@@ -317,22 +346,26 @@ def chain_after(store: Store, stream: Stream, cut: Cut, identity: str) -> list[I
     )
 
 
-def intervals_after(
-    chain: Sequence[Interval], cut: Cut, stream: Stream, identity: str | None = None
-) -> list[Interval]:
-    """The intervals that lie above `cut`, which is one of the origin with this identity: those of it above the cut, and all of the
-    origins after it. The chain's only origin unless given. Raises CoverageError where an interval lies across the cut."""
-    if identity is not None:
-        own = [place for place, interval in enumerate(chain) if interval.topic_id == identity]
-        if not own:
-            raise CoverageError(
-                f"stream {stream.name!r}: the master dataset must have intervals of the origin {identity} that the publication in force"
-                " is of; it has none; run `trilayer batch run --full`"
-            )
-        chain, later = chain[own[0] : own[-1] + 1], chain[own[-1] + 1 :]
-        return [*intervals_after(chain, cut, stream), *later]
+def intervals_after(chain: Sequence[Interval], cut: Cut, stream: Stream, identity: str) -> list[Interval]:
+    """The intervals above a cut: those of its own origin that lie above it, and all of later origins.
+
+    Args:
+        chain: Intervals, oldest first.
+        cut: The cut.
+        stream: The stream, which errors name.
+        identity: Identity of the origin in which the cut counts.
+
+    Raises:
+        CoverageError: An interval lies across the cut, or there is none of that origin.
+    """
+    own = [place for place, interval in enumerate(chain) if interval.topic_id == identity]
+    if not own:
+        raise CoverageError(
+            f"stream {stream.name!r}: the master dataset must have intervals of the origin {identity} that the publication in force"
+            " is of; it has none; run `trilayer batch run --full`"
+        )
     above = []
-    for interval in chain:
+    for interval in chain[own[0] : own[-1] + 1]:
         sides = {r.start >= cut.get(p, 0) for p, r in interval.ranges.items() if len(r)}
         across = [(p, r) for p, r in interval.ranges.items() if r.start < cut.get(p, 0) < r.end]
         if across or len(sides) > 1:
@@ -343,4 +376,4 @@ def intervals_after(
             )
         if True in sides:
             above.append(interval)
-    return above
+    return [*above, *chain[own[-1] + 1 :]]

@@ -17,9 +17,11 @@ from trilayer.view import Measure, View
 from trilayer.windows import Window
 
 TOLERANCE = 1e-9
-"""Two floating-point sums count as equal up to this part of the sum of their numbers' magnitudes: the layers add up in another order.
+"""Two floating-point sums count as equal up to this part of the sum of their numbers' magnitudes:
+the layers add up in another order.
 
-The error of a sum of n doubles is at most n * 2^-53 of that, whatever the order, and even where large numbers cancel each other out."""
+The error of a sum of n doubles is at most n * 2^-53 of that, whatever the order, and even where
+large numbers cancel each other out."""
 
 
 def open_duckdb(memory_mb: int = 1024, threads: int | None = None) -> duckdb.DuckDBPyConnection:
@@ -72,11 +74,13 @@ def _merged_select(view: View, sources: str, keep: Sequence[str]) -> str:
 def present_select(
     view: View, tables: Sequence[str], keep: Sequence[str] = (), *, magnitudes: bool = False
 ) -> str:
-    """SELECT of the view's answer, its `output` columns, from the partials of all `tables`: merged, put together from panes, presented.
+    """SELECT of the view's answer, its `output` columns, from the partials of all `tables`: merged,
+    put together from panes, presented.
 
     A window that ends after the year 9999 has NULL as its end.
     keep: columns of the tables that come first in the answer, and by which it is grouped too.
-    magnitudes: with what `compare_answers` takes to compare floating-point sums by, as NAME__magnitude.
+    magnitudes: with what `compare_answers` takes to compare floating-point sums by, as
+        NAME__magnitude.
     """
     columns = list(keep)
     for key in view.keys:
@@ -100,7 +104,8 @@ def present_select(
 
 
 def _present_sql(measure: Measure, prefix: str = "") -> str:
-    """The measure as it is presented, of one row of merged partials. prefix: what its states' columns are called with in front."""
+    """The measure as it is presented, of one row of merged partials. prefix: what its states'
+    columns are called with in front."""
     presented = _over_states(measure.present_sql, measure, prefix)
     return f"CAST({presented} AS {sql_type(measure.type, 'duckdb')})"
 
@@ -167,22 +172,30 @@ def compare(
     columns: Mapping[str, str],
     show: int = 20,
     into: str = "",
+    keep: Sequence[str] = (),
 ) -> Comparison:
-    """Compares two tables (or queries in brackets) by the view's keys, in `columns`: of a floating-point sum, name to its magnitude.
+    """Compares two tables (or queries in brackets) by the view's keys.
 
-    The magnitude is SQL over the rows `l` and `r`. Such sums are equal within `TOLERANCE` of it, and where it is beyond what a double holds,
-    since then the order of addition decides whether the sum is. All else, with an empty text, is equal exactly. into: a table that is left with a row for each key: `_kind`, the keys, and of
-    each column `left_NAME` and `right_NAME`.
+    Args:
+        connection: The database.
+        view: Whose keys the tables have.
+        left: The one table.
+        right: The other.
+        columns: What is compared. A floating-point sum has its magnitude, as SQL over the rows `l`
+            and `r`: two such sums are equal within `TOLERANCE` of it. They are equal, too, if the
+            magnitude is beyond what a double holds, since then the order of addition decides
+            whether the sum is. All else has an empty text and must be equal exactly.
+        show: How many rows that do not match are returned.
+        into: A table that is left with a row for each key: `_kind`, the keys, and of each column
+            `left_NAME` and `right_NAME`.
+        keep: Columns that tell rows apart beside the view's keys.
     """
+    keyed_by = [*keep, *view.key_output]
     compared = into or "_compared"
-    join = " AND ".join(
-        f"l.{quoted_duckdb(k)} IS NOT DISTINCT FROM r.{quoted_duckdb(k)}" for k in view.key_output
-    )
+    join = " AND ".join(f"l.{quoted_duckdb(k)} IS NOT DISTINCT FROM r.{quoted_duckdb(k)}" for k in keyed_by)
     equal = " AND ".join(_equal(name, magnitude) for name, magnitude in columns.items())
     kind = f"CASE WHEN r._side IS NULL THEN 'missing' WHEN l._side IS NULL THEN 'extra' WHEN {equal} THEN 'match' ELSE 'differ' END"
-    keys = [
-        f"coalesce(l.{quoted_duckdb(k)}, r.{quoted_duckdb(k)}) AS {quoted_duckdb(k)}" for k in view.key_output
-    ]
+    keys = [f"coalesce(l.{quoted_duckdb(k)}, r.{quoted_duckdb(k)}) AS {quoted_duckdb(k)}" for k in keyed_by]
     values = [f"{side}.{quoted_duckdb(name)} AS {quoted_duckdb(f'{label}_{name}')}"
               for name in columns for side, label in (("l", "left"), ("r", "right"))]  # fmt: skip
     joined = (
@@ -211,20 +224,28 @@ def compare_answers(
 ) -> Comparison:
     """`compare` of two answers, in the view's aggregates as they are presented.
 
-    magnitudes: whether the left answer has been selected with them; else floating-point sums are compared relative to themselves.
+    magnitudes: whether the left answer has been selected with them; else floating-point sums are
+        compared relative to themselves.
     """
     columns = {}
-    for m in view.measures:
-        column = quoted_duckdb(m.name)
-        rounded = m.type in FLOATS and m.aggregate.kind in ("sum_", "mean")
-        columns[m.name] = f"greatest(abs(l.{column}), abs(r.{column}))" if rounded else ""
+    for measure in view.measures:
         if magnitudes:
-            columns[m.name] = f"l.{quoted_duckdb(m.name + '__magnitude')}" if m.magnitude_sql else ""
+            relative = f"l.{quoted_duckdb(measure.name + '__magnitude')}" if measure.magnitude_sql else ""
+        else:
+            answer = quoted_duckdb(measure.name)
+            rounded = measure.type in FLOATS and measure.aggregate.kind in ("sum_", "mean")
+            relative = f"greatest(abs(l.{answer}), abs(r.{answer}))" if rounded else ""
+        columns[measure.name] = relative
     return compare(connection, view, left, right, columns)
 
 
 def compare_partials(
-    connection: duckdb.DuckDBPyConnection, view: View, left: str, right: str, into: str = ""
+    connection: duckdb.DuckDBPyConnection,
+    view: View,
+    left: str,
+    right: str,
+    into: str = "",
+    keep: Sequence[str] = (),
 ) -> Comparison:
     """`compare` of two tables of partials, merged first, in their states: also where a sum is too large to be presented."""
     columns = {}
@@ -232,8 +253,8 @@ def compare_partials(
         for state_column, state in measure.states.items():
             column = quoted_duckdb(f"{measure.name}__{state.relative_to}")
             columns[state_column] = f"greatest(l.{column}, r.{column})" if state.relative_to else ""
-    merged_left, merged_right = (f"({merge_select(view, [table])})" for table in (left, right))
-    return compare(connection, view, merged_left, merged_right, columns, into=into)
+    merged_left, merged_right = (f"({merge_select(view, [table], keep)})" for table in (left, right))
+    return compare(connection, view, merged_left, merged_right, columns, into=into, keep=keep)
 
 
 def present_compared_select(view: View, compared: str, labels: tuple[str, str]) -> str:

@@ -186,14 +186,16 @@ class Pass:
                 columns[column] = self.states[self._state_sql(view, measure, state)]
         return columns
 
-    def slice_of(self, view: View, result: DataFrame) -> DataFrame:
-        """The view's partial out of `run`'s result."""
+    def slice_of(self, view: View, result: DataFrame, extra: Sequence[str] = ()) -> DataFrame:
+        """The view's partial out of `run`'s result, after the columns of `extra`, such as its
+        part."""
         from pyspark.sql import functions as F
 
         rows = result.where(F.col(SET) == self.sets.index(self._set_of(view)))
         if view.filter:
             rows = rows.where(F.col(self.states[self._population_sql(view)]) > 0)
-        return rows.select(*(F.col(column).alias(name) for name, column in self.columns_of(view).items()))
+        columns = (F.col(column).alias(name) for name, column in self.columns_of(view).items())
+        return rows.select(*extra, *columns)
 
     def arrow_slice_of(self, view: View, result: pa.Table, extra: Sequence[str] = ()) -> pa.Table:
         """As `slice_of`, for a result collected as Arrow."""

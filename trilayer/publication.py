@@ -1,12 +1,14 @@
-"""The publication: the one pointer that puts all batch views in force at once, and the fence that keeps a late run from moving it.
+"""The publication: the one pointer that puts all batch views in force at once, and the fence that
+keeps a late run from moving it.
 
 publications/00000012.json    a version: T, cuts, fingerprints, files with digests; never changed
 publications/current.json     the version in force, and those before it; replaced in one step
 fence/00000031.json           a token, taken by each run; only the holder of the newest may publish
 locks/pointer                 held around each check and what rests on it: a token taken, a version written or deleted, the pointer moved
 
-On a local disk these four can't come between one another: a run that was fenced off neither writes a version nor moves the pointer, and
-what the pointer may be moved to is not deleted. All that is done under the lock takes milliseconds; Spark is never waited for.
+On a local disk none of these four steps can come between the parts of another: a run that was
+fenced off neither writes a version nor moves the pointer, and what the pointer may be moved to is
+not deleted. All that is done under the lock takes milliseconds; Spark is never waited for.
 """
 
 from __future__ import annotations
@@ -29,14 +31,17 @@ logger = logging.getLogger("trilayer.publication")
 POINTER = "publications/current.json"
 
 LOCK_WAIT_S = 30.0
-"""How long the pointer's lock is waited for: a thousand times what is done under it, so that one who still has it does not run."""
+"""How long the pointer's lock is waited for: a thousand times what is done under it. A process that
+still holds it then has been stopped."""
 
 
 @contextmanager
 def pointer_lock(store: Store, what: str) -> Iterator[None]:
-    """Lets one process or thread at a time move the pointer, take a token, or write or delete a version. Not re-entrant.
+    """Lets one process or thread at a time move the pointer, take a token, or write or delete a
+    version. Not re-entrant.
 
-    Raises ConflictError, which says who has it, after `LOCK_WAIT_S`. Does nothing on stores that have no locks.
+    Raises ConflictError, which says who has it, after `LOCK_WAIT_S`. Does nothing on stores that
+    have no locks.
     """
     with store.lock("locks/pointer", what, LOCK_WAIT_S):
         yield
@@ -126,6 +131,7 @@ def _path(version: int) -> str:
 
 
 def read_version(store: Store, version: int) -> Publication:
+    """The version of this number. Raises IntegrityError if it is missing or altered."""
     return Publication.of(store.read_document(_path(version)))
 
 
@@ -173,7 +179,8 @@ def versions(store: Store) -> list[Publication]:
 def write_version(store: Store, publication: Publication) -> Publication:
     """Writes a version, which puts nothing in force.
 
-    Its number is the next one, unless this run has written it before it was killed. Raises OvertakenError where a later run has taken over.
+    Its number is the next one, unless this run has written it before it was killed. Raises
+    OvertakenError where a later run has taken over.
     """
     with pointer_lock(store, "the writing of a version"):
         check_token(store, publication.token)
@@ -189,11 +196,12 @@ def write_version(store: Store, publication: Publication) -> Publication:
 
 
 def next_version(store: Store) -> int:
+    """One more than the number of any version that is there."""
     return max(version_numbers(store), default=0) + 1
 
 
 def version_numbers(store: Store) -> list[int]:
-    """Of every version that is there, whether it can be read or not, in order."""
+    """The numbers, in order, of all versions that are there, those that can't be read included."""
     names = store.names("publications")
     return [int(stem) for name in names if (stem := name.removesuffix(".json")).isdigit()]
 
@@ -208,7 +216,8 @@ def put_in_force(store: Store, version: int, token: int, reason: str) -> None:
 
 
 def roll_back(store: Store, version: int | None) -> Publication:
-    """Puts an older version in force and fences off every run under way; see `find_version` for which. All of it at one moment."""
+    """Puts the version that `find_version` chooses in force and fences off every run under way, all
+    in one step."""
     failpoint("rollback.before-pointer")
     with pointer_lock(store, "a rollback"):
         target = find_version(store, version)
@@ -238,8 +247,10 @@ class Past:
     """Which versions have been in force.
 
     Attributes:
-        version: The one in force; None before the first publication, and where the pointer can't be read.
-        before: Those that were in force before it, oldest first: where rollbacks lead, one after another.
+        version: The one in force; None before the first publication, and where the pointer can't be
+            read.
+        before: Those that were in force before it, oldest first: where rollbacks lead, one after
+            another.
         left: Those that a rollback has left, in the order in which it did.
     """
 
@@ -248,7 +259,8 @@ class Past:
     left: Sequence[int]
 
     def moved_to(self, version: int, there: Sequence[int]) -> Past:
-        """The past once `version` is in force; of versions that are not among `there` any more nothing is kept.
+        """The past once `version` is in force; of versions that are not among `there` any more
+        nothing is kept.
 
         >>> Past(3, [1, 2], []).moved_to(2, [1, 2, 3])  # a rollback
         Past(version=2, before=[1], left=[3])
@@ -268,20 +280,22 @@ class Past:
 
     @property
     def by_use(self) -> list[int]:
-        """Every version that has been in force, the one that a rollback is likeliest to want first."""
+        """Every version that has been in force, the one that a rollback is likeliest to want
+        first."""
         present = [] if self.version is None else [self.version]
         return [*present, *reversed(self.before), *reversed(self.left)]
 
 
 def read_past(store: Store) -> Past:
-    """Which versions have been in force, of those that are kept. Raises IntegrityError where the pointer can't be read."""
+    """Which versions have been in force, of those that are kept. Raises IntegrityError where the
+    pointer can't be read."""
     standing = pointer(store)
     if standing is None:
         return Past(None, [], [])
     if "before" in standing:
         return Past(standing["version"], standing["before"], standing["left"])
-    # A pointer from before this was recorded: a run is computed from the version in force, so that `base` leads back through them. The
-    # others may have been in force too, and were left.
+    # A pointer from before this was recorded: a run is computed from the version in force, so that
+    # `base` leads back through them. The others may have been in force too, and were left.
     there = version_numbers(store)
     base = {known.version: known.base for known in versions(store)}
     line = [standing["version"]]
@@ -294,7 +308,8 @@ def read_past(store: Store) -> Past:
 
 
 def _past(store: Store) -> Past:
-    """As `read_past`; where the pointer can't be read, all that is there has been left: by number, any of it can be put in force again."""
+    """As `read_past`; where the pointer can't be read, all that is there has been left: by number,
+    any of it can be put in force again."""
     try:
         return read_past(store)
     except IntegrityError as error:
@@ -316,6 +331,7 @@ def _digest(document: dict[str, Any]) -> str:
 
 
 def newest_token(store: Store) -> int:
+    """The token taken last; 0 before the first."""
     return max((int(name.removesuffix(".json")) for name in store.names("fence")), default=0)
 
 
@@ -337,6 +353,7 @@ def _take_token(store: Store, what: str) -> int:
 
 
 def check_token(store: Store, token: int) -> None:
+    """Raises OvertakenError if a newer token than this one has been taken."""
     newest = newest_token(store)
     if token != newest:
         raise OvertakenError(
@@ -350,8 +367,9 @@ def find_version(store: Store, version: int | None) -> Publication:
 
     Args:
         store: The store.
-        version: The one to go back to; None for the newest that was in force before the present one, and can be read. One that was
-            written by a run that was killed before it could put it in force is never chosen, but can be asked for by its number.
+        version: The one to go back to; None for the last one before the present that was in force
+            and can be read. A version that a killed run wrote and never put in force is not chosen
+            then, but can be named.
 
     Raises:
         UsageError: There is none, or none of that number.
@@ -366,9 +384,10 @@ def find_version(store: Store, version: int | None) -> Publication:
         )
     older = [p for number in past.before for p in known if p.version == number]
     if not older:
+        others = ", ".join(str(p.version) for p in known if p.version != past.version)
         raise UsageError(
-            f"a rollback must have a version that was in force before {past.version}; none is kept;"
-            f" name one: there is {', '.join(str(p.version) for p in known if p.version != past.version) or 'no other'}"
+            f"a rollback must have an older version; {past.version} in force is the oldest kept"
+            + (f" of those that were in force; name another one: there is {others}" if others else "")
         )
     return older[-1]
 
@@ -386,14 +405,16 @@ def choose_version(known: Sequence[Publication], version: int) -> Publication:
 
 
 def retire_versions(store: Store, keep: int) -> list[Publication] | None:
-    """Deletes the versions that no rollback will want. Their files are no longer needed by anyone from then on.
+    """Deletes the versions that no rollback will want. Their files are no longer needed by anyone
+    from then on.
 
-    Kept are the `keep` versions that rollbacks without a number would lead through, the `keep` newest that have been in force, the newest
-    number, so that no number is given twice, and one that a run has written which may still put it in force. All others go, those among
-    them that were never in force.
+    Four kinds are kept: the `keep` versions through which rollbacks without a number would lead;
+    the `keep` newest ones that have been in force; the one with the highest number, so that no
+    number is given twice; and one that a run has written and may still put in force.
 
     Returns:
-        What is kept, oldest first; None where a version that is kept can't be read, so that what it needs is not known.
+        What is kept, oldest first; None where a version that is kept can't be read, so that what it
+        needs is not known.
     """
     with pointer_lock(store, "the clearing away of versions"):
         past = read_past(store)

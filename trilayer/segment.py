@@ -1,13 +1,14 @@
 """The speed layer's format: generations, each one checkpoint's life, of committed segments.
 
     speed/STREAM/000003-ab12cd/generation.json                              topic id, fingerprints, where it starts
-    speed/STREAM/000003-ab12cd/commits/000000000041-000000000041.json       micro-batches 41 to 41: its writing is the commit
-    speed/STREAM/000003-ab12cd/data/000000000041-VIEW.parquet               `_tick`, keys, states
-    speed/STREAM/000003-ab12cd/data/000000000041-_quarantine.parquet        `_tick`, the records, `_reject`
+    speed/STREAM/000003-ab12cd/commits/FIRST-LAST.json                      micro-batches FIRST to LAST: its writing is the commit
+    speed/STREAM/000003-ab12cd/data/FIRST-LAST-VIEW.parquet                 `_tick`, keys, states
+    speed/STREAM/000003-ab12cd/data/FIRST-LAST-_quarantine.parquet          `_tick`, the records, `_bytes`, `_reject`
     speed/STREAM/000003-ab12cd/checkpoint/                                  Spark's
 
-A commit lists its segments: for each tick, the offset ranges that it covers. Commits of closed ticks are compacted into one that
-covers the same; a reader takes the widest commits and leaves out those inside them.
+A commit lists its segments: for each tick, the offset ranges that it covers. Neighbouring commits
+are compacted into one that covers the same; a reader takes the widest commits and leaves out those
+inside them.
 """
 
 from __future__ import annotations
@@ -29,14 +30,24 @@ from trilayer.view import View
 TICK = "_tick"
 """Start, in ms since 1970, of the tick that a partial's events arrived in."""
 
+BYTES = "_bytes"
+"""Length of a quarantined event's value in the log, of which a commit's quarantine may keep only
+the beginning."""
+
+SHORTEST_REASON = 64
+"""How many characters of its reason each event in a commit's quarantine keeps at least."""
+
 
 @dataclass(frozen=True)
 class Generation:
-    """One life of a stream's speed layer. start: offsets from which it reads. fingerprint: of the stream and all views on it.
+    """One life of a stream's speed layer. start: offsets from which it reads. fingerprint: of the
+    stream and all views on it.
 
-    topic_id: identity of the origin in which its offsets count, see `Origin`. anew: the log had lost what the generations before had
-    read, so that none of them is merged any more, however far it had come.
-    tick_ms: length of the ticks that its segments are of; None in generations from before it was kept.
+    topic_id: identity of the origin in which its offsets count, see `Origin`. anew: the log had
+    lost what the generations before had read, so that none of them is merged any more, however far
+    it had come.
+    tick_ms: length of the ticks that its segments are of; None in generations from before it was
+        kept.
     """
 
     name: str
@@ -110,10 +121,12 @@ class Commit:
 
 
 def commit_name(first: int, last: int) -> str:
+    """FIRST-LAST, with the numbers filled up so that names sort as numbers do."""
     return f"{first:012d}-{last:012d}"
 
 
 def folder(stream: Stream, generation: str = "") -> str:
+    """The folder of a generation, or of all generations of the stream."""
     return f"speed/{stream.name}/{generation}".rstrip("/")
 
 
@@ -130,8 +143,10 @@ def generations(store: Store, stream: Stream) -> list[Generation]:
 
 
 def standing(known: Sequence[Generation]) -> list[Generation]:
-    """Those of the generations, oldest first, that the log has not departed from: in each origin the newest that began anew, and
-    those after it."""
+    """The generations, oldest first, whose records the log still holds as they were read.
+
+    In each origin these are the newest generation that began anew and all after it.
+    """
     kept: list[Generation] = []
     for generation in known:
         if generation.anew:
@@ -152,10 +167,12 @@ def commit_names(store: Store, stream: Stream, generation: str) -> list[tuple[in
 
 
 def read_commit(store: Store, stream: Stream, generation: str, first: int, last: int) -> Commit:
+    """One commit. Raises IntegrityError if it is missing or altered."""
     return Commit.of(store.read_document(commit_path(stream, generation, first, last)))
 
 
 def commit_path(stream: Stream, generation: str, first: int, last: int) -> str:
+    """Where the commit of micro-batches first to last is, in the store."""
     return f"{folder(stream, generation)}/commits/{commit_name(first, last)}.json"
 
 
@@ -193,7 +210,7 @@ def read_commits(store: Store, stream: Stream, generation: str) -> list[Commit]:
 
 
 class KnownCommits:
-    """Commits of one stream's generations, for who asks for them again and again: a commit never changes, so that each is read once."""
+    """Commits of one stream's generations, each read once: a commit never changes."""
 
     def __init__(self) -> None:
         self._known: dict[str, dict[tuple[int, int], Commit]] = {}
@@ -227,13 +244,28 @@ def best_cover(
     cut: Cut,
     read: Callable[[Store, Stream, str], list[Commit]] = read_commits,
 ) -> Cover | None:
-    """The newest cover that is behind no older one, of the generations that compute these views by these definitions; None where none does.
+    """The cover of the newest generation whose head is at or past every older generation's head.
 
-    A generation that is being rebuilt takes over once it is ahead in every partition, so that no partition's head ever goes back. One that
-    begins above the cut, since the log held no more when it began, waits for the publication that reaches it; until then an older one answers.
+    A generation that is being rebuilt takes over once it is ahead in every partition, so that no
+    partition's head ever goes back. One that begins above the cut, since the log held no more when
+    it began, waits for the publication that reaches it; until then an older one answers.
 
-    Raises CoverageError where the newest of them does not cover the log from the cut, IntegrityError where it can't be read: an older one,
-    which has ended, would hide that the answer will never grow again.
+    Args:
+        store: The store.
+        stream: The stream.
+        topic_id: Identity of the origin in which the cut counts.
+        view_fingerprints: Only generations that compute these views by these definitions are looked
+            at.
+        cut: From where the log must be covered.
+        read: Reads the commits of a generation.
+
+    Returns:
+        The cover; None if no generation computes these views.
+
+    Raises:
+        CoverageError: The newest generation does not cover the log from the cut. An older one,
+            which has ended, would hide that the answer will never grow again.
+        IntegrityError: The newest generation can't be read.
     """
     best: Cover | None = None
     error: TrilayerError | None = None
@@ -258,7 +290,8 @@ def best_cover(
 
 
 def _begins_late(stream: Stream, generation: Generation, cut: Cut) -> CoverageError | None:
-    """What to say of a generation that begins above the cut, which `_begin` in the speed layer does only where retention took the rest."""
+    """What to say of a generation that begins above the cut, which happens only if retention took
+    the rest."""
     for partition, start in sorted(generation.start.items()):
         if start > cut.get(partition, 0):
             return CoverageError(
@@ -269,9 +302,17 @@ def _begins_late(stream: Stream, generation: Generation, cut: Cut) -> CoverageEr
 
 
 def computes(generation: Generation, topic_id: str, view_fingerprints: Mapping[str, str]) -> bool:
+    """Whether the generation is of this origin and computes these views by these definitions."""
     return generation.topic_id == topic_id and all(
         generation.views.get(name) == fingerprint for name, fingerprint in view_fingerprints.items()
     )
+
+
+def with_bytes(quarantine: pa.Table) -> pa.Table:
+    """A commit's quarantine with `_bytes`, which files from before it was kept lack: their values are whole."""
+    if BYTES in quarantine.schema.names:
+        return quarantine
+    return quarantine.append_column(BYTES, pc.cast(pc.binary_length(quarantine["_value"]), pa.int64()))
 
 
 def read_partials(store: Store, commit: Commit, view: View, ticks: frozenset[int]) -> pa.Table | None:

@@ -175,7 +175,8 @@ def driver_at_work(memory_setting: str) -> Iterator[None]:
 
 
 def first_cause(text: str) -> str:
-    """The line of a Spark error that says what happened: what our own code raised, or its root cause, where there is one."""
+    """The line of a Spark error that says what happened: what trilayer's own code raised, else the
+    root cause."""
     raised = _raised_here(text)
     if raised:
         return raised
@@ -185,7 +186,8 @@ def first_cause(text: str) -> str:
 
 
 def _raised_here(text: str) -> str:
-    """What ends the traceback of our own code that a Spark error quotes; nothing where Spark itself raised it, or there is none."""
+    """The last line of the Python traceback that a Spark error quotes; empty if there is none, or
+    if Spark raised it."""
     _, _, traceback = text.rpartition("Traceback (most recent call last):")
     # Frames are indented; the first line that is not says what was raised.
     line = next((line for line in traceback.splitlines()[1:] if line and not line[0].isspace()), "")
@@ -196,7 +198,8 @@ def _raised_here(text: str) -> str:
 
 
 def _server_is_gone(error: Exception) -> bool:
-    """Whether it says that the Spark Connect server does not answer, or does not know this session any more."""
+    """Whether an error says that the Spark Connect server does not answer, or does not know this
+    session any more."""
     status = getattr(error, "getGrpcStatusCode", None)
     unavailable = status is not None and status().name == "UNAVAILABLE"
     condition = error.getCondition() if isinstance(error, PySparkException) else None
@@ -204,7 +207,7 @@ def _server_is_gone(error: Exception) -> bool:
 
 
 def _failed(text: str) -> TrilayerError:
-    """What is said of a Spark job that has failed."""
+    """The error to raise for a Spark job that has failed with this text."""
     if lost_by_log(text):
         return LogError(
             "the log must hold what it held when this run began; some of it is gone, by retention or by a failure of the broker;"
@@ -234,7 +237,8 @@ def _without_jvm_notices() -> Iterator[None]:
         with os.fdopen(reading, "rb") as lines, os.fdopen(stderr, "wb", buffering=0) as there:
             for line in lines:
                 if b"Using incubator modules" not in line:
-                    # A full disk costs lines, not the thread: without it nothing the JVM says would ever be seen again.
+                    # A full disk costs lines, not the thread: without it nothing the JVM says would
+                    # ever be seen again.
                     with suppress(OSError):
                         there.write(line)
 
@@ -254,7 +258,8 @@ _REFUSALS = {
 
 
 def write_files(rows: DataFrame, folder: str, store: Store) -> list[StoredFile]:
-    """Writes rows as Parquet files into a new folder of the store, from where they survive a power cut.
+    """Writes rows as Parquet files into a new folder of the store, from where they survive a power
+    cut.
 
     Args:
         rows: What to write.
@@ -265,7 +270,8 @@ def write_files(rows: DataFrame, folder: str, store: Store) -> list[StoredFile]:
         The files that have rows.
 
     Raises:
-        StoreError: The system refused, on this machine or an executor's. The folder is gone again, however Spark failed.
+        StoreError: The system refused, on this machine or an executor's. The folder is gone again,
+            however Spark failed.
     """
     try:
         rows.write.parquet(store.uri(folder))

@@ -1,12 +1,14 @@
 """The store: every file that the layers share, on a local disk, S3 or HDFS.
 
-Documents (JSON) carry their own digest; tables (Parquet) are referred to by a `StoredFile` that holds theirs. What is read
-has been checked, byte for byte, before anything is made of it. A write is atomic: a reader sees all of a file or none.
-On object stores `create` and `lock` can't be made exclusive through pyarrow.fs; there the batch's scheduler must not start two runs
-(`Store.limits` says it to a person).
+Documents (JSON) carry their own digest; tables (Parquet) are referred to by a `StoredFile` that
+holds theirs. What is read has been checked, byte for byte, before anything is made of it. A write
+is atomic: a reader sees all of a file or none. On object stores `create` and `lock` can't be made
+exclusive through pyarrow.fs; there the batch's scheduler must not start two runs (`Store.limits`
+says it to a person).
 
-What the system refuses (a full disk, a failing device, a missing permission) is a StoreError that names the file. A write that fails
-leaves nothing behind; one whose process is killed leaves a temporary file, which `stale_temporaries` finds.
+What the system refuses (a full disk, a failing device, a missing permission) is a StoreError that
+names the file. A write that fails leaves nothing behind; one whose process is killed leaves a
+temporary file, which `stale_temporaries` finds.
 """
 
 from __future__ import annotations
@@ -41,7 +43,11 @@ Name = TypeVar("Name")
 Content = TypeVar("Content")
 
 STALE_AFTER_S = 60.0
-"""A file that nobody holds open and that nothing refers to is left over when it is older than this: its writer would be done."""
+"""A file that nobody holds open and that nothing refers to is left over when it is older than this:
+its writer would be done."""
+
+SPEED_LOCK = "locks/speed"
+"""Held by the speed layer for as long as it runs."""
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")
 """The name of a file that `Store.write` has not finished."""
@@ -96,7 +102,8 @@ class Store:
     # -- files ---------------------------------------------------------------------------------------------------------
 
     def read(self, relative: str) -> bytes:
-        """All bytes of a file. Raises IntegrityError, which names it, where there is none; StoreError where it can't be read."""
+        """All bytes of a file. Raises IntegrityError, which names it, where there is none;
+        StoreError where it can't be read."""
         try:
             failpoint("store.read", relative)
             if self.local:
@@ -137,10 +144,12 @@ class Store:
         Args:
             relative: The file's path in the store; its folder is made where it is not there.
             data: All bytes of the file.
-            durable: Whether the file, on a local disk, also survives a power cut that comes after this call.
+            durable: Whether the file, on a local disk, also survives a power cut that comes after
+                this call.
 
         Raises:
-            StoreError: It could not be written; what was there is unchanged, and nothing else is left.
+            StoreError: It could not be written; what was there is unchanged, and nothing else is
+                left.
         """
         with self._faults("write", relative):
             if not self.local:
@@ -154,7 +163,8 @@ class Store:
                 _sync(os.path.dirname(self.path(relative)))
 
     def create(self, relative: str, data: bytes, *, durable: bool = True) -> bool:
-        """As `write`, for a file that must not be there yet: False, and nothing written, where it is."""
+        """As `write`, for a file that must not be there yet: False, and nothing written, where it
+        is."""
         if not self.local:
             if self.exists(relative):
                 return False
@@ -194,7 +204,8 @@ class Store:
     def _temporary(self, relative: str, data: bytes, durable: bool) -> Iterator[str]:
         """A file beside `relative` that has the data, until the block ends.
 
-        It is locked for as long: one without a lock is nobody's, and is left over (`stale_temporaries`).
+        It is locked for as long: one without a lock is nobody's, and is left over
+        (`stale_temporaries`).
         """
         folder, name = os.path.split(self.path(relative))
         temporary = f"{folder}/.{name}.{uuid4().hex[:8]}"
@@ -218,7 +229,8 @@ class Store:
                 os.unlink(temporary)
 
     def stale_temporaries(self, folders: Iterable[str]) -> Iterator[str]:
-        """The temporary files in these folders whose writer was killed; none on stores that are not local, which have no such files."""
+        """The temporary files in these folders whose writers were killed. Only local stores have
+        such files."""
         if not self.local:
             return
         for folder in folders:
@@ -234,7 +246,8 @@ class Store:
                         yield relative
 
     def age_s(self, relative: str) -> float:
-        """Seconds since a file, or the list of a folder, was last written; 0 where there is none, or the store does not say."""
+        """Seconds since a file, or the list of a folder, was last written; 0 where there is none,
+        or the store does not say."""
         try:
             return time.time() - os.stat(self.path(relative)).st_mtime if self.local else 0.0
         except OSError:
@@ -250,7 +263,8 @@ class Store:
         return sum(int(found.size or 0) for found in inside)
 
     def sync(self, relative: str) -> None:
-        """What another process has written below a folder survives a power cut that comes after this call, on a local disk."""
+        """Forces all that another process has written below a folder onto a local disk, so that a
+        power cut does not take it."""
         if not self.local:
             return
         with self._faults("sync", relative):
@@ -266,13 +280,15 @@ class Store:
                 _sync(path)
 
     def sync_folder(self, relative: str) -> None:
-        """What was deleted from a folder stays deleted after a power cut that comes after this call, on a local disk."""
+        """Forces a folder's list onto a local disk, so that what was deleted from it stays deleted
+        after a power cut."""
         if self.local:
             with self._faults("sync", relative), contextlib.suppress(FileNotFoundError):
                 _sync(self.path(relative))
 
     def limits(self) -> list[str]:
-        """What a local disk promises and this store does not, for a person to read; nothing for a local disk."""
+        """What a local disk promises and this store does not, for a person to read; nothing for a
+        local disk."""
         if self.local:
             return []
         found = [
@@ -296,7 +312,8 @@ class Store:
             raise self.fault(error, doing, relative) from error
 
     def fault(self, error: OSError, doing: str, relative: str) -> StoreError:
-        """The error to raise where the system did not let a file be read, written, listed or deleted.
+        """The error to raise where the system did not let a file be read, written, listed or
+        deleted.
 
         Args:
             error: What the system said.
@@ -321,10 +338,12 @@ class Store:
         return parse_document(self.read(relative), relative)
 
     def write_document(self, relative: str, document: dict[str, Any]) -> None:
+        """Writes or replaces a JSON document, with its own digest in it. As `write`, durable."""
         self.write(relative, document_bytes(document))
 
     def create_document(self, relative: str, document: dict[str, Any], *, durable: bool = True) -> bool:
-        """As `create`."""
+        """As `write_document`, for one that must not be there yet: False, and nothing written, if
+        it is."""
         return self.create(relative, document_bytes(document), durable=durable)
 
     # -- tables --------------------------------------------------------------------------------------------------------
@@ -344,6 +363,8 @@ class Store:
         return parquet.read(columns, use_threads=file.bytes > 1 << 20)
 
     def read_checked(self, file: StoredFile) -> bytes:
+        """All bytes of a file, after its digest was checked. Raises IntegrityError that names the
+        file."""
         data = self.read(file.path)
         if len(data) != file.bytes:
             raise IntegrityError(
@@ -386,9 +407,11 @@ class Store:
         return StoredFile(relative, rows, size, digest)
 
     def describe_folder(self, relative: str) -> list[StoredFile]:
-        """Every Parquet file with rows in a folder that Spark has written; it writes empty ones too.
+        """Every Parquet file with rows in a folder that Spark has written; it writes empty ones
+        too.
 
-        They are made durable first, since Spark does not: what refers to them must not outlive them.
+        They are made durable first, since Spark does not: what refers to them must not outlive
+        them.
         """
         self.sync(relative)
         files = [
@@ -400,7 +423,8 @@ class Store:
 
     @contextlib.contextmanager
     def lock(self, relative: str, what: str, wait_s: float = 0.0) -> Iterator[None]:
-        """Holds a lock that the system takes back when its process dies, however it dies. Not re-entrant.
+        """Holds a lock that the system takes back when its process dies, however it dies. Not
+        re-entrant.
 
         Args:
             relative: The lock's path in the store.
@@ -420,9 +444,11 @@ class Store:
 
     @contextlib.contextmanager
     def unless_locked(self, relative: str) -> Iterator[bool]:
-        """Whether a lock of `lock` is free, and then held until the block ends. Never on stores that have no locks.
+        """Gives True and holds the lock until the block ends if it is free; gives False if it is
+        not.
 
-        To be held shortly: who asks `lock` for it meanwhile is not refused at once.
+        It is False as well on stores that have no locks. Hold it for a moment only: `lock` waits
+        for `GRACE_S` before it refuses.
         """
         if not self.local:
             yield False
@@ -433,8 +459,14 @@ class Store:
             yield free
 
 
+def ingest_lock_path(stream: str) -> str:
+    """The lock that an ingest of the stream with this name holds."""
+    return f"locks/ingest-{stream}"
+
+
 def _make_folder(folder: str) -> None:
-    """A folder, and those above it that are not there, so that a power cut does not take them with what will be written into them."""
+    """Makes a folder and those above it, durably: a power cut would take what is written into them
+    with them."""
     there = folder
     while not os.path.isdir(there):
         there = os.path.dirname(there)
@@ -445,7 +477,7 @@ def _make_folder(folder: str) -> None:
 
 
 def _sync(path: str) -> None:
-    """A file, or the list of what is in a folder, onto the disk."""
+    """Forces a file, or the list of what is in a folder, onto the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -454,7 +486,8 @@ def _sync(path: str) -> None:
 
 
 def _delete_folder(path: str) -> None:
-    """All of a folder, also while another process deletes in it, or one that has been given up still writes into it."""
+    """All of a folder, also while another process deletes in it, or one that has been given up
+    still writes into it."""
     for attempt in range(10):
         try:
             shutil.rmtree(path)

@@ -23,6 +23,7 @@ from uuid import UUID
 
 from trilayer.errors import DefinitionError, did_you_mean
 from trilayer.expressions import Field, check_name, parse_schema
+from trilayer.source_code import source_of
 
 PARSER = 3
 """Raised when trilayer.events reads some bytes otherwise than before: what an older one read is then parsed anew, as after a change of schema."""
@@ -37,13 +38,18 @@ def digest(*parts: Any) -> str:
 class Stream:
     """A topic of JSON events.
 
-    schema: Spark DDL, `carrier string not null, dep_delay int`; an event that lacks a `not null` column is quarantined. A timestamp is ISO 8601
-    text, UTC where it names no zone, or a number of seconds since 1970; dates and times are of the years 1 to 9999.
-    A decimal is a number, or text of one, with an exponent of at most three digits and no more than 1,000 characters.
-    Within an array, struct or map times are as Spark's from_json takes them, `10:00` as of the day of the reading: declare them as text there.
-    event_time: the column (timestamp or date) that says when an event happened; events without it are quarantined.
-    event_id: the column that names an event, where there is one. topic: the topic's name, the stream's own unless given.
-    partitions: used only where trilayer creates the topic. max_event_bytes: a larger value is quarantined as oversized.
+    schema: Spark DDL, `carrier string not null, dep_delay int`; an event that lacks a `not null`
+    column is quarantined. A timestamp is ISO 8601 text, UTC where it names no zone, or a number of
+    seconds since 1970; dates and times are of the years 1 to 9999. A decimal is a number, or text
+    of one, with an exponent of at most three digits and no more than 1,000 characters. Within an
+    array, struct or map times are as Spark's from_json takes them, `10:00` as of the day of the
+    reading: declare them as text there.
+    event_time: the column (timestamp or date) that says when an event happened; events without it
+        are quarantined.
+    event_id: the column that names an event, where there is one. topic: the topic's name, the
+        stream's own unless given.
+    partitions: used only where trilayer creates the topic. max_event_bytes: a larger value is
+        quarantined as oversized.
     """
 
     name: str
@@ -144,8 +150,13 @@ Source = Stream | Rows
 
 
 def code_of(function: Any) -> Any:
-    """What a function does, as nested lists: its bytecode, constants, defaults and closure, and what it names of the author's own
-    modules, followed once each. What belongs to Python or to an installed library counts by name, with what it wraps.
+    """What a function does, as nested lists: its source, defaults and closure, and what it names of
+    the author's own modules, followed once each. What belongs to Python or to an installed library
+    counts by name, with what it wraps.
+
+    It is the same in every process and under every minor version of Python. Only a function without
+    source, such as one typed into an interpreter, counts by its bytecode, which each minor version
+    has another of.
     """
     return _code(function, None, {})
 
@@ -204,7 +215,8 @@ def _function(value: types.FunctionType, by: types.FunctionType | None, seen: di
     if by is not None and not _is_own(value.__module__, by):
         return ["function", value.__module__, value.__qualname__, _code(cells, by, seen)]
     given = _code((cells, value.__defaults__, value.__kwdefaults__), value, seen)
-    return ["function", _bytecode(value.__code__), given, _named(value.__globals__, value, seen)]
+    said = source_of(value.__code__) or _bytecode(value.__code__)
+    return ["function", said, given, _named(value.__globals__, value, seen)]
 
 
 def _named(
@@ -218,9 +230,40 @@ def _named(
 def _body(value: type, by: types.FunctionType | None) -> tuple[Any, ...]:
     if not _is_own(value.__module__, by):
         return (value.__module__,)
+    # What Python makes of an enumeration, a dataclass or a named tuple differs from version to
+    # version; what it makes it of does not.
+    if issubclass(value, Enum):
+        values = [(name, member.value) for name, member in value.__members__.items()]
+        return (value.__bases__, values, *_written(value))
+    if issubclass(value, tuple) and hasattr(value, "_fields"):
+        defaults = getattr(value, "_field_defaults", {})
+        return (value.__bases__, value._fields, defaults, *_written(value))
+    if is_dataclass(value):
+        options = {name: getattr(value.__dataclass_params__, name) for name in _DATACLASS_OPTIONS}  # type: ignore[attr-defined]  # typeshed has it not
+        members = [
+            (f.name, f.default, f.default_factory) for f in fields(value) if f.name in value.__annotations__
+        ]
+        return (value.__bases__, options, members, *_written(value))
     # Of what Python adds itself, all but methods says nothing, or the line number.
     own = [(k, v) for k, v in vars(value).items() if callable(v) or not k.startswith("__")]
     return (value.__bases__, *own)
+
+
+_DATACLASS_OPTIONS = ("init", "repr", "eq", "order", "unsafe_hash", "frozen")
+
+
+def _written(value: type) -> list[tuple[str, Any]]:
+    """The methods and properties that the author has written in a class, of all that are there."""
+    found = []
+    for name, member in vars(value).items():
+        function = getattr(member, "fget", None) or getattr(member, "__func__", member)
+        if not isinstance(function, types.FunctionType):
+            continue
+        if function.__globals__.get("__name__") != value.__module__:
+            continue
+        if source_of(function.__code__) is not None:
+            found.append((name, member))
+    return found
 
 
 def _state(value: Any, by: types.FunctionType | None) -> tuple[Any, ...]:
@@ -248,7 +291,9 @@ def _is_own(module: str | None, by: types.FunctionType | None) -> bool:
 
 def _names(code: types.CodeType) -> set[str]:
     inner = (const for const in code.co_consts if isinstance(const, types.CodeType))
-    return set(code.co_names).union(*map(_names, inner))
+    # The name of a module differs between running and importing it, and is in the code of every
+    # class.
+    return (set(code.co_names) - {"__name__"}).union(*map(_names, inner))
 
 
 def _bytecode(code: types.CodeType) -> list[Any]:

@@ -1,14 +1,17 @@
-"""H(T): the first offset of each partition that arrived at or after T. Both layers ask here, and nowhere else.
+"""H(T): the first offset of each partition that arrived at or after T. Both layers ask here, and
+nowhere else.
 
-The broker's time index answers with the first record stamped T or later. That is H(T) as long as stamps rise with
-offsets. A record stamped far ahead (by a producer, while the topic still had CreateTime, or by a broker whose clock
-was wrong for a while) would answer for every T until the clocks have caught up with it, and hold all those cuts at
-its own offset. So a record that is *ahead* has no say: its stamp is later than this machine's clock, or than the
-stamp of a record behind it, by more than a tick and the settle delay. H(T) is then looked for among the records
+The broker's time index answers with the first record stamped T or later. That is H(T) as long as
+stamps rise with offsets. A record stamped far ahead (by a producer, while the topic still had
+CreateTime, or by a broker whose clock was wrong for a while) would answer for every T until the
+clocks have caught up with it, and hold all those cuts at its own offset. So a record that is
+*ahead* has no say: its stamp is later than this machine's clock, or than the stamp of a record
+behind it, by more than a tick and the settle delay. H(T) is then looked for among the records
 behind it, by reading a few of them.
 
-No offset found here can make an answer wrong: any offset may be a cut, as long as both layers use the same one, and
-a cut is recorded before it is used. What matters is that both layers find the same offset, and that it moves.
+No offset found here can make an answer wrong: any offset may be a cut, as long as both layers use
+the same one, and a cut is recorded before it is used. What matters is that both layers find the
+same offset, and that it moves.
 """
 
 from __future__ import annotations
@@ -22,8 +25,8 @@ from trilayer.errors import ClockError
 from trilayer.log import Log, Topic, now_ms
 
 ROUNDS = 16
-"""Runs of ahead records that one look-up passes over. A log with more of them between two ticks gets a boundary among
-them, which is as good as any other."""
+"""Runs of ahead records that one look-up passes over. A log with more of them between two ticks
+gets a boundary among them, which is as good as any other."""
 
 CHUNKS = 64
 """Answers of the broker that are kept: look-ups close to each other read the same records."""
@@ -59,11 +62,13 @@ class TimeIndex:
 
     @property
     def margin_ms(self) -> int:
-        """By how much a stamp must be later than the clock, or than a stamp behind it, to have no say."""
+        """By how much a stamp must be later than the clock, or than a stamp behind it, to have no
+        say."""
         return self._tick_ms + self._settle_ms
 
     def first(self, t_ms: int, floor: Cut) -> tuple[dict[int, int], dict[int, int]]:
-        """H(T), and the stamp of the record found, of each partition that has a record at or after T.
+        """H(T), and the stamp of the record found, of each partition that has a record at or after
+        T.
 
         One request where stamps rise, as they do on a healthy topic that is not quiet.
 
@@ -85,16 +90,18 @@ class TimeIndex:
         Args:
             t_ms: T, which has passed by the settle delay.
             floor: the newest recorded cut of a tick before T.
-            accept_clock: cut at the end, too, where the broker's clock seems to be ahead at this moment.
+            accept_clock: cut at the end, too, where the broker's clock seems to be ahead at this
+                moment.
 
         Raises:
-            ClockError: if the newest records of a partition are ahead, one after the other for longer than the settle
-                delay: then the broker's clock differs from this one now, and nothing tells where T lies.
+            ClockError: if the newest records of a partition are ahead, one after the other for
+                longer than the settle delay: then the broker's clock differs from this one now, and
+                nothing tells where T lies.
         """
         # The end is asked first, so that no record falls between the two requests.
         end = self._log.end(self.topic)
-        # As the speed layer does, which finds one boundary after the other: what the tick before T has passed over, T
-        # passes over too.
+        # As the speed layer does, which finds one boundary after the other: what the tick before T
+        # has passed over, T passes over too.
         before, _ = self.first(t_ms - self._tick_ms, floor)
         floor = {p: max(floor.get(p, 0), before.get(p, 0)) for p in end}
         offsets, _ = self.first(t_ms, floor)
@@ -104,14 +111,16 @@ class TimeIndex:
         return {p: offsets.get(p, offset) for p, offset in end.items()}
 
     def ahead(self) -> dict[int, Stamped]:
-        """The first record of each partition that is stamped later than the clock by more than the settle delay."""
+        """The first record of each partition that is stamped later than the clock by more than the
+        settle delay."""
         offsets, stamps = self._log.index(self.topic, self._clock() + self._settle_ms + 1)
         return {p: Stamped(offset, stamps[p]) for p, offset in sorted(offsets.items())}
 
     # -- one partition -----------------------------------------------------------------------------------------------
 
     def _first(self, p: int, t_ms: int, found: Stamped | None, floor: int) -> Stamped | None:
-        """The first record at or after T that is not ahead. found: the first one stamped T or later."""
+        """The first record at or after T that is not ahead. found: the first one stamped T or
+        later."""
         latest = self._clock() + self.margin_ms
         for _ in range(ROUNDS):
             if found is None:
@@ -123,7 +132,8 @@ class TimeIndex:
             elif found.stamp < t_ms + self._tick_ms:
                 return found  # in T's own tick: whatever else it is, it delays no other one
             else:
-                # After a quiet time, or ahead when it came. If so, a record behind it has a lower stamp.
+                # After a quiet time, or ahead when it came. If so, a record behind it has a lower
+                # stamp.
                 low = found.stamp - self.margin_ms
                 lower = self._lower(p, found.offset + 1, self._end(p), low)
                 if lower is None:
@@ -136,7 +146,8 @@ class TimeIndex:
         return found
 
     def _search(self, p: int, t_ms: int, low: int, high: int, latest: int) -> Stamped | None:
-        """A record of [low, high) stamped T to `latest`, before which there is none, or one below T; None if there is none.
+        """A record of [low, high) stamped T to `latest`, before which there is none, or one below
+        T; None if there is none.
 
         Records stamped later than `latest` are passed over.
         """
@@ -159,7 +170,8 @@ class TimeIndex:
         return best
 
     def _newest(self, p: int, t_ms: int, low: int, high: int, latest: int) -> Stamped | None:
-        """A record of [low, high) stamped T to `latest` near its end; else the newest one below T; None if all are later."""
+        """A record of [low, high) stamped T to `latest` near its end; else the newest one below T;
+        None if all are later."""
         step, above = 1, high
         while True:
             start = max(low, high - step)
@@ -167,7 +179,8 @@ class TimeIndex:
             if known or start <= low:
                 break
             step, above = step * 4, start
-        # Further and further back nothing was met but records that are ahead: there may be others between.
+        # Further and further back nothing was met but records that are ahead: there may be others
+        # between.
         known = known or self._some(p, low, high, latest)
         if not known:
             return None
@@ -211,7 +224,8 @@ class TimeIndex:
         return found
 
     def _lower(self, p: int, start: int, end: int, bound: int) -> Stamped | None:
-        """A record of [start, end) stamped below `bound`, the first one if it is near, else as samples show."""
+        """A record of [start, end) stamped below `bound`, the first one if it is near, else as
+        samples show."""
         step = 1
         while start < end:
             known = self._read(p, start, end)
@@ -226,7 +240,8 @@ class TimeIndex:
         return None
 
     def _check_end(self, p: int, low: int, end: int) -> None:
-        """Raises ClockError if the log ends with records that are ahead, and they came for longer than the settle delay."""
+        """Raises ClockError if the log ends with records that are ahead, and they came for longer
+        than the settle delay."""
         latest = self._clock() + self.margin_ms
         last = self._read(p, max(low, end - 1), end)
         if not last or last[-1].stamp <= latest:
@@ -249,7 +264,8 @@ class TimeIndex:
         return [record for record in self._read(p, start, high) if record.stamp <= latest]
 
     def _read(self, p: int, start: int, high: int) -> list[Stamped]:
-        """The next records of [start, high), as many as the broker sends at once, at least one if there is any."""
+        """The next records of [start, high), as many as the broker sends at once, at least one if
+        there is any."""
         if start >= high:
             return []
         for (partition, asked), chunk in self._chunks.items():

@@ -46,7 +46,8 @@ class Measure:
     present_sql: str
     """DuckDB SQL over the state names without `NAME__`."""
     magnitude_sql: str = ""
-    """As `present_sql`: what the rounding of a floating-point answer is relative to. Empty for an exact answer."""
+    """As `present_sql`: what the rounding of a floating-point answer is relative to. Empty for an
+    exact answer."""
 
 
 @dataclass(frozen=True)

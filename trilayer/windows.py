@@ -53,7 +53,8 @@ class Window:
     def pane_sql(self, time: str) -> str:
         """Spark SQL for the start of the pane that `time` falls into; NULL stays NULL, as a key.
 
-        NULL too where one of the windows would begin before the year 1, which not every engine can hold.
+        NULL too where one of the windows would begin before the year 1, which not every engine can
+        hold.
         """
         pane = f"timestamp_micros(unix_micros({time}) - pmod(unix_micros({time}), {self.slide_us}L))"
         least = MIN_US + self.size_us - self.slide_us
@@ -62,7 +63,8 @@ class Window:
 
     @property
     def last_us(self) -> int:
-        """The last start, in microseconds since 1970, of a window that ends in the year 9999 or before."""
+        """The last start, in microseconds since 1970, of a window that ends in the year 9999 or
+        before."""
         return MAX_US - self.size_us
 
 

@@ -1,13 +1,17 @@
 """A fingerprint changes when a meaning may have, and not otherwise; and reading a catalog starts no JVM."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import sqlglot
 
 from trilayer import Catalog, Rows, Stream, View, count, latest, sum_, tumbling
+from trilayer.stream import code_of
 
 PROJECT = Path(__file__).parents[2]
 SCHEMA = "k string, n int, at timestamp"
@@ -284,6 +288,108 @@ def test_code_of_an_installed_library_counts_by_name(tmp_path):
         ).stdout
 
     assert read((1, 1)) == read((2, 1)) != read((2, 2))
+
+
+ALL_SORTS = '''
+import dataclasses, enum, functools, sys
+from typing import NamedTuple
+LIMIT = 3
+class Kind(enum.Enum):
+    ONE = 1
+    TWO = 2
+    def more(self):
+        """Not counted."""
+        return self.value + 1
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    n: int = 4
+    names: list = dataclasses.field(default_factory=list)
+    def doubled(self):
+        return self.n * 2
+class Place(NamedTuple):
+    partition: int
+    offset: int = 0
+class Plain:
+    def rows(self, events):
+        class Inner:
+            factor = 2
+        return [event * Inner.factor for event in events if event]
+@functools.lru_cache
+def cached(n, *more, deep: int = 1, **rest):
+    """A docstring."""
+    with open(f"{n!r:>{deep}}") as file:
+        return file.read() or LIMIT
+def make(closed):
+    one, two = lambda e: e.limit(closed), lambda e: e.limit(closed + 1)
+    def rows(events, default=(1, 2.5, "x", None)):
+        kinds = {kind: kind.more() for kind in Kind}
+        try:
+            match events:
+                case [first, *_] if first > LIMIT:
+                    return two(first)
+        except* ValueError:
+            pass
+        return one(events), kinds, Limits(), Place(1), Plain().rows(events), cached(1), default
+    return rows
+ROWS = make(7)
+'''
+
+
+def installed(python):
+    """An interpreter of that name: on the PATH, or among pyenv's."""
+    of_pyenv = Path.home().glob(f".pyenv/versions/{python.removeprefix('python')}.*/bin/python")
+    for command in [shutil.which(python), *map(str, of_pyenv)]:
+        if (
+            command
+            and not subprocess.run([command, "--version"], capture_output=True, check=False).returncode
+        ):
+            return command
+    return None
+
+
+@pytest.mark.parametrize("python", ["this one", "python3.12", "python3.13"])
+def test_code_counts_the_same_under_every_minor_version_of_python(tmp_path, python):
+    """By the expected digest, since one version alone may be at hand."""
+    command = sys.executable if python == "this one" else installed(python)
+    if command is None:
+        pytest.skip(f"{python} is not installed")
+    (tmp_path / "all_sorts.py").write_text(ALL_SORTS)
+    code = "import all_sorts; from trilayer.stream import code_of, digest; print(digest(code_of(all_sorts.ROWS)))"
+    libraries = Path(sqlglot.__file__).parents[1]
+    environment = {
+        "PYTHONPATH": os.pathsep.join(map(str, (PROJECT, libraries))),
+        "PATH": "/usr/bin:/bin",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    done = subprocess.run(
+        [command, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )  # fmt: skip
+    if "No module named" in done.stderr:
+        pytest.skip(f"{python} can't use the libraries installed for this one")
+    assert (done.stdout.strip(), done.stderr) == ("50cb4192b4465240", "")
+
+
+def test_of_several_lambdas_on_a_line_each_is_its_own():
+    one, two = (lambda e: e.limit(1), lambda e: e.limit(2))
+    assert code_of(one) != code_of(two)
+    assert "limit" in json.dumps(code_of(one))
+
+
+def test_a_function_without_source_counts_by_its_bytecode():
+    made = {}
+    exec("def rows(events): return events.limit(1)\ndef more(events): return events.limit(2)", made)
+    assert code_of(made["rows"]) != code_of(made["more"])
+    assert code_of(made["rows"]) == code_of(made["rows"])
+
+
+def test_source_that_has_changed_since_it_was_imported_does_not_count(tmp_path, monkeypatch):
+    file = tmp_path / "moving.py"
+    file.write_text("def rows(events): return events.limit(1)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import moving
+
+    file.write_text("def rows(events): return events.limit(2)\n")
+    assert "'limit'" not in json.dumps(code_of(moving.rows)[1][0]), "its bytecode"
 
 
 def test_declaring_and_reading_a_catalog_starts_no_jvm(tmp_path):

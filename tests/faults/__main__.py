@@ -23,7 +23,7 @@ from pathlib import Path
 from tests.conftest import JARS
 from tests.faults.catalogue import BY_NAME, FAULTS, Fault
 from tests.faults.run import Seen, run_fault
-from tests.faults.stack import NAMESPACE, Stack, leftovers
+from tests.faults.stack import NAMESPACE, Report, Stack, leftovers
 from trilayer import classes, jars
 from trilayer.settings import Settings
 
@@ -53,9 +53,11 @@ def main() -> int:
         _round(faults, rng, seen)
         round_number += 1
     _table(faults, seen)
-    wrong = sum(not s.good for found in seen.values() for s in found)
+    all_seen = [one for found in seen.values() for one in found]
+    wrong = sum(not one.good for one in all_seen)
     print(
-        f"{sum(map(len, seen.values()))} faults in {(time.monotonic() - began) / 60:.0f} min, {wrong} not as promised"
+        f"{len(all_seen)} faults in {round_number} rounds, {(time.monotonic() - began) / 60:.0f} min;"
+        f" {sum(one.report.answers for one in all_seen):,} answers held against the log; {wrong} faults not as promised"
     )
     return 1 if wrong else 0
 
@@ -91,7 +93,7 @@ def _round(faults: list[Fault], rng: random.Random, seen: dict[str, list[Seen]])
                             break
             except Exception:  # noqa: BLE001  # told, and counted
                 traceback.print_exc()
-                seen["start"].append(Seen(False, "the stack must start and end", [], [], 0))
+                seen["start"].append(Seen("the stack must start and end", Report(), 0))
                 waiting.clear()
             left = leftovers(stack.id)
             assert not left, f"no process may be left; got {left}"
@@ -104,9 +106,9 @@ def _table(faults: list[Fault], seen: dict[str, list[Seen]]) -> None:
     print("|---|---|---|---|---|")
     for fault in faults:
         found = seen[fault.name]
-        healed = [s for s in found if s.good and s.followed]
-        times = sorted(s.unwell_s for s in found if s.good) or [0.0]
-        commands = ", ".join(sorted({f"`{c}`" for s in healed for c in s.followed}))
+        healed = [s for s in found if s.good and s.report.followed]
+        times = sorted(s.report.unwell_s for s in found if s.good) or [0.0]
+        commands = ", ".join(sorted({f"`{c}`" for s in healed for c in s.report.followed}))
         print(
             f"| {fault.name} | {len(found)} | {sum(s.good for s in found) - len(healed)}"
             f" | {len(healed)}{f': {commands}' if healed else ''} | {times[len(times) // 2]:.0f}, {times[-1]:.0f} |"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import signal
+import struct
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,6 +25,8 @@ class Fault:
         promise: what a user is promised, for the table.
         inject: does it and undoes it; the stack is tended again when it returns.
         advice: the commands that may have to be followed to heal it, as the messages name them.
+        followed: the command that has to be followed: to heal without it would be wrong.
+        felt: whether some part has to have said something of it: otherwise nothing was tried.
         short: whether it is in the short form.
         needs_disks: whether it needs file systems of its own, as only a process that may mount some has.
     """
@@ -33,6 +36,8 @@ class Fault:
     promise: str
     inject: Callable[[Stack, random.Random], None]
     advice: tuple[str, ...] = ()
+    followed: str = ""
+    felt: bool = False
     short: bool = False
     needs_disks: bool = False
 
@@ -43,6 +48,14 @@ def hold(stack: Stack, seconds: float) -> None:
     while time.monotonic() < until:
         stack.tend()
         time.sleep(0.05)
+
+
+def hold_until_felt(stack: Stack, seconds: float, most_s: float = 120) -> None:
+    """As `hold`, but for as long as nothing and nobody has said anything of it."""
+    hold(stack, seconds)
+    until = time.monotonic() + most_s - seconds
+    while not stack.report.refusals and time.monotonic() < until:
+        hold(stack, 0.2)
 
 
 def at_work(stack: Stack, role: str, rng: random.Random) -> None:
@@ -92,9 +105,9 @@ def full_disk(*roles: str, seconds: float = 4.0) -> Callable[[Stack, random.Rand
     def inject(stack: Stack, rng: random.Random) -> None:
         at_work(stack, roles[0], rng)
         size_bytes = rng.choice([0, 100, 1_000])
-        until = time.monotonic() + seconds
+        begun = time.monotonic()
         try:
-            while time.monotonic() < until:
+            while time.monotonic() < begun + (seconds if stack.report.refusals else 120):
                 for role in roles:  # those that are started meanwhile too
                     stack.limit_files(role, size_bytes)
                 hold(stack, 0.1)
@@ -116,7 +129,10 @@ def bad_disk(
             stack.failpoints[role] = f"store.{point}:{kind}:{nth(rng)}"
             stack.restart(role)
         try:
-            hold(stack, 12)
+            if kind == "error":
+                hold_until_felt(stack, 12)
+            else:
+                hold(stack, 20)
         finally:
             for role in roles:
                 stack.failpoints.pop(role, None)
@@ -139,34 +155,71 @@ def hostile_producer(rate: float, seconds: float) -> Callable[[Stack, random.Ran
 
 
 def lose_tail(*, ingested: bool) -> Callable[[Stack, random.Random], None]:
-    """A power cut of the broker: what it had not yet written to its disk is gone when it starts again."""
+    """A power cut of the broker: what it had not yet written to its disk is gone when it starts again.
+
+    ingested: whether that is something that a batch run has ingested, in one partition at least.
+    """
 
     def inject(stack: Stack, rng: random.Random) -> None:
         stack.finish_batch()
         stack.down.add("batch")
         hold(stack, rng.uniform(1, 3))
         stack.good.stop()
-        stack.ledger.read(stack.bootstrap)
+        stack.judge_acknowledged()
         stack.down.add("broker")
         stack.signal("broker", signal.SIGKILL)
-        for number in stack.ledger.now:
-            cut_log(stack.home / "kafka" / "data", f"{stack.topic}-{number}", rng, most=ingested)
+        have = stack.ingested()
+        numbers = [number for number in sorted(have) if have[number] > 0]
+        chosen = rng.sample(numbers, rng.randint(1, len(numbers)))
+        for number in chosen:
+            last = stack.ledger.end(number)
+            end = (
+                rng.randrange(max(have[number] - 2_000, 0), have[number])
+                if ingested
+                else rng.randint(have[number], last)
+            )
+            cut_log(stack.home / "kafka" / "data" / f"{stack.topic}-{number}", end, rng, within=ingested)
         stack.down.discard("broker")
-        stack.ledger.tail_lost(stack.ends_now(), stack.ingested())
+        stack.tail_lost()
         stack.begin_good()
         stack.down.discard("batch")
 
     return inject
 
 
-def cut_log(data: Path, partition: str, rng: random.Random, *, most: bool) -> None:
-    """Cuts bytes off the end of a partition's last segment, and has the broker look at all of it when it starts."""
-    segment = max((data / partition).glob("*.log"))
-    size = segment.stat().st_size
-    gone = rng.randint(size // 2, size * 9 // 10) if most else rng.randint(1, min(size, 2_000))
-    with segment.open("r+b") as file:
-        file.truncate(size - gone)
-    (data / "recovery-point-offset-checkpoint").unlink(missing_ok=True)
+_BATCH_HEADER = struct.Struct(">qi11xi")
+"""How Kafka begins a batch of records: the offset of its first record, how many bytes follow, the last offset less the first."""
+
+_BATCH_BYTES_BEFORE = 12
+"""How many bytes of a batch are not counted in its length."""
+
+
+def cut_log(folder: Path, end: int, rng: random.Random, *, within: bool) -> None:
+    """Cuts a partition off: in the batch of records with the offset `end`, or before the first that begins at `end` or later.
+
+    The broker is made to look at all of it when it starts, as it does after a power cut.
+
+    Args:
+        folder: The partition's.
+        end: An offset.
+        rng: Chooses how much is left of the first batch that is lost.
+        within: Lose the batch that has the offset itself; else only what comes after it.
+    """
+    for segment in sorted(folder.glob("*.log"), reverse=True):
+        if int(segment.stem) > end:
+            for file in folder.glob(f"{segment.stem}.*"):
+                file.unlink()
+            continue
+        data, place = segment.read_bytes(), 0
+        while place < len(data):
+            base, length, more = _BATCH_HEADER.unpack_from(data, place)
+            if (base + more if within else base) >= end:
+                with segment.open("r+b") as file:
+                    file.truncate(place + rng.randint(0, _BATCH_BYTES_BEFORE + length - 1))
+                break
+            place += _BATCH_BYTES_BEFORE + length
+        break
+    (folder.parent / "recovery-point-offset-checkpoint").unlink(missing_ok=True)
 
 
 def broker_full(stack: Stack, rng: random.Random) -> None:
@@ -189,9 +242,9 @@ def disk_full(place: int, seconds: float = 5.0) -> Callable[[Stack, random.Rando
         hold(stack, rng.uniform(0, 3))
         ballast = stack.disks[place] / "ballast"
         try:
-            until = time.monotonic() + seconds
+            begun = time.monotonic()
             with ballast.open("ab", buffering=0) as file:
-                while time.monotonic() < until:
+                while time.monotonic() < begun + (seconds if place or stack.report.refusals else 120):
                     with suppress(OSError):
                         while file.write(b"." * 1_000_000):
                             pass
@@ -208,9 +261,9 @@ def disk_full(place: int, seconds: float = 5.0) -> Callable[[Stack, random.Rando
 CLEAN = "clean"
 
 FAULTS = [
-    Fault("kill-speed", "SIGKILL of the speed layer", CLEAN, kill("speed"), short=True),
+    Fault("kill-speed", "SIGKILL of the speed layer", CLEAN, kill("speed")),
     Fault("kill-speed-jvm", "SIGKILL of the speed layer's JVM alone", CLEAN, kill("speed", jvm=True)),
-    Fault("kill-batch", "SIGKILL of a batch run", CLEAN, kill("batch"), short=True),
+    Fault("kill-batch", "SIGKILL of a batch run", CLEAN, kill("batch")),
     Fault("kill-spark", "SIGKILL of the Spark Connect server", CLEAN, kill("spark"), short=True),
     Fault("kill-broker", "SIGKILL of the broker", CLEAN, kill("broker"), short=True),
     Fault("kill-reader", "SIGKILL of a reader", CLEAN, kill("reader")),
@@ -219,29 +272,29 @@ FAULTS = [
     Fault("stop-spark", "SIGSTOP of the Spark Connect server for 8 s", CLEAN, stop("spark", 8)),
     Fault(
         "stop-broker", "SIGSTOP of the broker for 8 s, four of its own session timeouts", CLEAN, stop("broker", 8),
-        short=True,
     ),
     Fault("stop-reader", "SIGSTOP of a reader for 8 s", CLEAN, stop("reader", 8)),
     Fault("stop-broker-long", "SIGSTOP of the broker for 75 s, longer than a client's requests last", CLEAN,
           stop("broker", 75)),
-    Fault("full-speed", "no file of the speed layer may grow", CLEAN, full_disk("speed"), short=True),
-    Fault("full-batch", "no file of batch runs and their Spark may grow", CLEAN, full_disk("batch", "spark")),
+    Fault("full-speed", "no file of the speed layer may grow", CLEAN, full_disk("speed"), felt=True),
+    Fault("full-batch", "no file of batch runs and their Spark may grow", CLEAN, full_disk("batch", "spark"), felt=True),
     Fault("full-broker", "no file of the broker may grow", CLEAN, broker_full),
-    Fault("disk-full-store", "the file system of the store is full for 5 s", CLEAN, disk_full(0), needs_disks=True),
+    Fault("disk-full-store", "the file system of the store is full for 5 s", CLEAN, disk_full(0), felt=True, needs_disks=True),
     Fault("disk-full-broker", "the broker's file system is full for 5 s", CLEAN, disk_full(1), needs_disks=True),
     Fault("failing-writes", "some writes of the store fail, in both layers", CLEAN,
-          bad_disk("write error", lambda rng: rng.randint(5, 40), "speed", "batch"), short=True),
+          bad_disk("write error", lambda rng: rng.randint(5, 40), "speed", "batch"), felt=True, short=True),
     Fault("failing-reads", "some reads of the store fail, in all layers", CLEAN,
-          bad_disk("read error", lambda rng: rng.randint(20, 60), "speed", "batch", "reader")),
+          bad_disk("read error", lambda rng: rng.randint(20, 60), "speed", "batch", "reader"), felt=True),
     Fault("slow-writes", "some writes of the store take a second, in both layers", CLEAN,
           bad_disk("write slow", lambda rng: rng.randint(3, 8), "speed", "batch")),
     Fault("hostile", "1,000 hostile events a second for 6 s", CLEAN, hostile_producer(1000, 6), short=True),
     Fault("tail-lost", "the broker loses its newest records, which no batch run has ingested",
           "clean, or refused", lose_tail(ingested=False),
-          advice=("trilayer batch run", "trilayer speed run", "trilayer speed run --rebuild"), short=True),
+          advice=("trilayer batch run", "trilayer speed run", "trilayer speed run --rebuild")),
     Fault("tail-lost-ingested", "the broker loses records that were ingested", "refused until the loss is accepted",
           lose_tail(ingested=True),
-          advice=("trilayer batch run --accept-loss", "trilayer batch run", "trilayer speed run", "trilayer speed run --rebuild")),
+          advice=("trilayer batch run --accept-loss", "trilayer batch run", "trilayer speed run", "trilayer speed run --rebuild"),
+          followed="trilayer batch run --accept-loss", short=True),
 ]  # fmt: skip
 
 BY_NAME = {fault.name: fault for fault in FAULTS}

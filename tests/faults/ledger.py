@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -23,14 +24,15 @@ class Partition:
         serials: serial number of the record at each offset from `first` on; None for a hostile one.
         counts: how many good records lie below each offset from `first` on.
         sums: the sum of their serial numbers.
-        kept: number and sum of what the log has lost and the answers still have, since it had been ingested.
+        kept: offset and serial number of each record that the log has lost and the answers still have, since it had
+            been ingested.
     """
 
     first: int = 0
     serials: list[int | None] = field(default_factory=list)
     counts: list[int] = field(default_factory=lambda: [0])
     sums: list[int] = field(default_factory=lambda: [0])
-    kept: tuple[int, int] = (0, 0)
+    kept: list[tuple[int, int | None]] = field(default_factory=list)
 
     @property
     def end(self) -> int:
@@ -51,7 +53,13 @@ class Partition:
     def below(self, offset: int) -> tuple[int, int]:
         """Number of good records that count below `offset`, and the sum of their serial numbers."""
         place = offset - self.first
-        return self.counts[place] + self.kept[0], self.sums[place] + self.kept[1]
+        kept = [serial for _, serial in self.kept if serial is not None]
+        return self.counts[place] + len(kept), self.sums[place] + sum(kept)
+
+    def hostile(self) -> list[int]:
+        """The offsets of the hostile records, of those that the log has lost too if they are kept."""
+        there = [self.first + place for place, serial in enumerate(self.serials) if serial is None]
+        return there + [offset for offset, serial in self.kept if serial is None]
 
 
 History = dict[int, Partition]
@@ -103,24 +111,21 @@ class Ledger:
         self.before.append(copy.deepcopy(self.now))
         for number, end in ends.items():
             partition = self.now[number]
-            (count, total), have = partition.below(end), ingested.get(number, 0)
-            if have > end:
-                above = partition.below(have)
-                kept = above[0] - count + partition.kept[0], above[1] - total + partition.kept[1]
-                partition.kept = kept
+            lost = range(end, min(ingested.get(number, 0), partition.end))
+            partition.kept += [(offset, partition.serials[offset - partition.first]) for offset in lost]
             partition.cut(end)
 
-    def ends(self) -> dict[int, int]:
-        """One past the last record read of each partition."""
-        return {number: partition.end for number, partition in self.now.items()}
+    def end(self, number: int) -> int:
+        """One past the last record read of a partition."""
+        return self.now[number].end
 
     def good(self) -> int:
-        """How many good records the log has, as far as it was read."""
-        return sum(partition.counts[-1] for partition in self.now.values())
+        """How many good records count, as far as the log was read."""
+        return sum(partition.below(partition.end)[0] for partition in self.now.values())
 
-    def hostile(self) -> int:
-        """How many of the records read are hostile."""
-        return sum(len(partition.serials) for partition in self.now.values()) - self.good()
+    def hostile(self) -> Counter[tuple[int, int]]:
+        """Partition and offset of each hostile record: once, or twice if one that is kept had the place before."""
+        return Counter((number, offset) for number, p in self.now.items() for offset in p.hostile())
 
     def wrong(self, answer: Mapping[str, Any]) -> str:
         """What is wrong with an answer of the reader's; nothing where it is right of some history of the log."""
@@ -139,11 +144,12 @@ class Ledger:
         return f"at head {head} (events, sum of serial numbers) must be one of {expected}; got {got}"
 
     def by_user(self, head: Mapping[int, int]) -> list[dict[str, Any]]:
-        """What `by_user` must say of the log below `head`."""
+        """What `by_user` must say of the log below `head`, and of what is kept."""
         of: dict[str, list[int]] = {}
         for number, offset in head.items():
             partition = self.now[number]
-            for serial in partition.serials[: offset - partition.first]:
+            kept = [serial for _, serial in partition.kept]
+            for serial in kept + partition.serials[: offset - partition.first]:
                 if serial is not None:
                     of.setdefault(user_of(serial), []).append(serial)
         return [

@@ -14,26 +14,38 @@ from trilayer.log import now_ms
 
 @dataclass
 class Seen:
-    """What was seen of one fault. wrong: why it was not as promised; nothing where it was."""
+    """What was seen of one fault.
 
-    good: bool
+    Attributes:
+        wrong: Why it was not as promised; empty if it was.
+        report: What the stack has noted of it.
+        took_s: How long it took, from before the fault until everything was held against the log.
+    """
+
     wrong: str
-    refusals: list[str]
-    followed: list[str]
-    unwell_s: float
+    report: Report
+    took_s: float
+
+    @property
+    def good(self) -> bool:
+        """Whether it was as promised."""
+        return not self.wrong
 
     def __str__(self) -> str:
         if not self.good:
             return f"NOT AS PROMISED: {self.wrong}"
-        healed = f"; healed by {', '.join(self.followed)}" if self.followed else ""
+        report = self.report
+        healed = f"; healed by {', '.join(report.followed)}" if report.followed else ""
         return (
-            f"good: well again after {self.unwell_s:.0f} s, {len(self.refusals)} refusals meanwhile{healed}"
+            f"good: well again after {report.unwell_s:.0f} s, {len(report.refusals)} refusals meanwhile{healed};"
+            f" {report.answers} answers right; {report.quarantined} in quarantine; took {self.took_s:.0f} s"
         )
 
 
 def run_fault(stack: Stack, fault: Fault, rng: random.Random) -> Seen:
     """Injects a fault, waits until all is well, and holds everything against the log."""
     report = stack.report = Report()
+    began = time.monotonic()
     wrong = ""
     try:
         fault.inject(stack, rng)
@@ -42,6 +54,10 @@ def run_fault(stack: Stack, fault: Fault, rng: random.Random) -> Seen:
         needless = [command for command in report.followed if command not in fault.advice]
         if needless:
             wrong = f"it must heal without {', '.join(needless)}"
+        elif fault.felt and not report.refusals:
+            wrong = "some part must have felt it; none has said anything, so that nothing was tried"
+        elif fault.followed and fault.followed not in report.followed:
+            wrong = f"it must be refused until `{fault.followed}`; it was not"
     except Exception:  # noqa: BLE001  # whatever it is, this fault was not as promised
         wrong = traceback.format_exc()
-    return Seen(not wrong, wrong, report.refusals, report.followed, report.unwell_s)
+    return Seen(wrong, report, time.monotonic() - began)

@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ from typing import Any
 
 import psutil
 
+from cli.context import Project as Listed
+from cli.quarantine import quarantined
 from embedded import kafka, processes, spark
 from tests.faults.ledger import Ledger
 from tests.faults.traffic import Producer, catalog_on, good
@@ -47,7 +50,7 @@ NAMESPACE = "FAULTS_NAMESPACE"
 DISK_BYTES = 512 * 1024**2
 """Size of the small file systems that the store and the broker's data are on, where they can be mounted."""
 
-PATIENCE_S = 300.0
+PATIENCE_S = 600.0
 """How long a stack may take to be well again, on a machine with much else to do."""
 
 ROLES = ("broker", "spark", "speed", "batch", "reader")
@@ -122,11 +125,15 @@ class Report:
         refusals: what commands and readers have refused with meanwhile, each text once.
         followed: advice that had to be followed, as commands.
         unwell_s: how long it took from the end of the fault until all was well.
+        answers: how many answers of the reader were held against the log.
+        quarantined: how many hostile records were in quarantine, each once.
     """
 
     refusals: list[str] = field(default_factory=list)
     followed: list[str] = field(default_factory=list)
     unwell_s: float = 0.0
+    answers: int = 0
+    quarantined: int = 0
 
 
 class Stack:
@@ -151,6 +158,7 @@ class Stack:
         self._next_batch = 0.0
         self._batch_ok_ms = 0
         self._judged = 0
+        self._acknowledged: dict[tuple[int, int], Any] = {}
         self._answers: list[dict[str, Any]] = []
         self._refused: list[tuple[str, str, float]] = []
         self._speed_arguments: list[str] = []
@@ -414,32 +422,40 @@ class Stack:
 
     def judge(self) -> None:
         """Holds all that was seen since the last time against the log. Raises Refused for whatever is not right."""
-        self.ledger.read(self.bootstrap)
+        self.judge_acknowledged()
         for answer in self._answers[self._judged :]:
             wrong = self.ledger.wrong(answer)
             if wrong:
                 raise Refused(f"every answer must be right; {wrong}")
+        self.report.answers += len(self._answers) - self._judged
         self._judged = len(self._answers)
-        if not self.ledger.before:
-            self._judge_acknowledged()
         out, command = self.command("verify", "--json")
         if command.process.returncode:
             raise Refused(f"verify must be clean; got:\n{out}\n{command.said()}")
         verified = json.loads(out)
         if not verified["clean"] or not verified["streams"] or set(verified["views"]) != _VIEWS:
             raise Refused(f"verify must have compared all views; got {out}")
-        if not self.ledger.before:
-            self._judge_census(verified)
+        self._judge_keys()
+        self._judge_quarantine()
 
-    def _judge_acknowledged(self) -> None:
-        for (number, offset), serial in list(self.good.acknowledged.items()):
+    def judge_acknowledged(self) -> None:
+        """Reads on in the log, which must hold each acknowledged event where it was acknowledged."""
+        acknowledged = self._acknowledged | self.good.acknowledged
+        self.ledger.read(self.bootstrap)
+        for (number, offset), serial in acknowledged.items():
             partition = self.ledger.now[number]
-            if offset < partition.end and partition.serials[offset] != serial:
-                raise Refused(
-                    f"{number}:{offset} was acknowledged as {serial}; the log has {partition.serials[offset]}"
-                )
+            there = partition.serials[offset] if offset < partition.end else "nothing"
+            if there != serial:
+                raise Refused(f"{number}:{offset} was acknowledged as {serial}; the log has {there}")
 
-    def _judge_census(self, verified: dict[str, Any]) -> None:
+    def tail_lost(self) -> None:
+        """Notes that the log has lost its tail: what it still has counts, and what was ingested of the rest."""
+        ends = self.ends_now()
+        self.ledger.tail_lost(ends, self.ingested())
+        acknowledged = self._acknowledged | self.good.acknowledged
+        self._acknowledged = {place: s for place, s in acknowledged.items() if place[1] < ends[place[0]]}
+
+    def _judge_keys(self) -> None:
         """Key by key, in an answer of this process, whose head says of which events it must be."""
         import serving_layer
 
@@ -457,11 +473,24 @@ class Stack:
             raise Refused(
                 f"by_user at {head} must be what the log adds up to; got {len(rows)} keys, {differing[:3]}"
             )
-        census = verified["streams"][self.stream.name]
-        if census["found_quarantined"] > self.ledger.hostile() or census["counted"] > self.ledger.good():
+
+    def _judge_quarantine(self) -> None:
+        """Each hostile record is in quarantine, with a reason, and nothing else is: all of them are below the head by now."""
+        self.finish_batch()
+        p = Listed(self.settings, self.project.catalog(), self.project.store)
+        listed: Counter[tuple[int, int]] = Counter()
+        for row in quarantined(p, self.stream):
+            listed[row["partition"], row["offset"]] += 1
+            if not row["reason"]:
+                raise Refused(f"an event in quarantine must have a reason; got {row}")
+        hostile = self.ledger.hostile()
+        if listed != hostile:
+            lacking, more = sorted((hostile - listed).items()), sorted((listed - hostile).items())
             raise Refused(
-                f"no record may be counted twice; got {census}; the log has {self.ledger.good()} good ones"
+                f"quarantine must list the {hostile.total()} hostile records; it lacks {len(lacking)} of them, such as"
+                f" {lacking[:3]}, and lists {len(more)} others, such as {more[:3]}"
             )
+        self.report.quarantined = hostile.total()
 
     # -- processes -----------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.conftest import JARS
-from tests.faults.catalogue import FAULTS
+from tests.faults.catalogue import FAULTS, cut_log
 from tests.faults.ledger import Ledger
 from tests.faults.run import run_fault
 from tests.faults.stack import Command, Stack, advice, leftovers
@@ -93,7 +93,7 @@ def test_an_answer_may_be_of_the_log_before_its_tail_was_lost():
     assert ledger.wrong({"head": {"0": 4, "1": 2}, "n": 5, "serials": 10}) == ""
     assert ledger.wrong({"head": {"0": 3, "1": 2}, "n": 5, "serials": 13}) == ""
     assert ledger.wrong({"head": {"0": 3, "1": 2}, "n": 5, "serials": 14}) != ""
-    assert (ledger.good(), ledger.hostile()) == (5, 0)
+    assert (ledger.good(), ledger.hostile().total()) == (5, 0)
 
 
 def test_what_was_ingested_and_then_lost_by_the_log_still_counts():
@@ -102,6 +102,10 @@ def test_what_was_ingested_and_then_lost_by_the_log_still_counts():
     ledger.now[0].append(7)
     assert ledger.wrong({"head": {"0": 2, "1": 2}, "n": 4, "serials": 0 + 7 + 1 + 3}) != ""
     assert ledger.wrong({"head": {"0": 2, "1": 2}, "n": 6, "serials": 0 + 7 + 2 + 4 + 1 + 3}) == ""
+    assert ledger.hostile() == {(0, 2): 1}
+    assert {row["user"]: row["n"] for row in ledger.by_user({0: 2, 1: 2})} == dict.fromkeys(
+        ["u0", "u1", "u2", "u3", "u4", "u7"], 1
+    )
     ledger.tail_lost({0: 1, 1: 2}, ingested={0: 2, 1: 2})
     assert ledger.wrong({"head": {"0": 1, "1": 2}, "n": 6, "serials": 17}) == ""
 
@@ -120,12 +124,19 @@ def test_what_a_user_has_is_added_up_from_the_log():
     assert str(by_user[2]["spent"]) == "0.02"
 
 
+def test_a_record_that_is_kept_may_have_had_the_place_of_another():
+    ledger = _ledger()
+    ledger.tail_lost({0: 2, 1: 2}, ingested={0: 3, 1: 2})
+    ledger.take(0, b"{")
+    assert ledger.hostile() == {(0, 2): 2}
+
+
 def test_hostile_bytes_are_told_from_good_ones():
     ledger = Ledger("orders", 1)
     values = hostile_events(SEED)
     for _ in range(2_000):
         ledger.take(0, next(values))
-    assert (ledger.good(), ledger.hostile()) == (0, 2_000)
+    assert (ledger.good(), ledger.hostile().total()) == (0, 2_000)
     ledger.take(0, good(12))
     assert ledger.good() == 1
 
@@ -147,3 +158,36 @@ def test_a_process_that_is_left_is_found(tmp_path, monkeypatch):
         command.process.kill()
     until(command.ended)
     assert leftovers("one-that-is-left") == []
+
+
+@pytest.mark.parametrize(
+    ("end", "within", "least"),
+    [
+        (3, True, {0: 0}),
+        (3, False, {0: 62}),
+        (10, True, {0: 62, 10: 0}),
+        (25, True, {0: 62, 10: 82}),
+        (25, False, {0: 62, 10: 154}),
+        (39, True, {0: 62, 10: 154, 30: 0}),
+        (30, False, {0: 62, 10: 154, 30: 0}),
+        (40, False, {0: 62, 10: 154, 30: 62}),
+    ],
+)
+def test_a_log_is_cut_in_the_midst_of_a_batch_of_records(tmp_path, end, within, least):
+    def batch(base, length):
+        return base.to_bytes(8) + length.to_bytes(4) + bytes(11) + (9).to_bytes(4) + bytes(length - 15)
+
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    (tmp_path / "recovery-point-offset-checkpoint").touch()
+    for base, data in {0: batch(0, 50), 10: batch(10, 70) + batch(20, 60), 30: batch(30, 50)}.items():
+        (folder / f"{base:020}.log").write_bytes(data)
+        (folder / f"{base:020}.index").touch()
+    cut_log(folder, end, random.Random(1), within=within)
+    assert sorted(int(file.stem) for file in folder.glob("*.log")) == list(least)
+    assert sorted(int(file.stem) for file in folder.glob("*.index")) == list(least)
+    for base, size in least.items():
+        there = (folder / f"{base:020}.log").stat().st_size
+        whole = {0: 62, 10: 154, 30: 62}[base]
+        assert there == size if size in (whole, 62) else size <= there < whole
+    assert not (tmp_path / "recovery-point-offset-checkpoint").exists()

@@ -260,19 +260,19 @@ def totals(spark, type_, *groups):
 def test_a_transient_overflow_is_none(spark):
     groups = [[2**63 - 1, 2**63 - 1, -(2**63), -(2**63), 2], [2**63 - 1, 1, -1]]
     assert totals(spark, "bigint", *groups) == [0, 2**63 - 1]
-    most = Decimal(f"{'9' * 36}.99")
-    groups = [[most, most, -most, -most], [most, Decimal("0.02"), Decimal("-0.03")], [-most, -most, most]]
-    assert totals(spark, "decimal(38,2)", *groups) == [0, Decimal(f"{'9' * 36}.98"), -most]
+    most, least = (
+        Decimal(f"{'9' * 36}.99"),
+        Decimal(f"-{'9' * 36}.99"),
+    )  # `-most` would be rounded to 28 digits
+    groups = [[most, most, least, least], [most, Decimal("0.02"), Decimal("-0.03")], [least, least, most]]
+    assert totals(spark, "decimal(38,2)", *groups) == [0, Decimal(f"{'9' * 36}.98"), least]
 
 
 def test_a_total_that_does_not_fit_is_null_and_other_keys_go_on(spark):
     assert totals(spark, "bigint", [2**63 - 1, 1], [-(2**63), -1], [7]) == [None, None, 7]
-    most = Decimal(f"{'9' * 36}.99")
-    assert totals(spark, "decimal(38,2)", [most, most], [-most, -most], [Decimal("0.01")]) == [
-        None,
-        None,
-        Decimal("0.01"),
-    ]
+    most, least = Decimal(f"{'9' * 36}.99"), Decimal(f"-{'9' * 36}.99")
+    groups = [[most, most], [least, least], [Decimal("0.01")]]
+    assert totals(spark, "decimal(38,2)", *groups) == [None, None, Decimal("0.01")]
 
 
 def test_a_sum_of_many_large_integers_does_not_overflow_once_merged(spark):

@@ -190,7 +190,7 @@ def wait_for_settled_tick(project: Project) -> None:
     from trilayer.log import now_ms
 
     settings, moment = project.settings(), now_ms()
-    until(lambda: latest_tick(now_ms(), settings.tick_ms, round(settings.settle_s * 1000)) > moment)
+    until(lambda: latest_tick(now_ms(), settings.tick_ms, settings.settle_ms) > moment)
 
 
 def kill_group(process: subprocess.Popen[str]) -> None:

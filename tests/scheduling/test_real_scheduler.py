@@ -16,7 +16,7 @@ import pytest
 
 from cli.context import Project as Opened
 from cli.stack import dag_folders
-from cli.verify import verification
+from cli.verification import verification
 from embedded import airflow, processes
 from tests.conftest import PROJECT
 from tests.recovery.project import Project

@@ -436,6 +436,8 @@ def write_segment(
             zip((TICK, "_partition", "_offset", "id"), zip(*quarantined, strict=True), strict=True)
         )
         table = pa.table({name: list(column) for name, column in columns.items()})
+        records = pa.nulls(table.num_rows, pa.binary())
+        table = table.append_column("_key", records).append_column("_value", records)
         quarantine = segments._write("_quarantine", table, batch_id, stream, generation, store)
     committed_ms = segments.now_ms()
     found = [

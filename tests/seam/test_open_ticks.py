@@ -43,7 +43,15 @@ def micro_batch(world, after_ms=0, stamped=0):
 
 
 def compacted(world, at_least=8, recent_ms=0):
-    while compact(world.store, STREAM, CATALOG.views, generation(world), at_least, recent_ms=recent_ms):
+    while compact(
+        world.store,
+        STREAM,
+        CATALOG.views,
+        generation(world),
+        at_least,
+        recent_ms=recent_ms,
+        clock=lambda: world.now,
+    ):
         pass
 
 
@@ -134,6 +142,23 @@ def test_a_cut_that_a_run_has_chosen_divides_before_it_is_recorded(world):
 
     found = before_and_after(world, choose)
     assert all(last < 10 or first >= 10 for first, last in found), found
+    answered(world, 20)
+
+
+def test_a_cut_whose_t_is_ahead_joins_nothing_across_a_moment_of_the_grid(world):
+    """A run's clock was ahead. The next cut may still fall at the hour, between the tenth and the eleventh commit."""
+    world.now += HOUR_MS + 1000
+    ahead = {"token": 9, "t_ms": world.now + 100 * HOUR_MS, "full": False}
+    cuts = {"cuts": {"events": {0: 0}}, "topic_ids": {"events": "id"}}
+    world.store.write_document("runs/00000009/cut.json", ahead | cuts)
+    for _ in range(10):
+        micro_batch(world, after_ms=100, stamped=-HOUR_MS)
+    world.now += HOUR_MS
+    for _ in range(10):
+        micro_batch(world, after_ms=100, stamped=-2 * HOUR_MS)
+    compacted(world, at_least=2)
+    assert any(first < last for first, last in spans(world))
+    assert all(last < 10 or first >= 10 for first, last in spans(world)), spans(world)
     answered(world, 20)
 
 

@@ -1,4 +1,5 @@
-"""A store with publications in it, made by the product's own functions from what a run would have found, without Spark and Kafka."""
+"""A store with publications in it, made by the product's own functions from what a run would have
+found, without Spark and Kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A disk that is full or fails: an error that names the file, nothing left behind, and a retry that works."""
+"""A disk that is full or fails: an error that names the file, nothing left behind, and a retry that
+works."""
 
 import errno
 import os
@@ -122,7 +123,8 @@ def test_whatever_the_system_says_the_error_has_it_and_nothing_is_left(
 
 
 def test_what_can_not_be_read_is_named_and_is_not_taken_for_missing(store):
-    """A loop of links stands in for a disk that fails: the system refuses, although there is something."""
+    """A loop of links stands in for a disk that fails: the system refuses, although there is
+    something."""
     Path(store.root).mkdir()
     for name in ("loop", "folder"):
         Path(store.path(name)).symlink_to(store.path(name))
@@ -176,7 +178,9 @@ def test_compaction_that_finds_the_disk_full_leaves_nothing_however_often_it_tri
         )
         path = f"{folder(STREAM, generation.name)}/data/{number:012d}-{number:012d}-by_key.parquet"
         file = store.write_table(path, rows)
-        bad = store.write_table(path.replace("by_key", "_quarantine"), rows)
+        unfit = rows.select(["_tick"]).append_column("_key", pa.array([b"1"]))
+        unfit = unfit.append_column("_value", pa.array([b"no event"]))
+        bad = store.write_table(path.replace("by_key", "_quarantine"), unfit)
         segment = Segment(number, {0: Range(number, number + 1)}, 1, 0)
         commit = Commit(number, number, [segment], {"by_key": file}, bad, 1)
         store.create_document(commit_path(STREAM, generation.name, number, number), commit.to_json())

@@ -1,4 +1,5 @@
-"""What is referred to is on the disk before what refers to it: a power cut leaves no manifest, run record or version over missing bytes."""
+"""What is referred to is on the disk before what refers to it: a power cut leaves no manifest, run
+record or version over missing bytes."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""What killed processes leave: all of it is found, and only what is proven to be nobody's is deleted."""
+"""What killed processes leave: all of it is found, and only what is proven to be nobody's is
+deleted."""
 
 import fcntl
 import json
@@ -225,7 +226,8 @@ class Dying(Store):
 
 @pytest.mark.parametrize("after", [False, True])
 def test_i5_a_publication_killed_at_any_change_of_the_store_leaves_one_that_is_whole(tmp_path, after):
-    """Publishing and clearing away, killed at each change in turn and run again: what is in force is whole, and then nothing is left over."""
+    """Publishing and clearing away, killed at each change in turn and run again: what is in force
+    is whole, and then nothing is left over."""
     from tests.storage.test_pointer import complete
 
     for position in range(40):

@@ -296,7 +296,7 @@ def test_a_rollback_without_a_number_goes_to_the_version_that_was_in_force_befor
     assert run_once(store, keeping(5)).version == 4
     assert rollback(None, store).version == 2
     assert rollback(None, store).version == 1
-    with pytest.raises(UsageError, match="in force before 1; none is kept"):
+    with pytest.raises(UsageError, match="an older version; 1 in force is the oldest kept"):
         rollback(None, store)
 
 

@@ -1,4 +1,5 @@
-"""A disk that is full where Spark writes: one line that names the folder, and nothing of it left."""
+"""A disk that is full where Spark writes: one line that names the folder, and nothing of it
+left."""
 
 import resource
 from pathlib import Path
@@ -16,7 +17,8 @@ pytestmark = [pytest.mark.spark]
 @pytest.fixture
 def spark_without_room(spark, store):
     """Spark's JVM may write no file of more than 4 KB, as on a full disk."""
-    # What it unpacks when it first writes must be there: it would not try again, in the session that all tests share.
+    # What it unpacks when it first writes must be there: it would not try again, in the session
+    # that all tests share.
     write_files(spark.range(10), "batch/warm/00000001-full-a", store)
     (java,) = [
         child.pid
