@@ -131,9 +131,10 @@ def _departure(
             continue
         agreeing = bisect_left(offsets, True, key=lambda offset: departs(interval, offset))
         if agreeing == len(offsets) and r.end == last and end >= last:
-            return last
-        # What follows the last record in common may have been the marker of a transaction, and be a
-        # record now.
+            newest = log.last_records(topic, {partition: last}).get(partition)
+            if newest is None or newest.offset <= offsets[-1]:
+                return last
+        # What follows the last record in common may have been the marker of a transaction, and be a record now.
         return max(offsets[agreeing - 1] + 1, beginning)
     return beginning
 

@@ -71,17 +71,19 @@ def ingest(
         _check_origin(stream, run, present)
         check_log(stream, topic, present, chain, log)
         check_reaches(stream, log.end(topic), run.cuts[stream.name])
-        marks = log.last_records(topic, run.cuts[stream.name])
+        last = log.last_records(topic, run.cuts[stream.name])
+        marks = {p: last.get(p) for p in run.cuts[stream.name]}
         interval = _copied(
             stream, run, chain, present, topic, marks, log, settings, store, spark, accept_loss
         )
-        # The last record, which was there before and is there now, vouches for what was read in
-        # between.
-        if different := changed(topic, marks, log):
+        # The last record, which was there before and is there now, vouches for what was read in between.
+        if different := changed(topic, marks, run.cuts[stream.name], log):
+            partition, (mark, found) = next(iter(different.items()))
+            place = found or mark
+            assert place is not None
             raise LogError(
-                f"stream {stream.name!r} partition {next(iter(different))}: the log must not change while it is read;"
-                f" the record at offset {next(iter(different.values()))[0].offset} did. Nothing was ingested;"
-                " run `trilayer batch run` again"
+                f"stream {stream.name!r} partition {partition}: the log must not change while it is read;"
+                f" the record at offset {place.offset} did. Nothing was ingested; run `trilayer batch run` again"
             )
     _check_origin(stream, run, read_origin(store, stream))
     _commit(stream, interval, store)
@@ -108,7 +110,7 @@ def _copied(
     chain: Sequence[Interval],
     present: Origin,
     topic: Topic,
-    marks: Mapping[int, Mark],
+    marks: Mapping[int, Mark | None],
     log: Log,
     settings: Settings,
     store: Store,
@@ -140,7 +142,9 @@ def _copied(
         else None
     )
     files, events, quarantined = _write(stream, len(chain), records, store)
-    ends = {**(own[-1].marks if own else {}), **marks}
+    # Where retention, or many markers, hide the last record, the one before stands for it.
+    known = own[-1].marks if own else {}
+    ends = {p: mark or known.get(p) for p, mark in {**known, **marks}.items()}
     return Interval(len(chain), run.t_ms, present.identity, ranges, lost, files, events, quarantined, ends)
 
 

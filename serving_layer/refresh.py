@@ -132,18 +132,20 @@ class Refresh:
 
         Raises IntegrityError for a file that is missing, truncated or altered, CoverageError for offsets that no segment covers.
         """
-        for attempt in range(5):
+        said = ""
+        for attempt in range(10):
             seen = pointer_bytes(self._store)
             try:
                 self._step(seen)
                 return self.loaded
-            except (IntegrityError, CoverageError):
+            except (IntegrityError, CoverageError) as error:
                 # A file may have been cleared away or compacted while it was being read, or
                 # segments below the cut of a publication that came meanwhile: then the pointer or
-                # the listing has moved on.
+                # the listing has moved on, and the same is not missed twice.
                 self._looked_around = float("-inf")
-                if attempt == 4 or (seen == pointer_bytes(self._store) and attempt):
+                if attempt == 9 or (seen == pointer_bytes(self._store) and str(error) == said):
                     raise
+                said = str(error)
         raise AssertionError("unreachable")
 
     def load(self, version: int) -> Loaded:

@@ -53,31 +53,42 @@ first micro-batch after that looks.
 
 @dataclass(frozen=True)
 class Read:
-    """What a commit says of the newest offsets of one partition that were read.
+    """What commits say of the newest offsets of one partition that were read.
 
-    A record at the end of these offsets that was appended later than `newest_ms` cannot be one that
-    was read: the log was cut off below it and has grown again.
+    A record among these offsets that was appended later than `newest_ms` cannot be one that was
+    read: the log was cut off below it and has grown again. The same goes for any record from the
+    end of these offsets up to `end`.
 
     Attributes:
-        range: The offsets.
+        range: The newest offsets that were read together with records; empty if none have been.
         newest_ms: When the last of the records among them, or of those of other partitions beside
             them, was appended.
+        end: One past the last offset that was read; what lies between are the markers of
+            transactions.
     """
 
     range: Range
     newest_ms: int
+    end: int
 
 
-def newest_read(commits: Sequence[Commit]) -> dict[int, Read]:
-    """Per partition what the commits, oldest first, have read last; none of a partition without
-    records."""
-    found: dict[int, Read] = {}
+def newest_read(commits: Sequence[Commit], before: Mapping[int, Read] | None = None) -> dict[int, Read]:
+    """Per partition what commits, oldest first, have read last; `before`: what had been read before them."""
+    found = dict(before or {})
     for commit in commits:
         for segment in commit.segments:
             for partition, r in segment.ranges.items():
                 known = found.get(partition)
-                if segment.newest_ms is not None and len(r) and (not known or r.end > known.range.end):
-                    found[partition] = Read(r, segment.newest_ms)
+                if not len(r) or (known and r.end <= known.end):
+                    continue
+                if segment.newest_ms is not None:
+                    found[partition] = Read(r, segment.newest_ms, r.end)
+                elif not segment.events:
+                    found[partition] = (
+                        Read(known.range, known.newest_ms, r.end)
+                        if known
+                        else Read(Range(r.start, r.start), 0, r.end)
+                    )
     return found
 
 
@@ -412,7 +423,7 @@ class StreamQuery:
             commit = write_segment(
                 records, batch_id, parts, self.stream, self._passes, self.generation, self._store
             )
-            self._read |= newest_read([commit])
+            self._read = newest_read([commit], self._read)
             logger.debug("stream %s: micro-batch %s, %s events", self.stream.name, batch_id, size(ranges))
             bad = sum(segment.quarantined for segment in commit.segments)
             if bad:
@@ -426,12 +437,27 @@ class StreamQuery:
         """Raises LogError if the log has lost what was read before. It looks once in
         `LOOK_BACK_S`."""
         assert self._log
-        if time.monotonic() - self._looked_back < LOOK_BACK_S or not self._read:
+        if time.monotonic() - self._looked_back < LOOK_BACK_S:
             return
         if self._topic is None or not self._read.keys() <= set(self._topic.partitions):
             self._topic = self._log.topic(self.stream)
+        began = time.monotonic()
+        # What was ingested counts in the answers too, whether this generation has read it or not.
+        present = read_origin(self._store, self.stream)
+        if (
+            present is not None
+            and self.generation is not None
+            and present.identity == self.generation.topic_id
+        ):
+            try:
+                check_log(
+                    self.stream, self._topic, present, longest_chain(self._store, self.stream), self._log
+                )
+            except LogError as error:
+                self.departed = str(error)
+                raise
         lost = self._lost_of_read(self._topic)
-        self._looked_back = time.monotonic()
+        self._looked_back = began
         if lost:
             self.departed = lost
             raise LogError(f"stream {self.stream.name!r}: {lost}")
@@ -448,19 +474,25 @@ class StreamQuery:
         for batch in self._planned(generation)[-1:]:
             try:
                 planned = self._planned_end(generation, batch)
+                before = self._planned_end(generation, batch - 1) if batch else generation.start
             except IntegrityError:
                 break  # a checkpoint that can't be read is no evidence; `_ended` has its say about it
-            if short := _falls_short(end, planned):
+            if short := _falls_short(planned, before) or _falls_short(end, planned):
                 return short
         return self._lost_of_read(topic)
 
     def _lost_of_read(self, topic: Topic) -> str | None:
         assert self._log
-        below = {p: read.range.end for p, read in self._read.items()}
+        below = {p: read.end for p, read in self._read.items()}
         if short := _falls_short(self._log.end(topic), below):
             return short
         for partition, mark in sorted(self._log.last_records(topic, below, committed=True).items()):
             read = self._read[partition]
+            if mark.offset >= read.range.end:
+                return (
+                    f"partition {partition} of the log has at offset {mark.offset} a record appended at"
+                    f" {format_time(mark.append_ms)}, where there was none when it was read"
+                )
             if mark.offset >= read.range.start and mark.append_ms > read.newest_ms:
                 return (
                     f"partition {partition} of the log has at offset {mark.offset} a record appended at"

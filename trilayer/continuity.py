@@ -3,7 +3,8 @@
 A broker appends to the end of a log and cuts off the end of it (after a power cut, or when a replica that was behind
 is elected), and nothing else but retention, which takes the beginning. So a record that is still in its place proves
 that everything below it is, too: one record in each partition, the last that was ingested, is all that has to be held
-against the log.
+against the log; and that between it and the end of what was ingested, where there were markers of transactions only, there
+still is no record.
 """
 
 from __future__ import annotations
@@ -32,10 +33,17 @@ def check_log(stream: Stream, topic: Topic, origin: Origin, chain: Sequence[Inte
     """
     own = newest_of(chain, origin.identity)
     end = log.end(topic)
-    check_reaches(stream, end, chain_end(own, origin.start))
+    have = chain_end(own, origin.start)
+    check_reaches(stream, end, have)
     # A partition that was added since the topic was described is not the log's to miss.
     marks = {p: mark for p, mark in own[-1].marks.items() if p in end} if own else {}
-    for partition, (mark, found) in changed(topic, marks, log).items():
+    for partition, (mark, found) in changed(topic, marks, have, log).items():
+        if mark is None or (found is not None and found.offset > mark.offset):
+            assert found is not None
+            raise LogError(
+                f"stream {stream.name!r} partition {partition}: offset {found.offset} must hold no record, as when it was"
+                f" ingested; the log has one there, appended at {format_time(found.append_ms)}. {_CAUSE} {ACCEPT}"
+            )
         there = "none" if found is None else f"one appended at {format_time(found.append_ms)}"
         raise LogError(
             f"stream {stream.name!r} partition {partition}: the last record that was ingested must still be at offset"
@@ -60,25 +68,36 @@ _CAUSE = (
 )
 
 
-def changed(topic: Topic, marks: Mapping[int, Mark], log: Log) -> dict[int, tuple[Mark, Mark | None]]:
-    """The partitions in which the marked record is no longer in its place.
+def changed(
+    topic: Topic, marks: Mapping[int, Mark | None], below: Cut, log: Log
+) -> dict[int, tuple[Mark | None, Mark | None]]:
+    """The partitions in which the last record is no longer the marked one.
 
     A record that retention took is no change.
 
     Args:
         topic: The topic.
-        marks: Per partition the record to look for.
+        marks: Per partition the last record that was there, or None if there was none.
+        below: Per partition the offset that it was the last record below.
         log: The log.
 
     Returns:
         Per partition the mark, and that of the record which is there instead, or None if there is none.
     """
     end = log.end(topic)
-    reached = {p: mark.offset + 1 for p, mark in marks.items() if mark.offset < end.get(p, 0)}
-    found = log.last_records(topic, reached)
+    reached = {p: below[p] for p in marks if p in below and below[p] <= end.get(p, 0)}
+    found: dict[int, Mark] = dict(log.last_records(topic, reached))
+    # Too many markers may lie between a record and the offset, for a look from there to find it.
+    far = {p: mark.offset + 1 for p, mark in marks.items() if mark and p in reached and p not in found}
+    found |= log.last_records(topic, far)
     beginning = log.beginning(topic)  # asked after the records, which retention may take meanwhile
-    return {
-        p: (mark, found[p] if p in found and found[p].offset == mark.offset else None)
-        for p, mark in sorted(marks.items())
-        if found.get(p) != mark and mark.offset >= beginning.get(p, 0)
-    }
+    changes: dict[int, tuple[Mark | None, Mark | None]] = {}
+    for p, mark in sorted(marks.items()):
+        last = found.get(p)
+        if last == mark:
+            continue
+        if last is not None and (mark is None or last.offset >= mark.offset):
+            changes[p] = (mark, last)
+        elif mark is not None and mark.offset >= beginning.get(p, 0):
+            changes[p] = (mark, None)
+    return changes

@@ -29,8 +29,8 @@ class Interval:
     topic_id: identity of the origin in which its offsets count, see `Origin`. lost: parts of
     `ranges` that retention took before they were ingested, accepted by an operator. events: records
     held, the quarantined ones included. marks: per partition, the last record that has been
-    ingested, by which the next run tells whether the log still holds it; none in manifests from
-    before they were kept.
+    ingested, by which the next run tells whether the log still holds it; None if the log had no
+    record below the end. Manifests from before marks were kept have none.
     """
 
     number: int
@@ -41,7 +41,7 @@ class Interval:
     files: Sequence[StoredFile]
     events: int
     quarantined: int
-    marks: Mapping[int, Mark] = field(default_factory=dict)
+    marks: Mapping[int, Mark | None] = field(default_factory=dict)
 
     @property
     def end(self) -> dict[int, int]:
@@ -57,7 +57,7 @@ class Interval:
             "files": list(self.files),
             "events": self.events,
             "quarantined": self.quarantined,
-            "marks": {str(partition): vars(mark) for partition, mark in sorted(self.marks.items())},
+            "marks": {str(partition): mark and vars(mark) for partition, mark in sorted(self.marks.items())},
         }
 
     @staticmethod
@@ -71,7 +71,7 @@ class Interval:
             [StoredFile.of(file) for file in document["files"]],
             document["events"],
             document["quarantined"],
-            {int(partition): Mark(**mark) for partition, mark in document.get("marks", {}).items()},
+            {int(partition): mark and Mark(**mark) for partition, mark in document.get("marks", {}).items()},
         )
 
 

@@ -142,8 +142,14 @@ def pointer_bytes(store: Store) -> bytes | None:
 
 def in_force(store: Store) -> Publication | None:
     """The publication in force; None before the first one. Raises IntegrityError where it is missing or altered."""
-    data = pointer_bytes(store)
-    return None if data is None else pointed_at(store, data)
+    while (data := pointer_bytes(store)) is not None:
+        try:
+            return pointed_at(store, data)
+        except IntegrityError:
+            # Runs that publish meanwhile clear away what the pointer named when it was read.
+            if pointer_bytes(store) == data:
+                raise
+    return None
 
 
 def pointed_at(store: Store, pointer: bytes) -> Publication:

@@ -66,7 +66,7 @@ from trilayer.master import read_chain, schemas
 from trilayer.merging import Comparison, create_table_sql, quoted_duckdb
 from trilayer.partials import partial_schema
 from trilayer.publication import version_numbers
-from trilayer.segment import TICK, Commit, commit_path, read_partials
+from trilayer.segment import TICK, Commit, commit_path, generations, read_commits, read_partials
 from trilayer.settings import Settings
 from trilayer.store import StoredFile
 
@@ -436,6 +436,8 @@ def write_segment(
             zip((TICK, "_partition", "_offset", "id"), zip(*quarantined, strict=True), strict=True)
         )
         table = pa.table({name: list(column) for name, column in columns.items()})
+        records = pa.nulls(table.num_rows, pa.binary())
+        table = table.append_column("_key", records).append_column("_value", records)
         quarantine = segments._write("_quarantine", table, batch_id, stream, generation, store)
     committed_ms = segments.now_ms()
     found = [
@@ -560,7 +562,9 @@ def installed() -> Iterator[None]:
         for name, module in list(sys.modules.items()):
             if name.split(".")[0] in ("trilayer", "batch_layer", "speed_layer", "serving_layer", "cli"):
                 for attribute, value in list(vars(module).items()):
-                    if id(value) in real and attribute in ("Log", "now_ms"):
+                    if attribute in ("Log", "now_ms"):
+                        # What another model has left in its place would be a clock that stands still.
+                        assert id(value) in real, f"{name}.{attribute} must be the product's; got {value}"
                         stack.enter_context(mock.patch.object(module, attribute, real[id(value)]))
                     if attribute == "uuid4":
                         stack.enter_context(mock.patch.object(module, attribute, _uuid4))
@@ -582,6 +586,7 @@ def installed() -> Iterator[None]:
             (run_step, "batch_session", batch_session),
             (run_step, "driver_at_work", lambda what: nullcontext()),
             (query, "write_segment", write_segment),
+            (query, "time", SimpleNamespace(monotonic=lambda: World.current.now / 1000)),
             (query, "Ticks", partial(Ticks, clock=_now_ms)),
             (compaction, "_merged", merged),
             (refresh_step, "insert_rows", insert_rows),
@@ -652,6 +657,7 @@ class World:
         self.unadvised: Counter[str] = Counter()
         self.lossy = self.clocks = False
         self.states: dict[int, list[list[Slot]]] = {}
+        self.begun: dict[int, set[int]] = {}
         self.jitter_ms = 0
         self.kill_in_clean = 0
         self.told: list[str] = []
@@ -829,6 +835,12 @@ class World:
         del self.log[p].slots[keep:]
         self.lossy = True
 
+    def retained(self, p: int, begins: int) -> None:
+        """Retention leaves a partition from an offset on."""
+        self.log[p].begins = begins
+        if p in self.states:
+            self.begun.setdefault(p, set()).add(begins)
+
     def check_departed(self, reader: Reader) -> None:
         """The answer's events of the present origin are those of one state that the log was in, each once, and no mixture of two.
 
@@ -864,7 +876,7 @@ class World:
         for p, end in state.head.items():
             start = of.start.get(p, 0)
             fitting = []
-            for slots in [self.log[p].slots, *self.states.get(p, [])]:
+            for slots in self.possible(p):
                 expected = Counter(
                     slot.event
                     for o, slot in enumerate(slots[:end])
@@ -883,6 +895,36 @@ class World:
         got.subtract(explained)
         if wrong := {event: n for event, n in got.items() if n}:
             raise Wrong(f"{reader.name} has events that are not below its head: {wrong}")
+
+    def possible(self, p: int) -> list[list[Slot]]:
+        """What a partition may have held, for all that can be known of it.
+
+        Its states; and one below an offset with a later one from there on, if retention left that offset as the log's beginning, and it is
+        where a layer had come to. Then the last that this layer had read is gone, and nothing shows that what followed it is gone too.
+        """
+        states = [*self.states.get(p, []), self.log[p].slots]
+        if p not in self.begun:
+            return states
+        with self.unseen():
+            ends = {i.end[p] for i in read_chain(self.look, self.stream) if p in i.end}
+            for generation in generations(self.look, self.stream):
+                for commit in read_commits(self.look, self.stream, generation.name):
+                    ends |= {s.ranges[p].end for s in commit.segments if p in s.ranges}
+
+        def hidden(b: int, older: list[Slot], newer: list[Slot]) -> bool:
+            """Whether only markers lie between the beginning and where a layer had come to."""
+            return any(
+                b <= end and all(slot.event is None for slot in [*older[b:end], *newer[b:end]])
+                for end in ends
+            )
+
+        return states + [
+            older[:b] + newer[b:]
+            for place, older in enumerate(states)
+            for newer in states[place + 1 :]
+            for b in self.begun[p]
+            if len(older) >= b and len(newer) >= b and hidden(b, older, newer)
+        ]
 
     def slots(
         self, start: Mapping[int, int], end: Mapping[int, int], but: set[tuple[int, int]]

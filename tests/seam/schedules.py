@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from speed_layer.query import LOOK_BACK_S
 from tests.seam.interleaved import ACTORS, READERS, Reader, World, Wrong, plain
 from tests.seam.machine import Slot
 from trilayer.master import chain_end, read_chain
@@ -121,7 +122,7 @@ def _retention(world: World, rng: random.Random) -> str:
     for p, partition in enumerate(world.log):
         end = safe.get(p, 0)
         if end > partition.begins:
-            partition.begins = rng.randint(partition.begins, end)
+            world.retained(p, rng.randint(partition.begins, end))
     return f"retention: the log begins at {[p.begins for p in world.log]}"
 
 
@@ -130,7 +131,7 @@ def _retention_cuts(world: World, rng: random.Random) -> str:
     world.lossy = True
     p = rng.randrange(len(world.log))
     partition = world.log[p]
-    partition.begins = rng.randint(partition.begins, partition.visible(world.now))
+    world.retained(p, rng.randint(partition.begins, partition.visible(world.now)))
     return f"retention: partition {p} begins at {partition.begins}"
 
 
@@ -142,6 +143,8 @@ def _truncate(world: World, rng: random.Random) -> str | None:
     if keep == len(partition.slots):
         return None
     world.truncated(p, keep)
+    # What loses records is a restart, or another replica that takes over: neither is as quick as the speed layer looks.
+    world.now += int(LOOK_BACK_S * 1000)
     return f"partition {p} is cut off at {keep}"
 
 

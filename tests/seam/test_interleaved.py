@@ -99,6 +99,55 @@ def _fails(seed, entries=None):
 # -- schedules that once failed ----------------------------------------------------------------------------------------
 
 FOUND = {
+    "a log is cut off and grows again between two micro-batches": (20002, [
+        ("append", 933367841), ("go", "S", 200, 76983502), ("fault", "log cut off", 661687860),
+        ("append", 425461957), ("go", "S", 60, 639524597), ("go", "R2", 60, 216297245),
+    ]),
+    "retention takes the last record that was ingested after the log was cut off below it": (20151, [
+        ("append", 544238076), ("advance", 1000), ("append", 1019699779), ("go", "B", 200, 1014457696),
+        ("fault", "log cut off", 105241165), ("append", 115438628), ("fault", "retention", 20400406),
+        ("append", 102518108),
+    ]),
+    "records come to where the master dataset ends with a transaction's markers": (20249, [
+        ("fault", "offset gaps", 8123787), ("advance", 1000), ("fault", "partition added", 895299306),
+        ("append", 197909653), ("go", "A", 200, 560006268), ("fault", "log cut off", 989921715),
+        ("append", 706142303), ("append", 230594252),
+    ]),
+    "a reader meets two compactions in one refresh": (20064, [
+        ("append", 32161642), ("go", "S", 200, 298301441), ("append", 383590428), ("go", "S", 200, 1010348410),
+        ("advance", 1000), ("go", "R1", 8, 381022974), ("fault", "offset gaps", 778352590),
+        ("go", "S", 21, 300471479), ("go", "R1", 8, 661624808), ("append", 654048749),
+        ("go", "C", 21, 656942367), ("go", "S", 60, 124549973), ("go", "R1", 21, 438541010),
+        ("go", "C", 8, 549419083),
+    ]),
+    "a log is cut off below what a run has just ingested and the speed layer has not read": (20607, [
+        ("go", "S", 13, 874714949), ("go", "A", 60, 806811610), ("go", "A", 21, 712191577),
+        ("go", "A", 8, 1003347259), ("fault", "partition added", 580992219), ("append", 472168978),
+        ("append", 829221587), ("append", 92942764), ("fault", "stopped for long", 272644828),
+        ("go", "S", 200, 667563581), ("go", "A", 5, 646481323), ("fault", "partition added", 720054004),
+        ("go", "S", 1, 678718163), ("go", "S", 60, 343729339), ("append", 566203047), ("go", "R2", 3, 73728508),
+        ("append", 383217011), ("fault", "log cut off", 776467790), ("go", "S", 21, 611302868),
+        ("fault", "clock of the batch host", 206622042), ("append", 402101934), ("append", 620365606),
+        ("advance", 1000), ("append", 367775900), ("fault", "log cut off", 436259281), ("append", 588526835),
+        ("append", 275703618), ("fault", "log cut off", 65212356), ("go", "B", 13, 921321455),
+        ("go", "A", 200, 255850502), ("fault", "retention", 611081728), ("fault", "rebuild", 247017125),
+        ("fault", "offset gaps", 279472987), ("go", "S", 200, 408336538), ("fault", "log cut off", 50164404),
+        ("go", "A", 21, 19879878), ("go", "S", 200, 397679692), ("append", 334806046),
+    ]),
+    "a micro-batch is planned that would go back, and the log reaches its end again": (20761, [
+        ("append", 150892899), ("advance", 400), ("append", 954634933), ("fault", "offset gaps", 688617759),
+        ("go", "S", 60, 530826540), ("go", "S", 21, 1048064451), ("fault", "log cut off", 1018267936),
+        ("go", "S", 21, 633987287), ("fault", "offset gaps", 583862166), ("fault", "offset gaps", 441444287),
+    ]),
+    "the version that the pointer named is cleared away before it is read": (30784, [
+        ("go", "A", 200, 310739631), ("go", "S", 8, 8871538), ("go", "B", 200, 501914532),
+        ("go", "S", 21, 269351130),
+    ]),
+    "a partition is added between the cuts of two runs of one T": (20620, [
+        ("go", "A", 21, 303484277), ("go", "A", 21, 225711769), ("go", "B", 2, 1058853835),
+        ("go", "A", 13, 593047668), ("go", "B", 1, 248615214), ("fault", "partition added", 498617099),
+        ("go", "B", 2, 979376363), ("go", "B", 21, 661249575),
+    ]),
     "a reader lists segments that a publication has just cleared away": (72, [
         ("append", 396766135), ("go", "S", 200, 720606053), ("go", "S", 13, 156637750), ("go", "R2", 21, 88861836),
         ("advance", 1000), ("go", "S", 8, 65008833), ("append", 136280124), ("advance", 1000),

@@ -7,6 +7,7 @@ import logging
 
 import pytest
 
+import batch_layer.cut as cut
 from tests.seam.world import SETTLE_MS, TICK_MS, World, installed
 
 STEPS = 30
@@ -18,6 +19,14 @@ def quiet():
     logging.getLogger("trilayer").setLevel(logging.ERROR)
     yield
     logging.getLogger("trilayer").setLevel(logging.NOTSET)
+
+
+def test_a_world_leaves_nothing_in_the_products_place(monkeypatch):
+    product = cut.now_ms
+    with installed(World(0, 0), monkeypatch):
+        monkeypatch.setattr(cut, "now_ms", lambda: 0)
+    monkeypatch.undo()
+    assert cut.now_ms is product
 
 
 def run(seed, skew_ms, monkeypatch):

@@ -501,7 +501,11 @@ class World:
 
 @contextmanager
 def installed(world: World, monkeypatch: Any) -> Iterator[World]:
-    """Puts the world's broker, clock and arithmetic in the place of Kafka's, the machine's and Spark's."""
+    """Puts the world's broker, clock and arithmetic in the place of Kafka's, the machine's and Spark's.
+
+    At the end all that `monkeypatch` has changed is undone. Were what a test has put on top of the world undone later, the
+    world would come back with it, and stay in the product.
+    """
     with monkeypatch.context() as patch:
         patch.setattr("batch_layer.cut.Log", lambda servers: ModelLog(world))
         patch.setattr("batch_layer.cut.now_ms", lambda: world.now)
@@ -515,7 +519,10 @@ def installed(world: World, monkeypatch: Any) -> Iterator[World]:
         patch.setattr(DictStore, "uri", lambda store, path: path)
         patch.setattr(query, "write_segment", world.write_segment)
         patch.setattr(compaction, "_merged", world.merged)
-        yield world
+        try:
+            yield world
+        finally:
+            monkeypatch.undo()
 
 
 __all__ = ["SETTLE_MS", "TICK_MS", "Crash", "World", "installed", "tick_of"]
