@@ -102,7 +102,7 @@ def test_last_hour_reads_the_clock(tmp_path):
     view = catalog.view("sales_by_minute")
     for product, age in (("tea", "5 minutes"), ("tea", "20 minutes"), ("jam", "2 hours")):
         connection.execute(
-            f"insert into {quoted_duckdb(view.name + '_partials')} values ('{product}', now() - interval {age}, 1, 2, 6.40)"
+            f"insert into {quoted_duckdb(view.name + '_partials')} values ('{product}', now() - interval {age}, 1, 2, 0, 6.40)"
         )
     assert connection.sql("from last_hour").fetchall() == [("tea", 2, 4, Decimal("12.80"))]
 
