@@ -834,8 +834,9 @@ class _StreamVerification:
             f"""WITH k AS (
                   SELECT _partition, _offset, any_value(epoch_ms(_timestamp)) AS _stamp, any_value({REJECT}) AS {REJECT}, any_value({TICK}) AS {TICK},
                     any_value(coalesce(sha256(_key), '') || '/' || coalesce(sha256(_value), '')) AS _raw, count(*) AS n,
-                    -- Where many events do not fit, each keeps the beginning of its key, value and reason; a key's share is a power of two.
-                    any_value(octet_length(_value) < {BYTES} OR bit_count(octet_length(_key)) = 1) IS TRUE AS _cut
+                    -- Where many events do not fit, each keeps the beginning of its key, value and reason: as many bytes as a power of two.
+                    any_value((octet_length(_value) < {BYTES} AND bit_count(octet_length(_value)) = 1) OR bit_count(octet_length(_key)) = 1)
+                      IS TRUE AS _cut
                   FROM kept GROUP BY ALL)
                 SELECT coalesce(t._partition, k._partition), coalesce(t._offset, k._offset), CASE
                   WHEN k._offset IS NULL THEN 'does not fit (' || t.{REJECT} || ') and is not in the speed layer''s quarantine'
