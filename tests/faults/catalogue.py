@@ -264,7 +264,7 @@ FAULTS = [
     Fault("kill-speed", "SIGKILL of the speed layer", CLEAN, kill("speed")),
     Fault("kill-speed-jvm", "SIGKILL of the speed layer's JVM alone", CLEAN, kill("speed", jvm=True)),
     Fault("kill-batch", "SIGKILL of a batch run", CLEAN, kill("batch")),
-    Fault("kill-spark", "SIGKILL of the Spark Connect server", CLEAN, kill("spark"), short=True),
+    Fault("kill-spark", "SIGKILL of the Spark Connect server", CLEAN, kill("spark")),
     Fault("kill-broker", "SIGKILL of the broker", CLEAN, kill("broker"), short=True),
     Fault("kill-reader", "SIGKILL of a reader", CLEAN, kill("reader")),
     Fault("stop-speed", "SIGSTOP of the speed layer for 8 s", CLEAN, stop("speed", 8)),
@@ -294,7 +294,7 @@ FAULTS = [
     Fault("tail-lost-ingested", "the broker loses records that were ingested", "refused until the loss is accepted",
           lose_tail(ingested=True),
           advice=("trilayer batch run --accept-loss", "trilayer batch run", "trilayer speed run", "trilayer speed run --rebuild"),
-          followed="trilayer batch run --accept-loss", short=True),
+          followed="trilayer batch run --accept-loss"),
 ]  # fmt: skip
 
 BY_NAME = {fault.name: fault for fault in FAULTS}
