@@ -110,7 +110,6 @@ class Log:
                 bootstrap_servers=servers, bootstrap_timeout_ms=10_000,
                 max_partition_fetch_bytes=FETCH_BYTES, auto_offset_reset="earliest",
             )  # fmt: skip
-        self._readers: dict[bool, KafkaConsumer] = {}
 
     def __enter__(self) -> Log:
         return self
@@ -121,8 +120,7 @@ class Log:
         self.close()
 
     def close(self) -> None:
-        for consumer in (self._consumer, *self._readers.values()):
-            consumer.close(autocommit=False)
+        self._consumer.close(autocommit=False)
         self._admin.close()
 
     def find(self, stream: Stream) -> Topic | None:
@@ -204,45 +202,44 @@ class Log:
         are left.
         """
         found = TopicPartition(topic.name, partition)
-        with _broker_errors(self.bootstrap_servers):
-            _begin(self._consumer, {found: offset})
+        with self._reading() as reader:
+            _begin(reader, {found: offset})
             deadline = time.monotonic() + 30
-            while self._consumer.position(found) < end:
-                records = self._consumer.poll(timeout_ms=200).get(found, [])
+            while reader.position(found) < end:
+                records = reader.poll(timeout_ms=200).get(found, [])
                 if records:
                     break
                 if time.monotonic() > deadline:
                     raise self._silent({found: (offset, end)}, 30)
             else:
                 records = []
-            self._consumer.pause(found)
         return [(record.offset, record.timestamp) for record in records if record.offset < end]
 
     def append_times(self, topic: Topic, offsets: Cut) -> dict[int, int]:
         """Append time, in ms, of the record at (or next after) each of `offsets`; none for an offset at the end."""
-        with _broker_errors(self.bootstrap_servers):
-            _begin(self._consumer, {TopicPartition(topic.name, p): offset for p, offset in offsets.items()})
+        with self._reading() as reader:
+            _begin(reader, {TopicPartition(topic.name, p): offset for p, offset in offsets.items()})
             found: dict[int, int] = {}
             deadline = time.monotonic() + 5
             while len(found) < len(offsets) and time.monotonic() < deadline:
-                for tp, records in self._consumer.poll(timeout_ms=200, max_records=len(offsets) * 10).items():
+                for tp, records in reader.poll(timeout_ms=200, max_records=len(offsets) * 10).items():
                     found.setdefault(tp.partition, records[0].timestamp)
-                    self._consumer.pause(tp)
+                    reader.pause(tp)
             return found
 
     def find_header(self, topic: Topic, partition: int, start: int, header: tuple[str, bytes]) -> int | None:
         """Offset of the first record at or after `start`, up to the present end, that carries
         `header`; None where none does."""
-        with _broker_errors(self.bootstrap_servers):
+        with self._reading() as reader:
             tp = TopicPartition(topic.name, partition)
-            end = self._consumer.end_offsets([tp])[tp]
-            _begin(self._consumer, {tp: max(start, self._consumer.beginning_offsets([tp])[tp])})
+            end = reader.end_offsets([tp])[tp]
+            _begin(reader, {tp: max(start, reader.beginning_offsets([tp])[tp])})
             deadline = time.monotonic() + 30
-            while (position := self._consumer.position(tp)) < end:
-                for record in self._consumer.poll(timeout_ms=200).get(tp, []):
+            while (position := reader.position(tp)) < end:
+                for record in reader.poll(timeout_ms=200).get(tp, []):
                     if header in [(name, bytes(value or b"")) for name, value in record.headers]:
                         return int(record.offset)
-                if self._consumer.position(tp) > position:
+                if reader.position(tp) > position:
                     deadline = time.monotonic() + 30
                 elif time.monotonic() > deadline:
                     raise self._silent({tp: (position, end)}, 30)
@@ -277,15 +274,7 @@ class Log:
         self, topic: Topic, spans: Mapping[int, tuple[int, int]], committed: bool
     ) -> dict[int, Mark]:
         """The last record of each span [start, end) of offsets."""
-        with _broker_errors(self.bootstrap_servers):
-            if committed not in self._readers:
-                self._readers[committed] = KafkaConsumer(
-                    bootstrap_servers=self.bootstrap_servers.split(","),
-                    bootstrap_timeout_ms=10_000,
-                    isolation_level="read_committed" if committed else "read_uncommitted",
-                    max_partition_fetch_bytes=FETCH_BYTES,
-                )
-            reader = self._readers[committed]
+        with self._reading(committed) as reader:
             places = {TopicPartition(topic.name, p): span for p, span in spans.items()}
             _begin(reader, {tp: start for tp, (start, _) in places.items()})
             found: dict[int, Mark] = {}
@@ -305,6 +294,21 @@ class Log:
                         reader.pause(tp)
                         del left[tp]
         return found
+
+    @contextmanager
+    def _reading(self, committed: bool = False) -> Iterator[KafkaConsumer]:
+        """A consumer for one look at records. One that has read several partitions before may wait
+        for ever for the record at the end of one of them."""
+        with _broker_errors(self.bootstrap_servers):
+            reader = KafkaConsumer(
+                bootstrap_servers=self.bootstrap_servers.split(","), bootstrap_timeout_ms=10_000,
+                isolation_level="read_committed" if committed else "read_uncommitted",
+                max_partition_fetch_bytes=FETCH_BYTES, auto_offset_reset="earliest",
+            )  # fmt: skip
+            try:
+                yield reader
+            finally:
+                reader.close(autocommit=False)
 
     def _silent(self, places: Mapping[TopicPartition, tuple[int, int]], waited_s: int) -> EnvironmentFault:
         """What to raise if the brokers have not sent the records of these offsets [start, end)."""
