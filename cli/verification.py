@@ -518,7 +518,7 @@ class _StreamVerification:
                         f" {_range(Range(r.start, min(low, r.end)))} before they were ingested"
                     )
                 above[partition] = Range(max(r.start, low), min(r.end, high))
-        return {q: r for q, r in held.items() if len(r) > 0}, {q: r for q, r in above.items() if len(r) > 0}
+        return _not_empty(held), _not_empty(above)
 
     def _parse(self, above: Ranges) -> DataFrame | None:
         """Every record of the master dataset, and of the log above the cut, parsed anew from its bytes."""
@@ -835,8 +835,9 @@ class _StreamVerification:
                   SELECT _partition, _offset, any_value(epoch_ms(_timestamp)) AS _stamp, any_value({REJECT}) AS {REJECT}, any_value({TICK}) AS {TICK},
                     any_value(coalesce(sha256(_key), '') || '/' || coalesce(sha256(_value), '')) AS _raw, count(*) AS n,
                     -- Where many events do not fit, each keeps the beginning of its key, value and reason: as many bytes as a power of two.
-                    any_value((octet_length(_value) < {BYTES} AND bit_count(octet_length(_value)) = 1) OR bit_count(octet_length(_key)) = 1)
-                      IS TRUE AS _cut
+                    any_value(
+                      (octet_length(_value) BETWEEN {SHORTEST_REASON} AND {BYTES} - 1 AND bit_count(octet_length(_value)) = 1)
+                      OR (octet_length(_key) >= {SHORTEST_REASON} AND bit_count(octet_length(_key)) = 1)) IS TRUE AS _cut
                   FROM kept GROUP BY ALL)
                 SELECT coalesce(t._partition, k._partition), coalesce(t._offset, k._offset), CASE
                   WHEN k._offset IS NULL THEN 'does not fit (' || t.{REJECT} || ') and is not in the speed layer''s quarantine'
@@ -1001,6 +1002,10 @@ def _end_of(chain: Sequence[Interval]) -> dict[int, int]:
 
 def _end_of_path(path: str) -> str:
     return "/".join(path.split("/")[-2:])
+
+
+def _not_empty(ranges: Ranges) -> dict[int, Range]:
+    return {partition: r for partition, r in ranges.items() if r.start < r.end}
 
 
 def _range(r: Range) -> str:

@@ -4,7 +4,6 @@ left."""
 import resource
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.storage.published import run_once
@@ -20,11 +19,7 @@ def spark_without_room(spark, store):
     # What it unpacks when it first writes must be there: it would not try again, in the session
     # that all tests share.
     write_files(spark.range(10), "batch/warm/00000001-full-a", store)
-    (java,) = [
-        child.pid
-        for child in psutil.Process().children(recursive=True)
-        if "SparkSubmit" in " ".join(child.cmdline())
-    ]
+    java = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
     before = resource.prlimit(java, resource.RLIMIT_FSIZE)
     resource.prlimit(java, resource.RLIMIT_FSIZE, (4096, before[1]))
     yield spark
