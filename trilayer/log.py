@@ -104,12 +104,8 @@ class Log:
         servers = bootstrap_servers.split(",")
         with _broker_errors(bootstrap_servers):
             self._admin = KafkaAdminClient(bootstrap_servers=servers, bootstrap_timeout_ms=10_000)
-            # It reads stamps only, a few records at a time. A fetch below what retention left
-            # begins at the first.
-            self._consumer = KafkaConsumer(
-                bootstrap_servers=servers, bootstrap_timeout_ms=10_000,
-                max_partition_fetch_bytes=FETCH_BYTES, auto_offset_reset="earliest",
-            )  # fmt: skip
+            # For offsets alone: records are read in `_reading`.
+            self._consumer = KafkaConsumer(bootstrap_servers=servers, bootstrap_timeout_ms=10_000)
 
     def __enter__(self) -> Log:
         return self
@@ -422,7 +418,6 @@ def _begin(consumer: KafkaConsumer, places: Mapping[TopicPartition, int]) -> Non
     """Has the consumer read these partitions, each from its offset on."""
     consumer.assign(list(places))
     for tp, offset in places.items():
-        consumer.resume(tp)  # a partition that is assigned again is still paused from the last time
         consumer.seek(tp, offset)
 
 
