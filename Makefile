@@ -22,7 +22,7 @@ up: $(READY)  ## run the local stack until Ctrl-C
 	@$(BIN)/trilayer up
 
 test: lint types  ## everything: lint, types, then all tests, with Spark and a real broker
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 check: lint types  ## the quick part of it: no broker, nothing slow
 	$(BIN)/python -m pytest -m "not kafka and not slow"

@@ -70,7 +70,8 @@ def compact(
         The wide commit, or None where nothing was due.
 
     Raises:
-        CoverageError: The ranges of two commits do not follow each other; nothing is written then.
+        CoverageError: The ranges of two commits that would be merged do not follow each other.
+            `_groups` keeps such commits apart, so this is a mistake of its own; nothing is written.
     """
     commits = read_commits(store, stream, generation)
     if len(commits) <= at_least:
@@ -160,6 +161,7 @@ def _groups(
     newest_t = max((t_ms for t_ms, _ in cuts if t_ms <= now), default=0)
     groups: list[list[Commit]] = [[]]
     sides: dict[int, list[set[str]]] = {}
+    ends: dict[tuple[int, int], int] = {}
     before: int | None = None
     for place, commit in enumerate(due):
         slot = None
@@ -169,11 +171,14 @@ def _groups(
             slot = tick_of(max(commit.committed_ms, newest_t), known.tick_ms)
         found = {s.tick: [_sides(s, cut) for _, cut in cuts] for s in commit.segments}
         divided = any(found[tick] != sides[tick] for tick in found.keys() & sides.keys())
-        if groups[-1] and (divided or slot != before):
+        ranges = [(s.tick, p, r) for s in commit.segments for p, r in s.ranges.items()]
+        apart = any(ends.get((tick, p), r.start) != r.start for tick, p, r in ranges)
+        if groups[-1] and (divided or apart or slot != before):
             groups.append([])
-            sides = {}
+            sides, ends = {}, {}
         groups[-1].append(commit)
         sides |= found
+        ends |= {(tick, p): r.end for tick, p, r in ranges}
         before = slot
     return groups
 

@@ -1,4 +1,7 @@
-"""What all tests share, and all of it real: one broker and one Spark session for the whole run, and what is made on a tmp_path."""
+"""What all tests share, and all of it real: one broker and one Spark session, and what is made on a tmp_path.
+
+`make test` runs two of pytest's workers beside each other, a file of tests on one of them; each has its own broker and session.
+"""
 
 import itertools
 import logging
@@ -19,8 +22,9 @@ from trilayer.store import Store
 PROJECT = Path(__file__).parents[1]
 JARS = PROJECT / ".trilayer" / "jars"
 
-# Airflow writes into its home when it is imported.
-os.environ["AIRFLOW_HOME"] = str(PROJECT / ".trilayer" / "tests-airflow")
+# Airflow writes into its home when it is imported, so that no two workers may have the same.
+WORKER = os.environ.get("PYTEST_XDIST_WORKER", "alone")
+os.environ["AIRFLOW_HOME"] = str(PROJECT / ".trilayer" / "tests-airflow" / WORKER)
 
 # It tells of its connections' end when pytest has closed what it would write to.
 logging.getLogger("py4j").setLevel(logging.CRITICAL)

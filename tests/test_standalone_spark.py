@@ -88,8 +88,8 @@ class Machines:
         assert processes.is_alive(process), processes.log_tail(process)
         try:
             return expected.items() <= self.spark().items()
-        except URLError:
-            return False  # not yet
+        except (URLError, json.JSONDecodeError):
+            return False  # not yet: the page is there before what it says as JSON
 
     def spark(self) -> dict[str, Any]:
         """The master's page of itself, its workers and applications."""

@@ -9,7 +9,8 @@ from speed_layer import compaction
 from speed_layer.compaction import compact
 from tests.seam import world as model
 from tests.seam.world import CATALOG, STREAM, World, installed
-from trilayer.segment import commit_names, read_commits
+from trilayer.cut import Range
+from trilayer.segment import Commit, Segment, commit_names, commit_path, read_commits
 
 HOUR_MS = 3_600_000
 
@@ -185,3 +186,23 @@ def test_a_tick_that_stays_open_is_compacted_slot_by_slot_and_at_once_below_a_cu
     world.store.write_document("runs/00000009/cut.json", cuts)
     compacted(world, at_least=4)
     assert len(spans(world)) < len(found)
+
+
+def test_a_tick_with_offsets_on_both_sides_of_another_ticks_is_left_in_two(world):
+    """Stamps that went back by more than a tick: [0, 4) and [6, 10) are of one tick, [4, 6) is of the next."""
+    end = 0
+    for number, (hour, events) in enumerate([(0, 2), (0, 2), (1, 2), (0, 2), (0, 2), (2, 2), (2, 1)]):
+        ranges = {0: Range(end, end + events)}
+        segment = Segment(hour * HOUR_MS, ranges, events, 0)
+        commit = Commit(number, number, [segment], {}, None, world.now + number)
+        path = commit_path(STREAM, generation(world), number, number)
+        world.store.create_document(path, commit.to_json())
+        end += events
+    compacted(world, at_least=2)
+    found = [
+        (segment.tick, segment.ranges[0])
+        for commit in read_commits(world.store, STREAM, generation(world))
+        for segment in commit.segments
+        if segment.tick == 0
+    ]
+    assert found == [(0, Range(0, 4)), (0, Range(6, 10))]
