@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from trilayer.catalog import Catalog
 from trilayer.cut import Cut
-from trilayer.log import Log, now_ms
+from trilayer.log import Log, Topic, now_ms
 from trilayer.settings import Settings
 from trilayer.timeindex import Stamped, TimeIndex
 
@@ -43,7 +43,7 @@ def stream_lag(
         cuts: Stream to the cut in force.
 
     Raises:
-        EnvironmentFault: No broker answers.
+        EnvironmentFault: No broker answers, or one does not send the records that it holds.
     """
     found: dict[str, Lag] = {}
     with Log(settings.bootstrap_servers) as log:
@@ -54,17 +54,20 @@ def stream_lag(
             end, head = log.end(topic), heads.get(stream.name, {})
             beginning = log.beginning(topic)
             behind = {p: max(head.get(p, 0), beginning[p]) for p in end if head.get(p, 0) < end[p]}
-            oldest = log.append_times(topic, behind)
-            seconds = max((now_ms() - min(oldest.values())) / 1000, 0.0) if oldest else 0.0
             cut = {p: max(cuts.get(stream.name, {}).get(p, 0), offset) for p, offset in beginning.items()}
-            above = [
-                stamp
-                for p, offset in cut.items()
-                if offset < end[p]
-                for _, stamp in log.stamps(topic, p, offset, end[p])
-            ]
-            since_cut = max((now_ms() - min(above)) / 1000, 0.0) if above else 0.0
             ahead = TimeIndex(log, topic, settings.tick_ms, settings.settle_ms).ahead()
             events = sum(end[p] - o for p, o in behind.items())
+            seconds, since_cut = _age_s(log, topic, behind, end), _age_s(log, topic, cut, end)
             found[stream.name] = Lag(end, events, seconds, since_cut, ahead)
     return found
+
+
+def _age_s(log: Log, topic: Topic, start: Cut, end: Cut) -> float:
+    """Seconds since the oldest record at or above `start` was appended; 0 if there is none."""
+    stamps = [
+        stamp
+        for partition, offset in start.items()
+        if offset < end[partition]
+        for _, stamp in log.stamps(topic, partition, offset, end[partition])
+    ]
+    return max((now_ms() - min(stamps)) / 1000, 0.0) if stamps else 0.0

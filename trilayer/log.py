@@ -104,8 +104,8 @@ class Log:
         servers = bootstrap_servers.split(",")
         with _broker_errors(bootstrap_servers):
             self._admin = KafkaAdminClient(bootstrap_servers=servers, bootstrap_timeout_ms=10_000)
-            # For offsets alone: records are read in `_reading`.
-            self._consumer = KafkaConsumer(bootstrap_servers=servers, bootstrap_timeout_ms=10_000)
+            self._consumer = self._connect(committed=False)
+        self._committed: KafkaConsumer | None = None
 
     def __enter__(self) -> Log:
         return self
@@ -116,7 +116,9 @@ class Log:
         self.close()
 
     def close(self) -> None:
-        self._consumer.close(autocommit=False)
+        for consumer in (self._consumer, self._committed):
+            if consumer is not None:
+                consumer.close(autocommit=False)
         self._admin.close()
 
     def find(self, stream: Stream) -> Topic | None:
@@ -211,18 +213,6 @@ class Log:
                 records = []
         return [(record.offset, record.timestamp) for record in records if record.offset < end]
 
-    def append_times(self, topic: Topic, offsets: Cut) -> dict[int, int]:
-        """Append time, in ms, of the record at (or next after) each of `offsets`; none for an offset at the end."""
-        with self._reading() as reader:
-            _begin(reader, {TopicPartition(topic.name, p): offset for p, offset in offsets.items()})
-            found: dict[int, int] = {}
-            deadline = time.monotonic() + 5
-            while len(found) < len(offsets) and time.monotonic() < deadline:
-                for tp, records in reader.poll(timeout_ms=200, max_records=len(offsets) * 10).items():
-                    found.setdefault(tp.partition, records[0].timestamp)
-                    reader.pause(tp)
-            return found
-
     def find_header(self, topic: Topic, partition: int, start: int, header: tuple[str, bytes]) -> int | None:
         """Offset of the first record at or after `start`, up to the present end, that carries
         `header`; None where none does."""
@@ -293,18 +283,25 @@ class Log:
 
     @contextmanager
     def _reading(self, committed: bool = False) -> Iterator[KafkaConsumer]:
-        """A consumer for one look at records. One that has read several partitions before may wait
-        for ever for the record at the end of one of them."""
+        """A consumer for one look at records, which `_begin` gives its partitions; it fetches nothing between two looks."""
         with _broker_errors(self.bootstrap_servers):
-            reader = KafkaConsumer(
-                bootstrap_servers=self.bootstrap_servers.split(","), bootstrap_timeout_ms=10_000,
-                isolation_level="read_committed" if committed else "read_uncommitted",
-                max_partition_fetch_bytes=FETCH_BYTES, auto_offset_reset="earliest",
-            )  # fmt: skip
+            if committed and self._committed is None:
+                self._committed = self._connect(committed=True)
+            reader = self._committed if committed else self._consumer
             try:
                 yield reader
             finally:
-                reader.close(autocommit=False)
+                reader.pause(*reader.assignment())
+
+    def _connect(self, *, committed: bool) -> KafkaConsumer:
+        return KafkaConsumer(
+            bootstrap_servers=self.bootstrap_servers.split(","),
+            bootstrap_timeout_ms=10_000,
+            isolation_level="read_committed" if committed else "read_uncommitted",
+            max_partition_fetch_bytes=FETCH_BYTES,
+            fetch_max_wait_ms=10,  # what is looked for is there; the default holds up the next look for half a second
+            auto_offset_reset="earliest",
+        )
 
     def _silent(self, places: Mapping[TopicPartition, tuple[int, int]], waited_s: int) -> EnvironmentFault:
         """What to raise if the brokers have not sent the records of these offsets [start, end)."""
@@ -417,6 +414,7 @@ def _spans(places: Mapping[TopicPartition, tuple[int, int]]) -> str:
 def _begin(consumer: KafkaConsumer, places: Mapping[TopicPartition, int]) -> None:
     """Has the consumer read these partitions, each from its offset on."""
     consumer.assign(list(places))
+    consumer.resume(*places)  # one that an earlier look has paused stays paused when it is assigned again
     for tp, offset in places.items():
         consumer.seek(tp, offset)
 

@@ -31,7 +31,7 @@ gets a boundary among them, which is as good as any other."""
 CHUNKS = 64
 """Answers of the broker that are kept: look-ups close to each other read the same records."""
 
-_NEVER = 1 << 62
+_ANY_STAMP_IS_BELOW = 1 << 62
 
 
 @dataclass(frozen=True, order=True)
@@ -246,7 +246,7 @@ class TimeIndex:
         last = self._read(p, max(low, end - 1), end)
         if not last or last[-1].stamp <= latest:
             return
-        before = self._newest(p, _NEVER, low, end, latest)
+        before = self._newest(p, _ANY_STAMP_IS_BELOW, low, end, latest)
         first = self._read(p, before.offset + 1 if before else low, end)[0]
         if abs(last[-1].stamp - first.stamp) > self._settle_ms:
             raise ClockError(
