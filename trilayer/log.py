@@ -285,9 +285,9 @@ class Log:
     def _reading(self, committed: bool = False) -> Iterator[KafkaConsumer]:
         """A consumer for one look at records, which `_begin` gives its partitions; it fetches nothing between two looks."""
         with _broker_errors(self.bootstrap_servers):
-            if committed and self._committed is None:
-                self._committed = self._connect(committed=True)
-            reader = self._committed if committed else self._consumer
+            reader = self._consumer
+            if committed:
+                reader = self._committed = self._committed or self._connect(committed=True)
             try:
                 yield reader
             finally:

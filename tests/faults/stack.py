@@ -53,6 +53,7 @@ DISK_BYTES = 512 * 1024**2
 PATIENCE_S = 600.0
 """How long a stack may take to be well again, on a machine with much else to do."""
 
+
 class Refused(AssertionError):
     """A stack that did not get well, or said something that it must not say."""
 
