@@ -199,7 +199,7 @@ def _cut_of(
     back_to: Callable[[Interval], bool] = lambda interval: interval.t_ms <= t_ms  # noqa: E731
     recorded = recorded_cuts(store, stream, latest_ms(settings), back_to, identity=present.identity)
     index = TimeIndex(log, topic, settings.tick_ms, settings.settle_ms, now_ms)
-    for partition, record in index.ahead().items():
+    for partition, record in index.stamped_later_than_now().items():
         logger.warning(
             "stream %s partition %s: offset %s is stamped %s, which is later than now; cuts pass it by,"
             " or wait for it a tick at most",

@@ -123,7 +123,8 @@ def _published(stream: Stream, run: Run, base: Publication | None, store: Store)
     # An interval of this T may be of a run from before a partition was added, of which the cut has nothing yet.
     if end != {p: offset for p, offset in cut.items() if p in end or offset}:
         raise CoverageError(
-            f"stream {stream.name!r}: the master dataset must end at the cut {dict(cut)}; it ends at {end}"
+            f"stream {stream.name!r}: the master dataset must end at the cut {dict(cut)}; it ends at {end};"
+            " nothing was published; run `trilayer batch run`"
         )
     return PublishedStream(
         identity,
@@ -178,8 +179,8 @@ def clean(catalog: Catalog, settings: Settings, store: Store) -> None:
 
 
 def _attempts(token: int, store: Store) -> list[str]:
-    """The notes of `ingest`'s attempts, up to the run with this token. More notes than streams: an
-    attempt was killed."""
+    """The notes of `ingest`'s attempts, up to the run with this token. If there are more notes
+    than streams, an attempt was killed."""
     return [
         f"runs/{run}/{name}"
         for run in store.names("runs")

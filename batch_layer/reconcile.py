@@ -1,4 +1,4 @@
-"""Step 4, reconcile: what both layers have computed of the very same events, held against each other key by key.
+"""Step 4, reconcile: what both layers have computed of the very same events, compared key by key.
 
 The batch's share is what the run's new intervals have added, the speed layer's the segments between the same two cuts. Every key of the two
 is kept beside the run, with both answers, as long as the run's publication is.

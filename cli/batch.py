@@ -49,7 +49,8 @@ AcceptClock = Annotated[
     bool,
     typer.Option(
         "--accept-clock",
-        help="go on from a cut whose T is later than now; cut a log at its end if its newest records are stamped later",
+        help="go on although the newest recorded T is later than now; cut a log at its end if its newest records are stamped"
+        " later than now",
     ),
 ]
 RunToken = Annotated[
@@ -63,8 +64,8 @@ AtLeast = Annotated[
     bool,
     typer.Option(
         "--at-least",
-        help="where events after T are in the master dataset already, cut where they end;"
-        " where a publication covers T, say so and do nothing",
+        help="if events after T are already in the master dataset, cut where they end;"
+        " if a publication covers T, say so and do nothing",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="answer as JSON")]

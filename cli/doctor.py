@@ -117,7 +117,7 @@ def _clocks(p: Project) -> Iterator[str]:
             f"offset {record.offset} of {topic.name!r} partition {partition} is stamped {format_time(record.stamp)}"
             for topic in topics
             for partition, record in TimeIndex(log, topic, p.settings.tick_ms, p.settings.settle_ms)
-            .ahead()
+            .stamped_later_than_now()
             .items()
         ]
     if found:

@@ -6,6 +6,7 @@ import logging
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -25,21 +26,31 @@ logger = logging.getLogger("trilayer.up")
 
 DAGS = Path(dags.__file__).parent
 
+START_AGAIN_S = 5.0
+"""How long after the speed layer has ended it is started again."""
 
 NoAirflow = Annotated[
     bool, typer.Option("--no-airflow", help="leave Airflow out: batch runs are then yours to start")
 ]
 
 
-def up(no_airflow: NoAirflow = False) -> None:
-    """Starts the local stack and keeps it until Ctrl-C: a Kafka broker, unless bootstrap_servers is set, the speed layer, and Airflow."""
+def up(
+    no_airflow: NoAirflow = False,
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="the speed layer begins anew, as with `speed run --rebuild`")
+    ] = False,
+) -> None:
+    """Starts the local stack and keeps it until Ctrl-C: a Kafka broker, unless bootstrap_servers is set, the speed layer, and Airflow.
+
+    A speed layer that ends by itself says why and is started again, while the rest goes on.
+    """
     p = project()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     home = p.settings.home.resolve()
     with exclusive(home / "up.lock", once="`trilayer up`"):
-        Stack(p, home, with_airflow=not no_airflow).run(stop)
+        Stack(p, home, with_airflow=not no_airflow).run(stop, rebuild=rebuild)
 
 
 def dag_folders(project: Path) -> dict[str, Path]:
@@ -54,25 +65,39 @@ class Stack:
     def __init__(self, p: Project, home: Path, *, with_airflow: bool) -> None:
         self._project, self._home, self.with_airflow = p, home, with_airflow
         self.airflow: airflow.Airflow | None = None
+        self._speed_ready = home / "speed.ready"
+        self._speed_again_at: float | None = None
 
-    def run(self, stop: threading.Event) -> None:
-        """Until `stop` is set. Raises EnvironmentFault, with the end of its log, when a process ends by itself."""
+    def run(self, stop: threading.Event, *, rebuild: bool = False) -> None:
+        """Until `stop` is set. Raises EnvironmentFault, with the end of its log, when a process other than the speed layer ends by itself."""
         for left in processes.end_leftovers(self._home):
             logger.info("ended %s (pid %s), left by a crash", left.name, left.pid)
         try:
-            self.start()
+            self.start(rebuild=rebuild, keep=True)
             if self.with_airflow and not stop.is_set():
                 self.start_airflow()
             if not stop.is_set():
                 self._announce()
             while not stop.wait(0.3):
                 self._check()
+                self._keep_speed()
         finally:
             logger.info("stopping")
             self.stop()
 
-    def start(self) -> Project:
-        """Broker, topics, Spark Connect and speed layer; returns when they work: the project with their addresses in its settings."""
+    def start(self, *, rebuild: bool = False, keep: bool = False) -> Project:
+        """Broker, topics, Spark Connect and speed layer; returns when they work.
+
+        Args:
+            rebuild: Have the speed layer begin anew.
+            keep: Leave a speed layer that ends at once to `_keep_speed`: what its message advises may need the broker.
+
+        Returns:
+            The project with the addresses of broker and Spark in its settings.
+
+        Raises:
+            EnvironmentFault: One of them does not start.
+        """
         settings = self._project.settings
         connector_jars(settings)
         classes.share(settings, echo=logger.info)
@@ -93,22 +118,47 @@ class Stack:
         (self._home / SPARK_ADDRESS).unlink(missing_ok=True)
         own_spark = not settings.spark_remote and settings.spark_master
         server = spark.start(self._home, settings, echo=logger.info) if own_spark else None
-        ready = self._home / "speed.ready"
-        ready.unlink(missing_ok=True)
-        logger.info("Starting the speed layer")
-        command = [sys.executable, "-m", "cli", "speed", "run", "--ready-file", str(ready)]
-        # MALLOC_ARENA_MAX: glibc keeps an arena a thread; two save tens of MB in each process.
-        speed = processes.start(
-            "speed", command, home=self._home, env=settings.environment() | {"MALLOC_ARENA_MAX": "2"}
-        )
-        while not ready.exists():
+        self._project = Project(settings, self._project.catalog, self._project.store)
+        speed = self._start_speed(rebuild=rebuild)
+        while not self._speed_ready.exists():
             if processes.exit_status(speed) is not None:
+                if keep:
+                    break
                 raise EnvironmentFault(f"the speed layer must start; it ended:\n{processes.log_tail(speed)}")
             threading.Event().wait(0.1)
         if server:
             settings = settings.model_copy(update={"spark_remote": spark.wait(server, self._home)})
         self._project = Project(settings, self._project.catalog, self._project.store)
         return self._project
+
+    def _start_speed(self, *, rebuild: bool = False) -> processes.Process:
+        self._speed_ready.unlink(missing_ok=True)
+        logger.info("Starting the speed layer")
+        command = [sys.executable, "-m", "cli", "speed", "run", "--ready-file", str(self._speed_ready)]
+        # MALLOC_ARENA_MAX: glibc keeps an arena a thread; two save tens of MB in each process.
+        environment = self._project.settings.environment() | {"MALLOC_ARENA_MAX": "2"}
+        return processes.start(
+            "speed", [*command, *(["--rebuild"] if rebuild else [])], home=self._home, env=environment
+        )
+
+    def _keep_speed(self) -> None:
+        """Starts the speed layer again, some seconds after it has ended by itself."""
+        if processes.running(self._home, "speed") is not None:
+            self._speed_again_at = None
+        elif self._speed_again_at is None:
+            self._speed_again_at = time.monotonic() + START_AGAIN_S
+            logger.error(
+                "the speed layer ended by itself; it is started again in %g s; the end of %s",
+                START_AGAIN_S, self._end_of_log("speed"),
+            )  # fmt: skip
+        elif time.monotonic() >= self._speed_again_at:
+            self._speed_again_at = None
+            self._start_speed()
+
+    def _end_of_log(self, name: str) -> str:
+        log = self._home / "logs" / f"{name}.log"
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:]) if log.exists() else ""
+        return f"{log}:\n{tail}"
 
     def start_airflow(self) -> airflow.Airflow:
         """Airflow beside the rest, after `start`; returns when it answers, with `lambda_batch` scheduled unless a person has paused it."""
@@ -138,16 +188,16 @@ class Stack:
         )
 
     def _check(self) -> None:
-        expected = ["speed", *(airflow.PROCESSES if self.airflow else [])]
+        expected = list(airflow.PROCESSES) if self.airflow else []
         if (self._home / BROKER_ADDRESS).exists():
             expected.append(kafka.NAME)
         if (self._home / SPARK_ADDRESS).exists():
             expected.append(spark.NAME)
         for name in expected:
             if processes.running(self._home, name) is None:
-                log = self._home / "logs" / f"{name}.log"
-                tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:]) if log.exists() else ""
-                raise EnvironmentFault(f"{name} must run; it ended by itself; the end of {log}:\n{tail}")
+                raise EnvironmentFault(
+                    f"{name} must run; it ended by itself; the end of {self._end_of_log(name)}"
+                )
 
     def stop(self) -> None:
         """Ends in order what runs. Nothing happens to what doesn't."""
@@ -158,4 +208,4 @@ class Stack:
         spark.stop(self._home)
         kafka.stop(self._home)
         (self._home / BROKER_ADDRESS).unlink(missing_ok=True)
-        (self._home / "speed.ready").unlink(missing_ok=True)
+        self._speed_ready.unlink(missing_ok=True)

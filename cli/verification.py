@@ -4,7 +4,7 @@ Three things are independent of each other: the log, the master dataset, and wha
 
 *Records (I1).* The master dataset against the log, record by record, over the offsets that the log still holds. The segments against the
 log's records above the cut: how many there are in each segment, how many do not fit, in which tick they arrived. Quarantine against what
-does not fit when it is parsed anew. Below the log's beginning the master dataset can only be held against its own manifests, which is said.
+does not fit when it is parsed anew. Below the log's beginning the master dataset can only be compared with its own manifests, which is said.
 
 *Views (I2).* Each merged answer against a recompute from the raw bytes of the master dataset below the cut and of the log above it.
 
@@ -109,7 +109,7 @@ class Census:
         lost: Offsets that retention took before they were ingested, and whose loss an operator accepted.
         found: Records that verify has found: in the master dataset below the cut, in the log from there to the head.
         found_quarantined: Records of `found` that do not fit their schema when they are parsed anew.
-        compared: Records of the log that were held against the master dataset or the segments, one by one.
+        compared: Records of the log that were compared with the master dataset or the segments, one by one.
         wrong: What does not add up, a line each, with partition and offsets.
         not_compared: What could not be compared with the log, and why. None of it is a fault.
     """
@@ -179,6 +179,7 @@ def verification(p: Project, spark: StartSpark | None = None) -> Verification:
     Raises:
         CoverageError: The serving layer can't prove that segments cover the log.
         IntegrityError: A file that the answers stand on is missing or altered.
+        LogError: The log with the records above the cut is not there any more.
         EnvironmentFault: No broker answers.
     """
     own = batch_spark(p.settings) if spark is None else nullcontext(spark)
@@ -465,14 +466,17 @@ class _StreamVerification:
             known = self._present.topic_id
             if topic is None or topic.id != known or (above and self._identity != self._present.identity):
                 there = f"the topic has id {topic.id}" if topic else "there is no such topic"
-                said = f"topic {self._stream.topic!r} with id {known}: {there}"
+                said = (
+                    f"topic {self._stream.topic!r} with id {known}, but {there}; restore the topic, or run"
+                    " `trilayer batch run --accept-loss`"
+                )
                 if topic and topic.id == known:
-                    said = "which a loss that was accepted has ended; run `trilayer batch run`"
+                    said = "but a loss was accepted since, so that the log counts in a new origin; run `trilayer batch run`"
                 if above:
                     raise LogError(
-                        f"stream {self._stream.name!r}: what lies above the cut can only be verified with its log, {said}"
+                        f"stream {self._stream.name!r}: to verify the records above the cut takes the log, {said}"
                     )
-                self._not_compared.append(f"nothing could be held against the log, {said}")
+                self._not_compared.append(f"nothing could be compared with the log, {said}")
                 return {}, {}
             beginning, end = log.beginning(topic), log.end(topic)
         ingested = _end_of(self._own)
@@ -480,7 +484,7 @@ class _StreamVerification:
         former = sum(i.events for i in self._chain) - sum(i.events for i in self._own)
         if former:
             self._not_compared.append(
-                f"{former:,} records of origins before the present one are in no log any more; they were held against their manifests alone"
+                f"{former:,} records of origins before the present one are in no log any more; they were compared with their manifests alone"
             )
         held: dict[int, Range] = {}
         for partition in topic.partitions:
@@ -505,8 +509,8 @@ class _StreamVerification:
             if low > first and ingested.get(partition, first) > first:
                 gone = Range(first, min(low, ingested[partition]))
                 self._not_compared.append(
-                    f"partition {partition}: offsets {_range(gone)} are not in the log any more; the master dataset's records of them were held"
-                    " against its manifests alone"
+                    f"partition {partition}: offsets {_range(gone)} are not in the log any more; the master dataset's records of them were"
+                    " compared with its manifests alone"
                 )
             if partition in ingested:
                 held[partition] = Range(max(low, first), min(ingested[partition], high))

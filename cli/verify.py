@@ -66,7 +66,7 @@ def _print(found: Verification) -> None:
         "quarantined",
         "lost",
         "found",
-        "held against the log",
+        "compared with the log",
         "I1",
         title="I1: every record once",
         caption="records that the batch and the speed layer have counted, of them quarantined; offsets given up as lost; records found anew in"

@@ -304,7 +304,7 @@ class StreamQuery:
         for partition, first in self._log.beginning(topic).items():
             offset = following.get(partition, 0)
             if offset < first:
-                return f"the log holds offsets [{offset}, {first}) of partition {partition} no more"
+                return f"the log no longer holds offsets [{offset}, {first}) of partition {partition}"
         return ""
 
     def _tick_ms_of(self, generation: Generation) -> int | None:
@@ -367,7 +367,7 @@ class StreamQuery:
                 start[partition] = first
                 if needed.get(partition, 0) < first:
                     logger.warning(
-                        "stream %s partition %s: the log holds offsets [%s, %s), where the batch views in force end, no more;"
+                        "stream %s partition %s: the log no longer holds offsets [%s, %s), which follow the batch views in force;"
                         " this generation answers from the next publication on: run `trilayer batch run`",
                         self.stream.name, partition, needed.get(partition, 0), first,
                     )  # fmt: skip

@@ -115,8 +115,9 @@ def _check(query: StreamQuery, settings: Settings, stop: threading.Event) -> Non
         )
     if not any(sign in text for sign in _AWAY) and _reachable(settings):
         raise TrilayerError(
-            f"stream {query.stream.name!r}: its query ended: {first_cause(text)};"
-            " if it ends so at each start, run `trilayer speed run --rebuild`"
+            f"stream {query.stream.name!r}: its query ended: {first_cause(text)}; start it again. If an expression of a view, or the"
+            " function of a `Rows` source, fails on an event, change that first; if a file below speed/ is named at each start,"
+            " run `trilayer speed run --rebuild`"
         ) from ended
     _wait_out(query, first_cause(text), settings, stop)
 
@@ -189,12 +190,12 @@ class Compactor(threading.Thread):
             self._ended_by = error
 
     def check(self) -> None:
-        """Raises TrilayerError where something has ended the thread that trying again does not
-        mend."""
+        """Raises TrilayerError if an error that trying again does not mend has ended the thread."""
         if self._ended_by is not None:
             kind = type(self._ended_by).__name__
             raise TrilayerError(
-                f"stream {self._query.stream.name!r}: its compaction ended: {kind}: {first_cause(str(self._ended_by))}"
+                f"stream {self._query.stream.name!r}: its compaction ended: {kind}: {first_cause(str(self._ended_by))};"
+                " start the speed layer again; if it ends so again, run `trilayer speed run --rebuild`"
             ) from self._ended_by
 
     def _compact(self) -> None:

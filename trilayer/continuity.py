@@ -1,10 +1,9 @@
 """Whether the log still is the one that was ingested.
 
-A broker appends to the end of a log and cuts off the end of it (after a power cut, or when a replica that was behind
-is elected), and nothing else but retention, which takes the beginning. So a record that is still in its place proves
-that everything below it is, too: one record in each partition, the last that was ingested, is all that has to be held
-against the log; and that between it and the end of what was ingested, where there were markers of transactions only, there
-still is no record.
+A broker loses only the end of a log (after a power cut, or when a replica that was behind is elected); the beginning
+goes by retention. So one record of each partition that is still in its place, the last that was ingested, proves that
+all below it is there. If only transaction markers follow that record up to the end of what was ingested, there must
+still be no record there.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from trilayer.stream import Stream
 
 
 def check_log(stream: Stream, topic: Topic, origin: Origin, chain: Sequence[Interval], log: Log) -> None:
-    """Holds the log against what the master dataset has of it.
+    """Compares the log with what the master dataset has of it.
 
     Args:
         stream: The stream.
@@ -35,7 +34,7 @@ def check_log(stream: Stream, topic: Topic, origin: Origin, chain: Sequence[Inte
     end = log.end(topic)
     have = chain_end(own, origin.start)
     check_reaches(stream, end, have)
-    # A partition that was added since the topic was described is not the log's to miss.
+    # Skip partitions that were added after the topic was described: `end` does not have them.
     marks = {p: mark for p, mark in own[-1].marks.items() if p in end} if own else {}
     for partition, (mark, found) in changed(topic, marks, have, log).items():
         if mark is None or (found is not None and found.offset > mark.offset):

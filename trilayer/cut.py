@@ -105,7 +105,8 @@ def effective_cut(t_ms: int, index: Cut, recorded: Mapping[int, Cut]) -> dict[in
     """b(T): where tick T begins in each partition.
 
     index: H(T), what the broker's time index says. recorded: the cuts that batch runs have ingested up to, by T. A recorded cut is
-    the boundary for its own T, and no boundary before it lies above it: b(T') = min(H(T'), recorded cuts of later ticks).
+    the boundary for its own T, and no boundary before it lies above it, or after it below it: b(T') = max(recorded cuts of
+    earlier ticks, min(H(T'), recorded cuts of later ticks)).
     """
     if t_ms in recorded:
         return dict(recorded[t_ms])
@@ -218,11 +219,13 @@ def check_contiguous(stream: str, have: Cut, ranges: Ranges, beginning: Cut) -> 
         expected = have.get(partition, 0)
         if r.start != expected:
             raise CoverageError(
-                f"stream {stream!r} partition {partition}: ingest must go on at offset {expected}; got [{r.start}, {r.end})"
+                f"stream {stream!r} partition {partition}: ingest must go on at offset {expected}; got [{r.start}, {r.end});"
+                " nothing was ingested; run `trilayer batch run`"
             )
         if r.end < r.start:
             raise CoverageError(
-                f"stream {stream!r} partition {partition}: the cut must not lie below the master dataset's end {r.start}; got {r.end}"
+                f"stream {stream!r} partition {partition}: the cut must not lie below the master dataset's end {r.start}; got {r.end};"
+                " nothing was ingested; run `trilayer batch run`"
             )
         if r.start < r.end and r.start < beginning.get(partition, 0):
             lost = min(beginning[partition], r.end)

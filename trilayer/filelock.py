@@ -91,8 +91,8 @@ def _take_within(lock: TextIO, path: Path, once: str, wait_s: float) -> None:
     if not wait_s:
         raise ConflictError(f"{once} must run once at a time; {holder} is at it; wait for it or end it")
     raise ConflictError(
-        f"{once} must run once at a time; {holder} has held {path} for more than {wait_s:g} s, which is work of"
-        " milliseconds: it may have been stopped; continue it (kill -CONT) or end it, then run this again"
+        f"{once} needs {path}, which {holder} has held for more than {wait_s:g} s, though that takes"
+        " milliseconds: the process may be stopped; continue it (kill -CONT PID) or end it, then run this again"
     )
 
 

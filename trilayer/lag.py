@@ -55,7 +55,7 @@ def stream_lag(
             beginning = log.beginning(topic)
             behind = {p: max(head.get(p, 0), beginning[p]) for p in end if head.get(p, 0) < end[p]}
             cut = {p: max(cuts.get(stream.name, {}).get(p, 0), offset) for p, offset in beginning.items()}
-            ahead = TimeIndex(log, topic, settings.tick_ms, settings.settle_ms).ahead()
+            ahead = TimeIndex(log, topic, settings.tick_ms, settings.settle_ms).stamped_later_than_now()
             events = sum(end[p] - o for p, o in behind.items())
             seconds, since_cut = _age_s(log, topic, behind, end), _age_s(log, topic, cut, end)
             found[stream.name] = Lag(end, events, seconds, since_cut, ahead)

@@ -8,7 +8,7 @@ count:
 - an interval's folder: the interval's manifest names another, or there is none and no ingest of the stream works;
 - a batch view's folder, or a run's: no version needs it, and its run has published, or a later one has taken over, so that it can't;
 - a segment's file: later micro-batches are committed and it is in no commit, or it is compaction's and no speed layer works;
-- a generation's folder: it has no `generation.json`, and was not made just now.
+- a generation's folder: it has no `generation.json`, and no speed layer works.
 
 On stores that are not local there are no locks, and what only a lock could prove is left alone.
 """
@@ -125,8 +125,8 @@ def _intervals(store: Store, thorough: bool) -> Iterator[Leftover]:
 def _used(store: Store, manifest: str) -> set[str]:
     """The folders that a manifest names; an empty set if it can't be read.
 
-    Of an interval without files nothing is named: an empty name is in the set, which tells it from
-    the other case.
+    The set also holds an empty name, so that an interval without files is not taken for a manifest
+    that can't be read.
     """
     try:
         files = store.read_document(manifest)["files"]
@@ -183,7 +183,7 @@ def _segments(store: Store) -> Iterator[Leftover]:
             folder = f"speed/{stream}/{generation}"
             if not store.exists(f"{folder}/generation.json"):
                 if store.age_s(folder) > STALE_AFTER_S:
-                    yield Leftover(GENERATION, folder)
+                    yield Leftover(GENERATION, folder, SPEED_LOCK, f"{folder}/generation.json")
                 continue
             # The files first: of those that are listed, no commit that is written meanwhile is
             # missed.

@@ -194,7 +194,7 @@ def _length(store: Store, folder: str) -> int:
         middle = (low + high) // 2
         low, high = (middle + 1, high) if there(middle) else (low, middle)
     for further in (1, 2, 4, 8, 16, 32):
-        # Of two looks the second may see what was added meanwhile, so the first is taken again.
+        # A manifest may be added between the two looks: so look for the first again before calling it missing.
         if there(low + further) and not there(low):
             raise _missing(folder, low, f"{low + further:08d}.json")
     known[folder] = low
@@ -218,7 +218,7 @@ def _check_follows(stream: Stream, before: Interval, after: Interval) -> None:
         if partition in before.ranges and r.start != before.ranges[partition].end:
             raise CoverageError(
                 f"stream {stream.name!r} partition {partition}: interval {after.number} of the master dataset must begin at offset"
-                f" {before.ranges[partition].end}; it begins at {r.start}"
+                f" {before.ranges[partition].end}; it begins at {r.start}; restore the manifests of this chain from a copy"
             )
 
 

@@ -74,9 +74,10 @@ class PublishedView:
 
 @dataclass(frozen=True)
 class Publication:
-    """All batch views as of one T. kind: incremental or full. base: the version it was computed from, None for a full one.
+    """All batch views as of one T. kind: incremental or full. base: the version in force when the run began; None only
+    before the first publication.
 
-    reconciliation: per view, counts of match, differ, missing, extra, and of keys changed since the base; None where not compared.
+    reconciliation: per view, counts of match, differ, missing, extra, and of keys changed since the base; or `not_compared` with the reason.
     """
 
     version: int

@@ -295,8 +295,8 @@ def _begins_late(stream: Stream, generation: Generation, cut: Cut) -> CoverageEr
     for partition, start in sorted(generation.start.items()):
         if start > cut.get(partition, 0):
             return CoverageError(
-                f"stream {stream.name!r} partition {partition}: nothing covers offsets [{cut.get(partition, 0)}, {start}): the log held"
-                f" them no more when generation {generation.number} of the speed layer began; run `trilayer batch run`"
+                f"stream {stream.name!r} partition {partition}: nothing covers offsets [{cut.get(partition, 0)}, {start}): the log no"
+                f" longer held them when generation {generation.number} of the speed layer began; run `trilayer batch run`"
             )
     return None
 

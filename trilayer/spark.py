@@ -163,14 +163,14 @@ def driver_at_work(memory_setting: str) -> Iterator[None]:
         yield
     except (ConnectionError, Py4JNetworkError) as error:
         raise EnvironmentFault(
-            f"Spark's driver must run; its JVM has ended, for want of memory if its log says OutOfMemoryError: raise {memory_setting}"
+            f"Spark's driver has ended; run this again. If its log says OutOfMemoryError, first raise {memory_setting}"
         ) from error
     except (PySparkException, Py4JJavaError) as error:
         if not _server_is_gone(error):
             raise _failed(str(error)) from error
         raise EnvironmentFault(
-            "Spark's driver must run; its Spark Connect server has ended, or was started again meanwhile. Run this again when the"
-            f" server answers; if the server's log says OutOfMemoryError, raise {memory_setting}"
+            "the Spark Connect server has ended, or was started again; run this again when it answers. If its log says"
+            f" OutOfMemoryError, first raise {memory_setting}"
         ) from error
 
 

@@ -43,8 +43,7 @@ Name = TypeVar("Name")
 Content = TypeVar("Content")
 
 STALE_AFTER_S = 60.0
-"""A file that nobody holds open and that nothing refers to is left over when it is older than this:
-its writer would be done."""
+"""Only what is older than this is looked at as left over; each kind has a further proof, see leftovers.py."""
 
 SPEED_LOCK = "locks/speed"
 """Held by the speed layer for as long as it runs."""
@@ -111,7 +110,9 @@ class Store:
             with self.fs.open_input_file(self.path(relative)) as file:
                 return bytes(file.read())
         except FileNotFoundError:
-            raise IntegrityError(f"{relative} must be in the store {self.root}; it is missing") from None
+            raise IntegrityError(
+                f"{relative} must be in the store {self.root}; it is missing; {mending(relative)}"
+            ) from None
         except OSError as error:
             raise self.fault(error, "read", relative) from error
 
@@ -327,7 +328,7 @@ class Store:
         elif error.errno == errno.EIO:
             advice = "the disk or its connection fails (the system's log says more, `dmesg`): mend or replace it, then run this again"
         else:
-            advice = "mend what it says, then run this again"
+            advice = "the file system refused: remove the cause, then run this again"
         reason = error.strerror or str(error) or type(error).__name__
         return StoreError(f"could not {doing} {self.path(relative)}: {reason}; {advice}")
 
@@ -368,23 +369,25 @@ class Store:
         data = self.read(file.path)
         if len(data) != file.bytes:
             raise IntegrityError(
-                f"{file.path} must have {file.bytes} bytes; got {len(data)}: it was truncated or replaced"
+                f"{file.path} must have {file.bytes} bytes; got {len(data)}: it was truncated or replaced; {mending(file.path)}"
             )
         if hashlib.sha256(data).hexdigest() != file.sha256:
-            raise IntegrityError(f"{file.path} must have SHA-256 {file.sha256[:12]}…; its bytes were altered")
+            raise _altered(file)
         return data
 
     def check(self, file: StoredFile) -> None:
         """Raises IntegrityError, which names the file, unless its bytes are those that were written."""
         if not self.exists(file.path):
-            raise IntegrityError(f"{file.path} must be in the store {self.root}; it is missing")
+            raise IntegrityError(
+                f"{file.path} must be in the store {self.root}; it is missing; {mending(file.path)}"
+            )
         size, digest = self._digest(file.path)
         if size != file.bytes:
             raise IntegrityError(
-                f"{file.path} must have {file.bytes} bytes; got {size}: it was truncated or replaced"
+                f"{file.path} must have {file.bytes} bytes; got {size}: it was truncated or replaced; {mending(file.path)}"
             )
         if digest != file.sha256:
-            raise IntegrityError(f"{file.path} must have SHA-256 {file.sha256[:12]}…; its bytes were altered")
+            raise _altered(file)
 
     def check_all(self, files: Iterable[StoredFile]) -> None:
         """As `check`, several at a time."""
@@ -535,11 +538,31 @@ def parse_document(data: bytes, relative: str) -> dict[str, Any]:
         expected = document.pop("sha256")
     except (ValueError, KeyError, AttributeError, TypeError):
         raise IntegrityError(
-            f"{relative} must be a JSON document of trilayer's; it was truncated or replaced"
+            f"{relative} must be a JSON document of trilayer's; it was truncated or replaced; {mending(relative)}"
         ) from None
     if _document_digest(document) != expected:
-        raise IntegrityError(f"{relative} must have the content that its digest says; it was altered")
+        raise IntegrityError(
+            f"{relative} must have the content that its digest says; it was altered; {mending(relative)}"
+        )
     return document
+
+
+_MENDING = {
+    "speed": "run `trilayer speed run --rebuild`",
+    "batch": "run `trilayer batch rollback`, then `trilayer batch run --full`",
+    "publications": "run `trilayer batch rollback VERSION`, then `trilayer batch run --full`",
+}
+
+
+def mending(relative: str) -> str:
+    """What a person can do about a file of the store that is not as it was written."""
+    return _MENDING.get(relative.partition("/")[0], "restore the file from a copy")
+
+
+def _altered(file: StoredFile) -> IntegrityError:
+    return IntegrityError(
+        f"{file.path} must have SHA-256 {file.sha256[:12]}…; its bytes were altered; {mending(file.path)}"
+    )
 
 
 def _document_digest(body: dict[str, Any]) -> str:

@@ -5,9 +5,9 @@ The broker's time index answers with the first record stamped T or later. That i
 stamps rise with offsets. A record stamped far ahead (by a producer, while the topic still had
 CreateTime, or by a broker whose clock was wrong for a while) would answer for every T until the
 clocks have caught up with it, and hold all those cuts at its own offset. So a record that is
-*ahead* has no say: its stamp is later than this machine's clock, or than the stamp of a record
-behind it, by more than a tick and the settle delay. H(T) is then looked for among the records
-behind it, by reading a few of them.
+*ahead* is ignored: its stamp is later than this machine's clock, or than the stamp of a record
+after it in the log, by more than a tick and the settle delay. H(T) is then looked for among the
+records after it, by reading a few of them.
 
 No offset found here can make an answer wrong: any offset may be a cut, as long as both layers use
 the same one, and a cut is recorded before it is used. What matters is that both layers find the
@@ -62,8 +62,8 @@ class TimeIndex:
 
     @property
     def margin_ms(self) -> int:
-        """By how much a stamp must be later than the clock, or than a stamp behind it, to have no
-        say."""
+        """By how much a stamp must be later than the clock, or than a stamp after it in the log,
+        for a record to be ignored."""
         return self._tick_ms + self._settle_ms
 
     def first(self, t_ms: int, floor: Cut) -> tuple[dict[int, int], dict[int, int]]:
@@ -110,7 +110,7 @@ class TimeIndex:
                 self._check_end(partition, floor[partition], end[partition])
         return {p: offsets.get(p, offset) for p, offset in end.items()}
 
-    def ahead(self) -> dict[int, Stamped]:
+    def stamped_later_than_now(self) -> dict[int, Stamped]:
         """The first record of each partition that is stamped later than the clock by more than the
         settle delay."""
         offsets, stamps = self._log.index(self.topic, self._clock() + self._settle_ms + 1)
@@ -132,7 +132,7 @@ class TimeIndex:
             elif found.stamp < t_ms + self._tick_ms:
                 return found  # in T's own tick: whatever else it is, it delays no other one
             else:
-                # After a quiet time, or ahead when it came. If so, a record behind it has a lower
+                # After a quiet time, or ahead when it came. If so, a record after it has a lower
                 # stamp.
                 low = found.stamp - self.margin_ms
                 lower = self._lower(p, found.offset + 1, self._end(p), low)
@@ -146,8 +146,8 @@ class TimeIndex:
         return found
 
     def _search(self, p: int, t_ms: int, low: int, high: int, latest: int) -> Stamped | None:
-        """A record of [low, high) stamped T to `latest`, before which there is none, or one below
-        T; None if there is none.
+        """A record of [low, high) stamped from T to `latest`, with none, or one below T, just before
+        it; None if there is none.
 
         Records stamped later than `latest` are passed over.
         """

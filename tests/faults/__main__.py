@@ -39,7 +39,8 @@ def main() -> int:
     chosen = parser.parse_args()
     _with_disks()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))
-    print(f"seed {chosen.seed}; again with: make faults SEED={chosen.seed}", flush=True)
+    only = f' FAULTS="{" ".join(chosen.faults)}"' if chosen.faults else ""
+    print(f"seed {chosen.seed}; again with: make faults SEED={chosen.seed}{only}", flush=True)
     jars.fetch(jars.KAFKA_BROKER, JARS / "kafka", echo=lambda _: None)
     classes.share(Settings(jars=JARS), echo=lambda _: None)
     faults = [BY_NAME[name] for name in chosen.faults] or FAULTS

@@ -623,8 +623,8 @@ def _runs(process: psutil.Process) -> bool:
 
 
 def _is_due(refusal: tuple[str, str, float], fresh: list[tuple[str, str, float]]) -> bool:
-    """Whether an advice is to be followed now: one for a process that ends so at each start, when it has ended three times."""
-    if "at each start" not in refusal[1]:
+    """Whether an advice is to be followed now: one for a process that ends so again and again, when it has ended three times."""
+    if not any(said in refusal[1] for said in ("at each start", "ends so again")):
         return True
     return sum(role == refusal[0] for role, _, _ in fresh) >= 3
 

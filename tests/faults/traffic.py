@@ -85,7 +85,6 @@ class Producer(threading.Thread):
     Attributes:
         sent: how many were handed to the client.
         acknowledged: where each acknowledged record lies: (partition, offset) to its item.
-        failed: how many the client gave up, which may be in the log all the same.
     """
 
     def __init__(
@@ -97,7 +96,6 @@ class Producer(threading.Thread):
         self._ending = threading.Event()
         self.sent = 0
         self.acknowledged: dict[tuple[int, int], Any] = {}
-        self.failed = 0
         self.error: BaseException | None = None
 
     def run(self) -> None:
@@ -139,7 +137,6 @@ class Producer(threading.Thread):
                     self.sent += 1
                     future = client.send(self._topic, self._encode(item))
                     future.add_callback(partial(self._record, item))
-                    future.add_errback(self._give_up)
                 self._ending.wait(0.01)
             client.flush(timeout=30)
         finally:
@@ -147,6 +144,3 @@ class Producer(threading.Thread):
 
     def _record(self, item: Any, at: Any) -> None:
         self.acknowledged[at.partition, at.offset] = item
-
-    def _give_up(self, _: BaseException) -> None:
-        self.failed += 1

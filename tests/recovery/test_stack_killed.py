@@ -1,5 +1,6 @@
 """The whole stack: every process killed with SIGKILL in turn while events arrive, and verified afterwards."""
 
+import random
 import shutil
 import signal
 
@@ -7,10 +8,14 @@ import psutil
 import pytest
 
 from embedded import airflow, processes
+from tests.faults.catalogue import cut_log
 from tests.recovery.project import Project, clean, ended, event, wait_for_settled_tick
 from tests.waiting import until
+from trilayer.segment import generations
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+LOST = "must reach offset"
 
 
 @pytest.fixture
@@ -20,8 +25,8 @@ def project(tmp_path, new_topic):
     project.end()
 
 
-def _up(project):
-    process = project.start("up", "--no-airflow")
+def _up(project, *options):
+    process = project.start("up", "--no-airflow", *options)
     until(
         lambda: (project.folder / ".trilayer" / "speed.ready").exists() or process.poll() is not None,
         timeout_s=90,
@@ -49,28 +54,26 @@ def test_kill_each_process_in_turn(project):
     home = project.folder / ".trilayer"
     events = project.folder / "events.jsonl"
     events.write_bytes(b"".join(event(number) + b"\n" for number in range(6_000)))
-    for name in ("speed", "kafka", "spark", "up"):
-        process = _up(project)
-        project.run(
-            "replay",
-            str(events),
-            "--stream",
-            "clicks",
-            "--skip",
-            str(project.sent),
-            "--limit",
-            "1000",
-            "--rate",
-            "2000",
-        )
+
+    def replay():
+        skip = ["--skip", str(project.sent), "--limit", "1000", "--rate", "2000"]
+        project.run("replay", str(events), "--stream", "clicks", *skip)
         project.sent += 1000
+
+    for name in ("kafka", "spark", "up"):
+        process = _up(project)
+        replay()
         victim = process.pid if name == "up" else processes.running(home, name).pid
         psutil.Process(victim).kill()
-        # Without one of its processes the stack says which and ends; without `up` itself its processes end with it.
+        # Without its broker or its Spark the stack says so and ends; without `up` itself its processes end with it.
         assert ended(process) == (-signal.SIGKILL if name == "up" else 1)
         until(lambda: _nothing_left(project), timeout_s=40)
     process = _up(project)
     until(project.has_all, timeout_s=60)
+    project.check_answers()
+    psutil.Process(processes.running(home, "speed").pid).kill()
+    replay()
+    until(project.has_all, timeout_s=90)  # by the speed layer that `up` has started again
     project.check_answers()
     batch = project.start("batch", "run")
     until((project.folder / "store" / "fence").exists, timeout_s=60)
@@ -78,12 +81,53 @@ def test_kill_each_process_in_turn(project):
     batch.communicate()
     wait_for_settled_tick(project)
     project.run("batch", "run")
-    project.run("replay", str(events), "--stream", "clicks", "--skip", str(project.sent), "--limit", "1000")
-    project.sent += 1000
+    replay()
     until(project.has_all, timeout_s=60)
     assert clean(project.run("verify", "--json")[0])
     _down(process)
     until(lambda: _nothing_left(project), timeout_s=20)
+
+
+def test_a_loss_is_accepted_beside_the_stack(project):
+    """The embedded broker has lost what was ingested: `up` keeps the broker, without which nothing can be accepted."""
+    home = project.folder / ".trilayer"
+    process = _up(project)
+    project.produce(500)
+    until(project.has_all, timeout_s=60)
+    wait_for_settled_tick(project)
+    project.run("batch", "run")
+    process.kill()
+    assert ended(process) == -signal.SIGKILL
+    until(lambda: _nothing_left(project), timeout_s=40)
+    for partition in range(2):
+        cut_log(home / "kafka" / "data" / f"{project.topic}-{partition}", 10, random.Random(1), within=True)
+    (home / "speed.ready").unlink()
+    process = project.start("up", "--no-airflow")
+    until(lambda: LOST in (home / "logs" / "speed.log").read_text(), timeout_s=90)
+    assert LOST in project.run("batch", "run", expect=1)[1]
+    project.run("batch", "run", "--accept-loss")
+    until(lambda: (home / "speed.ready").exists(), timeout_s=90)
+    project.produce(300)
+    until(project.has_all, timeout_s=60)
+    assert (
+        sum(row["n"] for row in project.answers()["by_user"]) == 800
+    )  # what was lost by the log alone counts
+    assert clean(project.run("verify", "--json")[0])
+    _down(process)
+    until(lambda: _nothing_left(project), timeout_s=20)
+
+
+def test_up_rebuilds_the_speed_layer(project):
+    process = _up(project)
+    project.produce(100)
+    until(project.has_all, timeout_s=60)
+    _down(process)
+    (project.folder / ".trilayer" / "speed.ready").unlink(missing_ok=True)
+    process = _up(project, "--rebuild")
+    until(lambda: len(generations(project.store, project.catalog().streams[0])) == 2, timeout_s=20)
+    until(project.has_all, timeout_s=60)
+    project.check_answers()
+    _down(process)
 
 
 def test_a_cluster_set_after_a_crash_is_the_one_that_is_used(project, broker, spark_connect):

@@ -52,6 +52,7 @@ from tests.seam.machine import (
 )
 from trilayer import Catalog, Stream, View, count
 from trilayer import log as log_module
+from trilayer.cut import format_time
 from trilayer.errors import (
     ConflictError,
     CoverageError,
@@ -192,17 +193,6 @@ class ModelLog(Log):
             for offset in range(min(end, len(slots)) - 1, world.log[p].begins - 1, -1):
                 if slots[offset].event is not None:
                     found[p] = mark_of(offset, slots[offset].stamp, slots[offset].event)
-                    break
-        return found
-
-    def append_times(self, topic: Topic, offsets: Mapping[int, int]) -> dict[int, int]:
-        world = self._ask("append times")
-        found = {}
-        for p, offset in offsets.items():
-            partition = world.log[p]
-            for slot in partition.slots[max(offset, partition.begins) : partition.visible(world.now)]:
-                if slot.event is not None:
-                    found[p] = slot.stamp
                     break
         return found
 
@@ -1039,7 +1029,7 @@ def _batch(world: World, rng: random.Random) -> Task:
         until = None
         if kind == "late steps":
             t_ms = world.now - late_ms
-            until = log_module_format(t_ms - t_ms % (1000 * world.tick_s))
+            until = format_time(t_ms - t_ms % (1000 * world.tick_s))
         cut = _try(
             host, lambda: commands.cut(until=until, full=full, at_least=True, accept_clock=accept_clock)
         )
@@ -1084,12 +1074,6 @@ def caught_up(world: World) -> bool:
         except SparkError:
             return False
     return all(end.get(p, 0) >= partition.visible(world.now) for p, partition in enumerate(world.log))
-
-
-def log_module_format(t_ms: int) -> str:
-    from trilayer.cut import format_time
-
-    return format_time(t_ms)
 
 
 def _try(host: Any, step: Callable[[], None]) -> Any:

@@ -25,6 +25,7 @@ def soak(seconds: float, first: int, number: int | None = None, failures: int = 
     faults: Counter[str] = Counter()
     refused: Counter[str] = Counter()
     healed: Counter[tuple[str, str]] = Counter()
+    unadvised: Counter[str] = Counter()
     done = operations = answers = wrong = 0
     seed = first
     while (time.monotonic() - began < seconds) if number is None else done < number:
@@ -41,12 +42,14 @@ def soak(seconds: float, first: int, number: int | None = None, failures: int = 
             faults += outcome.faults
             refused += outcome.refused
             healed += outcome.healed
+            unadvised += outcome.unadvised
         done, seed = done + 1, seed + 1
     cpu = time.process_time() - cpu
     return {
         "seeds": [first, seed - 1], "schedules": done, "wrong": wrong, "operations": operations, "answers": answers,
         "cpu_s": round(cpu, 1), "schedules_an_hour": round(done / cpu * 3600),
         "faults": dict(faults.most_common()), "refused": dict(refused.most_common()),
+        "healed_without_advice": dict(unadvised.most_common()),
         "healed": {f"{kind} <- {how}": n for (kind, how), n in sorted(healed.items(), key=lambda item: (item[0][0], -item[1]))},
     }  # fmt: skip
 
