@@ -275,23 +275,22 @@ class Log:
                             found[tp.partition] = Mark.of_record(
                                 record.offset, record.timestamp, record.key, record.value
                             )
-                for tp, (_, end) in list(left.items()):
-                    if reader.position(tp) >= end:
-                        reader.pause(tp)
-                        del left[tp]
+                left = {tp: span for tp, span in left.items() if reader.position(tp) < span[1]}
+                reader.assign(list(left))
         return found
 
     @contextmanager
     def _reading(self, committed: bool = False) -> Iterator[KafkaConsumer]:
-        """A consumer for one look at records, which `_begin` gives its partitions; it fetches nothing between two looks."""
+        """The consumer for a look at records, which `_begin` gives its partitions.
+
+        Nothing needs to be taken back after a look: a consumer fetches only when it is polled. Its partitions must not be
+        paused: kafka-python 3.0 keeps what it has fetched of a paused partition, may never return to that, and fetches no more
+        of it meanwhile.
+        """
         with _broker_errors(self.bootstrap_servers):
-            reader = self._consumer
-            if committed:
-                reader = self._committed = self._committed or self._connect(committed=True)
-            try:
-                yield reader
-            finally:
-                reader.pause(*reader.assignment())
+            if committed and self._committed is None:
+                self._committed = self._connect(committed=True)
+            yield self._committed if committed else self._consumer
 
     def _connect(self, *, committed: bool) -> KafkaConsumer:
         return KafkaConsumer(
@@ -414,7 +413,6 @@ def _spans(places: Mapping[TopicPartition, tuple[int, int]]) -> str:
 def _begin(consumer: KafkaConsumer, places: Mapping[TopicPartition, int]) -> None:
     """Has the consumer read these partitions, each from its offset on."""
     consumer.assign(list(places))
-    consumer.resume(*places)  # one that an earlier look has paused stays paused when it is assigned again
     for tp, offset in places.items():
         consumer.seek(tp, offset)
 

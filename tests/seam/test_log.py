@@ -17,6 +17,8 @@ def test_every_look_sees_the_records_that_are_there(broker, new_topic):
     with Log(broker.bootstrap) as log:
         topic = log.ensure(stream)
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap, linger_ms=0)
+        for number in range(3_000):  # more than a poll returns
+            producer.send(topic.name, b"{}", partition=number % 3)
         for _ in range(50):
             for _ in range(rng.randint(0, 3)):
                 producer.send(topic.name, b"{}", partition=rng.randrange(3))
