@@ -35,6 +35,14 @@ def _up(project, *options):
     return process
 
 
+def _replay(project, events):
+    """Has the stack's own broker take so many further events."""
+    file = project.folder / "events.jsonl"
+    file.write_bytes(b"".join(event(project.sent + number) + b"\n" for number in range(events)))
+    project.run("replay", str(file), "--stream", "clicks", "--rate", "2000")
+    project.sent += events
+
+
 def _down(process):
     process.send_signal(signal.SIGINT)
     assert ended(process) == 0
@@ -52,17 +60,9 @@ def _nothing_left(project):
 
 def test_kill_each_process_in_turn(project):
     home = project.folder / ".trilayer"
-    events = project.folder / "events.jsonl"
-    events.write_bytes(b"".join(event(number) + b"\n" for number in range(6_000)))
-
-    def replay():
-        skip = ["--skip", str(project.sent), "--limit", "1000", "--rate", "2000"]
-        project.run("replay", str(events), "--stream", "clicks", *skip)
-        project.sent += 1000
-
     for name in ("kafka", "spark", "up"):
         process = _up(project)
-        replay()
+        _replay(project, 1000)
         victim = process.pid if name == "up" else processes.running(home, name).pid
         psutil.Process(victim).kill()
         # Without its broker or its Spark the stack says so and ends; without `up` itself its processes end with it.
@@ -72,7 +72,7 @@ def test_kill_each_process_in_turn(project):
     until(project.has_all, timeout_s=60)
     project.check_answers()
     psutil.Process(processes.running(home, "speed").pid).kill()
-    replay()
+    _replay(project, 1000)
     until(project.has_all, timeout_s=90)  # by the speed layer that `up` has started again
     project.check_answers()
     batch = project.start("batch", "run")
@@ -81,7 +81,7 @@ def test_kill_each_process_in_turn(project):
     batch.communicate()
     wait_for_settled_tick(project)
     project.run("batch", "run")
-    replay()
+    _replay(project, 1000)
     until(project.has_all, timeout_s=60)
     assert clean(project.run("verify", "--json")[0])
     _down(process)
@@ -92,13 +92,15 @@ def test_a_loss_is_accepted_beside_the_stack(project):
     """The embedded broker has lost what was ingested: `up` keeps the broker, without which nothing can be accepted."""
     home = project.folder / ".trilayer"
     process = _up(project)
-    project.produce(500)
+    _replay(project, 500)
     until(project.has_all, timeout_s=60)
     wait_for_settled_tick(project)
     project.run("batch", "run")
     process.kill()
     assert ended(process) == -signal.SIGKILL
     until(lambda: _nothing_left(project), timeout_s=40)
+    # The broker ended well, and would not look at its log again.
+    (home / "kafka" / "data" / ".kafka_cleanshutdown").unlink()
     for partition in range(2):
         cut_log(home / "kafka" / "data" / f"{project.topic}-{partition}", 10, random.Random(1), within=True)
     (home / "speed.ready").unlink()
@@ -107,7 +109,7 @@ def test_a_loss_is_accepted_beside_the_stack(project):
     assert LOST in project.run("batch", "run", expect=1)[1]
     project.run("batch", "run", "--accept-loss")
     until(lambda: (home / "speed.ready").exists(), timeout_s=90)
-    project.produce(300)
+    _replay(project, 300)
     until(project.has_all, timeout_s=60)
     assert (
         sum(row["n"] for row in project.answers()["by_user"]) == 800
@@ -119,7 +121,7 @@ def test_a_loss_is_accepted_beside_the_stack(project):
 
 def test_up_rebuilds_the_speed_layer(project):
     process = _up(project)
-    project.produce(100)
+    _replay(project, 100)
     until(project.has_all, timeout_s=60)
     _down(process)
     (project.folder / ".trilayer" / "speed.ready").unlink(missing_ok=True)
