@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import psutil
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 import serving_layer
@@ -15,6 +16,7 @@ from trilayer.cut import format_time, parse_time
 from trilayer.errors import CoverageError
 from trilayer.log import now_ms
 from trilayer.merging import quoted_duckdb
+from trilayer.segment import compaction_fault
 
 
 def status(
@@ -56,6 +58,11 @@ def status(
     for name, row in found["streams"].items():
         if row["note"]:
             out.print(f"{name}: {row['note']}")
+        if row["compaction"]:
+            out.print(
+                f"[yellow]{name}: commits have not been compacted since {row['compaction']['since']}, and reading them takes longer"
+                f" and longer: {escape(row['compaction']['reason'])}[/]"
+            )
         for partition, offset, stamp in row["ahead"] or []:
             out.print(
                 f"{name} partition {partition}: offset {offset} is stamped {stamp}, which is later than now;"
@@ -104,6 +111,7 @@ def collect(p: Project) -> dict[str, Any]:
                 [partition, record.offset, format_time(record.stamp)]
                 for partition, record in s.lag.ahead.items()
             ] if s.lag else None,
+            "compaction": _compaction(p, name),
         }
         for name, s in provenance.streams.items()
     }  # fmt: skip
@@ -121,6 +129,12 @@ def collect(p: Project) -> dict[str, Any]:
             "uncovered_s": None if uncovered_s is None else round(uncovered_s, 1),
         }  # fmt: skip
     return {"publication": publication, "streams": streams, "views": views, "processes": _processes(p)}
+
+
+def _compaction(p: Project, stream: str) -> dict[str, str] | None:
+    """Since when the stream's commits have not been compacted, and why; None if they are."""
+    fault = compaction_fault(p.store, next(s for s in p.catalog.streams if s.name == stream))
+    return {"since": format_time(fault.since_ms), "reason": fault.reason} if fault else None
 
 
 def _processes(p: Project) -> list[dict[str, Any]]:

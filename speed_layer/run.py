@@ -17,7 +17,8 @@ from speed_layer.compaction import compact
 from speed_layer.query import StreamQuery
 from trilayer.catalog import Catalog
 from trilayer.errors import EnvironmentFault, LogError, TrilayerError
-from trilayer.log import Log
+from trilayer.log import Log, now_ms
+from trilayer.segment import CompactionFault, Generation, compaction_fault_path
 from trilayer.settings import Settings
 from trilayer.spark import driver_at_work, first_cause, lost_by_log, session
 from trilayer.store import SPEED_LOCK, Store
@@ -180,6 +181,7 @@ class Compactor(threading.Thread):
         self._query, self._settings, self._store, self._stopping = query, settings, store, stop
         self._views = catalog.views_of(query.stream)
         self._ended_by: BaseException | None = None
+        self._fault: CompactionFault | None = None
 
     def run(self) -> None:
         """The thread's work."""
@@ -210,3 +212,19 @@ class Compactor(threading.Thread):
         # A batch run may have cleared away what it read; a disk that is full may have room again.
         except (TrilayerError, OSError, duckdb.Error) as error:
             logger.warning("stream %s: not compacted this time: %s", stream.name, error)
+            since_ms = self._fault.since_ms if self._fault else now_ms()
+            self._show(generation, CompactionFault(since_ms, str(error)))
+        else:
+            self._show(generation, None)
+
+    def _show(self, generation: Generation, fault: CompactionFault | None) -> None:
+        """Has `trilayer status` show, or show no longer, that compaction fails."""
+        path = compaction_fault_path(self._query.stream, generation.name)
+        try:
+            if fault is not None:
+                self._store.write_document(path, vars(fault))
+            elif self._fault is not None or self._store.exists(path):
+                self._store.delete(path)
+            self._fault = fault
+        except (TrilayerError, OSError) as error:
+            logger.warning("stream %s: what compaction met can't be kept: %s", self._query.stream.name, error)

@@ -12,6 +12,7 @@ from speed_layer.run import Compactor
 from tests.waiting import until
 from trilayer import Catalog, Stream, View, count
 from trilayer.errors import IntegrityError, TrilayerError
+from trilayer.segment import Generation, compaction_fault
 from trilayer.settings import Settings
 
 STREAM = Stream("sales", "user string, at timestamp", event_time="at")
@@ -48,17 +49,24 @@ def test_what_ends_compaction_is_raised_where_the_process_waits(error, compactor
 
 
 @pytest.mark.parametrize("error", [IntegrityError("it is missing"), OSError(28, "No space left on device")])
-def test_what_may_pass_is_tried_again(error, compactor, monkeypatch, stop, caplog):
+def test_what_may_pass_is_tried_again_and_shown_meanwhile(error, compactor, store, monkeypatch, stop, caplog):
     tries = []
 
     def fail(*_):
         tries.append(1)
-        raise error
+        if len(tries) < 3:
+            raise error
 
+    name = compactor._query.generation.name
+    generation = Generation(name, "id", "", {}, {}, 0, 1000, False)
+    store.write_document(f"speed/sales/{name}/generation.json", generation.to_json())
     monkeypatch.setattr(run, "compact", fail)
     with caplog.at_level(logging.WARNING, "trilayer.speed"):
         compactor.start()
-        until(lambda: len(tries) > 1)
+        until(lambda: compaction_fault(store, STREAM) is not None)
+        assert compaction_fault(store, STREAM).reason == str(error)
+        until(lambda: len(tries) > 3)
+    assert compaction_fault(store, STREAM) is None
     compactor.check()
     stop.set()
     compactor.join(timeout=20)

@@ -177,6 +177,34 @@ def commit_path(stream: Stream, generation: str, first: int, last: int) -> str:
 
 
 @dataclass(frozen=True)
+class CompactionFault:
+    """That a generation's commits have not been compacted for a while, and add up.
+
+    Attributes:
+        since_ms: When it failed first, in ms since 1970.
+        reason: What went wrong.
+    """
+
+    since_ms: int
+    reason: str
+
+
+def compaction_fault(store: Store, stream: Stream) -> CompactionFault | None:
+    """What keeps the commits of the stream's newest generation from being compacted; None if nothing does."""
+    known = generations(store, stream)
+    path = compaction_fault_path(stream, known[-1].name) if known else ""
+    if not path or not store.exists(path):
+        return None
+    document = store.read_document(path)
+    return CompactionFault(document["since_ms"], document["reason"])
+
+
+def compaction_fault_path(stream: Stream, generation: str) -> str:
+    """Where a generation's `CompactionFault` is while there is one, in the store."""
+    return f"{folder(stream, generation)}/compaction-fault.json"
+
+
+@dataclass(frozen=True)
 class Cover:
     """A generation's segments that cover the log from a cut on, proven. ticks: commit name to the ticks of it that are above the cut."""
 
