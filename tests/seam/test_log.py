@@ -3,10 +3,14 @@
 import random
 
 import pytest
-from kafka import KafkaProducer
+from kafka import KafkaAdminClient, KafkaProducer
 
-from trilayer import Stream
+from cli.context import Project
+from cli.doctor import CHECKS
+from trilayer import Catalog, Stream, View, count
+from trilayer.errors import LogError, TrilayerError
 from trilayer.log import Log
+from trilayer.settings import Settings
 
 pytestmark = pytest.mark.kafka
 
@@ -31,3 +35,30 @@ def test_every_look_sees_the_records_that_are_there(broker, new_topic):
                 if offset < end[partition]:
                     assert log.stamps(topic, partition, offset, end[partition])[0][0] == offset
         producer.close()
+
+
+APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
+
+
+@pytest.mark.parametrize(
+    ("configs", "error", "said"),
+    [
+        ({"message.timestamp.type": "CreateTime"}, LogError, "must be LogAppendTime.* got CreateTime; .*kafka-configs"),
+        (APPEND_TIME | {"cleanup.policy": "compact"}, TrilayerError, "must be delete; got compact.*kafka-configs"),
+        (APPEND_TIME | {"cleanup.policy": "compact,delete"}, TrilayerError, "must be delete; got compact"),
+    ],
+)  # fmt: skip
+def test_a_topic_with_another_setting_is_refused(configs, error, said, broker, new_topic, store):
+    topic = new_topic()
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    admin.create_topics({topic: {"num_partitions": 1, "replication_factor": 1, "configs": configs}})
+    admin.wait_for_topics([topic])
+    admin.close()
+    stream = Stream("events", "k int, at timestamp", event_time="at", topic=topic)
+    catalog = Catalog(views=[View("by_k", source=stream, key=["k"], aggregates={"n": count()})])
+    project = Project(Settings(bootstrap_servers=broker.bootstrap), catalog, store)
+    with pytest.raises(error, match=said):
+        list(dict(CHECKS)["topics"](project))
+    if error is LogError:  # so do both layers, each before it reads anything
+        with Log(broker.bootstrap) as log, pytest.raises(error, match=said):
+            log.check_append_time(log.topic(stream))
