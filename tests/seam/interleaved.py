@@ -637,7 +637,7 @@ class World:
         self.speed_query: StreamQuery | None = None
         self.rebuild = False
         self.readers: dict[str, Reader | None] = dict.fromkeys(READERS)
-        self.setbacks = 0
+        self.setbacks = self.wipes = 0
         self.refused: Counter[str] = Counter()
         self.healed: Counter[tuple[str, str]] = Counter()
         self.open: dict[tuple[str, str], int] = {}
@@ -977,7 +977,9 @@ class World:
         before, reader.head = reader.head, dict(state.head)
         if self.calm and reader.setbacks == self.setbacks:
             back = [p for p, o in before.items() if reader.head.get(p, 0) < o]
-            if back:
+            if back and reader.wipes < self.wipes:
+                reader.wipes = self.wipes  # it does not look for generations in each refresh
+            elif back:
                 raise Wrong(f"the head went back from {before} to {reader.head} at {reader.name}")
 
 
@@ -1180,7 +1182,7 @@ class Reader:
             clock=lambda: world.now / 1000,  # type: ignore[arg-type]
         )
         self.head: dict[int, int] = {}
-        self.setbacks = -1
+        self.setbacks, self.wipes = -1, world.wipes
 
 
 def ask(world: World, reader: Reader) -> Callable[[], None]:

@@ -90,6 +90,7 @@ def _wipe(world: World, rng: random.Random) -> str:
     with world.unseen():
         world.look.delete(f"speed/{world.stream.name}")
     world.setbacks += 1
+    world.wipes += 1
     return "the speed layer's folder is deleted"
 
 
