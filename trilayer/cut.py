@@ -33,8 +33,10 @@ Ranges = Mapping[int, Range]
 
 
 def ranges_between(start: Cut, end: Cut) -> dict[int, Range]:
-    """What lies between two cuts; a partition that `start` lacks begins at 0."""
-    return {partition: Range(start.get(partition, 0), offset) for partition, offset in sorted(end.items())}
+    """What lies between two cuts. A partition that one of them lacks is at 0 there: it was added later, or
+    the cut with it was made later, and then its range goes back, which whoever uses it must refuse."""
+    partitions = sorted(start.keys() | end.keys())
+    return {partition: Range(start.get(partition, 0), end.get(partition, 0)) for partition in partitions}
 
 
 def ranges_to_json(ranges: Ranges) -> dict[str, list[int]]:

@@ -148,6 +148,15 @@ FOUND = {
         ("go", "A", 13, 593047668), ("go", "B", 1, 248615214), ("fault", "partition added", 498617099),
         ("go", "B", 2, 979376363), ("go", "B", 21, 661249575),
     ]),
+    "a run that was cut before a partition was added ingests after one that has ingested the partition": (102989, [
+        ("go", "B", 60, 980670977), ("fault", "kill while clearing away", 317118410),
+        ("fault", "partition added", 645309099), ("go", "S", 200, 688266324), ("append", 563229312),
+        ("go", "S", 21, 12904897), ("advance", 1000), ("advance", 1000), ("go", "S", 60, 947148893),
+        ("fault", "clock of the batch host", 964404084), ("go", "B", 200, 387082932), ("go", "B", 1, 361664965),
+        ("fault", "kill while clearing away", 133450419), ("go", "B", 5, 69067269), ("go", "A", 8, 390535966),
+        ("fault", "catalog changed", 18906175), ("go", "B", 200, 251245877), ("go", "B", 8, 302987280),
+        ("fault", "clock of the batch host", 305705864), ("go", "A", 200, 296392199),
+    ]),
     "a reader lists segments that a publication has just cleared away": (72, [
         ("append", 396766135), ("go", "S", 200, 720606053), ("go", "S", 13, 156637750), ("go", "R2", 21, 88861836),
         ("advance", 1000), ("go", "S", 8, 65008833), ("append", 136280124), ("advance", 1000),
