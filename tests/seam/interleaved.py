@@ -891,6 +891,7 @@ class World:
 
         Its states; and one below an offset with a later one from there on, if retention left that offset as the log's beginning, and it is
         where a layer had come to. Then the last that this layer had read is gone, and nothing shows that what followed it is gone too.
+        The same goes for a beginning above that place, once it was accepted that retention took what lies between.
         """
         states = [*self.states.get(p, []), self.log[p].slots]
         if p not in self.begun:
@@ -901,19 +902,23 @@ class World:
                 for commit in read_commits(self.look, self.stream, generation.name):
                     ends |= {s.ranges[p].end for s in commit.segments if p in s.ranges}
 
+        lost = {offset for partition, offset in self.lost({p: max(self.begun[p])}) if partition == p}
+
         def hidden(b: int, older: list[Slot], newer: list[Slot]) -> bool:
-            """Whether only markers lie between the beginning and where a layer had come to."""
+            """Whether only markers, or what was given up as lost, lie between the beginning and where a layer had come to."""
             return any(
-                b <= end and all(slot.event is None for slot in [*older[b:end], *newer[b:end]])
+                all(slot.event is None for slot in [*older[b:end], *newer[b:end]])
+                if b <= end
+                else lost.issuperset(range(end, b))
                 for end in ends
             )
 
         return states + [
-            older[:b] + newer[b:]
+            older[:b] + newer[len(older[:b]) :]
             for place, older in enumerate(states)
             for newer in states[place + 1 :]
             for b in self.begun[p]
-            if len(older) >= b and len(newer) >= b and hidden(b, older, newer)
+            if len(newer) >= b and lost.issuperset(range(len(older), b)) and hidden(b, older, newer)
         ]
 
     def slots(
