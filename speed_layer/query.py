@@ -421,7 +421,14 @@ class StreamQuery:
             self._look_back()
             parts = self._ticks.split(ranges, self._ends[batch_id])
             commit = write_segment(
-                records, batch_id, parts, self.stream, self._passes, self.generation, self._store
+                records,
+                batch_id,
+                parts,
+                self.stream,
+                self._passes,
+                self.generation,
+                self._store,
+                before_commit=self._look_back,
             )
             self._read = newest_read([commit], self._read)
             logger.debug("stream %s: micro-batch %s, %s events", self.stream.name, batch_id, size(ranges))
@@ -434,8 +441,11 @@ class StreamQuery:
             self._between_batches.release()
 
     def _look_back(self) -> None:
-        """Raises LogError if the log has lost what was read before. It looks once in
-        `LOOK_BACK_S`."""
+        """Raises LogError if the log has lost what was read before. It looks once in `LOOK_BACK_S`.
+
+        Called before a micro-batch is read and before it is committed: so no more than that time lies between the last look and
+        the commit, and records that came in the place of lost ones are not committed on top of those.
+        """
         assert self._log
         if time.monotonic() - self._looked_back < LOOK_BACK_S:
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -73,8 +73,12 @@ def write_segment(
     passes: list[Pass],
     generation: Generation,
     store: Store,
+    before_commit: Callable[[], None] = lambda: None,
 ) -> Commit:
-    """Computes and commits one micro-batch. Running it again before the commit overwrites what it wrote; after it, it must not be called."""
+    """Computes and commits one micro-batch. Running it again before the commit overwrites what it wrote; after it, it must not be called.
+
+    before_commit: called when all has been read and written; what it raises keeps the micro-batch from being committed.
+    """
     view = f"_records_{stream.name}"
     columns = [name for name in LOG_COLUMNS if name != "_headers"]
     kafka = ", ".join(f"{name.removeprefix('_')} AS {name}" for name in columns)
@@ -107,6 +111,7 @@ def write_segment(
     quarantine = (
         _write("_quarantine", rejected, batch_id, stream, generation, store) if rejected is not None else None
     )
+    before_commit()
     committed_ms = now_ms()
     segments = [_segment(tick, ranges, census.get(tick), committed_ms) for tick, ranges in parts.items()]
     commit = Commit(batch_id, batch_id, segments, files, quarantine, committed_ms)

@@ -22,7 +22,7 @@ def test_less_intake_after_a_micro_batch_that_was_too_large(broker, spark, new_t
             [(n % 2, json.dumps({"k": n % 3, "at": "2026-01-01T00:00:00Z"}).encode()) for n in range(300)]
         )
 
-        def out_of_memory(*_):
+        def out_of_memory(*_, **__):
             raise MemoryError
 
         with monkeypatch.context() as patch:

@@ -395,7 +395,14 @@ def merge(view: View, partials: Paths) -> Counter[tuple[int, ...]]:
 
 
 def write_segment(
-    records: Any, batch_id: int, parts: Any, stream: Stream, passes: Any, generation: Any, store: ModelStore
+    records: Any,
+    batch_id: int,
+    parts: Any,
+    stream: Stream,
+    passes: Any,
+    generation: Any,
+    store: ModelStore,
+    before_commit: Callable[[], None],
 ) -> Commit:
     """As the product's, with a count in the place of Spark's jobs."""
     world = World.current
@@ -429,6 +436,7 @@ def write_segment(
         records = pa.nulls(table.num_rows, pa.binary())
         table = table.append_column("_key", records).append_column("_value", records)
         quarantine = segments._write("_quarantine", table, batch_id, stream, generation, store)
+    before_commit()
     committed_ms = segments.now_ms()
     found = [
         segments._segment(tick, ranges, census.get(tick), committed_ms) for tick, ranges in parts.items()

@@ -157,6 +157,12 @@ FOUND = {
         ("fault", "catalog changed", 18906175), ("go", "B", 200, 251245877), ("go", "B", 8, 302987280),
         ("fault", "clock of the batch host", 305705864), ("go", "A", 200, 296392199),
     ]),
+    "a log is cut off and grows again while a micro-batch is under way": (105739, [
+        ("append", 727450737), ("go", "S", 60, 423133372), ("advance", 1000), ("go", "R2", 3, 357629831),
+        ("advance", 1000), ("append", 754615056), ("advance", 400), ("go", "S", 21, 311432424),
+        ("fault", "log cut off", 493687714), ("append", 206702396), ("append", 316597325),
+        ("advance", 1000),
+    ]),
     "a reader lists segments that a publication has just cleared away": (72, [
         ("append", 396766135), ("go", "S", 200, 720606053), ("go", "S", 13, 156637750), ("go", "R2", 21, 88861836),
         ("advance", 1000), ("go", "S", 8, 65008833), ("append", 136280124), ("advance", 1000),

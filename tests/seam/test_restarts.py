@@ -113,7 +113,7 @@ def test_ranges_that_do_not_follow_each_other_are_not_joined(world):
 def test_a_micro_batch_larger_than_may_be_now_is_not_replayed(world, monkeypatch, caplog):
     arrive(world, 100)
 
-    def out_of_memory(*_):
+    def out_of_memory(*_, **__):
         raise MemoryError
 
     with monkeypatch.context() as patch:

@@ -272,6 +272,7 @@ class World:
         passes: Any,
         generation: Any,
         store: DictStore,
+        before_commit: Any,
     ) -> Commit:
         data = f"{folder(stream, generation.name)}/data/{batch_id:012d}-{batch_id:012d}"
         rows: dict[str, Counter[tuple[int, int]]] = {view.name: Counter() for view in CATALOG.views}
@@ -284,6 +285,7 @@ class World:
         files = {
             view: store.write_rows(f"{data}-{view}.parquet", found) for view, found in rows.items() if found
         }
+        before_commit()
         commit = Commit(batch_id, batch_id, segments, files, None, self.now)
         store.create_document(commit_path(stream, generation.name, batch_id, batch_id), commit.to_json())
         return commit
