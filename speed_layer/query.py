@@ -396,8 +396,10 @@ class StreamQuery:
         return generation
 
     def _start_offsets(self, partitions: tuple[int, ...]) -> dict[int, int]:
+        """From where Spark reads; of a partition, too, that was added and ingested after `partitions` were asked for."""
         assert self.generation
-        return {partition: self.generation.start.get(partition, 0) for partition in partitions}
+        start = self.generation.start
+        return {partition: start.get(partition, 0) for partition in sorted({*partitions, *start})}
 
     # -- micro-batches -------------------------------------------------------------------------------------------------
 

@@ -163,6 +163,11 @@ FOUND = {
         ("fault", "log cut off", 493687714), ("append", 206702396), ("append", 316597325),
         ("advance", 1000),
     ]),
+    "a partition is added and ingested while the speed layer starts": (106328, [
+        ("go", "S", 3, 1038520553), ("go", "S", 1, 381728443), ("fault", "partition added", 918438942),
+        ("append", 1051975890), ("advance", 1000), ("go", "A", 200, 738363483), ("go", "S", 13, 354923129),
+        ("go", "S", 13, 844589539), ("go", "S", 21, 605980689),
+    ]),
     "a reader lists segments that a publication has just cleared away": (72, [
         ("append", 396766135), ("go", "S", 200, 720606053), ("go", "S", 13, 156637750), ("go", "R2", 21, 88861836),
         ("advance", 1000), ("go", "S", 8, 65008833), ("append", 136280124), ("advance", 1000),
