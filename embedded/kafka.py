@@ -47,6 +47,10 @@ class Broker:
     home: Path
 
 
+_PORT_TAKEN = "Address already in use"
+"""What Java says of a port that was free when it was chosen."""
+
+
 def start(
     home: Path,
     *,
@@ -85,26 +89,31 @@ def start(
         if broker is not None and record is not None:
             processes.terminate(record, home=home)
         processes.end_remains(home, NAME)
-        _write_properties(home, port)
-        if not _data(home).exists():
-            echo(f"Formatting Kafka's storage in {_data(home)}")
-            _format(home, jars, timeout_s)
-        echo("Starting Kafka")
-        command = [
-            *_java(jars),
-            f"-Xms{heap_mb // 4}m",
-            f"-Xmx{heap_mb}m",
-            "kafka.Kafka",
-            str(_properties(home)),
-        ]
-        record = processes.start(NAME, command, home=home, die_with_parent=die_with_parent)
-        broker = Broker(_bootstrap(home), record.pid, home)
-        try:
-            _wait_until_ready(broker, record, timeout_s)
-        except BaseException:
-            processes.terminate(record, home=home, timeout_s=5)
-            raise
-        return broker
+        for last in (False, False, True):
+            _write_properties(home, port)
+            if not _data(home).exists():
+                echo(f"Formatting Kafka's storage in {_data(home)}")
+                _format(home, jars, timeout_s)
+            echo("Starting Kafka")
+            command = [
+                *_java(jars),
+                f"-Xms{heap_mb // 4}m",
+                f"-Xmx{heap_mb}m",
+                "kafka.Kafka",
+                str(_properties(home)),
+            ]
+            record = processes.start(NAME, command, home=home, die_with_parent=die_with_parent)
+            broker = Broker(_bootstrap(home), record.pid, home)
+            try:
+                _wait_until_ready(broker, record, timeout_s)
+            except BaseException as error:
+                processes.terminate(record, home=home, timeout_s=5)
+                if last or _PORT_TAKEN not in str(error):
+                    raise
+                echo("Another program has taken the port meanwhile")
+            else:
+                return broker
+        raise AssertionError("unreachable")
 
 
 def stop(home: Path, *, timeout_s: float = 30) -> None:

@@ -211,3 +211,20 @@ def test_missing_jars_are_named(home, tmp_path):
         EnvironmentFault, match=r"must hold the 46 jars of kafka-broker\.lock; got 46 missing"
     ):
         kafka.start(home, jars=tmp_path, echo=lambda _: None)
+
+
+def test_a_port_that_is_taken_after_it_was_chosen_is_chosen_anew(home, monkeypatch):
+    """As by another program's outgoing connection, in the second that Java needs to come up."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        choices = [taken, kafka.choose_port(None, None)]
+        choose = kafka.choose_port
+        monkeypatch.setattr(
+            kafka, "choose_port", lambda *a, **k: choices.pop(0) if choices else choose(*a, **k)
+        )
+        said = []
+        broker = kafka.start(home, jars=JARS, echo=said.append)
+    assert broker.bootstrap != f"127.0.0.1:{taken}"
+    assert said[-2:] == ["Another program has taken the port meanwhile", "Starting Kafka"]
