@@ -128,7 +128,7 @@ class Stack:
             threading.Event().wait(0.1)
         if server:
             settings = settings.model_copy(update={"spark_remote": spark.wait(server, self._home)})
-        self._project = Project(settings, self._project.catalog, self._project.store)
+            self._project = Project(settings, self._project.catalog, self._project.store)
         return self._project
 
     def _start_speed(self, *, rebuild: bool = False) -> processes.Process:
@@ -144,8 +144,8 @@ class Stack:
     def _keep_speed(self) -> None:
         """Starts the speed layer again, some seconds after it has ended by itself."""
         if processes.running(self._home, "speed") is not None:
-            self._speed_again_at = None
-        elif self._speed_again_at is None:
+            return
+        if self._speed_again_at is None:
             self._speed_again_at = time.monotonic() + START_AGAIN_S
             logger.error(
                 "the speed layer ended by itself; it is started again in %g s; the end of %s",

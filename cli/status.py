@@ -133,7 +133,7 @@ def collect(p: Project) -> dict[str, Any]:
 
 def _compaction(p: Project, stream: str) -> dict[str, str] | None:
     """Since when the stream's commits have not been compacted, and why; None if they are."""
-    fault = compaction_fault(p.store, next(s for s in p.catalog.streams if s.name == stream))
+    fault = compaction_fault(p.store, p.catalog.stream(stream))
     return {"since": format_time(fault.since_ms), "reason": fault.reason} if fault else None
 
 

@@ -367,12 +367,7 @@ class Store:
         """All bytes of a file, after its digest was checked. Raises IntegrityError that names the
         file."""
         data = self.read(file.path)
-        if len(data) != file.bytes:
-            raise IntegrityError(
-                f"{file.path} must have {file.bytes} bytes; got {len(data)}: it was truncated or replaced; {mending(file.path)}"
-            )
-        if hashlib.sha256(data).hexdigest() != file.sha256:
-            raise _altered(file)
+        _check_content(file, len(data), hashlib.sha256(data).hexdigest())
         return data
 
     def check(self, file: StoredFile) -> None:
@@ -381,13 +376,7 @@ class Store:
             raise IntegrityError(
                 f"{file.path} must be in the store {self.root}; it is missing; {mending(file.path)}"
             )
-        size, digest = self._digest(file.path)
-        if size != file.bytes:
-            raise IntegrityError(
-                f"{file.path} must have {file.bytes} bytes; got {size}: it was truncated or replaced; {mending(file.path)}"
-            )
-        if digest != file.sha256:
-            raise _altered(file)
+        _check_content(file, *self._digest(file.path))
 
     def check_all(self, files: Iterable[StoredFile]) -> None:
         """As `check`, several at a time."""
@@ -559,10 +548,15 @@ def mending(relative: str) -> str:
     return _MENDING.get(relative.partition("/")[0], "restore the file from a copy")
 
 
-def _altered(file: StoredFile) -> IntegrityError:
-    return IntegrityError(
-        f"{file.path} must have SHA-256 {file.sha256[:12]}…; its bytes were altered; {mending(file.path)}"
-    )
+def _check_content(file: StoredFile, size: int, digest: str) -> None:
+    if size != file.bytes:
+        raise IntegrityError(
+            f"{file.path} must have {file.bytes} bytes; got {size}: it was truncated or replaced; {mending(file.path)}"
+        )
+    if digest != file.sha256:
+        raise IntegrityError(
+            f"{file.path} must have SHA-256 {file.sha256[:12]}…; its bytes were altered; {mending(file.path)}"
+        )
 
 
 def _document_digest(body: dict[str, Any]) -> str:
