@@ -31,6 +31,9 @@ USER = "admin"
 TIMEOUT_S = 60
 """How long a request may take: this machine has other work than to answer it."""
 
+LOCK_TIMEOUT_S = 50
+"""How long Airflow waits for its database while another of its processes writes; with SQLite's own 5 s, a request on a busy machine is answered with "Database error"."""
+
 
 @dataclass(frozen=True)
 class Airflow:
@@ -191,6 +194,7 @@ def _configuration(folder: Path, dags: Mapping[str, Path], state: Mapping[str, s
         ("api", "port"): state["port"],
         ("api", "base_url"): url,
         ("api", "workers"): "1",
+        ("api", "expose_stacktrace"): "True",  # to the one user, who owns its database and its logs
         ("api", "secret_key"): state["secret"],
         ("api_auth", "jwt_secret"): state["jwt"],
         ("logging", "base_log_folder"): str(folder / "logs"),
