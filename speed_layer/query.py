@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
@@ -55,19 +55,21 @@ first micro-batch after that looks.
 class Read:
     """What commits say of the newest offsets of one partition that were read.
 
-    A record among these offsets that was appended later than `newest_ms` cannot be one that was
-    read: the log was cut off below it and has grown again. The same goes for any record from the
-    end of these offsets up to `end`.
+    A record among these offsets that was appended before `oldest_ms` or after `newest_ms` cannot be
+    one that was read: the log was cut off below it and has grown again. The same goes for any
+    record from the end of these offsets up to `end`.
 
     Attributes:
         range: The newest offsets that were read together with records; empty if none have been.
-        newest_ms: When the last of the records among them, or of those of other partitions beside
+        oldest_ms: When the first of the records among them, or of those of other partitions beside
             them, was appended.
+        newest_ms: When the last of them was.
         end: One past the last offset that was read; what lies between are the markers of
             transactions.
     """
 
     range: Range
+    oldest_ms: int
     newest_ms: int
     end: int
 
@@ -81,14 +83,11 @@ def newest_read(commits: Sequence[Commit], before: Mapping[int, Read] | None = N
                 known = found.get(partition)
                 if not len(r) or (known and r.end <= known.end):
                     continue
-                if segment.newest_ms is not None:
-                    found[partition] = Read(r, segment.newest_ms, r.end)
+                if segment.oldest_ms is not None and segment.newest_ms is not None:
+                    found[partition] = Read(r, segment.oldest_ms, segment.newest_ms, r.end)
                 elif not segment.events:
-                    found[partition] = (
-                        Read(known.range, known.newest_ms, r.end)
-                        if known
-                        else Read(Range(r.start, r.start), 0, r.end)
-                    )
+                    nothing = Read(Range(r.start, r.start), 0, 0, r.end)
+                    found[partition] = replace(known or nothing, end=r.end)
     return found
 
 
@@ -505,11 +504,16 @@ class StreamQuery:
                     f"partition {partition} of the log has at offset {mark.offset} a record appended at"
                     f" {format_time(mark.append_ms)}, where there was none when it was read"
                 )
-            if mark.offset >= read.range.start and mark.append_ms > read.newest_ms:
+            if mark.offset >= read.range.start and not read.oldest_ms <= mark.append_ms <= read.newest_ms:
+                bound, than = (
+                    ("later", read.newest_ms)
+                    if mark.append_ms > read.newest_ms
+                    else ("earlier", read.oldest_ms)
+                )
                 return (
                     f"partition {partition} of the log has at offset {mark.offset} a record appended at"
-                    f" {format_time(mark.append_ms)}, which is not the one that was read: that was appended no later than"
-                    f" {format_time(read.newest_ms)}"
+                    f" {format_time(mark.append_ms)}, which is not the one that was read: that was appended no {bound} than"
+                    f" {format_time(than)}"
                 )
         return None
 

@@ -168,6 +168,10 @@ FOUND = {
         ("append", 1051975890), ("advance", 1000), ("go", "A", 200, 738363483), ("go", "S", 13, 354923129),
         ("go", "S", 13, 844589539), ("go", "S", 21, 605980689),
     ]),
+    "a record that was stamped ahead is lost, and records with earlier stamps take its place": (106267, [
+        ("fault", "stamp ahead", 3580164), ("go", "S", 200, 896084914), ("fault", "log cut off", 131081471),
+        ("append", 368242620), ("append", 514506677), ("advance", 3000), ("go", "R2", 21, 458664044),
+    ]),
     "a reader lists segments that a publication has just cleared away": (72, [
         ("append", 396766135), ("go", "S", 200, 720606053), ("go", "S", 13, 156637750), ("go", "R2", 21, 88861836),
         ("advance", 1000), ("go", "S", 8, 65008833), ("append", 136280124), ("advance", 1000),
