@@ -47,7 +47,7 @@ def accept_loss(stream: Stream, settings: Settings, store: Store) -> Origin | No
                 f"the topic with id {present.topic_id} was deleted; the one of its name now has id {topic.id}"
             )
             start = log.beginning(topic)
-            departed = {p: Range(present.start.get(p, 0), end) for p, end in have.items()}
+            departs_at = present.start
         else:
             try:
                 check_log(stream, topic, present, chain, log)
@@ -56,8 +56,9 @@ def accept_loss(stream: Stream, settings: Settings, store: Store) -> Origin | No
             else:
                 return None
             start = departures(topic, known, chain, have, log, store)
-            departed = {p: Range(start.get(p, 0), end) for p, end in have.items()}
-        departed = {p: r for p, r in departed.items() if len(r) > 0}
+            departs_at = start
+        departed = {p: Range(departs_at.get(p, 0), end) for p, end in have.items()}
+        departed = {p: r for p, r in departed.items() if r.start < r.end}
     begun = begin_origin(store, stream, topic, start, present, reason, departed)
     logger.warning(
         "stream %s: the loss is accepted and recorded; origin %s begins at %s; offsets of the origin before that the log"
@@ -156,9 +157,9 @@ def _held(
         for interval in reversed(of_origin(chain, origin.identity)):
             if partition in interval.ranges:
                 r = interval.ranges[partition]
-                r = Range(max(r.start, lower), min(r.end, upper))
-                if len(r) > 0:
-                    held.append((interval, r))
+                start, end = max(r.start, lower), min(r.end, upper)
+                if start < end:
+                    held.append((interval, Range(start, end)))
         upper = min(upper, lower)
     return held[::-1]
 

@@ -11,7 +11,7 @@ from typing import Any
 from trilayer.catalog import Catalog
 from trilayer.continuity import check_log
 from trilayer.cut import Cut, check_tick, cut_from_json, effective_cut, format_time, latest_tick
-from trilayer.errors import ClockError, UsageError
+from trilayer.errors import ClockError, CoverageError, UsageError
 from trilayer.log import Log, now_ms, origin
 from trilayer.master import Chain, Interval, chain_end, longest_chain, newest_of, recorded_cuts
 from trilayer.publication import check_token, in_force, newest_token, take_token, versions
@@ -216,6 +216,18 @@ def _cut_of(
     # Never below what is ingested, nor below where the log began; a partition that was added since a recorded cut begins at 0.
     partitions = topic.partitions if t_ms not in recorded else sorted(bound)
     return {p: max(bound.get(p, 0), have.get(p, 0)) for p in partitions}, present.identity
+
+
+def check_ends_at(stream: Stream, end: Cut, cut: Cut) -> None:
+    """Raises CoverageError unless the master dataset's end is the cut. It is not where another run, which had found another cut for
+    the same T, has ingested in between. A partition of which nothing is ingested may be missing in either."""
+    if {p: offset for p, offset in end.items() if offset} != {
+        p: offset for p, offset in cut.items() if offset
+    }:
+        raise CoverageError(
+            f"stream {stream.name!r}: the master dataset must end at the cut {dict(cut)}; it ends at {dict(end)};"
+            " nothing was published; run `trilayer batch run`"
+        )
 
 
 def find_run(store: Store, token: int | None = None, until_ms: int | None = None) -> Run:

@@ -13,7 +13,7 @@ from uuid import uuid4
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from batch_layer.cut import Run
+from batch_layer.cut import Run, check_ends_at
 from trilayer.continuity import changed, check_log, check_reaches
 from trilayer.cut import Range, check_contiguous, ranges_between, size
 from trilayer.errors import ConflictError, LogError, OvertakenError
@@ -55,6 +55,7 @@ def ingest(
         The interval that ends at the run's cut.
 
     Raises:
+        CoverageError: Another run has ingested up to the same T, and had found another cut for it.
         LogError: The topic was created again, the log no longer holds what was ingested, or
             retention took events.
         OvertakenError: A later run has taken over, or a new origin has begun since the run's cut.
@@ -64,6 +65,7 @@ def ingest(
     note_attempt(stream, run, store)
     chain = _reparse(stream, store, spark)
     if chain and chain[-1].t_ms == run.t_ms and chain[-1].topic_id == identity:
+        check_ends_at(stream, chain[-1].end, run.cuts[stream.name])
         return chain[-1]
     with Log(settings.bootstrap_servers) as log:
         topic = log.topic(stream)

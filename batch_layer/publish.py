@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from batch_layer.cut import Run
+from batch_layer.cut import Run, check_ends_at
 from batch_layer.recompute import Recomputed
 from trilayer.catalog import Catalog
 from trilayer.cut import Cut, size
@@ -119,13 +119,7 @@ def _published(stream: Stream, run: Run, base: Publication | None, store: Store)
         added = intervals_after(below, before.cut, stream, before.topic_id)
     else:
         below = added = intervals_below(read_chain(store, stream), cut, identity)
-    end = chain_end(newest_of(below, identity), {})
-    # An interval of this T may be of a run from before a partition was added, of which the cut has nothing yet.
-    if end != {p: offset for p, offset in cut.items() if p in end or offset}:
-        raise CoverageError(
-            f"stream {stream.name!r}: the master dataset must end at the cut {dict(cut)}; it ends at {end};"
-            " nothing was published; run `trilayer batch run`"
-        )
+    check_ends_at(stream, chain_end(newest_of(below, identity), {}), cut)
     return PublishedStream(
         identity,
         stream.fingerprint,

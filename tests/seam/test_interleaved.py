@@ -172,6 +172,19 @@ FOUND = {
         ("fault", "stamp ahead", 3580164), ("go", "S", 200, 896084914), ("fault", "log cut off", 131081471),
         ("append", 368242620), ("append", 514506677), ("advance", 3000), ("go", "R2", 21, 458664044),
     ]),
+    "another partition loses its end after the loss in one was accepted": (202993, [
+        ("append", 917733666), ("advance", 3000), ("go", "B", 200, 245733794), ("advance", 3000),
+        ("go", "B", 200, 1001376890), ("fault", "log cut off", 677138764), ("go", "B", 200, 826526675),
+        ("fault", "log cut off", 769938698),
+    ]),
+    "two runs have found two cuts for one T, since the broker's clock went back between them": (203669, [
+        ("go", "B", 60, 714088835), ("go", "A", 3, 198403560), ("go", "A", 8, 859474348),
+        ("fault", "clock of the broker", 819944362), ("append", 978993286), ("go", "A", 3, 493512055),
+        ("go", "A", 13, 72367598), ("go", "B", 60, 148884127), ("go", "S", 200, 178303400),
+    ]),
+    "an empty partition is added between a run's cut and its publication": (205692, [
+        ("go", "B", 13, 543507027), ("fault", "partition added", 130294137), ("go", "S", 8, 298063288),
+    ]),
     "a reader lists segments that a publication has just cleared away": (72, [
         ("append", 396766135), ("go", "S", 200, 720606053), ("go", "S", 13, 156637750), ("go", "R2", 21, 88861836),
         ("advance", 1000), ("go", "S", 8, 65008833), ("append", 136280124), ("advance", 1000),
