@@ -117,7 +117,7 @@ def _retention(world: World, rng: random.Random) -> str:
     """Takes only what the batch layer has."""
     safe = _ingested(world)
     for p, partition in enumerate(world.log):
-        end = safe.get(p, 0)
+        end = min(safe.get(p, 0), len(partition.slots))  # no log begins above its end
         if end > partition.begins:
             world.retained(p, rng.randint(partition.begins, end))
     return f"retention: the log begins at {[p.begins for p in world.log]}"
