@@ -12,6 +12,7 @@ import logging
 from bisect import bisect_left
 from collections.abc import Sequence
 
+import pyarrow as pa
 import pyarrow.dataset as ds
 
 from trilayer.continuity import check_log
@@ -179,15 +180,15 @@ def read_offsets(store: Store, interval: Interval, partition: int, r: Range) -> 
 
 def read_mark(store: Store, interval: Interval, partition: int, offset: int) -> Mark:
     """The mark of a record that the interval has."""
-    (row,) = (
-        _dataset(store, interval)
-        .to_table(
-            columns=["_timestamp", "_key", "_value"],
-            filter=(ds.field("_partition") == partition) & (ds.field("_offset") == offset),
-        )
-        .to_pylist()
+    found = _dataset(store, interval).to_table(
+        columns=["_timestamp", "_key", "_value"],
+        filter=(ds.field("_partition") == partition) & (ds.field("_offset") == offset),
     )
-    return Mark.of_record(offset, round(row["_timestamp"].timestamp() * 1000), row["_key"], row["_value"])
+    # As numbers: a stamp may be of a year that Python's datetime has not.
+    (append_ms,) = (
+        found["_timestamp"].cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64()).to_pylist()
+    )
+    return Mark.of_record(offset, append_ms, found["_key"][0].as_py(), found["_value"][0].as_py())
 
 
 def _dataset(store: Store, interval: Interval) -> ds.Dataset:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import typer
@@ -291,7 +292,7 @@ def quarantined(p: Project, stream: Stream) -> Iterator[dict[str, Any]]:
             "origin": row[_ORIGIN],
             "partition": row["_partition"],
             "offset": row["_offset"],
-            "arrived": format_time(int(row["_timestamp"].timestamp() * 1000)),
+            "arrived": format_time(row["_timestamp"]),
             "reason": row[REJECT],
             "value": None if value is None else value.decode(errors="backslashreplace"),
             "cut": _is_cut(row),
@@ -321,7 +322,7 @@ def _raw(p: Project, stream: Stream) -> Iterator[dict[str, Any]]:
             path = p.store.path(file.path)
             rows = pq.read_table(path, columns=_COLUMNS, filters=rejected, filesystem=p.store.fs)
             ordered = rows.sort_by([("_partition", "ascending"), ("_offset", "ascending")])
-            yield from (row | {_ORIGIN: origin_number(interval.topic_id)} for row in ordered.to_pylist())
+            yield from (row | {_ORIGIN: origin_number(interval.topic_id)} for row in _rows(ordered))
     origin = read_origin(p.store, stream)
     if origin is None:
         return
@@ -331,7 +332,7 @@ def _raw(p: Project, stream: Stream) -> Iterator[dict[str, Any]]:
         if generation.topic_id != origin.identity:
             continue
         for commit in read_commits(p.store, stream, generation.name):
-            for row in p.store.read_table(commit.quarantine).to_pylist() if commit.quarantine else []:
+            for row in _rows(p.store.read_table(commit.quarantine)) if commit.quarantine else []:
                 place = (row["_partition"], row["_offset"])
                 if row["_offset"] >= end.get(row["_partition"], 0) and place not in seen:
                     seen.add(place)
@@ -365,3 +366,10 @@ def _corrections(file: Path, p: Project) -> Iterator[tuple[int, dict[str, Any]]]
 
 def _escape(text: str) -> str:
     return text.replace("[", "\\[")
+
+
+def _rows(table: pa.Table) -> list[dict[str, Any]]:
+    """The rows, with their append time in ms: it may be of a year that Python's datetime has not."""
+    place = table.schema.get_field_index("_timestamp")
+    stamps = table["_timestamp"].cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
+    return table.set_column(place, "_timestamp", stamps).to_pylist()

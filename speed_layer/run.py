@@ -148,6 +148,8 @@ def _wait_out(query: StreamQuery, why: str, settings: Settings, stop: threading.
             "stream %s: waits for the broker, and reads nothing meanwhile: %s", query.stream.name, why
         )
         query.stop()
+        # At least once: a broker may answer here and not answer the query, again and again.
+        stop.wait(0.5)
         while not stop.is_set() and not _reachable(settings):
             stop.wait(0.5)
         if stop.is_set():

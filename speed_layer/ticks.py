@@ -13,6 +13,10 @@ from trilayer.timeindex import TimeIndex
 
 _NEVER = 1 << 62
 
+MOST_WAITING = 256
+"""Boundaries that are kept for partitions without a record since then. The next one that comes to such a partition is
+stamped about now, so that it needs the newest boundary, or a few before that where clocks differ."""
+
 
 class Ticks:
     """The boundaries between ticks around the end of what has been read. One look-up a micro-batch; one more a boundary passed."""
@@ -116,11 +120,15 @@ class Ticks:
         return all(cut.get(p, 0) <= offset for p, offset in self._start.items())
 
     def _forget(self, end: Cut) -> None:
-        """Keeps the newest boundary that lies at or below the end in every partition, and all after it."""
-        passed = [
-            t
-            for t, bound in self._boundaries.items()
-            if all(bound.get(p, 0) <= offset for p, offset in end.items())
-        ]
-        for t_ms in sorted(passed)[:-1]:
+        """Keeps the newest boundary that lies at or below the end in every partition, and all after it; of those that only partitions
+        without a record since then have not passed, the newest `MOST_WAITING`."""
+        passed: list[int] = []
+        waiting: list[int] = []
+        for t_ms, bound in sorted(self._boundaries.items()):
+            ahead = [bound.get(p, 0) for p, offset in end.items() if bound.get(p, 0) > offset]
+            if not ahead:
+                passed.append(t_ms)
+            elif all(offset == _NEVER for offset in ahead):
+                waiting.append(t_ms)
+        for t_ms in [*passed[:-1], *waiting[:-MOST_WAITING]]:
             del self._boundaries[t_ms]

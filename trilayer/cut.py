@@ -86,8 +86,11 @@ def check_tick(t_ms: int, now_ms: int, tick_ms: int, settle_ms: int) -> None:
 
 
 def format_time(t_ms: int) -> str:
-    """`2026-03-01T12:05:00Z`, with milliseconds only where there are some."""
-    moment = datetime.fromtimestamp(t_ms / 1000, UTC)
+    """`2026-03-01T12:05:00Z`, with milliseconds only where there are some; the number of a moment that no calendar of ours reaches."""
+    try:
+        moment = datetime.fromtimestamp(t_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):  # a producer may stamp in microseconds, for one
+        return f"{t_ms} ms since 1970"
     return moment.isoformat(timespec="milliseconds" if t_ms % 1000 else "seconds").replace("+00:00", "Z")
 
 
@@ -215,7 +218,8 @@ def cover(stream: str, cut: Cut, pieces: Iterable[Piece]) -> tuple[list[str], di
 def check_contiguous(stream: str, have: Cut, ranges: Ranges, beginning: Cut) -> None:
     """Raises unless `ranges` go on exactly where the master dataset ends, and the log still holds them.
 
-    have: end of the master dataset. beginning: the first offset that the log still holds.
+    have: end of the master dataset. beginning: the first offset that the log still holds. Raises LogError for what retention took, which
+    can be accepted, only if nothing else is wrong; else CoverageError.
     """
     for partition, r in sorted(ranges.items()):
         expected = have.get(partition, 0)
@@ -229,6 +233,7 @@ def check_contiguous(stream: str, have: Cut, ranges: Ranges, beginning: Cut) -> 
                 f"stream {stream!r} partition {partition}: the cut must not lie below the master dataset's end {r.start}; got {r.end};"
                 " nothing was ingested; run `trilayer batch run`"
             )
+    for partition, r in sorted(ranges.items()):
         if r.start < r.end and r.start < beginning.get(partition, 0):
             lost = min(beginning[partition], r.end)
             raise LogError(

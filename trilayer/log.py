@@ -15,7 +15,7 @@ from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import KafkaError, TopicAlreadyExistsError
+from kafka.errors import CorruptRecordError, KafkaError, TopicAlreadyExistsError, UnsupportedCodecError
 
 from trilayer.cut import Cut, Ranges, cut_from_json, ranges_to_json
 from trilayer.errors import ConflictError, EnvironmentFault, LogError
@@ -440,6 +440,11 @@ def _find(tree: Any, name: str) -> Any:
 def _broker_errors(bootstrap_servers: str) -> Iterator[None]:
     try:
         yield
+    except (UnsupportedCodecError, CorruptRecordError) as error:
+        raise LogError(
+            f"the records at {bootstrap_servers} must be readable; got {type(error).__name__}: {error}; if a codec is missing,"
+            " run: pip install 'kafka-python[lz4,snappy,zstd]'; if a record is damaged, the broker's disk is at fault"
+        ) from error.with_traceback(None)
     except (KafkaError, OSError) as error:
         # Without its traceback: the client's thread keeps the error, and with it every caller's frame.
         raise EnvironmentFault(

@@ -243,19 +243,34 @@ class TimeIndex:
         """Raises ClockError if the log ends with records that are ahead, and they came for longer
         than the settle delay."""
         latest = self._clock() + self.margin_ms
-        last = self._read(p, max(low, end - 1), end)
-        if not last or last[-1].stamp <= latest:
+        last = self._last(p, low, end)
+        if last is None or last.stamp <= latest:
             return
         before = self._newest(p, _ANY_STAMP_IS_BELOW, low, end, latest)
-        first = self._read(p, before.offset + 1 if before else low, end)[0]
-        if abs(last[-1].stamp - first.stamp) > self._settle_ms:
+        first = next(iter(self._read(p, before.offset + 1 if before else low, end)), last)
+        if abs(last.stamp - first.stamp) > self._settle_ms:
             raise ClockError(
                 f"topic {self.topic.name!r} partition {p}: the broker's clock and this machine's must agree up to a tick;"
-                f" the newest records, offsets {first.offset} to {last[-1].offset}, are stamped"
-                f" {format_time(first.stamp)} to {format_time(last[-1].stamp)}, and it is {format_time(self._clock())} here;"
+                f" the newest records, offsets {first.offset} to {last.offset}, are stamped"
+                f" {format_time(first.stamp)} to {format_time(last.stamp)}, and it is {format_time(self._clock())} here;"
                 " set the clock that is wrong, and run again; to go on all the same, cut at the log's end:"
                 " `trilayer batch run --accept-clock`, and `trilayer speed run --rebuild` if answers are refused then"
             )
+
+    def _last(self, p: int, low: int, end: int) -> Stamped | None:
+        """The last record of [low, end); None if there is none.
+
+        The markers of transactions may follow it, which are no records.
+        """
+        back = 1
+        while True:
+            start = max(low, end - back)
+            known = self._read(p, start, end)
+            while known and (more := self._read(p, known[-1].offset + 1, end)):
+                known = more
+            if known or start <= low:
+                return known[-1] if known else None
+            back *= 64
 
     def _end(self, p: int) -> int:
         return self._log.end(self.topic)[p]

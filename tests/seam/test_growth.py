@@ -5,9 +5,11 @@ from collections import Counter
 
 import pytest
 
+from speed_layer.ticks import MOST_WAITING, Ticks
 from tests.seam.world import STREAM, TICK_MS, Crash, World, installed
 from trilayer.cut import Range
 from trilayer.errors import CoverageError, IntegrityError
+from trilayer.log import Topic
 from trilayer.master import Chain, Interval, chain_folder, read_chain, recorded_cuts
 from trilayer.store import Store
 
@@ -144,3 +146,42 @@ def test_neighbours_that_do_not_follow_each_other_are_named(chain):
         CoverageError, match="interval 38 of the master dataset must begin at offset 38; it begins at 37"
     ):
         Chain(chain, STREAM).tail(lambda interval: interval.t_ms < 30_000)
+
+
+def test_a_partition_without_records_keeps_no_boundary_for_each_tick(store):
+    class TwoPartitions:
+        """A record a tick in partition 0, and none in partition 1 until there is one more."""
+
+        ticks, late = 0, []
+
+        def index(self, topic, t_ms):
+            records = {0: range(0, self.ticks * TICK_MS, TICK_MS), 1: self.late}
+            found = {
+                p: next(((o, s) for o, s in enumerate(r) if s >= t_ms), None) for p, r in records.items()
+            }
+            return tuple({p: f[i] for p, f in found.items() if f} for i in (0, 1))
+
+        def end(self, topic):
+            return {0: self.ticks, 1: len(self.late)}
+
+        def stamps(self, topic, partition, offset, end):
+            return [(o, self.late[0] if partition else o * TICK_MS) for o in range(offset, end)]
+
+    log, number = TwoPartitions(), 3 * MOST_WAITING
+    ticks = Ticks(
+        STREAM,
+        Topic("events", "id", (0, 1)),
+        log,
+        store,
+        TICK_MS,
+        200,
+        clock=lambda: (log.ticks + 1) * TICK_MS,
+    )
+    for tick in range(number):
+        log.ticks = tick + 1
+        assert ticks.split({0: Range(tick, tick + 1)}, {0: tick + 1, 1: 0}) == {
+            tick * TICK_MS: {0: Range(tick, tick + 1)}
+        }
+    assert len(ticks._boundaries) <= MOST_WAITING + 2
+    log.late = [(number - 2) * TICK_MS]
+    assert ticks.split({1: Range(0, 1)}, {0: number, 1: 1}) == {(number - 2) * TICK_MS: {1: Range(0, 1)}}

@@ -37,6 +37,19 @@ def test_every_look_sees_the_records_that_are_there(broker, new_topic):
         producer.close()
 
 
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_records_are_seen_whatever_codec_their_producer_has_chosen(codec, broker, new_topic):
+    stream = Stream("events", "k int, at timestamp", event_time="at", topic=new_topic(), partitions=1)
+    with Log(broker.bootstrap) as log:
+        topic = log.ensure(stream)
+        producer = KafkaProducer(bootstrap_servers=broker.bootstrap, compression_type=codec, linger_ms=50)
+        for _ in range(20):
+            producer.send(topic.name, b'{"k": 1}')
+        producer.close()
+        assert log.last_records(topic, {0: 20})[0].offset == 19
+        assert [offset for offset, _ in log.stamps(topic, 0, 0, 20)] == list(range(20))
+
+
 APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
 
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trilayer.errors import ClockError
+from trilayer.cut import Range, check_contiguous, format_time
+from trilayer.errors import ClockError, CoverageError
 from trilayer.log import Topic
 from trilayer.timeindex import TimeIndex
 
@@ -154,11 +155,13 @@ def test_the_cut_goes_past_one_record_that_is_ahead_at_the_end():
     assert index_of(log).cut(NOW - TICK, {}) == {0: 2}
 
 
-def test_a_broker_whose_clock_is_ahead_now_is_an_error_that_names_the_records_and_the_way_out():
-    log = ListLog([(0, NOW - 5000), *((o, NOW + 3_000_000 + 50 * o) for o in range(1, 40))])
+@pytest.mark.parametrize("markers", [0, 1, 100])
+def test_a_broker_whose_clock_is_ahead_now_is_an_error_that_names_the_records_and_the_way_out(markers):
+    records = [(0, NOW - 5000), *((o, NOW + 3_000_000 + 50 * o) for o in range(1, 40))]
+    log = ListLog(records, end=40 + markers)
     with pytest.raises(ClockError, match=r"partition 0: .* offsets 1 to 39, are stamped .* --accept-clock"):
         index_of(log).cut(NOW - TICK, {})
-    assert index_of(log).cut(NOW - TICK, {}, accept_clock=True) == {0: 40}
+    assert index_of(log).cut(NOW - TICK, {}, accept_clock=True) == {0: 40 + markers}
     # It is back: what is behind decides again, though no tick begins among what came meanwhile.
     log = ListLog([*log.records, (40, NOW - 500), (41, NOW + TICK)])
     assert index_of(log, now=NOW + 2 * TICK).cut(NOW + TICK, {}) == {0: 41}
@@ -167,3 +170,20 @@ def test_a_broker_whose_clock_is_ahead_now_is_an_error_that_names_the_records_an
 def test_only_markers_at_the_end():
     log = ListLog([(0, NOW - 5000), (1, NOW + 3_000_000)], end=9)
     assert index_of(log).cut(NOW - TICK, {}) == {0: 9}
+
+
+@pytest.mark.parametrize("stamp", [NOW * 10**9, -(10**18)])
+def test_a_stamp_that_no_calendar_reaches_is_shown_as_a_number(stamp):
+    log = ListLog([(0, NOW - 5000), *((o, stamp + 50 * o) for o in range(1, 40))])
+    assert format_time(stamp) == f"{stamp} ms since 1970"
+    if stamp > NOW:
+        with pytest.raises(ClockError, match=f"are stamped {stamp + 50} ms since 1970 to"):
+            index_of(log).cut(NOW - TICK, {})
+
+
+def test_retention_is_named_only_where_nothing_else_is_wrong():
+    """Since what retention took can be accepted, and nothing else can."""
+    with pytest.raises(
+        CoverageError, match="partition 1: the cut must not lie below the master dataset's end 10; got 0"
+    ):
+        check_contiguous("events", {0: 5, 1: 10}, {0: Range(5, 9), 1: Range(10, 0)}, {0: 7})
