@@ -8,19 +8,20 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from uuid import uuid4
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from batch_layer.cut import Run, check_ends_at
-from trilayer.continuity import changed, check_log, check_reaches
+from trilayer.continuity import changed, check_log, check_reaches, departed_generation
 from trilayer.cut import Range, check_contiguous, ranges_between, size
 from trilayer.errors import ConflictError, LogError, OvertakenError
 from trilayer.events import FITS, LOG_COLUMNS, REJECT, log_columns, parse
 from trilayer.failpoints import failpoint
 from trilayer.log import Log, Mark, Origin, Topic, now_ms, origin, read_origin
-from trilayer.master import Chain, Interval, chain_end, chain_folder, newest_of, schemas
+from trilayer.master import Chain, Interval, chain_end, chain_folder, newest_departed, newest_of, schemas
 from trilayer.publication import check_token
 from trilayer.settings import Settings
 from trilayer.spark import read_log, write_files
@@ -87,6 +88,8 @@ def ingest(
                 f"stream {stream.name!r} partition {partition}: the log must not change while it is read;"
                 f" the record at offset {place.offset} did. Nothing was ingested; run `trilayer batch run` again"
             )
+        departed = departed_generation(stream, identity, topic, log, store)
+        interval = replace(interval, departed=max(departed, newest_departed(chain, identity)))
     _check_origin(stream, run, read_origin(store, stream))
     _commit(stream, interval, store)
     logger.info(
@@ -181,10 +184,7 @@ def _reparse(stream: Stream, store: Store, spark: StartSpark) -> Sequence[Interv
             paths = [store.uri(file.path) for file in old.files]
             raw = spark().read.parquet(*paths).select(*LOG_COLUMNS)
             files, events, quarantined = _write(stream, old.number, lambda raw=raw: raw, store)  # type: ignore[misc]  # mypy can't type a lambda's default
-        interval = Interval(
-            old.number, old.t_ms, old.topic_id, old.ranges, old.lost, files, events, quarantined, old.marks
-        )
-        _commit(stream, interval, store)
+        _commit(stream, replace(old, files=files, events=events, quarantined=quarantined), store)
         logger.info(
             "parsed interval %s of %s anew under the changed schema: %s events",
             old.number,

@@ -20,6 +20,7 @@ from trilayer.master import (
     delete_chain,
     intervals_after,
     intervals_below,
+    newest_departed,
     newest_of,
     read_chain,
     schemas,
@@ -127,6 +128,7 @@ def _published(stream: Stream, run: Run, base: Publication | None, store: Store)
         sum(interval.events for interval in added) + (before.events if before else 0),
         sum(interval.quarantined for interval in added) + (before.quarantined if before else 0),
         sum(size(interval.lost) for interval in added) + (before.lost if before else 0),
+        max(newest_departed(below, identity), before.departed if before else 0),
     )
 
 

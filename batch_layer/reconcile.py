@@ -20,6 +20,7 @@ from trilayer.catalog import Catalog
 from trilayer.errors import CoverageError, DifferenceError, IntegrityError
 from trilayer.failpoints import failpoint
 from trilayer.log import read_origin
+from trilayer.master import Chain, newest_departed
 from trilayer.merging import (
     Comparison,
     compare_partials,
@@ -109,7 +110,9 @@ def _speed_share(catalog: Catalog, stream: Stream, run: Run, base: Publication |
     start = base.streams[stream.name].cut if base else origin.start
     end = run.cuts[stream.name]
     try:
-        covered = best_cover(store, stream, run.topic_ids[stream.name], views, start)
+        identity = run.topic_ids[stream.name]
+        departed = newest_departed(Chain(store, stream), identity)
+        covered = best_cover(store, stream, identity, views, start, departed=departed)
         if covered is None:
             return "the speed layer has not run these definitions"
         above = cover_from(stream, covered.generation, covered.commits, end)

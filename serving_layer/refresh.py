@@ -308,10 +308,10 @@ class Refresh:
                 why = f"it was added after version {publication.version}; it has an answer from the next publication on"
             if why or origin is None:
                 return None, StreamState({}, note=why), {view.name: why for view in views}
-            cut, topic_id, fit = origin.start, origin.topic_id, list(views)
+            cut, topic_id, departed, fit = origin.start, origin.topic_id, 0, list(views)
         else:
             published = publication.streams[stream.name]
-            cut, topic_id = published.cut, published.topic_id
+            cut, topic_id, departed = published.cut, published.topic_id, published.departed
             fit = [
                 v
                 for v in views
@@ -320,7 +320,11 @@ class Refresh:
         missing = {v.name: _no_answer(v, publication) for v in views if v not in fit}
         fingerprints = {view.name: view.fingerprint for view in fit}
         known = self._commits[stream.name]
-        found = best_cover(self._store, stream, topic_id, fingerprints, cut, known.read_all) if fit else None
+        found = (
+            best_cover(self._store, stream, topic_id, fingerprints, cut, known.read_all, departed)
+            if fit
+            else None
+        )
         if found is None:
             why = _why_alone(of_stream, topic_id) or "the speed layer has not run these definitions"
             note = f"{why}: answers stop at the cut of {'T=' + publication.t if publication else 'no publication'}"

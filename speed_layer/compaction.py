@@ -92,7 +92,8 @@ def compact(
             if (file := _merged(store, view, run, f"{data}-{view.name}.parquet"))
         }
         quarantine = _quarantine(store, run, f"{data}-_quarantine.parquet")
-        wide = Commit(first, last, segments, files, quarantine, run[-1].committed_ms)
+        marks = {p: mark for commit in run for p, mark in commit.marks.items()}
+        wide = Commit(first, last, segments, files, quarantine, run[-1].committed_ms, marks)
         failpoint("compaction.before-commit")
         store.create_document(commit_path(stream, generation, first, last), wide.to_json())
     except Exception:

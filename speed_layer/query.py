@@ -6,20 +6,21 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from speed_layer.segments import write_segment
+from speed_layer.segments import Parts, write_segment
 from speed_layer.ticks import Ticks
 from trilayer.catalog import Catalog
-from trilayer.continuity import check_log
-from trilayer.cut import Range, format_time, ranges_between, size
-from trilayer.errors import CoverageError, IntegrityError, LogError
-from trilayer.log import Log, Origin, Topic, now_ms, origin, read_origin
+from trilayer.continuity import NOTHING_READ, check_log, falls_short, lost_of
+from trilayer.cut import Cut, Range, ranges_between, size
+from trilayer.errors import CoverageError, EnvironmentFault, IntegrityError, LogError
+from trilayer.log import Log, Mark, Marks, Origin, Topic, now_ms, origin, read_origin
 from trilayer.master import longest_chain
 from trilayer.partials import plan
 from trilayer.publication import in_force, versions
@@ -51,56 +52,8 @@ first micro-batch after that looks.
 """
 
 
-@dataclass(frozen=True)
-class Read:
-    """What commits say of the newest offsets of one partition that were read.
-
-    A record among these offsets that was appended before `oldest_ms` or after `newest_ms` cannot be
-    one that was read: the log was cut off below it and has grown again. The same goes for any
-    record from the end of these offsets up to `end`.
-
-    Attributes:
-        range: The newest offsets that were read together with records; empty if none have been.
-        oldest_ms: When the first of the records among them, or of those of other partitions beside
-            them, was appended.
-        newest_ms: When the last of them was.
-        end: One past the last offset that was read; what lies between are the markers of
-            transactions.
-    """
-
-    range: Range
-    oldest_ms: int
-    newest_ms: int
-    end: int
-
-
-def newest_read(commits: Sequence[Commit], before: Mapping[int, Read] | None = None) -> dict[int, Read]:
-    """Per partition what commits, oldest first, have read last; `before`: what had been read before them."""
-    found = dict(before or {})
-    for commit in commits:
-        for segment in commit.segments:
-            for partition, r in segment.ranges.items():
-                known = found.get(partition)
-                if not len(r) or (known and r.end <= known.end):
-                    continue
-                if segment.oldest_ms is not None and segment.newest_ms is not None:
-                    found[partition] = Read(r, segment.oldest_ms, segment.newest_ms, r.end)
-                elif not segment.events:
-                    nothing = Read(Range(r.start, r.start), 0, 0, r.end)
-                    found[partition] = replace(known or nothing, end=r.end)
-    return found
-
-
-def _falls_short(end: Mapping[int, int], read: Mapping[int, int]) -> str | None:
-    """What to say of a log that ends below the offsets up to which it was read; None if it reaches
-    them."""
-    for partition, offset in sorted(read.items()):
-        if end.get(partition, 0) < offset:
-            return (
-                f"partition {partition} of the log must reach offset {offset}, up to which it was read;"
-                f" it ends at offset {end.get(partition, 0)}"
-            )
-    return None
+class _NotVouchedError(Exception):
+    """The log may have been cut off, and have grown again, while a micro-batch was read."""
 
 
 class StreamQuery:
@@ -127,8 +80,9 @@ class StreamQuery:
         self._ticks: Ticks | None = None
         self._log: Log | None = None
         self._ends: dict[int, Mapping[int, int]] = {}
-        self._read: dict[int, Read] = {}
+        self._read = NOTHING_READ
         self._looked_back = 0.0
+        self._aside = ThreadPoolExecutor(1, f"look-{stream.name}")
         self._topic: Topic | None = None
         self.departed: str | None = None
 
@@ -186,7 +140,7 @@ class StreamQuery:
         self._log, self._topic = log, topic
         present = origin(self._store, self.stream, topic, log)
         check_log(self.stream, topic, present, longest_chain(self._store, self.stream), log)
-        self._read = {}
+        self._read = NOTHING_READ
         known = generations(self._store, self.stream)
         lost = None
         if known and known[-1].topic_id == present.identity:
@@ -199,7 +153,7 @@ class StreamQuery:
             )
         self.generation = None if rebuild or lost else self._resumable(present, topic)
         if self.generation is None:
-            self._read = {}
+            self._read = NOTHING_READ
             self.generation = self._begin(topic, present, anew=lost is not None)
         self.departed = None
         return self.generation
@@ -421,23 +375,75 @@ class StreamQuery:
                 return
             self._look_back()
             parts = self._ticks.split(ranges, self._ends[batch_id])
-            commit = write_segment(
-                records,
-                batch_id,
-                parts,
-                self.stream,
-                self._passes,
-                self.generation,
-                self._store,
-                before_commit=self._look_back,
-            )
-            self._read = newest_read([commit], self._read)
+            commit = self._commit(records, batch_id, parts)
+            self._read = self._read.and_of([commit])
             logger.debug("stream %s: micro-batch %s, %s events", self.stream.name, batch_id, size(ranges))
             bad = sum(segment.quarantined for segment in commit.segments)
             if bad:
                 logger.warning(
                     "stream %s: %s events quarantined; see `trilayer quarantine list`", self.stream.name, bad
                 )
+        finally:
+            self._between_batches.release()
+
+    def _commit(self, records: DataFrame, batch_id: int, parts: Parts) -> Commit:
+        """Writes and commits a micro-batch, the records of which are of one state of the log.
+
+        The last record of each partition is looked at beside Spark's work, so that it takes no time. It vouches for what is read: no log is
+        cut off and grows again within `LOOK_BACK_S`, and after that it must still be there. What it can't vouch for is read again.
+        """
+        assert self.generation
+        ends = {p: r.end for ranges in parts.values() for p, r in ranges.items()}
+        while True:
+            began = time.monotonic()
+            look = self._aside.submit(self._last_records, ends)
+            try:
+                return write_segment(
+                    records, batch_id, parts, self.stream, self._passes, self.generation, self._store,
+                    before_commit=partial(self._vouch, began, ends, look),
+                )  # fmt: skip
+            except _NotVouchedError:
+                logger.info(
+                    "stream %s: micro-batch %s took long and is read again", self.stream.name, batch_id
+                )
+            finally:
+                wait([look])  # it and what comes next ask on one connection
+
+    def _vouch(self, began: float, ends: Cut, look: Future[tuple[dict[int, Mark], float]]) -> Marks:
+        """The commit's marks. Raises LogError if the log has lost what was read before."""
+        marks, looked = look.result()
+        self._look_back()
+        if looked - began >= LOOK_BACK_S:
+            raise _NotVouchedError
+        if time.monotonic() - began >= LOOK_BACK_S and self._last_records(ends)[0] != marks:
+            raise _NotVouchedError
+        return marks
+
+    def _last_records(self, ends: Cut) -> tuple[dict[int, Mark], float]:
+        """The last record below each offset, and when that was. Raises LogError if the log does not reach one of the offsets."""
+        assert self._log
+        if self._topic is None or not ends.keys() <= set(self._topic.partitions):
+            self._topic = self._log.topic(self.stream)
+        if short := falls_short(self._log.end(self._topic), ends):
+            self.departed = short
+            raise LogError(f"stream {self.stream.name!r}: {short}")
+        return self._log.last_records(self._topic, ends), time.monotonic()
+
+    def look(self) -> None:
+        """Finds out, where no micro-batch is under way, whether the log has lost what was read: then it has `departed`.
+
+        A micro-batch looks itself, but none comes while the log does not grow.
+        """
+        if (
+            self._query is None
+            or not self._query.isActive
+            or not self._between_batches.acquire(blocking=False)
+        ):
+            return
+        try:
+            self._look_back()
+        except (LogError, EnvironmentFault):
+            pass  # the first is in `departed`; of a broker that is away the query itself will tell
         finally:
             self._between_batches.release()
 
@@ -450,7 +456,7 @@ class StreamQuery:
         assert self._log
         if time.monotonic() - self._looked_back < LOOK_BACK_S:
             return
-        if self._topic is None or not self._read.keys() <= set(self._topic.partitions):
+        if self._topic is None or not self._read.ends.keys() <= set(self._topic.partitions):
             self._topic = self._log.topic(self.stream)
         began = time.monotonic()
         # What was ingested counts in the answers too, whether this generation has read it or not.
@@ -467,20 +473,20 @@ class StreamQuery:
             except LogError as error:
                 self.departed = str(error)
                 raise
-        lost = self._lost_of_read(self._topic)
+        found = lost_of(self._read, self._topic, self._log)
         self._looked_back = began
-        if lost:
-            self.departed = lost
-            raise LogError(f"stream {self.stream.name!r}: {lost}")
+        if found:
+            self.departed = found
+            raise LogError(f"stream {self.stream.name!r}: {found}")
 
     def _lost(self, generation: Generation, topic: Topic) -> str | None:
         """What the log has lost of the offsets that a generation has read or was about to read;
         None if nothing."""
         assert self._log
         try:
-            self._read = newest_read(read_commits(self._store, self.stream, generation.name))
+            self._read = NOTHING_READ.and_of(read_commits(self._store, self.stream, generation.name))
         except IntegrityError:
-            self._read = {}  # what can't be read is no evidence; `_ended` has its say about it
+            self._read = NOTHING_READ  # what can't be read is no evidence; `_ended` has its say about it
         end = self._log.end(topic)
         for batch in self._planned(generation)[-1:]:
             try:
@@ -488,34 +494,9 @@ class StreamQuery:
                 before = self._planned_end(generation, batch - 1) if batch else generation.start
             except IntegrityError:
                 break  # a checkpoint that can't be read is no evidence; `_ended` has its say about it
-            if short := _falls_short(planned, before) or _falls_short(end, planned):
+            if short := falls_short(planned, before) or falls_short(end, planned):
                 return short
-        return self._lost_of_read(topic)
-
-    def _lost_of_read(self, topic: Topic) -> str | None:
-        assert self._log
-        below = {p: read.end for p, read in self._read.items()}
-        if short := _falls_short(self._log.end(topic), below):
-            return short
-        for partition, mark in sorted(self._log.last_records(topic, below, committed=True).items()):
-            read = self._read[partition]
-            if mark.offset >= read.range.end:
-                return (
-                    f"partition {partition} of the log has at offset {mark.offset} a record appended at"
-                    f" {format_time(mark.append_ms)}, where there was none when it was read"
-                )
-            if mark.offset >= read.range.start and not read.oldest_ms <= mark.append_ms <= read.newest_ms:
-                bound, than = (
-                    ("later", read.newest_ms)
-                    if mark.append_ms > read.newest_ms
-                    else ("earlier", read.oldest_ms)
-                )
-                return (
-                    f"partition {partition} of the log has at offset {mark.offset} a record appended at"
-                    f" {format_time(mark.append_ms)}, which is not the one that was read: that was appended no {bound} than"
-                    f" {format_time(than)}"
-                )
-        return None
+        return lost_of(self._read, topic, self._log)
 
     def _ranges(self, batch_id: int) -> dict[int, Range]:
         """The micro-batch's offsets, from Spark's checkpoint, where they are written before it runs."""

@@ -124,10 +124,14 @@ def _check(query: StreamQuery, settings: Settings, stop: threading.Event) -> Non
 
 
 def _follow_origin(query: StreamQuery, settings: Settings, stop: threading.Event) -> None:
-    """Starts a query again once a loss has been accepted: the offsets of its generation no longer
-    count."""
+    """Starts a query again once a loss has been accepted, since the offsets of its generation no longer count, and once the log has lost
+    what it has read."""
     if query.overtaken():
         logger.warning("stream %s: a new origin has begun; another generation follows it", query.stream.name)
+        _start_again(query, settings, stop)
+        return
+    query.look()
+    if query.departed:
         _start_again(query, settings, stop)
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from trilayer.cut import Range, size
 from trilayer.events import FITS, LOG_COLUMNS, REJECT, parse_sql
 from trilayer.failpoints import failpoint
-from trilayer.log import now_ms
+from trilayer.log import Marks, now_ms
 from trilayer.partials import EVENTS, NEWEST, OLDEST, SET, Pass
 from trilayer.segment import (
     BYTES,
@@ -73,11 +73,12 @@ def write_segment(
     passes: list[Pass],
     generation: Generation,
     store: Store,
-    before_commit: Callable[[], None] = lambda: None,
+    before_commit: Callable[[], Marks] = dict,
 ) -> Commit:
     """Computes and commits one micro-batch. Running it again before the commit overwrites what it wrote; after it, it must not be called.
 
-    before_commit: called when all has been read and written; what it raises keeps the micro-batch from being committed.
+    before_commit: called when all has been read and written. It gives the commit's marks; what it raises keeps the micro-batch from being
+    committed.
     """
     view = f"_records_{stream.name}"
     columns = [name for name in LOG_COLUMNS if name != "_headers"]
@@ -111,10 +112,10 @@ def write_segment(
     quarantine = (
         _write("_quarantine", rejected, batch_id, stream, generation, store) if rejected is not None else None
     )
-    before_commit()
+    marks = before_commit()
     committed_ms = now_ms()
     segments = [_segment(tick, ranges, census.get(tick), committed_ms) for tick, ranges in parts.items()]
-    commit = Commit(batch_id, batch_id, segments, files, quarantine, committed_ms)
+    commit = Commit(batch_id, batch_id, segments, files, quarantine, committed_ms, marks)
     failpoint("segment.before-commit")
     store.create_document(
         commit_path(stream, generation.name, batch_id, batch_id), commit.to_json(), durable=False

@@ -8,12 +8,15 @@ still be no record there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from trilayer.cut import Cut, format_time
-from trilayer.errors import LogError
-from trilayer.log import ACCEPT, Log, Mark, Origin, Topic
+from trilayer.errors import IntegrityError, LogError
+from trilayer.log import ACCEPT, Log, Mark, Marks, Origin, Topic
 from trilayer.master import Interval, chain_end, newest_of
+from trilayer.segment import Commit, generations, read_commits
+from trilayer.store import Store
 from trilayer.stream import Stream
 
 
@@ -67,9 +70,7 @@ _CAUSE = (
 )
 
 
-def changed(
-    topic: Topic, marks: Mapping[int, Mark | None], below: Cut, log: Log
-) -> dict[int, tuple[Mark | None, Mark | None]]:
+def changed(topic: Topic, marks: Marks, below: Cut, log: Log) -> dict[int, tuple[Mark | None, Mark | None]]:
     """The partitions in which the last record is no longer the marked one.
 
     A record that retention took is no change.
@@ -100,3 +101,70 @@ def changed(
         elif mark is not None and mark.offset >= beginning.get(p, 0):
             changes[p] = (mark, None)
     return changes
+
+
+@dataclass(frozen=True)
+class Read:
+    """What the speed layer has read of a log.
+
+    Attributes:
+        ends: Up to where, in each partition.
+        marks: The last record below that, where it is known.
+    """
+
+    ends: Cut
+    marks: Marks
+
+    def and_of(self, commits: Sequence[Commit]) -> Read:
+        """With what commits, oldest first, have read after it."""
+        ends, marks = dict(self.ends), dict(self.marks)
+        for commit in commits:
+            for segment in commit.segments:
+                ends |= {p: max(r.end, ends.get(p, 0)) for p, r in segment.ranges.items()}
+            marks |= commit.marks
+        return Read(ends, marks)
+
+
+NOTHING_READ = Read({}, {})
+
+
+def lost_of(read: Read, topic: Topic, log: Log) -> str | None:
+    """What to say of a log that has lost what was read of it; None if it has lost nothing."""
+    if short := falls_short(log.end(topic), read.ends):
+        return short
+    for partition, (mark, found) in changed(topic, read.marks, read.ends, log).items():
+        if mark is None or (found is not None and found.offset > mark.offset):
+            assert found is not None
+            return (
+                f"partition {partition} of the log has at offset {found.offset} a record appended at"
+                f" {format_time(found.append_ms)}, where there was none when it was read"
+            )
+        return (
+            f"partition {partition} of the log no longer has at offset {mark.offset} the record that was read there,"
+            f" which was appended at {format_time(mark.append_ms)}"
+        )
+    return None
+
+
+def falls_short(end: Cut, read: Cut) -> str | None:
+    """What to say of a log that ends below the offsets up to which it was read; None if it reaches
+    them."""
+    for partition, offset in sorted(read.items()):
+        if partition in end and end[partition] < offset:
+            return (
+                f"partition {partition} of the log must reach offset {offset}, up to which it was read;"
+                f" it ends at offset {end[partition]}"
+            )
+    return None
+
+
+def departed_generation(stream: Stream, identity: str, topic: Topic, log: Log, store: Store) -> int:
+    """The number of the speed layer's newest generation in an origin if the log has lost what it has read, else 0."""
+    of_origin = [g for g in generations(store, stream) if g.topic_id == identity]
+    if not of_origin:
+        return 0
+    try:
+        read = NOTHING_READ.and_of(read_commits(store, stream, of_origin[-1].name))
+    except IntegrityError:
+        return 0  # what can't be read is no evidence, and is not merged either
+    return of_origin[-1].number if lost_of(read, topic, log) else 0

@@ -64,6 +64,20 @@ class Mark:
         return Mark(offset, append_ms, digest.hexdigest()[:16])
 
 
+Marks = Mapping[int, Mark | None]
+"""Per partition the last record that is known below an offset; None where there was none."""
+
+
+def marks_to_json(marks: Marks) -> dict[str, Any]:
+    """As a JSON document."""
+    return {str(partition): mark and vars(mark) for partition, mark in sorted(marks.items())}
+
+
+def marks_from_json(document: Mapping[str, Any]) -> dict[int, Mark | None]:
+    """Of what `marks_to_json` has made."""
+    return {int(partition): mark and Mark(**mark) for partition, mark in document.items()}
+
+
 @dataclass(frozen=True)
 class Origin:
     """Where the counting of a stream's log begins: at first sight of it, and anew after a loss that

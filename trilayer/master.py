@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 from trilayer.cut import Cut, Ranges, ranges_from_json, ranges_to_json
 from trilayer.errors import CoverageError, IntegrityError
-from trilayer.log import Mark
+from trilayer.log import Marks, marks_from_json, marks_to_json
 from trilayer.store import Store, StoredFile, read_listed
 from trilayer.stream import Stream
 
@@ -30,7 +30,9 @@ class Interval:
     `ranges` that retention took before they were ingested, accepted by an operator. events: records
     held, the quarantined ones included. marks: per partition, the last record that has been
     ingested, by which the next run tells whether the log still holds it; None if the log had no
-    record below the end. Manifests from before marks were kept have none.
+    record below the end. Manifests from before marks were kept have none. departed: number of the
+    newest generation of the speed layer that had read, when this was ingested, what the log holds
+    no longer: none up to it is merged with this interval. 0 if there was none.
     """
 
     number: int
@@ -41,7 +43,8 @@ class Interval:
     files: Sequence[StoredFile]
     events: int
     quarantined: int
-    marks: Mapping[int, Mark | None] = field(default_factory=dict)
+    marks: Marks = field(default_factory=dict)
+    departed: int = 0
 
     @property
     def end(self) -> dict[int, int]:
@@ -57,7 +60,8 @@ class Interval:
             "files": list(self.files),
             "events": self.events,
             "quarantined": self.quarantined,
-            "marks": {str(partition): mark and vars(mark) for partition, mark in sorted(self.marks.items())},
+            "marks": marks_to_json(self.marks),
+            "departed": self.departed,
         }
 
     @staticmethod
@@ -71,7 +75,8 @@ class Interval:
             [StoredFile.of(file) for file in document["files"]],
             document["events"],
             document["quarantined"],
-            {int(partition): mark and Mark(**mark) for partition, mark in document.get("marks", {}).items()},
+            marks_from_json(document.get("marks", {})),
+            document.get("departed", 0),
         )
 
 
@@ -276,6 +281,12 @@ def newest_of(chain: Sequence[Interval], identity: str) -> list[Interval]:
 def chain_end(chain: Sequence[Interval], start: Cut) -> dict[int, int]:
     """Where ingest goes on. chain: intervals of one origin. start: where that origin begins."""
     return dict(start) | (chain[-1].end if chain else {})
+
+
+def newest_departed(chain: Sequence[Interval], identity: str) -> int:
+    """The number of the newest generation of the speed layer that the intervals of an origin say has departed from the log; 0 if none has."""
+    own = newest_of(chain, identity)
+    return own[-1].departed if own else 0
 
 
 def recorded_cuts(

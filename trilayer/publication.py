@@ -49,7 +49,11 @@ def pointer_lock(store: Store, what: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class PublishedStream:
-    """What a publication holds of a stream. events: records below the cut, the quarantined ones included, the lost ones not."""
+    """What a publication holds of a stream. events: records below the cut, the quarantined ones included, the lost ones not.
+
+    departed: number of the newest generation of the speed layer that had read what the log, as it was ingested, holds no longer; 0 if there was
+    none. Generations up to it are not merged with the publication.
+    """
 
     topic_id: str
     fingerprint: str
@@ -57,6 +61,7 @@ class PublishedStream:
     events: int
     quarantined: int
     lost: int
+    departed: int = 0
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ inside them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from trilayer.cut import Cut, Piece, Ranges, cover, cut_from_json, ranges_from_json, ranges_to_json
 from trilayer.errors import CoverageError, IntegrityError, TrilayerError
+from trilayer.log import Marks, marks_from_json, marks_to_json
 from trilayer.partials import partial_schema
 from trilayer.store import Store, StoredFile, read_listed
 from trilayer.stream import Stream
@@ -90,7 +91,11 @@ class Segment:
 
 @dataclass(frozen=True)
 class Commit:
-    """Micro-batches first to last, whole. committed_ms: when the newest of them was committed."""
+    """Micro-batches first to last, whole.
+
+    committed_ms: when the newest of them was committed. marks: the last record below their end in each partition, where it was found; commits
+    from before marks were kept have none.
+    """
 
     first: int
     last: int
@@ -98,6 +103,7 @@ class Commit:
     files: Mapping[str, StoredFile]
     quarantine: StoredFile | None
     committed_ms: int
+    marks: Marks = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -110,14 +116,18 @@ class Commit:
 
     def to_json(self) -> dict[str, Any]:
         segments = [vars(s) | {"ranges": ranges_to_json(s.ranges)} for s in self.segments]
-        return vars(self) | {"segments": segments, "files": dict(self.files)}
+        return vars(self) | {
+            "segments": segments, "files": dict(self.files), "marks": marks_to_json(self.marks)
+        }  # fmt: skip
 
     @staticmethod
     def of(document: dict[str, Any]) -> Commit:
         segments = [Segment(**(s | {"ranges": ranges_from_json(s["ranges"])})) for s in document["segments"]]
         files = {view: StoredFile.of(file) for view, file in document["files"].items()}
         quarantine = StoredFile.of(document["quarantine"]) if document["quarantine"] else None
-        return Commit(**(document | {"segments": segments, "files": files, "quarantine": quarantine}))
+        marks = marks_from_json(document.get("marks", {}))
+        made = {"segments": segments, "files": files, "quarantine": quarantine, "marks": marks}
+        return Commit(**(document | made))
 
 
 def commit_name(first: int, last: int) -> str:
@@ -271,6 +281,7 @@ def best_cover(
     view_fingerprints: Mapping[str, str],
     cut: Cut,
     read: Callable[[Store, Stream, str], list[Commit]] = read_commits,
+    departed: int = 0,
 ) -> Cover | None:
     """The cover of the newest generation whose head is at or past every older generation's head.
 
@@ -286,6 +297,7 @@ def best_cover(
             at.
         cut: From where the log must be covered.
         read: Reads the commits of a generation.
+        departed: Generations up to this number are not looked at, see `PublishedStream`.
 
     Returns:
         The cover; None if no generation computes these views.
@@ -298,7 +310,7 @@ def best_cover(
     best: Cover | None = None
     error: TrilayerError | None = None
     for generation in standing(generations(store, stream)):
-        if not computes(generation, topic_id, view_fingerprints):
+        if generation.number <= departed or not computes(generation, topic_id, view_fingerprints):
             continue
         late = _begins_late(stream, generation, cut)
         if late is not None:

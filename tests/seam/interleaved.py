@@ -17,6 +17,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cache, partial
 from types import SimpleNamespace
@@ -327,7 +328,7 @@ def batch_session(settings: Settings) -> Any:
 class Serial:
     """A pool of threads that does one thing after another."""
 
-    def __init__(self, max_workers: int = 0) -> None:
+    def __init__(self, *settings: Any, **named: Any) -> None:
         pass
 
     def __enter__(self) -> Serial:
@@ -338,6 +339,30 @@ class Serial:
 
     def map(self, work: Callable[..., Any], *what: Any) -> Iterator[Any]:
         return map(work, *what)
+
+    def submit(self, work: Callable[..., Any], *what: Any) -> Aside:
+        aside = Aside(partial(work, *what))
+        if World.current.machine.operations % 2:
+            aside.run()
+        return aside
+
+
+class Aside:
+    """Work in another thread: done at once, or when its result is asked for, which is after Spark has read."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._work, self._outcome = work, Future[Any]()
+
+    def run(self) -> None:
+        try:
+            self._outcome.set_result(self._work())
+        except Exception as error:  # noqa: BLE001  # whoever asks for the result gets it
+            self._outcome.set_exception(error)
+
+    def result(self) -> Any:
+        if not self._outcome.done():
+            self.run()
+        return self._outcome.result()
 
 
 def write_interval(stream: Stream, number: int, records: Any, store: ModelStore) -> tuple[Any, int, int]:
@@ -402,7 +427,7 @@ def write_segment(
     passes: Any,
     generation: Any,
     store: ModelStore,
-    before_commit: Callable[[], None],
+    before_commit: Callable[[], Any],
 ) -> Commit:
     """As the product's, with a count in the place of Spark's jobs."""
     world = World.current
@@ -436,12 +461,12 @@ def write_segment(
         records = pa.nulls(table.num_rows, pa.binary())
         table = table.append_column("_key", records).append_column("_value", records)
         quarantine = segments._write("_quarantine", table, batch_id, stream, generation, store)
-    before_commit()
+    marks = before_commit()
     committed_ms = segments.now_ms()
     found = [
         segments._segment(tick, ranges, census.get(tick), committed_ms) for tick, ranges in parts.items()
     ]
-    commit = Commit(batch_id, batch_id, found, files, quarantine, committed_ms)
+    commit = Commit(batch_id, batch_id, found, files, quarantine, committed_ms, marks)
     store.create_document(
         commit_path(stream, generation.name, batch_id, batch_id), commit.to_json(), durable=False
     )
@@ -585,6 +610,8 @@ def installed() -> Iterator[None]:
             (run_step, "driver_at_work", lambda what: nullcontext()),
             (query, "write_segment", write_segment),
             (query, "time", SimpleNamespace(monotonic=lambda: World.current.now / 1000)),
+            (query, "ThreadPoolExecutor", Serial),
+            (query, "wait", lambda looks: None),
             (query, "Ticks", partial(Ticks, clock=_now_ms)),
             (compaction, "_merged", merged),
             (refresh_step, "insert_rows", insert_rows),
@@ -1134,6 +1161,10 @@ def _speed(world: World, rng: random.Random) -> Task:
 
             def look() -> None:
                 if running.overtaken():
+                    running.start()
+                    return
+                running.look()
+                if running.departed:
                     running.start()
 
             return "look for a new origin", process, look

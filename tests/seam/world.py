@@ -285,8 +285,7 @@ class World:
         files = {
             view: store.write_rows(f"{data}-{view}.parquet", found) for view, found in rows.items() if found
         }
-        before_commit()
-        commit = Commit(batch_id, batch_id, segments, files, None, self.now)
+        commit = Commit(batch_id, batch_id, segments, files, None, self.now, before_commit())
         store.create_document(commit_path(stream, generation.name, batch_id, batch_id), commit.to_json())
         return commit
 
