@@ -59,7 +59,8 @@ def ingest(
         CoverageError: Another run has ingested up to the same T, and had found another cut for it.
         LogError: The topic was created again, the log no longer holds what was ingested, or
             retention took events.
-        OvertakenError: A later run has taken over, or a new origin has begun since the run's cut.
+        OvertakenError: A later run has taken over, another one has ingested more, or a new origin
+            has begun since the run's cut.
     """
     check_token(store, run.token)
     identity = run.topic_ids[stream.name]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from trilayer.errors import CoverageError, LogError, UsageError
+from trilayer.errors import CoverageError, LogError, OvertakenError, UsageError
 
 Cut = Mapping[int, int]
 """Partition to offset."""
@@ -219,7 +219,7 @@ def check_contiguous(stream: str, have: Cut, ranges: Ranges, beginning: Cut) -> 
     """Raises unless `ranges` go on exactly where the master dataset ends, and the log still holds them.
 
     have: end of the master dataset. beginning: the first offset that the log still holds. Raises LogError for what retention took, which
-    can be accepted, only if nothing else is wrong; else CoverageError.
+    can be accepted, only if nothing else is wrong; else OvertakenError where the ranges go back, and CoverageError.
     """
     for partition, r in sorted(ranges.items()):
         expected = have.get(partition, 0)
@@ -229,9 +229,9 @@ def check_contiguous(stream: str, have: Cut, ranges: Ranges, beginning: Cut) -> 
                 " nothing was ingested; run `trilayer batch run`"
             )
         if r.end < r.start:
-            raise CoverageError(
-                f"stream {stream!r} partition {partition}: the cut must not lie below the master dataset's end {r.start}; got {r.end};"
-                " nothing was ingested; run `trilayer batch run`"
+            raise OvertakenError(
+                f"stream {stream!r} partition {partition}: the cut must not lie below the master dataset's end {r.start}; got {r.end}:"
+                " another run has ingested more since this one was cut. Nothing was ingested; run `trilayer batch run`"
             )
     for partition, r in sorted(ranges.items()):
         if r.start < r.end and r.start < beginning.get(partition, 0):

@@ -18,7 +18,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any
@@ -68,7 +68,15 @@ from trilayer.master import read_chain, schemas
 from trilayer.merging import Comparison, create_table_sql, quoted_duckdb
 from trilayer.partials import partial_schema
 from trilayer.publication import version_numbers
-from trilayer.segment import TICK, Commit, commit_path, generations, read_commits, read_partials
+from trilayer.segment import (
+    TICK,
+    Commit,
+    commit_names,
+    commit_path,
+    generations,
+    read_commit,
+    read_partials,
+)
 from trilayer.settings import Settings
 from trilayer.store import StoredFile
 
@@ -934,8 +942,10 @@ class World:
         with self.unseen():
             ends = {i.end[p] for i in read_chain(self.look, self.stream) if p in i.end}
             for generation in generations(self.look, self.stream):
-                for commit in read_commits(self.look, self.stream, generation.name):
-                    ends |= {s.ranges[p].end for s in commit.segments if p in s.ranges}
+                for span in commit_names(self.look, self.stream, generation.name):
+                    with suppress(IntegrityError):  # a power cut may have left half of it
+                        commit = read_commit(self.look, self.stream, generation.name, *span)
+                        ends |= {s.ranges[p].end for s in commit.segments if p in s.ranges}
 
         lost = {offset for partition, offset in self.lost({p: max(self.begun[p])}) if partition == p}
 

@@ -185,6 +185,34 @@ FOUND = {
     "an empty partition is added between a run's cut and its publication": (205692, [
         ("go", "B", 13, 543507027), ("fault", "partition added", 130294137), ("go", "S", 8, 298063288),
     ]),
+    "records with stamps like those of the lost ones take their place": (402509, [
+        ("append", 172924761), ("append", 545774918), ("append", 218073766), ("append", 424092849),
+        ("append", 923473791), ("append", 516369983), ("append", 478868795), ("append", 722323726),
+        ("append", 7586222), ("append", 430101129), ("append", 629650652), ("append", 1062486154),
+        ("append", 785126560), ("go", "B", 200, 974023060), ("append", 338051721), ("append", 741946072),
+        ("append", 18706399), ("go", "S", 2, 929799420), ("advance", 3000), ("go", "S", 200, 529302862),
+        ("fault", "log cut off", 1026905694), ("append", 554970293), ("append", 367469714),
+    ]),
+    "a log is cut off after a micro-batch has read a record that is ahead": (402666, [
+        ("go", "B", 60, 835459068), ("append", 1053819526), ("advance", 3000), ("fault", "stamp ahead", 337127395),
+        ("append", 720135752), ("advance", 3000), ("append", 886274270), ("go", "S", 60, 306891866),
+        ("advance", 3000), ("append", 204136927), ("go", "S", 8, 362971764), ("advance", 150),
+        ("go", "S", 3, 1001979427), ("go", "S", 5, 930180), ("go", "S", 21, 240394127),
+        ("go", "S", 13, 865786246), ("fault", "log cut off", 794390884), ("go", "R3", 200, 314061852),
+        ("append", 225370709), ("go", "S", 200, 395019883),
+    ]),
+    "the speed layer is idle when new records have come to where it had read": (406302, [
+        ("go", "S", 60, 116670880), ("append", 822894903), ("advance", 150), ("fault", "stamp ahead", 627616742),
+        ("go", "R2", 8, 995238279), ("go", "S", 60, 59626394), ("append", 747379752),
+        ("fault", "log cut off", 706508621), ("append", 227075687), ("append", 303262473), ("advance", 400),
+    ]),
+    "a run that was cut before another one has ingested takes its token after it": (506924, [
+        ("go", "B", 21, 775637437), ("append", 1028326316), ("go", "B", 21, 161762124), ("go", "B", 60, 412764275),
+        ("go", "B", 13, 583353884), ("advance", 1000), ("go", "B", 3, 123130166), ("fault", "rollback", 698535917),
+        ("go", "B", 1, 740240769), ("go", "B", 1, 358483717), ("go", "A", 3, 312926747), ("go", "B", 8, 233215470),
+        ("go", "B", 21, 907571518), ("go", "B", 60, 681040712),
+        ("fault", "rollback while a run is at work", 482513395), ("go", "O", 3, 234721335),
+    ]),
     "a reader lists segments that a publication has just cleared away": (72, [
         ("append", 396766135), ("go", "S", 200, 720606053), ("go", "S", 13, 156637750), ("go", "R2", 21, 88861836),
         ("advance", 1000), ("go", "S", 8, 65008833), ("append", 136280124), ("advance", 1000),

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trilayer.cut import Range, check_contiguous, format_time
-from trilayer.errors import ClockError, CoverageError
+from trilayer.errors import ClockError, OvertakenError
 from trilayer.log import Topic
 from trilayer.timeindex import TimeIndex
 
@@ -184,6 +184,6 @@ def test_a_stamp_that_no_calendar_reaches_is_shown_as_a_number(stamp):
 def test_retention_is_named_only_where_nothing_else_is_wrong():
     """Since what retention took can be accepted, and nothing else can."""
     with pytest.raises(
-        CoverageError, match="partition 1: the cut must not lie below the master dataset's end 10; got 0"
+        OvertakenError, match="partition 1: the cut must not lie below the master dataset's end 10; got 0"
     ):
         check_contiguous("events", {0: 5, 1: 10}, {0: Range(5, 9), 1: Range(10, 0)}, {0: 7})
