@@ -130,9 +130,12 @@ NOTHING_READ = Read({}, {})
 
 def lost_of(read: Read, topic: Topic, log: Log) -> str | None:
     """What to say of a log that has lost what was read of it; None if it has lost nothing."""
-    if short := falls_short(log.end(topic), read.ends):
+    end = log.end(topic)
+    if short := falls_short(end, read.ends):
         return short
-    for partition, (mark, found) in changed(topic, read.marks, read.ends, log).items():
+    # Skip partitions that were added after the topic was described: `end` does not have them.
+    marks = {p: mark for p, mark in read.marks.items() if p in end}
+    for partition, (mark, found) in changed(topic, marks, read.ends, log).items():
         if mark is None or (found is not None and found.offset > mark.offset):
             assert found is not None
             return (

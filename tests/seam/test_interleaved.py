@@ -213,6 +213,10 @@ FOUND = {
         ("go", "B", 21, 907571518), ("go", "B", 60, 681040712),
         ("fault", "rollback while a run is at work", 482513395), ("go", "O", 3, 234721335),
     ]),
+    "the speed layer has read a partition that was added after a run looked at the topic": (600328, [
+        ("go", "B", 60, 205270468), ("fault", "partition added", 461106559), ("append", 491974456),
+        ("go", "S", 200, 107914017), ("go", "R2", 21, 512413732),
+    ]),
     "a reader lists segments that a publication has just cleared away": (72, [
         ("append", 396766135), ("go", "S", 200, 720606053), ("go", "S", 13, 156637750), ("go", "R2", 21, 88861836),
         ("advance", 1000), ("go", "S", 8, 65008833), ("append", 136280124), ("advance", 1000),
