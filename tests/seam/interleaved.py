@@ -843,13 +843,13 @@ class World:
         if left != right and not self.lossy:
             raise Wrong(f"reconcile {view.name}: {dict(left)} and {dict(right)} of the same events")
 
-    def lost(self, below: Mapping[int, int]) -> set[tuple[int, int]]:
-        """Offsets below a cut that an operator has given up."""
+    def lost(self, below: Mapping[int, int], origin: str | None = None) -> set[tuple[int, int]]:
+        """Offsets below a cut that an operator has given up, in one origin or in any."""
         found = set()
         with self.unseen():
             for schema in schemas(self.look, self.stream):
                 for interval in read_chain(self.look, self.stream, schema):
-                    for p, r in interval.lost.items():
+                    for p, r in interval.lost.items() if origin in (None, interval.topic_id) else ():
                         found |= {(p, o) for o in range(r.start, min(r.end, below.get(p, 0)))}
         return found
 
@@ -903,7 +903,7 @@ class World:
         got = rows_of(tables, by_id)
         got.subtract(before)
         cut = dict(published.cut) if published else dict(of.start)
-        lost = self.lost(cut)
+        lost = self.lost(cut, identity)
         self.answers += 1
         explained: Counter[int] = Counter()
         for p, end in state.head.items():
