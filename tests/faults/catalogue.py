@@ -26,7 +26,6 @@ class Fault:
         inject: does it and undoes it; the stack is tended again when it returns.
         advice: the commands that may have to be followed to heal it, as the messages name them.
         followed: the command that has to be followed: to heal without it would be wrong.
-        felt: whether some part has to have said something of it: otherwise nothing was tried.
         short: whether it is in the short form.
         needs_disks: whether it needs file systems of its own, as only a process that may mount some has.
     """
@@ -37,7 +36,6 @@ class Fault:
     inject: Callable[[Stack, random.Random], None]
     advice: tuple[str, ...] = ()
     followed: str = ""
-    felt: bool = False
     short: bool = False
     needs_disks: bool = False
 
@@ -50,12 +48,21 @@ def hold(stack: Stack, seconds: float) -> None:
         time.sleep(0.05)
 
 
-def hold_until_felt(stack: Stack, seconds: float, most_s: float = 120) -> None:
-    """As `hold`, but for as long as nothing and nobody has said anything of it."""
-    hold(stack, seconds)
-    until = time.monotonic() + most_s - seconds
-    while not stack.report.refusals and time.monotonic() < until:
-        hold(stack, 0.2)
+def hold_until_felt(
+    stack: Stack, seconds: float, keep: Callable[[], object] = lambda: None, most_s: float = 300
+) -> None:
+    """As `hold`, and on until some part has said something of the fault. `keep` keeps it up meanwhile.
+
+    Raises Refused if none says anything: then nothing was tried.
+    """
+    began = time.monotonic()
+    while time.monotonic() < began + (seconds if stack.report.refusals else most_s):
+        keep()
+        hold(stack, 0.1)
+    if not stack.report.refusals:
+        raise Refused(
+            f"some part must feel the fault within {most_s:g} s; none has said anything:\n{stack.state()}"
+        )
 
 
 def at_work(stack: Stack, role: str, rng: random.Random) -> None:
@@ -105,12 +112,13 @@ def full_disk(*roles: str, seconds: float = 4.0) -> Callable[[Stack, random.Rand
     def inject(stack: Stack, rng: random.Random) -> None:
         at_work(stack, roles[0], rng)
         size_bytes = rng.choice([0, 100, 1_000])
-        begun = time.monotonic()
+
+        def keep() -> None:
+            for role in roles:  # those that are started meanwhile too
+                stack.limit_files(role, size_bytes)
+
         try:
-            while time.monotonic() < begun + (seconds if stack.report.refusals else 120):
-                for role in roles:  # those that are started meanwhile too
-                    stack.limit_files(role, size_bytes)
-                hold(stack, 0.1)
+            hold_until_felt(stack, seconds, keep)
         finally:
             for role in roles:
                 stack.limit_files(role, None)
@@ -242,14 +250,20 @@ def disk_full(place: int, seconds: float = 5.0) -> Callable[[Stack, random.Rando
         hold(stack, rng.uniform(0, 3))
         ballast = stack.disks[place] / "ballast"
         try:
-            begun = time.monotonic()
             with ballast.open("ab", buffering=0) as file:
-                while time.monotonic() < begun + (seconds if place or stack.report.refusals else 120):
+
+                def keep() -> None:
                     with suppress(OSError):
                         while file.write(b"." * 1_000_000):
                             pass
-                    if place:
-                        stack.down.add("broker")  # which ends for want of space, and would find none
+
+                if not place:
+                    hold_until_felt(stack, seconds, keep)
+                    return
+                until = time.monotonic() + seconds
+                while time.monotonic() < until:
+                    keep()
+                    stack.down.add("broker")  # which ends for want of space, and would find none
                     hold(stack, 0.2)
         finally:
             ballast.unlink()
@@ -276,15 +290,15 @@ FAULTS = [
     Fault("stop-reader", "SIGSTOP of a reader for 8 s", CLEAN, stop("reader", 8)),
     Fault("stop-broker-long", "SIGSTOP of the broker for 75 s, longer than a client's requests last", CLEAN,
           stop("broker", 75)),
-    Fault("full-speed", "no file of the speed layer may grow", CLEAN, full_disk("speed"), felt=True),
-    Fault("full-batch", "no file of batch runs and their Spark may grow", CLEAN, full_disk("batch", "spark"), felt=True),
+    Fault("full-speed", "no file of the speed layer may grow", CLEAN, full_disk("speed")),
+    Fault("full-batch", "no file of batch runs and their Spark may grow", CLEAN, full_disk("batch", "spark")),
     Fault("full-broker", "no file of the broker may grow", CLEAN, broker_full),
-    Fault("disk-full-store", "the file system of the store is full for 5 s", CLEAN, disk_full(0), felt=True, needs_disks=True),
+    Fault("disk-full-store", "the file system of the store is full for 5 s", CLEAN, disk_full(0), needs_disks=True),
     Fault("disk-full-broker", "the broker's file system is full for 5 s", CLEAN, disk_full(1), needs_disks=True),
     Fault("failing-writes", "some writes of the store fail, in both layers", CLEAN,
-          bad_disk("write error", lambda rng: rng.randint(5, 40), "speed", "batch"), felt=True, short=True),
+          bad_disk("write error", lambda rng: rng.randint(5, 40), "speed", "batch"), short=True),
     Fault("failing-reads", "some reads of the store fail, in all layers", CLEAN,
-          bad_disk("read error", lambda rng: rng.randint(20, 60), "speed", "batch", "reader"), felt=True),
+          bad_disk("read error", lambda rng: rng.randint(20, 60), "speed", "batch", "reader")),
     Fault("slow-writes", "some writes of the store take a second, in both layers", CLEAN,
           bad_disk("write slow", lambda rng: rng.randint(3, 8), "speed", "batch")),
     Fault("hostile", "1,000 hostile events a second for 6 s", CLEAN, hostile_producer(1000, 6), short=True),
