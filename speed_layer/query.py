@@ -390,13 +390,14 @@ class StreamQuery:
         """Writes and commits a micro-batch, the records of which are of one state of the log.
 
         The last record of each partition is looked at beside Spark's work, so that it takes no time. It vouches for what is read: no log is
-        cut off and grows again within `LOOK_BACK_S`, and after that it must still be there. What it can't vouch for is read again.
+        cut off and grows again within `LOOK_BACK_S`, and after that it must still be there. Where it can't vouch, the records are read once
+        more, between two looks.
         """
         assert self.generation
         ends = {p: r.end for ranges in parts.values() for p, r in ranges.items()}
+        look = self._aside.submit(self._last_records, ends)
         while True:
             began = time.monotonic()
-            look = self._aside.submit(self._last_records, ends)
             try:
                 return write_segment(
                     records, batch_id, parts, self.stream, self._passes, self.generation, self._store,
@@ -408,9 +409,11 @@ class StreamQuery:
                 )
             finally:
                 wait([look])  # it and what comes next ask on one connection
+            look = self._aside.submit(self._last_records, ends)
+            look.result()  # seen before the records are read, however long that takes
 
     def _vouch(self, began: float, ends: Cut, look: Future[tuple[dict[int, Mark], float]]) -> Marks:
-        """The commit's marks. Raises LogError if the log has lost what was read before."""
+        """The marks of a commit the records of which have been read since `began`. Raises LogError if the log has lost what was read before."""
         marks, looked = look.result()
         self._look_back()
         if looked - began >= LOOK_BACK_S:
