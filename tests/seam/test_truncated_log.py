@@ -370,7 +370,9 @@ def test_a_speed_layer_at_work_stops_before_it_commits_over_a_log_that_departed(
     world.speed_on()
     world.truncate(80)
     world.add(40, 2)
-    with pytest.raises(LogError, match="partition 0 of the log no longer has at offset 99 the record that was read there"):
+    with pytest.raises(
+        LogError, match="partition 0 of the log no longer has at offset 99 the record that was read there"
+    ):
         world.speed_on()
     assert world.speed.departed
     world.restart_speed()
