@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import pyarrow as pa
 
 from speed_layer.segments import fit_quarantine
+from trilayer.continuity import NOTHING_READ
 from trilayer.cut import Cut, Range, cut_from_json, tick_of
 from trilayer.errors import CoverageError
 from trilayer.failpoints import failpoint
@@ -92,7 +93,7 @@ def compact(
             if (file := _merged(store, view, run, f"{data}-{view.name}.parquet"))
         }
         quarantine = _quarantine(store, run, f"{data}-_quarantine.parquet")
-        marks = {p: mark for commit in run for p, mark in commit.marks.items()}
+        marks = NOTHING_READ.and_of(run).marks
         wide = Commit(first, last, segments, files, quarantine, run[-1].committed_ms, marks)
         failpoint("compaction.before-commit")
         store.create_document(commit_path(stream, generation, first, last), wide.to_json())

@@ -6,22 +6,22 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import NoReturn
 from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from speed_layer.segments import Parts, write_segment
+from speed_layer.segments import write_segment
 from speed_layer.ticks import Ticks
 from trilayer.catalog import Catalog
-from trilayer.continuity import NOTHING_READ, check_log, falls_short, lost_of
-from trilayer.cut import Cut, Range, ranges_between, size
+from trilayer.continuity import NOTHING_READ, changed, check_log, falls_short, lost_of
+from trilayer.cut import Cut, Range, Ranges, ranges_between, size
 from trilayer.errors import CoverageError, EnvironmentFault, IntegrityError, LogError
-from trilayer.log import Log, Mark, Marks, Origin, Topic, now_ms, origin, read_origin
-from trilayer.master import longest_chain
+from trilayer.log import Log, Marks, Origin, Topic, now_ms, origin, read_origin
+from trilayer.master import Interval, longest_chain, newest_departed
 from trilayer.partials import plan
 from trilayer.publication import in_force, versions
 from trilayer.segment import (
@@ -52,10 +52,6 @@ first micro-batch after that looks.
 """
 
 
-class _NotVouchedError(Exception):
-    """The log may have been cut off, and have grown again, while a micro-batch was read."""
-
-
 class StreamQuery:
     """One stream's query. `start` chooses or begins a generation; `stop` ends it between two
     micro-batches.
@@ -65,6 +61,8 @@ class StreamQuery:
         generation: The generation that it works on; None before `start`.
         departed: What a micro-batch has found the log to have lost, which the next `start` mends;
             else None.
+        unsettled: Why a micro-batch could not be committed as it was read; the next `start` has it
+            read again. Else None.
     """
 
     def __init__(
@@ -82,9 +80,10 @@ class StreamQuery:
         self._ends: dict[int, Mapping[int, int]] = {}
         self._read = NOTHING_READ
         self._looked_back = 0.0
-        self._aside = ThreadPoolExecutor(1, f"look-{stream.name}")
+        self._epochs: dict[int, int] = {}
         self._topic: Topic | None = None
         self.departed: str | None = None
+        self.unsettled: str | None = None
 
     def start(self, rebuild: bool = False) -> StreamingQuery:
         """Goes on with the newest generation if it has a checkpoint and the same definitions, else
@@ -100,7 +99,7 @@ class StreamQuery:
         generation = self.choose(topic, self._log, rebuild)
         tick_ms, settle_ms = self._settings.tick_ms, self._settings.settle_ms
         self._ticks = Ticks(self.stream, topic, self._log, self._store, tick_ms, settle_ms)
-        self._ends = {}
+        self._ends, self._epochs, self.unsettled = {}, {}, None
         reader = (
             self._spark.readStream.format("kafka")
             .options(**KAFKA_OPTIONS)
@@ -139,12 +138,13 @@ class StreamQuery:
         """The generation to go on with, an older one or a new one; the first part of `start`."""
         self._log, self._topic = log, topic
         present = origin(self._store, self.stream, topic, log)
-        check_log(self.stream, topic, present, longest_chain(self._store, self.stream), log)
+        chain = longest_chain(self._store, self.stream)
+        check_log(self.stream, topic, present, chain, log)
         self._read = NOTHING_READ
         known = generations(self._store, self.stream)
         lost = None
         if known and known[-1].topic_id == present.identity:
-            lost = self.departed or self._lost(known[-1], topic)
+            lost = self.departed or _ruled_out(known[-1], chain) or self._lost(known[-1], topic)
         if lost:
             logger.warning(
                 "stream %s: %s; another generation begins, which reads what the log holds now",
@@ -325,7 +325,9 @@ class StreamQuery:
                         self.stream.name, partition, needed.get(partition, 0), first,
                     )  # fmt: skip
         known = generations(self._store, self.stream)
-        number = known[-1].number + 1 if known else 1
+        # Above those that are ruled out too, whether their folders are still there or not.
+        departed = newest_departed(longest_chain(self._store, self.stream), present.identity)
+        number = max(known[-1].number if known else 0, departed) + 1
         views = {view.name: view.fingerprint for view in self._catalog.views_of(self.stream)}
         generation = Generation(
             f"{number:06d}-{uuid4().hex[:6]}",
@@ -366,7 +368,6 @@ class StreamQuery:
                 )
         try:
             assert self.generation
-            assert self._ticks
             ranges = self._ranges(batch_id)
             if (
                 self._store.exists(commit_path(self.stream, self.generation.name, batch_id, batch_id))
@@ -374,8 +375,7 @@ class StreamQuery:
             ):
                 return
             self._look_back()
-            parts = self._ticks.split(ranges, self._ends[batch_id])
-            commit = self._commit(records, batch_id, parts)
+            commit = self._commit(records, batch_id, ranges)
             self._read = self._read.and_of([commit])
             logger.debug("stream %s: micro-batch %s, %s events", self.stream.name, batch_id, size(ranges))
             bad = sum(segment.quarantined for segment in commit.segments)
@@ -386,54 +386,55 @@ class StreamQuery:
         finally:
             self._between_batches.release()
 
-    def _commit(self, records: DataFrame, batch_id: int, parts: Parts) -> Commit:
-        """Writes and commits a micro-batch, the records of which are of one state of the log.
-
-        The last record of each partition is looked at beside Spark's work, so that it takes no time. It vouches for what is read: no log is
-        cut off and grows again within `LOOK_BACK_S`, and after that it must still be there. Where it can't vouch, the records are read once
-        more, between two looks.
-        """
+    def _commit(self, records: DataFrame, batch_id: int, ranges: Ranges) -> Commit:
+        """Writes and commits a micro-batch, all of which is of one state of the log: the one that has the commit's marks."""
         assert self.generation
-        ends = {p: r.end for ranges in parts.values() for p, r in ranges.items()}
-        look = self._aside.submit(self._last_records, ends)
-        while True:
-            began = time.monotonic()
-            try:
-                return write_segment(
-                    records, batch_id, parts, self.stream, self._passes, self.generation, self._store,
-                    before_commit=partial(self._vouch, began, ends, look),
-                )  # fmt: skip
-            except _NotVouchedError:
-                logger.info(
-                    "stream %s: micro-batch %s took long and is read again", self.stream.name, batch_id
-                )
-            finally:
-                wait([look])  # it and what comes next ask on one connection
-            look = self._aside.submit(self._last_records, ends)
-            look.result()  # seen before the records are read, however long that takes
+        assert self._ticks
+        ends = {p: r.end for p, r in ranges.items()}
+        looked = time.monotonic()
+        marks = self._last_records(ends)
+        self._check_leaders(marks)
+        parts = self._ticks.split(ranges, self._ends[batch_id])
+        return write_segment(
+            records, batch_id, parts, self.stream, self._passes, self.generation, self._store,
+            before_commit=partial(self._vouch, marks, ends, looked),
+        )  # fmt: skip
 
-    def _vouch(self, began: float, ends: Cut, look: Future[tuple[dict[int, Mark], float]]) -> Marks:
-        """The marks of a commit the records of which have been read since `began`. Raises LogError if the log has lost what was read before."""
-        marks, looked = look.result()
+    def _check_leaders(self, marks: Marks) -> None:
+        """Raises LogError if a partition has records of another leader than when it was last read: Spark may have fetched some ahead that
+        the new leader does not have."""
+        for partition, mark in marks.items():
+            if mark and self._epochs.setdefault(partition, mark.epoch) != mark.epoch:
+                self._begin_again(f"partition {partition} has another leader")
+
+    def _vouch(self, marks: Marks, ends: Cut, looked: float) -> Marks:
+        """The marks of a commit, which were there at `looked`. Raises LogError if the log has lost since what is committed, or what was read
+        before."""
+        assert self._log
+        assert self._topic
         self._look_back()
-        if looked - began >= LOOK_BACK_S:
-            raise _NotVouchedError
-        if time.monotonic() - began >= LOOK_BACK_S and self._last_records(ends)[0] != marks:
-            raise _NotVouchedError
+        if time.monotonic() - looked >= LOOK_BACK_S and changed(self._topic, marks, ends, self._log):
+            self._begin_again("the log has lost what a micro-batch has read of it")
         return marks
 
-    def _last_records(self, ends: Cut) -> tuple[dict[int, Mark], float]:
-        """The last record below each offset, and when that was. Raises LogError if the log does not reach one of the offsets."""
+    def _begin_again(self, why: str) -> NoReturn:
+        """Ends the query. The next `start` reads the micro-batch anew, with nothing that was fetched or looked up before."""
+        self.unsettled = why
+        raise LogError(f"stream {self.stream.name!r}: {why}; the micro-batch is read again")
+
+    def _last_records(self, ends: Cut) -> Marks:
+        """The last record below each offset. Raises LogError if the log does not reach one of the offsets."""
         assert self._log
         if self._topic is None or not ends.keys() <= set(self._topic.partitions):
             self._topic = self._log.topic(self.stream)
         if short := falls_short(self._log.end(self._topic), ends):
             self.departed = short
             raise LogError(f"stream {self.stream.name!r}: {short}")
-        return self._log.last_records(self._topic, ends), time.monotonic()
+        found = self._log.last_records(self._topic, ends)
+        return {p: found.get(p) for p in ends}
 
     def look(self) -> None:
-        """Finds out, where no micro-batch is under way, whether the log has lost what was read: then it has `departed`.
+        """If no micro-batch is running, checks whether the log has lost records that were read, and sets `departed` if so.
 
         A micro-batch looks itself, but none comes while the log does not grow.
         """
@@ -445,8 +446,8 @@ class StreamQuery:
             return
         try:
             self._look_back()
-        except (LogError, EnvironmentFault):
-            pass  # the first is in `departed`; of a broker that is away the query itself will tell
+        except (LogError, EnvironmentFault, CoverageError, IntegrityError):
+            pass  # the first is in `departed`; of the others the next micro-batch will tell
         finally:
             self._between_batches.release()
 
@@ -469,13 +470,15 @@ class StreamQuery:
             and self.generation is not None
             and present.identity == self.generation.topic_id
         ):
+            chain = longest_chain(self._store, self.stream)
             try:
-                check_log(
-                    self.stream, self._topic, present, longest_chain(self._store, self.stream), self._log
-                )
+                check_log(self.stream, self._topic, present, chain, self._log)
             except LogError as error:
                 self.departed = str(error)
                 raise
+            if why := _ruled_out(self.generation, chain):
+                self.departed = why
+                raise LogError(f"stream {self.stream.name!r}: {why}")
         found = lost_of(self._read, self._topic, self._log)
         self._looked_back = began
         if found:
@@ -538,3 +541,10 @@ class StreamQuery:
                 f"{path} must hold the offsets that Spark has planned; it was truncated or altered, as by a power cut;"
                 " run `trilayer speed run --rebuild`"
             ) from None
+
+
+def _ruled_out(generation: Generation, chain: Sequence[Interval]) -> str | None:
+    """Says so if a batch run has found that the log lost what the generation had read: readers never merge it again."""
+    if generation.number > newest_departed(chain, generation.topic_id):
+        return None
+    return f"a batch run has found that the log lost records which generation {generation.number} had read"

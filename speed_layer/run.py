@@ -102,12 +102,14 @@ def _check(query: StreamQuery, settings: Settings, stop: threading.Event) -> Non
     text = str(ended)
     missing = lost_by_log(text)
     try:
-        lost = query.departed or (missing and query.has_lost())
+        again = query.unsettled or query.departed or (missing and query.has_lost())
     except EnvironmentFault as error:
         _wait_out(query, str(error), settings, stop)
         return
-    if lost:
-        _start_again(query, settings, stop)  # which begins another generation, and says so
+    if query.unsettled:
+        logger.info("stream %s: %s; its query starts again", query.stream.name, query.unsettled)
+    if again:
+        _start_again(query, settings, stop)  # which says so if it begins another generation
         return
     if missing:
         raise LogError(

@@ -72,13 +72,17 @@ class Pipeline:
     def catch_up(self, rebuild: bool = False) -> None:
         """Has the speed layer commit all that has arrived; starts it where it is not running."""
         if self._query is None or rebuild:
-            self.stop_speed()
-            self._query = StreamQuery(self.catalog, self.stream, self.settings, self.store, self.spark)
-            self._running = self._query.start(rebuild)
+            self.start_speed(rebuild)
         with Log(self.settings.bootstrap_servers) as log:
             end = log.end(self.topic)
         # processAllAvailable may return for a trigger that had looked at the log before what has just arrived.
         until(lambda: self._running.processAllAvailable() or self._committed(end), timeout_s=60)
+
+    def start_speed(self, rebuild: bool = False) -> StreamQuery:
+        self.stop_speed()
+        self._query = StreamQuery(self.catalog, self.stream, self.settings, self.store, self.spark)
+        self._running = self._query.start(rebuild)
+        return self._query
 
     def _committed(self, end: Mapping[int, int]) -> bool:
         assert self._query

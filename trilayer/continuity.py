@@ -121,11 +121,16 @@ class Read:
         for commit in commits:
             for segment in commit.segments:
                 ends |= {p: max(r.end, ends.get(p, 0)) for p, r in segment.ranges.items()}
-            marks |= commit.marks
+            marks |= joined(marks, commit.marks)
         return Read(ends, marks)
 
 
 NOTHING_READ = Read({}, {})
+
+
+def joined(before: Marks, marks: Marks) -> dict[int, Mark | None]:
+    """Marks with those before them, which stand where only transactions' markers came since."""
+    return {**before, **{p: mark or before.get(p) for p, mark in marks.items()}}
 
 
 def lost_of(read: Read, topic: Topic, log: Log) -> str | None:
@@ -162,12 +167,14 @@ def falls_short(end: Cut, read: Cut) -> str | None:
 
 
 def departed_generation(stream: Stream, identity: str, topic: Topic, log: Log, store: Store) -> int:
-    """The number of the speed layer's newest generation in an origin if the log has lost what it has read, else 0."""
-    of_origin = [g for g in generations(store, stream) if g.topic_id == identity]
-    if not of_origin:
-        return 0
-    try:
-        read = NOTHING_READ.and_of(read_commits(store, stream, of_origin[-1].name))
-    except IntegrityError:
-        return 0  # what can't be read is no evidence, and is not merged either
-    return of_origin[-1].number if lost_of(read, topic, log) else 0
+    """The number of the speed layer's newest generation in an origin that has read what the log has lost, else 0."""
+    for generation in reversed(generations(store, stream)):
+        if generation.topic_id != identity:
+            continue
+        try:
+            read = NOTHING_READ.and_of(read_commits(store, stream, generation.name))
+        except IntegrityError:
+            continue  # what can't be read is no evidence, and is not merged either
+        if lost_of(read, topic, log):
+            return generation.number
+    return 0

@@ -9,7 +9,7 @@ import hashlib
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
@@ -22,7 +22,7 @@ from trilayer.errors import ConflictError, EnvironmentFault, LogError
 from trilayer.store import Store
 from trilayer.stream import Stream
 
-FETCH_BYTES = 65_536
+FETCH_BYTES = 4_096
 """Most bytes of a look at records. A broker sends at least one batch, so that a larger batch comes
 whole."""
 
@@ -49,19 +49,27 @@ class Mark:
         offset: Its place in its partition.
         append_ms: The broker's append time, in ms since 1970.
         digest: Sixteen hexadecimal digits of the SHA-256 of its key and value.
+        epoch: Of the leader that has appended it; each election of a leader raises it. -1 if it is
+            not known. It is not kept, and does not count when marks are compared.
     """
 
     offset: int
     append_ms: int
     digest: str
+    epoch: int = field(default=-1, compare=False)
 
     @staticmethod
-    def of_record(offset: int, append_ms: int, key: bytes | None, value: bytes | None) -> Mark:
+    def of_record(
+        offset: int, append_ms: int, key: bytes | None, value: bytes | None, epoch: int = -1
+    ) -> Mark:
         """The mark of a record with these bytes. No key and an empty key are told apart."""
         digest = hashlib.sha256()
         for part in (key, value):
             digest.update(b"-" if part is None else b"%d:" % len(part) + part)
-        return Mark(offset, append_ms, digest.hexdigest()[:16])
+        return Mark(offset, append_ms, digest.hexdigest()[:16], epoch)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"offset": self.offset, "append_ms": self.append_ms, "digest": self.digest}
 
 
 Marks = Mapping[int, Mark | None]
@@ -70,7 +78,7 @@ Marks = Mapping[int, Mark | None]
 
 def marks_to_json(marks: Marks) -> dict[str, Any]:
     """As a JSON document."""
-    return {str(partition): mark and vars(mark) for partition, mark in sorted(marks.items())}
+    return {str(partition): mark and mark.to_json() for partition, mark in sorted(marks.items())}
 
 
 def marks_from_json(document: Mapping[str, Any]) -> dict[int, Mark | None]:
@@ -118,8 +126,13 @@ class Log:
         servers = bootstrap_servers.split(",")
         with _broker_errors(bootstrap_servers):
             self._admin = KafkaAdminClient(bootstrap_servers=servers, bootstrap_timeout_ms=10_000)
-            self._consumer = self._connect(committed=False)
-        self._committed: KafkaConsumer | None = None
+            self._consumer = KafkaConsumer(
+                bootstrap_servers=servers,
+                bootstrap_timeout_ms=10_000,
+                max_partition_fetch_bytes=FETCH_BYTES,
+                fetch_max_wait_ms=10,  # what is looked for is there; the default holds up the next look for half a second
+                auto_offset_reset="earliest",
+            )
 
     def __enter__(self) -> Log:
         return self
@@ -130,9 +143,7 @@ class Log:
         self.close()
 
     def close(self) -> None:
-        for consumer in (self._consumer, self._committed):
-            if consumer is not None:
-                consumer.close(autocommit=False)
+        self._consumer.close(autocommit=False)
         self._admin.close()
 
     def find(self, stream: Stream) -> Topic | None:
@@ -245,7 +256,7 @@ class Log:
                     raise self._silent({tp: (position, end)}, 30)
             return None
 
-    def last_records(self, topic: Topic, below: Cut, *, committed: bool = False) -> dict[int, Mark]:
+    def last_records(self, topic: Topic, below: Cut) -> dict[int, Mark]:
         """The last record below each offset, which must not lie above the log's end.
 
         What a partition holds directly below an offset may be the marker of a transaction, which is
@@ -255,10 +266,9 @@ class Log:
         Args:
             topic: The topic to read.
             below: Partition to offset.
-            committed: Leave out the records of transactions that were aborted.
 
         Raises:
-            EnvironmentFault: The brokers do not answer within 10 s.
+            EnvironmentFault: The brokers send nothing for 10 s.
         """
         found: dict[int, Mark] = {}
         beginning = self.beginning(topic)
@@ -266,15 +276,13 @@ class Log:
         for back in (1, 64, 4096):
             spans = {p: (max(below[p] - back, beginning[p]), below[p]) for p in reached if p not in found}
             if spans:
-                found |= self._last_of(topic, spans, committed)
+                found |= self._last_of(topic, spans)
             reached = {p: start for p, (start, _) in spans.items() if start > beginning[p]}
         return found
 
-    def _last_of(
-        self, topic: Topic, spans: Mapping[int, tuple[int, int]], committed: bool
-    ) -> dict[int, Mark]:
+    def _last_of(self, topic: Topic, spans: Mapping[int, tuple[int, int]]) -> dict[int, Mark]:
         """The last record of each span [start, end) of offsets."""
-        with self._reading(committed) as reader:
+        with self._reading() as reader:
             places = {TopicPartition(topic.name, p): span for p, span in spans.items()}
             _begin(reader, {tp: start for tp, (start, _) in places.items()})
             found: dict[int, Mark] = {}
@@ -284,17 +292,18 @@ class Log:
                 if time.monotonic() > deadline:
                     raise self._silent(left, 10)
                 for tp, records in reader.poll(timeout_ms=200).items():
+                    deadline = time.monotonic() + 10
                     for record in records:
                         if tp in left and record.offset < left[tp][1]:
                             found[tp.partition] = Mark.of_record(
-                                record.offset, record.timestamp, record.key, record.value
+                                record.offset, record.timestamp, record.key, record.value, record.leader_epoch
                             )
                 left = {tp: span for tp, span in left.items() if reader.position(tp) < span[1]}
                 reader.assign(list(left))
         return found
 
     @contextmanager
-    def _reading(self, committed: bool = False) -> Iterator[KafkaConsumer]:
+    def _reading(self) -> Iterator[KafkaConsumer]:
         """The consumer for a look at records, which `_begin` gives its partitions.
 
         Nothing needs to be taken back after a look: a consumer fetches only when it is polled. Its partitions must not be
@@ -302,19 +311,7 @@ class Log:
         of it meanwhile.
         """
         with _broker_errors(self.bootstrap_servers):
-            if committed and self._committed is None:
-                self._committed = self._connect(committed=True)
-            yield self._committed if committed else self._consumer
-
-    def _connect(self, *, committed: bool) -> KafkaConsumer:
-        return KafkaConsumer(
-            bootstrap_servers=self.bootstrap_servers.split(","),
-            bootstrap_timeout_ms=10_000,
-            isolation_level="read_committed" if committed else "read_uncommitted",
-            max_partition_fetch_bytes=FETCH_BYTES,
-            fetch_max_wait_ms=10,  # what is looked for is there; the default holds up the next look for half a second
-            auto_offset_reset="earliest",
-        )
+            yield self._consumer
 
     def _silent(self, places: Mapping[TopicPartition, tuple[int, int]], waited_s: int) -> EnvironmentFault:
         """What to raise if the brokers have not sent the records of these offsets [start, end)."""

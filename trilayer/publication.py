@@ -51,8 +51,8 @@ def pointer_lock(store: Store, what: str) -> Iterator[None]:
 class PublishedStream:
     """What a publication holds of a stream. events: records below the cut, the quarantined ones included, the lost ones not.
 
-    departed: number of the newest generation of the speed layer that had read what the log, as it was ingested, holds no longer; 0 if there was
-    none. Generations up to it are not merged with the publication.
+    departed: number of the newest generation of the speed layer that is known to have read records which the log had lost by the time it was
+    ingested; 0 if there was none. Generations up to it are not merged with the publication.
     """
 
     topic_id: str

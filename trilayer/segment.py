@@ -93,8 +93,8 @@ class Segment:
 class Commit:
     """Micro-batches first to last, whole.
 
-    committed_ms: when the newest of them was committed. marks: the last record below their end in each partition, where it was found; commits
-    from before marks were kept have none.
+    committed_ms: when the newest of them was committed. marks: for each partition that they have read, the last record below the offset where
+    they end, or None if none was found; commits from before marks were kept have none.
     """
 
     first: int

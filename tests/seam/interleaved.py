@@ -17,7 +17,6 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import cache, partial
 from types import SimpleNamespace
@@ -53,7 +52,7 @@ from tests.seam.machine import (
 )
 from trilayer import Catalog, Stream, View, count
 from trilayer import log as log_module
-from trilayer.cut import format_time
+from trilayer.cut import Range, format_time
 from trilayer.errors import (
     ConflictError,
     CoverageError,
@@ -192,22 +191,20 @@ class ModelLog(Log):
         some = range(max(offset, found.begins), min(end, found.visible(world.now)))
         return [(o, found.slots[o].stamp) for o in some if found.slots[o].event is not None][:3]
 
-    def last_records(
-        self, topic: Topic, below: Mapping[int, int], *, committed: bool = False
-    ) -> dict[int, Mark]:
+    def last_records(self, topic: Topic, below: Mapping[int, int]) -> dict[int, Mark]:
         world = self._ask("last records")
         found = {}
         for p, end in below.items():
             slots = world.log[p].slots
             for offset in range(min(end, len(slots)) - 1, world.log[p].begins - 1, -1):
                 if slots[offset].event is not None:
-                    found[p] = mark_of(offset, slots[offset].stamp, slots[offset].event)
+                    found[p] = mark_of(offset, slots[offset].stamp, slots[offset].event, slots[offset].epoch)
                     break
         return found
 
 
-def mark_of(offset: int, stamp: int, event: int | None) -> Mark:
-    return Mark.of_record(offset, stamp, None, str(event).encode())
+def mark_of(offset: int, stamp: int, event: int | None, epoch: int = -1) -> Mark:
+    return Mark.of_record(offset, stamp, None, str(event).encode(), epoch)
 
 
 def read_offsets(store: ModelStore, interval: Any, partition: int, r: Any) -> list[int]:
@@ -236,6 +233,30 @@ def read_slots(world: World, ranges: Mapping[int, Any]) -> list[tuple[int, int, 
         ]
     return found
 
+
+def fetch(
+    world: World, ranges: Mapping[int, Any], ahead: dict[int, tuple[int, list[Slot]]]
+) -> dict[int, dict[int, Slot]]:
+    """Partition to offset to slot, as a streaming query reads them: first what was fetched with the micro-batch before.
+
+    ahead: per partition the next offset, and the slots from there on that were fetched and not yet read.
+    """
+    found = {}
+    for p, r in ranges.items():
+        place, slots = ahead.get(p, (r.start, []))
+        slots = slots if place == r.start else []
+        if len(slots) < len(r):
+            there = r.start + len(slots)
+            read_slots(world, {p: Range(there, r.end)})
+            partition = world.log[p]
+            slots = [*slots, *partition.slots[there : min(partition.visible(world.now), r.end + MOST_AHEAD)]]
+        ahead[p] = r.end, slots[len(r) :]
+        found[p] = dict(zip(range(r.start, r.end), slots, strict=False))
+    return found
+
+
+MOST_AHEAD = 5
+"""How many offsets beyond a micro-batch's end are fetched with it."""
 
 # -- Spark -------------------------------------------------------------------------------------------------------------
 
@@ -285,6 +306,7 @@ class SparkQuery:
     isActive = True
 
     def __init__(self, built: Anything) -> None:
+        self.ahead: dict[int, tuple[int, list[Slot]]] = {}
         self.checkpoint = built.options_set["checkpointLocation"]
         (self.topic, start), *_ = json.loads(built.options_set["startingOffsets"]).items()
         self.start = {int(p): o for p, o in start.items()}
@@ -309,7 +331,7 @@ class SparkQuery:
             text = "\n".join(["v1", "{}", json.dumps({self.topic: {str(p): o for p, o in end.items()}})])
             store.write(f"{self.checkpoint}/offsets/{batch}", text.encode(), durable=False)
         assert self.batch
-        self.batch(SimpleNamespace(), batch)
+        self.batch(SimpleNamespace(ahead=self.ahead), batch)
         store.write(f"{self.checkpoint}/commits/{batch}", b"v1", durable=False)
         for kind in ("offsets", "commits"):
             if batch - 10 in planned:
@@ -347,30 +369,6 @@ class Serial:
 
     def map(self, work: Callable[..., Any], *what: Any) -> Iterator[Any]:
         return map(work, *what)
-
-    def submit(self, work: Callable[..., Any], *what: Any) -> Aside:
-        aside = Aside(partial(work, *what))
-        if World.current.machine.operations % 2:
-            aside.run()
-        return aside
-
-
-class Aside:
-    """Work in another thread: done at once, or when its result is asked for, which is after Spark has read."""
-
-    def __init__(self, work: Callable[[], Any]) -> None:
-        self._work, self._outcome = work, Future[Any]()
-
-    def run(self) -> None:
-        try:
-            self._outcome.set_result(self._work())
-        except Exception as error:  # noqa: BLE001  # whoever asks for the result gets it
-            self._outcome.set_exception(error)
-
-    def result(self) -> Any:
-        if not self._outcome.done():
-            self.run()
-        return self._outcome.result()
 
 
 def write_interval(stream: Stream, number: int, records: Any, store: ModelStore) -> tuple[Any, int, int]:
@@ -441,8 +439,15 @@ def write_segment(
     world = World.current
     census, quarantined = {}, []
     tables: dict[str, Counter[tuple[int, ...]]] = {v.name: Counter() for p in passes for v in p.views}
+    whole: dict[int, Range] = {}
+    for ranges in parts.values():
+        for p, r in ranges.items():
+            known = whole.get(p, r)
+            whole[p] = Range(min(known.start, r.start), max(known.end, r.end))
+    fetched = fetch(world, whole, records.ahead)
     for tick, ranges in parts.items():
-        slots = read_slots(world, ranges)
+        there = [(p, o, fetched[p][o]) for p, r in ranges.items() for o in range(r.start, r.end)]
+        slots = [(p, o, slot) for p, o, slot in there if slot.event is not None]
         bad = [(tick, p, o, slot.event) for p, o, slot in slots if not fits(stream, slot.kind)]
         quarantined += bad
         for pass_ in passes:
@@ -618,8 +623,6 @@ def installed() -> Iterator[None]:
             (run_step, "driver_at_work", lambda what: nullcontext()),
             (query, "write_segment", write_segment),
             (query, "time", SimpleNamespace(monotonic=lambda: World.current.now / 1000)),
-            (query, "ThreadPoolExecutor", Serial),
-            (query, "wait", lambda looks: None),
             (query, "Ticks", partial(Ticks, clock=_now_ms)),
             (compaction, "_merged", merged),
             (refresh_step, "insert_rows", insert_rows),
@@ -782,7 +785,8 @@ class World:
             stream=self.stream,
             stop=lambda: None,
             start=lambda: None,
-            departed=False,
+            departed=None,
+            unsettled=None,
             has_lost=lambda: False,
         )
         try:
@@ -866,6 +870,7 @@ class World:
         """The log's end goes back: what it was before stays a state that answers may be of."""
         self.states.setdefault(p, []).append(list(self.log[p].slots))
         del self.log[p].slots[keep:]
+        self.log[p].epoch += 1
         self.lossy = True
 
     def retained(self, p: int, begins: int) -> None:

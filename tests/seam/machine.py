@@ -368,21 +368,27 @@ class ModelStore(Store):
 
 @dataclass(frozen=True)
 class Slot:
-    """One offset of a partition. event: its own number, None for a transaction's marker. kind: good, bad, or good under the new schema."""
+    """One offset of a partition.
+
+    event: its own number, None for a transaction's marker. kind: good, bad, or good under the new schema. epoch: of the leader that
+    appended it.
+    """
 
     stamp: int
     visible_from: int
     event: int | None
     key: int
     kind: str
+    epoch: int
 
 
 @dataclass
 class Partition:
-    """A partition as the broker has it. begins: the first offset that retention has left."""
+    """A partition as the broker has it. begins: the first offset that retention has left. epoch: of its leader."""
 
     slots: list[Slot] = field(default_factory=list)
     begins: int = 0
+    epoch: int = 0
 
     def visible(self, now: int) -> int:
         end = len(self.slots)

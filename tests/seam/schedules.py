@@ -133,15 +133,23 @@ def _retention_cuts(world: World, rng: random.Random) -> str:
 
 
 def _truncate(world: World, rng: random.Random) -> str | None:
-    p = rng.randrange(len(world.log))
-    partition = world.log[p]
-    n = rng.randint(1, 8)
-    keep = max(len(partition.slots) - n, partition.begins)
-    if keep == len(partition.slots):
+    spark: Any = world.speed_query and world.speed_query._query
+    ahead = {p: place for p, (place, slots) in spark.ahead.items() if slots} if spark else {}
+    if ahead:
+        # Among what Spark has fetched and no layer has counted yet.
+        p = rng.choice(list(ahead))
+        keep = ahead[p] + rng.randint(0, 2)
+    else:
+        p = rng.randrange(len(world.log))
+        keep = len(world.log[p].slots) - rng.randint(1, 8)
+    keep = max(keep, world.log[p].begins)
+    if keep >= len(world.log[p].slots):
         return None
     world.truncated(p, keep)
     # What loses records is a restart, or another replica that takes over: neither is as quick as the speed layer looks.
     world.now += int(LOOK_BACK_S * 1000)
+    for _ in range(rng.choice((0, 4, 12))):
+        _append(world, p, rng.randrange(4), "good", 0, 0)
     return f"partition {p} is cut off at {keep}"
 
 
@@ -291,14 +299,15 @@ def plan(seed: int, faults: dict[str, Fault] | None = None) -> list[Entry]:
 
 
 def _append(world: World, p: int, key: int, kind: str, off_ms: int, delay_ms: int) -> None:
-    slots = world.log[p].slots
+    partition = world.log[p]
+    slots = partition.slots
     event = None
     if kind != "marker":
         world.events += 1
         event = world.events
     stamp = world.now + world.broker_ahead + off_ms
     before = slots[-1].visible_from if slots else 0
-    slots.append(Slot(stamp, max(before, world.now + delay_ms), event, key, kind))
+    slots.append(Slot(stamp, max(before, world.now + delay_ms), event, key, kind, partition.epoch))
 
 
 def _arrive(world: World, choice: int) -> None:

@@ -10,12 +10,13 @@ from batch_layer.publish import rollback
 from batch_layer.run import covered_by
 from speed_layer import query
 from tests.seam.world import CATALOG, SETTINGS, STREAM, TICK_MS, ModelLog, World, installed
+from trilayer.continuity import NOTHING_READ
 from trilayer.cut import Range
 from trilayer.errors import LogError, OvertakenError
 from trilayer.log import Mark, Origin, Topic, origin_number, origins, read_origin
 from trilayer.master import Interval, chain_folder, read_chain
 from trilayer.publication import in_force, take_token
-from trilayer.segment import Segment, best_cover, generations
+from trilayer.segment import Commit, Segment, best_cover, generations
 
 
 class Truncated(World):
@@ -61,7 +62,9 @@ class Truncated(World):
         assert publication
         published = publication.streams[STREAM.name]
         views = {view.name: view.fingerprint for view in CATALOG.views}
-        found = best_cover(self.store, STREAM, published.topic_id, views, published.cut)
+        found = best_cover(
+            self.store, STREAM, published.topic_id, views, published.cut, departed=published.departed
+        )
         answer = {}
         for file in publication.views["by_key"].files:
             for key, n in self.store.read_document(file.path).items():
@@ -380,6 +383,82 @@ def test_a_speed_layer_at_work_stops_before_it_commits_over_a_log_that_departed(
     assert generations(world.store, STREAM)[-1].anew
     world.run()
     assert world.answers() == {1: 80, 2: 40}
+
+
+@pytest.fixture
+def noticed_by_batch(world):
+    """The speed layer has read 100 records, 20 of which the log has lost; a batch run comes first, at offset 120."""
+    world.start_speed()
+    world.add(50, 1)
+    world.speed_on()
+    world.run()
+    world.add(50, 1)
+    world.speed_on()
+    world.truncate(80)
+    world.add(40, 2)
+    world.run()
+    assert in_force(world.store).streams[STREAM.name].departed == 1
+    assert world.answers() == {1: 80, 2: 40}
+    return world
+
+
+def test_a_generation_that_a_batch_run_has_ruled_out_is_not_resumed(noticed_by_batch):
+    """Retention takes the record that shows the speed layer its loss: it would read on, and no reader would look at that."""
+    world = noticed_by_batch
+    world.first = 100
+    world.restart_speed()
+    assert [g.number for g in generations(world.store, STREAM)] == [1, 2]
+    world.add(5, 3)
+    world.speed_on()
+    assert world.answers() == {1: 80, 2: 40, 3: 5}
+
+
+def test_a_generation_that_a_batch_run_has_ruled_out_ends_at_its_next_micro_batch(noticed_by_batch):
+    world = noticed_by_batch
+    world.first = 100
+    world.add(5, 3)
+    with pytest.raises(LogError, match="a batch run has found that the log lost records which generation 1 "):
+        world.speed_on()
+    assert world.speed.departed
+    world.restart_speed()
+    world.speed_on()
+    assert world.answers() == {1: 80, 2: 40, 3: 5}
+
+
+def test_a_generation_begun_in_an_empty_folder_is_not_taken_for_one_that_was_ruled_out(noticed_by_batch):
+    world = noticed_by_batch
+    world.store.delete(f"speed/{STREAM.name}")
+    world.restart_speed()
+    assert [g.number for g in generations(world.store, STREAM)] == [2]
+    world.add(5, 3)
+    world.speed_on()
+    assert world.answers() == {1: 80, 2: 40, 3: 5}
+
+
+def test_an_older_generation_that_has_read_what_is_lost_is_ruled_out_below_a_newer_one(world):
+    world.start_speed()
+    world.add(50, 1)
+    world.speed_on()
+    world.run()
+    world.add(50, 1)
+    world.speed_on()
+    world.start_speed(rebuild=True)  # and it has read nothing yet
+    world.truncate(80)
+    world.add(15, 2)
+    world.run()
+    assert in_force(world.store).streams[STREAM.name].departed == 1
+    assert world.answers() == {1: 80, 2: 15}
+
+
+def test_the_mark_before_stands_where_only_markers_of_transactions_came(world):
+    def commit(number, marks):
+        r = Range(10 * number, 10 * number + 10)
+        return Commit(number, number, [Segment(0, {0: r, 1: r}, 20, 0)], {}, None, 0, marks)
+
+    one, two = (Mark.of_record(offset, 0, None, b"x") for offset in (9, 19))
+    commits = [commit(0, {0: one, 1: one}), commit(1, {0: None, 1: two})]
+    assert dict(NOTHING_READ.and_of(commits).marks) == {0: one, 1: two}
+    assert dict(NOTHING_READ.and_of([commit(0, {0: None})]).marks) == {0: None}
 
 
 def test_a_speed_layer_does_not_go_on_where_the_batch_s_end_is_gone(world):

@@ -155,9 +155,7 @@ class ModelLog(Log):
     def end(self, topic: Topic) -> dict[int, int]:
         return {p: self._world.visible(p) for p in topic.partitions}
 
-    def last_records(
-        self, topic: Topic, below: Mapping[int, int], *, committed: bool = False
-    ) -> dict[int, Mark]:
+    def last_records(self, topic: Topic, below: Mapping[int, int]) -> dict[int, Mark]:
         beginning = self.beginning(topic)
         return {p: self._world.mark(p, o - 1) for p, o in below.items() if o > beginning.get(p, 0)}
 
