@@ -45,10 +45,10 @@ STOP_TIMEOUT_S = 10.0
 """How long a stop waits for the micro-batch under way before it is cancelled."""
 
 LOOK_BACK_S = 2.0
-"""How often, at most, a micro-batch first looks whether the log still holds what was read before.
+"""How long a look at the log is relied on, in seconds: nothing is committed on an older one.
 
-A broker that restarts, or a replica that takes over from one that has died, takes longer: so the
-first micro-batch after that looks.
+A broker that loses acknowledged records is away for longer, whether it restarts or a replica takes
+over from it: so the log lost nothing between a look and what is done less than this after it.
 """
 
 
@@ -59,10 +59,10 @@ class StreamQuery:
     Attributes:
         stream: The stream.
         generation: The generation that it works on; None before `start`.
-        departed: What a micro-batch has found the log to have lost, which the next `start` mends;
-            else None.
-        unsettled: Why a micro-batch could not be committed as it was read; the next `start` has it
-            read again. Else None.
+        departed: What the log was found to have lost, in words, after which the next `start` begins
+            another generation; else None.
+        unsettled: Why a micro-batch was not committed as it was read, after which the next `start`
+            has it read again; else None.
     """
 
     def __init__(
@@ -86,12 +86,18 @@ class StreamQuery:
         self.unsettled: str | None = None
 
     def start(self, rebuild: bool = False) -> StreamingQuery:
-        """Goes on with the newest generation if it has a checkpoint and the same definitions, else
-        begins one.
+        """Chooses or begins a generation, as `choose` does, and starts Spark's query of it.
 
-        rebuild: begin one in any case. One is begun, too, if the log has lost what the newest
-        generation has read. Raises LogError for a topic that was created again, and for a log that
-        no longer holds what was ingested.
+        Args:
+            rebuild: Whether to begin a generation in any case.
+
+        Returns:
+            Spark's query, which runs in a thread of its own.
+
+        Raises:
+            LogError: The topic does not have append time, was created again, or no longer holds
+                what was ingested.
+            EnvironmentFault: No broker answers.
         """
         self._log = Log(self._settings.bootstrap_servers)
         topic = self._log.topic(self.stream)
@@ -135,7 +141,20 @@ class StreamQuery:
             self._log.close()
 
     def choose(self, topic: Topic, log: Log, rebuild: bool = False) -> Generation:
-        """The generation to go on with, an older one or a new one; the first part of `start`."""
+        """The generation to go on with; the first part of `start`.
+
+        It is the newest one if it can go on: it has a checkpoint and today's definitions and ticks,
+        and the log still holds what it has read and is about to read. Else another begins.
+
+        Args:
+            topic: The stream's topic.
+            log: The log, which the query uses from now on.
+            rebuild: Whether to begin a generation in any case.
+
+        Raises:
+            LogError: The topic was created again, or the log no longer holds what was ingested.
+            EnvironmentFault: No broker answers.
+        """
         self._log, self._topic = log, topic
         present = origin(self._store, self.stream, topic, log)
         chain = longest_chain(self._store, self.stream)
@@ -178,7 +197,7 @@ class StreamQuery:
         return self._lost(self.generation, self._log.topic(self.stream)) is not None
 
     def failure(self) -> Exception | None:
-        """What ended the query, or None while it runs."""
+        """What ended the query; None while it runs, and before `start`."""
         if self._query is None or self._query.isActive:
             return None
         return self._query.exception() or RuntimeError("the query was stopped from outside")
@@ -387,7 +406,10 @@ class StreamQuery:
             self._between_batches.release()
 
     def _commit(self, records: DataFrame, batch_id: int, ranges: Ranges) -> Commit:
-        """Writes and commits a micro-batch, all of which is of one state of the log: the one that has the commit's marks."""
+        """Writes and commits a micro-batch, if all that was read of it is of the state of the log that its marks are of.
+
+        Raises LogError if it is not, or may not be. `docs/seam.md` argues why these checks suffice.
+        """
         assert self.generation
         assert self._ticks
         ends = {p: r.end for p, r in ranges.items()}
@@ -401,24 +423,26 @@ class StreamQuery:
         )  # fmt: skip
 
     def _check_leaders(self, marks: Marks) -> None:
-        """Raises LogError if a partition has records of another leader than when it was last read: Spark may have fetched some ahead that
-        the new leader does not have."""
+        """Raises LogError if a partition's last record is of another leader than in the micro-batches before: Spark may have fetched
+        records ahead that the new leader does not have."""
         for partition, mark in marks.items():
             if mark and self._epochs.setdefault(partition, mark.epoch) != mark.epoch:
-                self._begin_again(f"partition {partition} has another leader")
+                self._read_again(f"partition {partition} has another leader")
 
     def _vouch(self, marks: Marks, ends: Cut, looked: float) -> Marks:
-        """The marks of a commit, which were there at `looked`. Raises LogError if the log has lost since what is committed, or what was read
-        before."""
+        """The marks, for the commit to keep, if the log has lost nothing since they were looked up; else raises LogError.
+
+        marks: of the last records below `ends`. looked: when they were looked up, by the monotonic clock.
+        """
         assert self._log
         assert self._topic
         self._look_back()
         if time.monotonic() - looked >= LOOK_BACK_S and changed(self._topic, marks, ends, self._log):
-            self._begin_again("the log has lost what a micro-batch has read of it")
+            self._read_again("the log has lost what a micro-batch has read of it")
         return marks
 
-    def _begin_again(self, why: str) -> NoReturn:
-        """Ends the query. The next `start` reads the micro-batch anew, with nothing that was fetched or looked up before."""
+    def _read_again(self, why: str) -> NoReturn:
+        """Ends the query, so that the next `start` has the micro-batch read anew, by consumers that have fetched nothing yet."""
         self.unsettled = why
         raise LogError(f"stream {self.stream.name!r}: {why}; the micro-batch is read again")
 
@@ -452,10 +476,11 @@ class StreamQuery:
             self._between_batches.release()
 
     def _look_back(self) -> None:
-        """Raises LogError if the log has lost what was read before. It looks once in `LOOK_BACK_S`.
+        """Raises LogError if the log has lost what was ingested, or what was read before. Does nothing if the last look is younger than
+        `LOOK_BACK_S`.
 
-        Called before a micro-batch is read and before it is committed: so no more than that time lies between the last look and
-        the commit, and records that came in the place of lost ones are not committed on top of those.
+        Called before a micro-batch is read and before it is committed, so that records which came in the place of lost ones are not
+        committed on top of those.
         """
         assert self._log
         if time.monotonic() - self._looked_back < LOOK_BACK_S:
@@ -505,18 +530,15 @@ class StreamQuery:
         return lost_of(self._read, topic, self._log)
 
     def _ranges(self, batch_id: int) -> dict[int, Range]:
-        """The micro-batch's offsets, from Spark's checkpoint, where they are written before it runs."""
+        """The micro-batch's offsets, from Spark's checkpoint, where they are written before it runs. Raises LogError if they go back."""
         assert self.generation
         end = self._end_of(batch_id)
         start = self._end_of(batch_id - 1) if batch_id else self.generation.start
-        found = ranges_between(start, end)
-        for partition, r in found.items():
-            if r.end < r.start:
-                raise CoverageError(
-                    f"stream {self.stream.name!r} partition {partition}: offsets must not go back; got {r}"
-                )
+        if short := falls_short(end, start):
+            self.departed = short
+            raise LogError(f"stream {self.stream.name!r}: {short}")
         self._ends = {batch_id - 1: start, batch_id: end}
-        return {partition: r for partition, r in found.items() if len(r)}
+        return {partition: r for partition, r in ranges_between(start, end).items() if len(r)}
 
     def _end_of(self, batch_id: int) -> Mapping[int, int]:
         assert self.generation

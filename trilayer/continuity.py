@@ -55,7 +55,16 @@ def check_log(stream: Stream, topic: Topic, origin: Origin, chain: Sequence[Inte
 
 
 def check_reaches(stream: Stream, end: Cut, ingested: Cut) -> None:
-    """Raises LogError if the log ends below what was ingested, in a partition of which the end is known."""
+    """Compares the log's end with what was ingested, in the partitions of which both are known.
+
+    Args:
+        stream: The stream.
+        end: Per partition, one past the log's last offset.
+        ingested: Per partition, the end of the master dataset.
+
+    Raises:
+        LogError: The log ends below what was ingested.
+    """
     for partition, offset in sorted(ingested.items()):
         if partition in end and end[partition] < offset:
             raise LogError(
@@ -155,8 +164,13 @@ def lost_of(read: Read, topic: Topic, log: Log) -> str | None:
 
 
 def falls_short(end: Cut, read: Cut) -> str | None:
-    """What to say of a log that ends below the offsets up to which it was read; None if it reaches
-    them."""
+    """What to say of a log that ends below offsets which it must reach; None if it reaches them.
+
+    Args:
+        end: Per partition, where the log ends. Partitions that it does not have are passed over:
+            they were added after the topic was described.
+        read: Per partition, the offset that it must reach.
+    """
     for partition, offset in sorted(read.items()):
         if partition in end and end[partition] < offset:
             return (
@@ -167,14 +181,17 @@ def falls_short(end: Cut, read: Cut) -> str | None:
 
 
 def departed_generation(stream: Stream, identity: str, topic: Topic, log: Log, store: Store) -> int:
-    """The number of the speed layer's newest generation in an origin that has read what the log has lost, else 0."""
+    """The number of the speed layer's newest generation in an origin that has read what the log has lost, else 0.
+
+    Generations whose commits can't be read are passed over: readers can't merge them either.
+    """
     for generation in reversed(generations(store, stream)):
         if generation.topic_id != identity:
             continue
         try:
             read = NOTHING_READ.and_of(read_commits(store, stream, generation.name))
         except IntegrityError:
-            continue  # what can't be read is no evidence, and is not merged either
+            continue
         if lost_of(read, topic, log):
             return generation.number
     return 0

@@ -23,8 +23,8 @@ from trilayer.store import Store
 from trilayer.stream import Stream
 
 FETCH_BYTES = 4_096
-"""Most bytes of a look at records. A broker sends at least one batch, so that a larger batch comes
-whole."""
+"""Most bytes that a look at records fetches of a partition. A broker sends at least one batch, so
+that a larger batch comes whole. The newest records are mostly in small batches."""
 
 
 def now_ms() -> int:
@@ -73,7 +73,7 @@ class Mark:
 
 
 Marks = Mapping[int, Mark | None]
-"""Per partition the last record that is known below an offset; None where there was none."""
+"""Per partition the last record below an offset; None where the 4,096 offsets below it had none."""
 
 
 def marks_to_json(marks: Marks) -> dict[str, Any]:

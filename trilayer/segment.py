@@ -286,7 +286,8 @@ def best_cover(
     """The cover of the newest generation whose head is at or past every older generation's head.
 
     A generation that is being rebuilt takes over once it is ahead in every partition, so that no
-    partition's head ever goes back. One that begins above the cut, since the log held no more when
+    partition's head goes back. It does go back where the log has lost records that the older
+    generations had read: these are not looked at any more. One that begins above the cut, since the log held no more when
     it began, waits for the publication that reaches it; until then an older one answers.
 
     Args:

@@ -80,7 +80,7 @@ def answer(pipeline):
     return {key: row["events"] for (key,), row in found["by_key"].items()}
 
 
-def test_a_loss_above_the_cut_and_one_below_it(home, spark, store):
+def test_a_loss_above_the_cut_is_read_anew_and_one_below_it_is_refused(home, spark, store):
     broker = start(home)
     with Pipeline(CATALOG, quick(broker.bootstrap), store, spark) as pipeline:
         produce(pipeline, 80, "a")

@@ -1,5 +1,7 @@
 """A log that loses records that were ingested, and one that is created again, on the seam's model."""
 
+import json
+
 import pytest
 
 from batch_layer import accept
@@ -16,7 +18,7 @@ from trilayer.errors import LogError, OvertakenError
 from trilayer.log import Mark, Origin, Topic, origin_number, origins, read_origin
 from trilayer.master import Interval, chain_folder, read_chain
 from trilayer.publication import in_force, take_token
-from trilayer.segment import Commit, Segment, best_cover, generations
+from trilayer.segment import Commit, Segment, best_cover, folder, generations
 
 
 class Truncated(World):
@@ -381,6 +383,28 @@ def test_a_speed_layer_at_work_stops_before_it_commits_over_a_log_that_departed(
     world.restart_speed()
     world.speed_on()
     assert generations(world.store, STREAM)[-1].anew
+    world.run()
+    assert world.answers() == {1: 80, 2: 40}
+
+
+def test_a_micro_batch_that_was_planned_over_a_shorter_log_is_not_read(world):
+    """Spark asks for the log's end first, and checks nothing."""
+    world.start_speed()
+    world.add(100, 1)
+    world.speed_on()
+    checkpoint = f"{folder(STREAM, world.speed.generation.name)}/checkpoint"
+    batch = max(int(name) for name in world.store.names(f"{checkpoint}/offsets")) + 1
+    world.truncate(80)
+    planned = "\n".join(["v1", "{}", json.dumps({STREAM.topic: {"0": 80}})])
+    world.store.write(f"{checkpoint}/offsets/{batch}", planned.encode())
+    with pytest.raises(
+        LogError, match="must reach offset 100, up to which it was read; it ends at offset 80"
+    ):
+        world.speed._process(None, batch)
+    assert world.speed.departed
+    world.restart_speed()
+    world.add(40, 2)
+    world.speed_on()
     world.run()
     assert world.answers() == {1: 80, 2: 40}
 
