@@ -291,7 +291,8 @@ class Log:
             while left:
                 if time.monotonic() > deadline:
                     raise self._silent(left, 10)
-                for tp, records in reader.poll(timeout_ms=200).items():
+                # Short, since a poll that meets nothing but control records waits in vain until its end.
+                for tp, records in reader.poll(timeout_ms=20).items():
                     deadline = time.monotonic() + 10
                     for record in records:
                         if tp in left and record.offset < left[tp][1]:
