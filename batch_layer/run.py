@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from threading import Lock
 
@@ -19,10 +19,11 @@ from trilayer.catalog import Catalog
 from trilayer.cut import format_time
 from trilayer.log import read_origin
 from trilayer.publication import Publication, in_force
+from trilayer.rows import check_rows
 from trilayer.settings import Settings
 from trilayer.spark import batch_session, driver_at_work
 from trilayer.store import Store, ingest_lock_path
-from trilayer.stream import Stream
+from trilayer.stream import Rows, Stream
 
 logger = logging.getLogger("trilayer.batch")
 
@@ -56,7 +57,7 @@ def batch_run(
     Raises:
         ConflictError: Another run is under way.
     """
-    with batch_lock(store), batch_spark(settings) as spark:
+    with batch_lock(store), batch_spark(settings, catalog.rows) as spark:
         if accept_loss:
             accept_losses(catalog, settings, store)
         t_ms = choose_t(catalog, settings, store, until_ms, accept_clock=accept_clock)
@@ -114,8 +115,14 @@ def ingest_lock(store: Store, stream: Stream) -> AbstractContextManager[None]:
 
 
 @contextmanager
-def batch_spark(settings: Settings) -> Iterator[StartSpark]:
-    """A Spark session that is started when first asked for, and stopped at the end."""
+def batch_spark(settings: Settings, rows: Sequence[Rows] = ()) -> Iterator[StartSpark]:
+    """A Spark session that is started when first asked for, and stopped at the end.
+
+    Args:
+        settings: The settings.
+        rows: What will be run; starting the session raises DefinitionError where the function of one
+            does not return what it declares.
+    """
     started: list[SparkSession] = []
     one_at_a_time = Lock()
 
@@ -123,6 +130,7 @@ def batch_spark(settings: Settings) -> Iterator[StartSpark]:
         with one_at_a_time:
             if not started:
                 started.append(batch_session(settings))
+                check_rows(rows, started[0])
             return started[0]
 
     with driver_at_work("batch_memory_mb"):

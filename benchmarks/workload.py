@@ -15,11 +15,11 @@ from embedded import kafka
 from trilayer import Catalog, Stream, View, count, jars, max_, mean, min_, sum_, tumbling
 from trilayer.log import Log
 from trilayer.merging import compare_answers
-from trilayer.settings import Settings
+from trilayer.settings import Settings, default_jars
 from trilayer.store import Store
 
 PROJECT = Path(__file__).parents[1]
-JARS = PROJECT / ".trilayer" / "jars"
+JARS = default_jars()
 USERS, PRODUCTS = 10_000, 1_000
 
 SCHEMA = "user string, product string, quantity int, price double, sold_at timestamp"

@@ -135,7 +135,7 @@ def ingest(
     p = project()
     streams = [p.catalog.stream(stream)] if stream else p.catalog.streams
     done: dict[str, Any] = {}
-    with batch_spark(p.settings) as spark:
+    with batch_spark(p.settings, p.catalog.rows) as spark:
         current = cut_step.find_run(p.store, token, _ms(until))
         for one in streams:
             with ingest_lock(p.store, one):
@@ -153,7 +153,7 @@ def ingest(
 def recompute(token: RunToken = None, until: Until = None) -> None:
     """Step 3: the views below the cut. Prints their rows as JSON."""
     p = project()
-    with batch_lock(p.store), batch_spark(p.settings) as spark:
+    with batch_lock(p.store), batch_spark(p.settings, p.catalog.rows) as spark:
         current = cut_step.find_run(p.store, token, _ms(until))
         found = recompute_step(p.catalog, current, p.store, spark)
     print_json(
@@ -237,7 +237,11 @@ def reconciliation(
     if as_json:
         print_json(found | {"views": publication.reconciliation})
         return
-    table = Table(title=f"version {publication.version}, T={publication.t}, {publication.kind}")
+    table = Table(
+        title=f"version {publication.version}, T={publication.t}, {publication.kind}",
+        caption="keys that events since the base have touched, as both layers keep them: a sliding window's is its pane, one"
+        " slide long. `trilayer verify` counts all keys, as answers have them, whole windows",
+    )
     for name in ("view", "match", "differ", "missing", "extra", "corrected"):
         table.add_column(name)
     for name, counts in publication.reconciliation.items():

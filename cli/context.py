@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import logging
+import os
+import socket
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.logging import RichHandler
 
 from trilayer.catalog import Catalog, load_catalog
-from trilayer.settings import Settings, load_settings
+from trilayer.errors import UsageError
+from trilayer.progress import STDERR
+from trilayer.settings import Settings, load_settings, settings_folder
 from trilayer.store import Store
 
 out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False)
+err = STDERR
 
 
 @dataclass(frozen=True)
@@ -31,7 +37,23 @@ class Project:
 def project() -> Project:
     """The project of the working directory. Raises SettingsError or UsageError."""
     settings = load_settings()
-    return Project(settings, load_catalog(settings.catalog), Store(settings.store))
+    try:
+        catalog = load_catalog(settings.catalog)
+    except UsageError as error:
+        folder = settings_folder()
+        if folder in (None, Path.cwd()):
+            raise
+        raise UsageError(f"{error}. {folder} has a trilayer.toml: run trilayer in that folder") from None
+    return Project(settings, catalog, Store(settings.store))
+
+
+def who() -> str:
+    """Who runs the command, such as `ann@laptop`; a user without a name by number, as in a container."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):
+        name = f"uid {os.getuid()}"
+    return f"{name}@{socket.gethostname()}"
 
 
 def set_up_logging() -> None:

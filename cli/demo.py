@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-import signal
 import sys
 import threading
 import time
@@ -18,8 +17,9 @@ from rich.live import Live
 from rich.table import Table
 
 import serving_layer
+from cli.checks import require
 from cli.context import Project, err, out
-from cli.stack import NoAirflow, Stack
+from cli.stack import Interrupt, NoAirflow, Stack
 from cli.verification import verification
 from embedded import airflow, processes
 from trilayer.catalog import load_catalog
@@ -55,9 +55,8 @@ def demo(no_airflow: NoAirflow = False) -> None:
     home = Path(".trilayer/demo").resolve()
     settings = load_settings(**SETTINGS, home=home, store=str(home / "store"), bootstrap_servers="")
     p = Project(settings, load_catalog(settings.catalog), Store(settings.store))
-    # Also where the shell has started this with interrupts ignored.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    interrupt = Interrupt()
+    require(p, with_airflow=not no_airflow)
     for left in processes.end_leftovers(home):
         logger.info("ended %s (pid %s), left by a crash", left.name, left.pid)
     for old in ("store", "kafka", "airflow"):
@@ -71,9 +70,10 @@ def demo(no_airflow: NoAirflow = False) -> None:
         err.print("interrupted: ending what runs")
         clean = False
     finally:
+        interrupt.ignore()
         for record in processes.list_running(home):
             if record.name in ("replay", "batch"):
-                processes.terminate(record, home=home)
+                processes.terminate(record, home=home, timeout_s=1)
         stack.stop()
     sys.exit(0 if clean else 1)
 
@@ -180,7 +180,7 @@ class _NewBatch:
 
 def _start(name: str, arguments: list[str], home: Path, environment: dict[str, str]) -> processes.Process:
     (home / "logs" / f"{name}.log").unlink(missing_ok=True)
-    return processes.start(name, [sys.executable, "-m", "cli", *arguments], home=home, env=environment)
+    return processes.start(name, processes.trilayer_command(*arguments), home=home, env=environment)
 
 
 def _reached(count: float, answer: dict[str, Any]) -> bool:

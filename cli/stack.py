@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import logging
 import signal
-import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import dags
+from cli import definitions
+from cli.checks import require
 from cli.context import Project, out, project
 from embedded import airflow, kafka, processes, spark
 from trilayer import classes, jars
-from trilayer.errors import EnvironmentFault
+from trilayer.errors import EnvironmentFault, TrilayerError
 from trilayer.filelock import exclusive
 from trilayer.log import Log
+from trilayer.progress import shown
+from trilayer.publication import in_force
 from trilayer.settings import BROKER_ADDRESS, SPARK_ADDRESS
 from trilayer.spark import connector_jars
 
@@ -28,6 +32,12 @@ DAGS = Path(dags.__file__).parent
 
 START_AGAIN_S = 5.0
 """How long after the speed layer has ended it is started again."""
+
+SPEED_AGAIN = "speed.again"
+"""File below `home` with which `trilayer speed restart` asks `trilayer up` to start the speed layer again."""
+
+STOP_S = 2.0
+"""How long a process may take to end in order, before it is killed."""
 
 NoAirflow = Annotated[
     bool, typer.Option("--no-airflow", help="leave Airflow out: batch runs are then yours to start")
@@ -45,12 +55,32 @@ def up(
     A speed layer that ends by itself says why and is started again, while the rest goes on.
     """
     p = project()
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    require(p, with_airflow=not no_airflow)
     home = p.settings.home.resolve()
     with exclusive(home / "up.lock", once="`trilayer up`"):
-        Stack(p, home, with_airflow=not no_airflow).run(stop, rebuild=rebuild)
+        interrupt = Interrupt()
+        try:
+            Stack(p, home, with_airflow=not no_airflow).run(interrupt, rebuild=rebuild)
+        except KeyboardInterrupt:
+            return
+
+
+class Interrupt:
+    """Ctrl-C and SIGTERM: the first one raises KeyboardInterrupt, wherever the main thread is; no other one does."""
+
+    def __init__(self) -> None:
+        self._came = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._on_signal)
+
+    def ignore(self) -> None:
+        """From now on none raises: what runs is being ended already."""
+        self._came = True
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        if not self._came:
+            self._came = True
+            raise KeyboardInterrupt
 
 
 def dag_folders(project: Path) -> dict[str, Path]:
@@ -66,22 +96,34 @@ class Stack:
         self._project, self._home, self.with_airflow = p, home, with_airflow
         self.airflow: airflow.Airflow | None = None
         self._speed_ready = home / "speed.ready"
+        self._speed_again = home / SPEED_AGAIN
         self._speed_again_at: float | None = None
+        self._tell_when_ready = False
+        self._definitions = definitions.loaded(p.catalog, Path.cwd())
+        self._watch = definitions.Watch(self._definitions.files)
 
-    def run(self, stop: threading.Event, *, rebuild: bool = False) -> None:
-        """Until `stop` is set. Raises EnvironmentFault, with the end of its log, when a process other than the speed layer ends by itself."""
-        for left in processes.end_leftovers(self._home):
-            logger.info("ended %s (pid %s), left by a crash", left.name, left.pid)
+    def run(self, interrupt: Interrupt, *, rebuild: bool = False) -> None:
+        """Runs the stack until a signal comes.
+
+        Raises:
+            KeyboardInterrupt: One came; all processes have been ended.
+            EnvironmentFault: A process other than the speed layer ended by itself; with the end of its log.
+        """
+        self._speed_again.unlink(missing_ok=True)
         try:
+            for left in processes.end_leftovers(self._home):
+                logger.info("ended %s (pid %s), left by a crash", left.name, left.pid)
             self.start(rebuild=rebuild, keep=True)
-            if self.with_airflow and not stop.is_set():
+            if self.with_airflow:
                 self.start_airflow()
-            if not stop.is_set():
-                self._announce()
-            while not stop.wait(0.3):
+            self._announce()
+            pause = threading.Event()
+            while not pause.wait(0.3):
                 self._check()
+                self._follow_definitions()
                 self._keep_speed()
         finally:
+            interrupt.ignore()
             logger.info("stopping")
             self.stop()
 
@@ -120,29 +162,68 @@ class Stack:
         server = spark.start(self._home, settings, echo=logger.info) if own_spark else None
         self._project = Project(settings, self._project.catalog, self._project.store)
         speed = self._start_speed(rebuild=rebuild)
-        while not self._speed_ready.exists():
-            if processes.exit_status(speed) is not None:
-                if keep:
-                    break
-                raise EnvironmentFault(f"the speed layer must start; it ended:\n{processes.log_tail(speed)}")
-            threading.Event().wait(0.1)
+        with shown("Starting the speed layer", echo=logger.info):
+            while not self._speed_ready.exists():
+                if processes.exit_status(speed) is not None:
+                    if keep:
+                        break
+                    raise EnvironmentFault(
+                        f"the speed layer must start; it ended:\n{processes.log_tail(speed)}"
+                    )
+                threading.Event().wait(0.1)
         if server:
-            settings = settings.model_copy(update={"spark_remote": spark.wait(server, self._home)})
+            settings = settings.model_copy(
+                update={"spark_remote": spark.wait(server, self._home, echo=logger.info)}
+            )
             self._project = Project(settings, self._project.catalog, self._project.store)
         return self._project
 
     def _start_speed(self, *, rebuild: bool = False) -> processes.Process:
         self._speed_ready.unlink(missing_ok=True)
-        logger.info("Starting the speed layer")
-        command = [sys.executable, "-m", "cli", "speed", "run", "--ready-file", str(self._speed_ready)]
+        command = processes.trilayer_command("speed", "run", "--ready-file", str(self._speed_ready))
         # MALLOC_ARENA_MAX: glibc keeps an arena a thread; two save tens of MB in each process.
         environment = self._project.settings.environment() | {"MALLOC_ARENA_MAX": "2"}
         return processes.start(
             "speed", [*command, *(["--rebuild"] if rebuild else [])], home=self._home, env=environment
         )
 
+    def _follow_definitions(self) -> None:
+        """Says what saved definitions mean for answers, and has the speed layer run them."""
+        if not self._watch.changed():
+            return
+        try:
+            saved = definitions.saved()
+            self._watch.follow(saved.files)
+            said = definitions.changes(self._definitions, saved, in_force(self._project.store))
+        except TrilayerError as error:
+            logger.error(
+                "the project's files were saved, and the catalog can't be used as it is: %s. The speed layer goes"
+                " on with the former definitions; commands and batch runs fail until this is mended",
+                error,
+            )
+            return
+        if said:
+            self._definitions = saved
+            logger.warning("%s The speed layer starts again, to run them.", " ".join(said))
+            self._restart_speed()
+
+    def _restart_speed(self) -> None:
+        record = processes.running(self._home, "speed")
+        if record is not None:
+            processes.terminate(record, home=self._home, timeout_s=2 * STOP_S)
+        self._speed_again_at = None
+        self._start_speed()
+        self._speed_again.unlink(missing_ok=True)
+        self._tell_when_ready = True
+
     def _keep_speed(self) -> None:
-        """Starts the speed layer again, some seconds after it has ended by itself."""
+        """Starts the speed layer again, some seconds after it has ended by itself, and at once if it is asked to."""
+        if self._speed_again.exists():
+            logger.info("Starting the speed layer again, as `trilayer speed restart` asks")
+            self._restart_speed()
+        if self._tell_when_ready and self._speed_ready.exists():
+            self._tell_when_ready = False
+            logger.info("the speed layer runs again")
         if processes.running(self._home, "speed") is not None:
             return
         if self._speed_again_at is None:
@@ -153,12 +234,14 @@ class Stack:
             )  # fmt: skip
         elif time.monotonic() >= self._speed_again_at:
             self._speed_again_at = None
+            logger.info("Starting the speed layer")
             self._start_speed()
 
     def _end_of_log(self, name: str) -> str:
-        log = self._home / "logs" / f"{name}.log"
-        tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:]) if log.exists() else ""
-        return f"{log}:\n{tail}"
+        last = processes.last_started(self._home, name)
+        if last is None:
+            return str(self._home / "logs" / f"{name}.log")
+        return f"{last.log}:\n{processes.log_tail(last, lines=15)}"
 
     def start_airflow(self) -> airflow.Airflow:
         """Airflow beside the rest, after `start`; returns when it answers, with `lambda_batch` scheduled unless a person has paused it."""
@@ -200,12 +283,18 @@ class Stack:
                 )
 
     def stop(self) -> None:
-        """Ends in order what runs. Nothing happens to what doesn't."""
-        airflow.stop(self._home)
-        record = processes.running(self._home, "speed")
-        if record is not None:
-            processes.terminate(record, home=self._home, timeout_s=20)
-        spark.stop(self._home)
-        kafka.stop(self._home)
+        """Ends what runs, in less than five seconds. Nothing happens to what doesn't.
+
+        What has not ended by then is killed, which loses nothing: every layer goes on from what it
+        has committed.
+        """
+        with ThreadPoolExecutor(3) as pool:
+            pool.submit(airflow.stop, self._home, timeout_s=STOP_S)
+            pool.submit(spark.stop, self._home, timeout_s=STOP_S)
+            record = processes.running(self._home, "speed")
+            if record is not None:
+                processes.terminate(record, home=self._home, timeout_s=STOP_S, last_s=0.3)
+            # Last: the speed layer would wait for it.
+            kafka.stop(self._home, timeout_s=STOP_S)
         (self._home / BROKER_ADDRESS).unlink(missing_ok=True)
         self._speed_ready.unlink(missing_ok=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import psutil
 import typer
 from rich.markup import escape
 from rich.table import Table
 
 import serving_layer
+from cli.checks import memory_mib
 from cli.context import Project, err, out, print_json, project
 from embedded import processes
 from trilayer.cut import format_time, parse_time
@@ -47,13 +47,15 @@ def status(
             f"[red]LATE[/]: the cut lags by {lag_s / batch_every_s:.1f} batch intervals of {batch_every_s} s;"
             " look at the runs of lambda_batch, or run `trilayer batch run`"
         )
-    streams = Table("stream", "head", "cut", "lag", "since cut", "quarantined", title="streams")
+    streams = Table(
+        "stream", "head", "cut", "lag", "since cut", "quarantined", title="streams",
+        caption="quarantined: in all, and of them since the cut",
+    )  # fmt: skip
     for name, row in found["streams"].items():
         lag = "?" if row["lag_events"] is None else f"{row['lag_events']:,} events, {row['lag_s']:.1f} s"
         since = f"{row['speed_events']:,}"
-        streams.add_row(
-            name, _offsets(row["head"]), _offsets(row["cut"]), lag, since, f"{row['quarantined']:,}"
-        )
+        bad = f"{row['quarantined_in_all']:,} ({row['quarantined']:,})"
+        streams.add_row(name, _offsets(row["head"]), _offsets(row["cut"]), lag, since, bad)
     out.print(streams)
     for name, row in found["streams"].items():
         if row["note"]:
@@ -106,7 +108,8 @@ def collect(p: Project) -> dict[str, Any]:
         name: {
             "head": s.head, "cut": s.cut, "end": s.lag.end if s.lag else None, "generation": s.generation,
             "lag_events": s.lag.events if s.lag else None, "lag_s": s.lag.seconds if s.lag else None,
-            "speed_events": s.speed_events, "quarantined": s.quarantined, "note": s.note,
+            "speed_events": s.speed_events, "quarantined": s.quarantined,
+            "quarantined_in_all": s.quarantined_in_all, "note": s.note,
             "ahead": [
                 [partition, record.offset, format_time(record.stamp)]
                 for partition, record in s.lag.ahead.items()
@@ -143,20 +146,11 @@ def _processes(p: Project) -> list[dict[str, Any]]:
             "name": r.name,
             "pid": r.pid,
             "started_at": r.started_at.isoformat(timespec="seconds"),
-            "memory_mib": _memory_mib(r.pid),
+            "memory_mib": memory_mib(r.pid),
             "log": str(r.log),
         }
         for r in processes.list_running(p.settings.home.resolve())
     ]
-
-
-def _memory_mib(pid: int) -> int:
-    """Resident memory of a process and its descendants."""
-    try:
-        root = psutil.Process(pid)
-        return sum(process.memory_info().rss for process in [root, *root.children(recursive=True)]) >> 20
-    except psutil.Error:
-        return 0
 
 
 def _offsets(cut: dict[int, int]) -> str:

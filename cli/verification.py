@@ -182,7 +182,7 @@ def verification(p: Project, spark: StartSpark | None = None) -> Verification:
         LogError: The log with the records above the cut is not there any more.
         EnvironmentFault: No broker answers.
     """
-    own = batch_spark(p.settings) if spark is None else nullcontext(spark)
+    own = batch_spark(p.settings, p.catalog.rows) if spark is None else nullcontext(spark)
     with own as start:
         for attempt in range(3):
             before = _moving(p)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from cli.context import err, out, print_json, project
@@ -32,11 +33,15 @@ def verify(as_json: Annotated[bool, typer.Option("--json", help="answer as JSON"
 
 def faults(found: Verification) -> list[str]:
     """Everything that is wrong, a line each, with the invariant, and the stream or view, in front."""
-    lines = [f"I1 {name}: {line}" for name, census in found.streams.items() for line in census.wrong]
+    lines = [
+        f"every record once (I1), {name}: {line}"
+        for name, census in found.streams.items()
+        for line in census.wrong
+    ]
     for name, merged in found.views.items():
-        lines += _differences(f"I2 {name}, merged", merged)
+        lines += _differences(f"merged equals the recompute (I2), {name}, merged", merged)
         for layer, comparison in found.layers.get(name, {}).items():
-            lines += _differences(f"I2 {name}, {layer} layer", comparison)
+            lines += _differences(f"merged equals the recompute (I2), {name}, {layer} layer", comparison)
     lines += [f"not verified {name}: {found.unanswered[name]}" for name in found.failed]
     return lines + [f"file {line}" for line in found.files]
 
@@ -67,8 +72,8 @@ def _print(found: Verification) -> None:
         "lost",
         "found",
         "compared with the log",
-        "I1",
-        title="I1: every record once",
+        "once",
+        title="I1: every record of the log is counted once, by one layer",
         caption="records that the batch and the speed layer have counted, of them quarantined; offsets given up as lost; records found anew in"
         " master dataset and log; records compared one by one with what the log still holds",
     )
@@ -79,9 +84,10 @@ def _print(found: Verification) -> None:
         counts.add_row(name, *(f"{n:,}" for n in numbers), _verdict(not census.wrong))
     out.print(counts)
     views = Table(
-        "view", "match", "differ", "missing", "extra", "batch", "speed", "I2",
-        title="I2: merged equals the full recompute",
-        caption="keys of the merged view that equal their recompute, differ from it, are not in the answer, should not be there; and whether each"
+        "view", "match", "differ", "missing", "extra", "batch", "speed", "equal",
+        title="I2: the merged answer equals a recompute of all records",
+        caption="keys of the merged view, as answers have them (`trilayer batch reconciliation` counts those that a run has touched, sliding"
+        " windows by their panes), that equal their recompute, differ from it, are not in the answer, should not be there; and whether each"
         " layer's own states equal theirs",
     )  # fmt: skip
     for name, c in found.views.items():
@@ -92,23 +98,19 @@ def _print(found: Verification) -> None:
         views.add_row(name, *numbers_, *alone, _verdict(same))
     out.print(views)
     for line in faults(found):
-        err.print("[red]" + _escape(line).replace(": ", ":[/] ", 1))
+        err.print("[red]" + escape(line).replace(": ", ":[/] ", 1))
     for name, census in found.streams.items():
         for line in census.not_compared:
-            err.print(f"[yellow]not compared[/] {name}: {_escape(line)}")
+            err.print(f"[yellow]not compared[/] {name}: {escape(line)}")
     for name, why in found.unanswered.items():
         if name not in found.failed:
-            err.print(f"[yellow]not verified[/] {name}: {_escape(why)}")
+            err.print(f"[yellow]not verified[/] {name}: {escape(why)}")
     if not found.verified:
         err.print("[red]nothing was verified:[/] there is no record and no key to compare")
 
 
 def _verdict(holds: bool) -> str:
     return "[green]holds[/]" if holds else "[red]wrong[/]"
-
-
-def _escape(text: str) -> str:
-    return text.replace("[", "\\[")
 
 
 def _document(found: Verification) -> dict[str, Any]:

@@ -24,9 +24,15 @@ import httpx
 from embedded import processes
 from trilayer.errors import EnvironmentFault
 from trilayer.ports import choose_port
+from trilayer.progress import shown
 
 PROCESSES = ("airflow-api-server", "airflow-scheduler", "airflow-dag-processor", "airflow-triggerer")
 USER = "admin"
+
+NOT_INSTALLED = (
+    "Airflow must be installed to schedule the batch; it is not; run: pip install"
+    " 'trilayer[airflow]', or leave it out: trilayer up --no-airflow"
+)
 
 TIMEOUT_S = 60
 """How long a request may take: this machine has other work than to answer it."""
@@ -72,22 +78,19 @@ def start(
     port: of its pages; the one it had before, or a free one, where 0. Raises EnvironmentFault, with the end of the log, if a process ends.
     """
     if not is_installed():
-        raise EnvironmentFault(
-            "Airflow must be installed to schedule the batch; it is not; run: pip install 'trilayer[airflow]', or leave it out with --no-airflow"
-        )
+        raise EnvironmentFault(NOT_INSTALLED)
     folder = home / "airflow"
     folder.mkdir(parents=True, exist_ok=True)
     state = _state(folder, port)
     environment = dict(env) | _configuration(folder, dags, state)
     airflow = _at(state)
     if not (folder / "airflow.db").exists():
-        echo("Making Airflow's database")
-        _create_database(folder, project, environment)
-    echo(f"Starting Airflow at {airflow.url}")
+        with shown("Making Airflow's database", echo=echo):
+            _create_database(folder, project, environment)
     started = {
         name: processes.start(
             name,
-            [sys.executable, "-m", "airflow", name.removeprefix("airflow-")],
+            _command(project, name.removeprefix("airflow-")),
             home=home,
             env=environment,
             cwd=project,
@@ -95,15 +98,16 @@ def start(
         for name in PROCESSES
     }
     deadline = time.monotonic() + timeout_s
-    while not is_healthy(airflow):
-        for name, process in started.items():
-            if processes.exit_status(process) is not None:
-                raise EnvironmentFault(f"{name} must start; it ended:\n{processes.log_tail(process)}")
-        if time.monotonic() > deadline:
-            raise EnvironmentFault(
-                f"Airflow must answer within {timeout_s:g} s; it does not; its logs are in {home / 'logs'}"
-            )
-        threading.Event().wait(0.2)
+    with shown(f"Starting Airflow at {airflow.url}", echo=echo):
+        while not is_healthy(airflow):
+            for name, process in started.items():
+                if processes.exit_status(process) is not None:
+                    raise EnvironmentFault(f"{name} must start; it ended:\n{processes.log_tail(process)}")
+            if time.monotonic() > deadline:
+                raise EnvironmentFault(
+                    f"Airflow must answer within {timeout_s:g} s; it does not; its logs are in {home / 'logs'}"
+                )
+            threading.Event().wait(0.2)
     return airflow
 
 
@@ -139,11 +143,14 @@ def running(home: Path) -> Airflow | None:
     return _at(json.loads((home / "airflow" / "state.json").read_text()))
 
 
-def stop(home: Path) -> None:
-    """Ends what runs, tasks under way included, all of it at once. Does nothing to what doesn't."""
+def stop(home: Path, *, timeout_s: float = 10) -> None:
+    """Ends what runs, tasks under way included, all of it at once. Does nothing to what doesn't.
+
+    What has not ended after `timeout_s` seconds is killed.
+    """
     found = [record for name in PROCESSES if (record := processes.running(home, name)) is not None]
     with ThreadPoolExecutor(len(PROCESSES)) as pool:
-        list(pool.map(partial(processes.terminate, home=home, timeout_s=10), found))
+        list(pool.map(partial(processes.terminate, home=home, timeout_s=timeout_s, last_s=0.5), found))
 
 
 def _at(state: Mapping[str, str]) -> Airflow:
@@ -215,7 +222,7 @@ def _create_database(folder: Path, project: Path, environment: Mapping[str, str]
     log = folder / "database.log"
     with log.open("wb") as output:
         created = subprocess.run(
-            processes.with_parent([sys.executable, "-m", "airflow", "db", "migrate"]),
+            processes.with_parent(_command(project, "db", "migrate")),
             stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=os.environ | environment, cwd=project, check=False,
         )  # fmt: skip
     if created.returncode:
@@ -223,6 +230,16 @@ def _create_database(folder: Path, project: Path, environment: Mapping[str, str]
         raise EnvironmentFault(
             f"Airflow's database must be made; it could not be:\n{log.read_text()[-2000:]}"
         )
+
+
+_AIRFLOW = (
+    "import runpy, sys; sys.path.append(sys.argv.pop(1)); runpy.run_module('airflow', None, '__main__', True)"
+)
+
+
+def _command(project: Path, *arguments: str) -> list[str]:
+    """`airflow ARGUMENTS`, which finds the project's modules last, so that they take the place of none of its own."""
+    return [sys.executable, "-P", "-c", _AIRFLOW, str(project), *arguments]
 
 
 def is_healthy(airflow: Airflow) -> bool:

@@ -25,6 +25,7 @@ from trilayer.errors import ConflictError, EnvironmentFault
 from trilayer.filelock import exclusive
 from trilayer.java import java_executable
 from trilayer.ports import choose_port
+from trilayer.progress import shown
 
 NAME = "kafka"
 
@@ -92,9 +93,8 @@ def start(
         for last in (False, False, True):
             _write_properties(home, port)
             if not _data(home).exists():
-                echo(f"Formatting Kafka's storage in {_data(home)}")
-                _format(home, jars, timeout_s)
-            echo("Starting Kafka")
+                with shown(f"Formatting Kafka's storage in {_data(home)}", echo=echo):
+                    _format(home, jars, timeout_s)
             command = [
                 *_java(jars),
                 f"-Xms{heap_mb // 4}m",
@@ -105,9 +105,11 @@ def start(
             record = processes.start(NAME, command, home=home, die_with_parent=die_with_parent)
             broker = Broker(_bootstrap(home), record.pid, home)
             try:
-                _wait_until_ready(broker, record, timeout_s)
+                with shown("Starting Kafka", echo=echo):
+                    _wait_until_ready(broker, record, timeout_s)
             except BaseException as error:
-                processes.terminate(record, home=home, timeout_s=5)
+                patience_s = 5.0 if isinstance(error, Exception) else 1.0  # an interrupt does not wait
+                processes.terminate(record, home=home, timeout_s=patience_s, last_s=0.5)
                 if last or _PORT_TAKEN not in str(error):
                     raise
                 echo("Another program has taken the port meanwhile")
@@ -121,7 +123,7 @@ def stop(home: Path, *, timeout_s: float = 30) -> None:
     with exclusive(home / "kafka" / ".lock"):
         record = processes.running(home, NAME)
         if record is not None and running(home) is not None:
-            processes.terminate(record, home=home, timeout_s=timeout_s)
+            processes.terminate(record, home=home, timeout_s=timeout_s, last_s=0.5)
 
 
 def running(home: Path) -> Broker | None:

@@ -10,13 +10,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -49,6 +51,7 @@ class Process:
 
     `create_time` is psutil's, in seconds since the epoch; `starter_pid` and `starter_create_time` are those of the
     process that started it. `token` is in the environment of the process and of all its descendants.
+    `log_start` is the offset in its log at which what it says begins: logs are appended to.
     """
 
     name: str
@@ -61,6 +64,16 @@ class Process:
     die_with_parent: bool
     starter_pid: int
     starter_create_time: float
+    log_start: int = 0
+
+
+def trilayer_command(*arguments: str) -> list[str]:
+    """The command that runs `trilayer ARGUMENTS` with this Python.
+
+    With -P, the working directory is not searched for modules: a project's own `cli.py` or
+    `embedded.py` does not take the place of trilayer's. `load_catalog` adds the folder, last.
+    """
+    return [sys.executable, "-P", "-m", "cli", *arguments]
 
 
 def start(
@@ -84,7 +97,8 @@ def start(
     log = home / "logs" / f"{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     token = uuid.uuid4().hex
-    with log.open("ab") as output:
+    with _uninterrupted(), log.open("ab") as output:
+        log_start = output.seek(0, os.SEEK_END)
         child = subprocess.Popen(
             with_parent(argv) if die_with_parent else list(argv),
             stdin=subprocess.DEVNULL,
@@ -94,21 +108,46 @@ def start(
             cwd=cwd,
             start_new_session=True,
         )
-    _children[child.pid] = child
-    process = Process(
-        name=name,
-        pid=child.pid,
-        create_time=psutil.Process(child.pid).create_time(),
-        argv=tuple(argv),
-        started_at=datetime.now(UTC),
-        log=log,
-        token=token,
-        die_with_parent=die_with_parent,
-        starter_pid=os.getpid(),
-        starter_create_time=psutil.Process().create_time(),
-    )
-    _write(_record_path(home, name), process)
+        _children[child.pid] = child
+        process = Process(
+            name=name,
+            pid=child.pid,
+            create_time=psutil.Process(child.pid).create_time(),
+            argv=tuple(argv),
+            started_at=datetime.now(UTC),
+            log=log,
+            token=token,
+            die_with_parent=die_with_parent,
+            starter_pid=os.getpid(),
+            starter_create_time=psutil.Process().create_time(),
+            log_start=log_start,
+        )
+        _write(_record_path(home, name), process)
     return process
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Holds SIGINT and SIGTERM back until the block has ended.
+
+    A handler may raise: between the start of a process and its record, that would leave a process
+    that nobody knows.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are handled in the main thread alone
+        return
+    came: list[int] = []
+    before: dict[int, Any] = {}
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[int(number)] = signal.getsignal(number) or signal.SIG_DFL
+            signal.signal(number, lambda number, _: came.append(number))
+        yield
+    finally:
+        for held, handler in before.items():
+            signal.signal(held, handler)
+        for held in came:
+            signal.raise_signal(held)
 
 
 def with_parent(argv: Sequence[str]) -> list[str]:
@@ -120,6 +159,11 @@ def running(home: Path, name: str) -> Process | None:
     """The process that runs under `name`, or None; one with its pid that was created at another time is not it."""
     process = _read(_record_path(home, name))
     return process if process is not None and is_alive(process) else None
+
+
+def last_started(home: Path, name: str) -> Process | None:
+    """The process that was started last under `name`, whether it runs or not; None if it was ended in order."""
+    return _read(_record_path(home, name))
 
 
 def list_running(home: Path) -> list[Process]:
@@ -138,11 +182,11 @@ def exit_status(process: Process) -> int | None:
     return child.poll() if child is not None else None
 
 
-def terminate(process: Process, *, home: Path, timeout_s: float = 15) -> None:
+def terminate(process: Process, *, home: Path, timeout_s: float = 15, last_s: float = 2) -> None:
     """End `process` and all its descendants, and drop its record. Does nothing more if they are gone.
 
     SIGTERM to the process alone, so that it ends its own children in order; what is left of its family when it is
-    gone, or after `timeout_s` seconds, gets SIGTERM and, 2 seconds later, SIGKILL.
+    gone, or after `timeout_s` seconds, gets SIGTERM and, `last_s` seconds later, SIGKILL.
     """
     family = _family(process)
     leader = _find(process)
@@ -152,7 +196,7 @@ def terminate(process: Process, *, home: Path, timeout_s: float = 15) -> None:
     family = [member for member in {*family, *_family(process)} if _lives(member)]
     for member in family:
         _signal(member, signal.SIGTERM)
-    stubborn = _wait(family, timeout_s=2)
+    stubborn = _wait(family, timeout_s=last_s)
     for member in stubborn:
         _signal(member, signal.SIGKILL)
     _wait(stubborn, timeout_s=10)
@@ -197,10 +241,12 @@ def is_leftover(process: Process) -> bool:
 
 
 def log_tail(process: Process, lines: int = 30) -> str:
-    """The last lines of its log, from the end of at most 64 KiB."""
+    """The last lines that it wrote into its log, of at most 64 KiB; nothing of earlier processes of its name."""
     with process.log.open("rb") as log:
         size_bytes = log.seek(0, os.SEEK_END)
-        log.seek(max(0, size_bytes - 65_536))
+        # A log that is shorter than where this start began was emptied since.
+        start = process.log_start if process.log_start <= size_bytes else 0
+        log.seek(max(start, size_bytes - 65_536))
         return "\n".join(log.read().decode(errors="replace").splitlines()[-lines:])
 
 

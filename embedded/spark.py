@@ -9,12 +9,17 @@ import pyspark
 from embedded import processes
 from trilayer.errors import EnvironmentFault
 from trilayer.ports import choose_port
+from trilayer.progress import shown
 from trilayer.settings import SPARK_ADDRESS, Settings
 from trilayer.spark import BATCH_CONF, driver_conf, driver_environment, listens
 
 NAME = "spark"
 SPARK_HOME = Path(pyspark.__file__).parent
 SERVER = ("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal")
+
+
+def _silent(_: str) -> None:
+    pass
 
 
 def start(home: Path, settings: Settings, *, echo: Callable[[str], None]) -> processes.Process:
@@ -35,22 +40,25 @@ def start(home: Path, settings: Settings, *, echo: Callable[[str], None]) -> pro
     return record
 
 
-def wait(record: processes.Process, home: Path, *, timeout_s: float = 60) -> str:
+def wait(
+    record: processes.Process, home: Path, *, timeout_s: float = 60, echo: Callable[[str], None] = _silent
+) -> str:
     """The server's address, once it listens. Raises EnvironmentFault, with the end of its log, when it does not come up."""
     remote = (home / SPARK_ADDRESS).read_text()
     deadline = time.monotonic() + timeout_s
-    while processes.is_alive(record) and time.monotonic() < deadline:
-        if listens(remote):
-            return remote
-        time.sleep(0.05)
+    with shown("Waiting for Spark Connect", echo=echo):
+        while processes.is_alive(record) and time.monotonic() < deadline:
+            if listens(remote):
+                return remote
+            time.sleep(0.05)
     raise EnvironmentFault(
         f"Spark Connect must come up at {remote} within {timeout_s:g} s; it did not; see {record.log}, which ends:\n{processes.log_tail(record)}"
     )
 
 
-def stop(home: Path) -> None:
-    """Ends the server of `home`. Nothing if none runs."""
+def stop(home: Path, *, timeout_s: float = 10) -> None:
+    """Ends the server of `home`: SIGTERM, and SIGKILL after `timeout_s` seconds. Nothing if none runs."""
     (home / SPARK_ADDRESS).unlink(missing_ok=True)
     record = processes.running(home, NAME)
     if record is not None:
-        processes.terminate(record, home=home, timeout_s=10)
+        processes.terminate(record, home=home, timeout_s=timeout_s, last_s=0.3)

@@ -8,7 +8,6 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 import tempfile
 import time
 from collections import deque
@@ -18,7 +17,7 @@ from typing import Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from embedded.processes import with_parent
+from embedded.processes import trilayer_command, with_parent
 from trilayer.errors import OvertakenError, UsageError
 from trilayer.settings import load_settings
 
@@ -66,7 +65,7 @@ class TrilayerOperator(BaseOperator):
         if self.stream:
             arguments += ["--stream", self.stream]
         self.log.info("trilayer %s", shlex.join(arguments))
-        command = shlex.split(load_settings().batch_command) or [sys.executable, "-m", "cli"]
+        command = shlex.split(load_settings().batch_command) or trilayer_command()
         began = time.monotonic()
         tail: deque[str] = deque(maxlen=1)
         # The answer goes to a file: a second pipe, read after the first, would stop the command once it is full.

@@ -1,27 +1,30 @@
 """A connection for analysts: SQL in, rows out, each answer with what it stands on.
 
 Schemas `merged` (the default), `batch` and `speed` hold each view; the catalog's queries are views beside them. Schema `arrivals` holds the
-speed layer's share by the tick that the events arrived in. Every process has its own in-memory DuckDB, fed from the store, so that readers
+speed layer's share by the tick that the events arrived in, schema `tables` the analyst's own lookup tables. Every process has its own in-memory DuckDB, fed from the store, so that readers
 don't wait for each other; an answer is computed on one snapshot from beginning to end.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Literal
+from dataclasses import replace
+from typing import Any, Literal
 
 import duckdb
 import pyarrow as pa
 
 from serving_layer import history
+from serving_layer.lookup import lookup_table
 from serving_layer.refresh import Loaded, Refresh, batch_table, speed_table
 from serving_layer.result import Provenance, Result, StreamProvenance, Table
 from trilayer.catalog import Catalog, Query, load_catalog
 from trilayer.cut import format_time
 from trilayer.errors import CoverageError, EnvironmentFault, UsageError, did_you_mean
-from trilayer.lag import Lag, stream_lag
+from trilayer.expressions import check_name
+from trilayer.lag import stream_lag
 from trilayer.merging import open_duckdb, present_select, quoted_duckdb
 from trilayer.segment import TICK
 from trilayer.settings import Settings, load_settings
@@ -58,7 +61,7 @@ class Snapshot:
                 "a snapshot must not be used after a query has failed in it; open another: connection.snapshot()"
             )
         self.sound = False
-        self._cursor.execute(f"SET search_path = '{layer}'")
+        self._cursor.execute(f"SET search_path = '{layer},tables'")
         try:
             table = _without_hugeint(self._cursor.sql(query).to_arrow_table())
         except duckdb.CatalogException as error:
@@ -131,6 +134,7 @@ class Connection:
         self._catalog, self._settings, self._store = catalog, settings, store
         self._lock = threading.Lock()
         self._idle: list[tuple[Loaded, duckdb.DuckDBPyConnection]] = []
+        self._tables: dict[str, pa.Table] = {}
         self._database, self._refresh = _open(catalog, settings, store, self._close_idle)
 
     @property
@@ -203,6 +207,8 @@ class Connection:
         database, refresh = _open(self._catalog, self._settings, self._store)
         with database:
             loaded = refresh.load(version)
+            for name, rows in self._tables.items():
+                _put_table(database, name, rows)
             database.execute("BEGIN TRANSACTION READ ONLY")
             yield Snapshot(database, self._provenance(loaded), self._catalog, loaded)
 
@@ -222,6 +228,33 @@ class Connection:
         cursor.execute("SELECT one FROM _batch._anchor").fetchall()
         return cursor
 
+    def table(self, name: str, data: Any) -> None:
+        """A lookup table of your own, for queries to join: `tables.NAME`, or NAME alone.
+
+        It is read now, into the connection's memory, and is in every snapshot that is opened from
+        now on. A second one of the same name takes its place.
+
+        Args:
+            name: Lower-case letters, digits and single underscores, and no view's or query's name.
+            data: Path of a CSV, JSON or Parquet file; a DataFrame of pandas or polars, an Arrow
+                table, or a list of dicts.
+
+        Raises:
+            UsageError: The name can't be taken, the file can't be read, or `serving_memory_mb` is
+                too little for it.
+        """
+        check_name(name, "name of a table")
+        taken = [v.name for v in self._catalog.views] + [q.name for q in self._catalog.queries]
+        if name in taken:
+            raise UsageError(
+                f"name of a table must not be that of a view or query; got {name!r}; take another"
+            )
+        rows = lookup_table(data)
+        with self._lock:
+            _put_table(self._database, name, rows)
+            self._tables[name] = rows
+            self._close_idle()  # their transactions began before it
+
     def sql(self, query: str, layer: Layer = "merged") -> Result:
         """The answer to one SELECT, on the newest state; see `Snapshot.sql`."""
         with self.snapshot() as snapshot:
@@ -231,13 +264,19 @@ class Connection:
         """What an answer asked now stands on, with the lag behind the broker where that can be reached."""
         with self._lock:
             loaded = self._refresh.refresh()
+        return self.with_lag(self._provenance(loaded))
+
+    def with_lag(self, provenance: Provenance) -> Provenance:
+        """What an answer stood on, with how much of the log lies behind it by now; as it is if no
+        broker answers."""
+        heads = {name: s.head for name, s in provenance.streams.items()}
+        cuts = {name: s.cut for name, s in provenance.streams.items()}
         try:
-            heads = {name: s.head for name, s in loaded.streams.items()}
-            cuts = {name: s.cut for name, s in loaded.streams.items()}
             lags = stream_lag(self._catalog, self._settings, heads, cuts)
         except EnvironmentFault:
-            lags = {}
-        return self._provenance(loaded, lags)
+            return provenance
+        streams = {name: replace(s, lag=lags.get(name)) for name, s in provenance.streams.items()}
+        return replace(provenance, streams=streams)
 
     # -- what the store remembers --------------------------------------------------------------------------------------
 
@@ -282,11 +321,13 @@ class Connection:
             generation = self._refresh.refresh().streams[stream].generation
         return history.segments(found, generation, self._store)
 
-    def _provenance(self, loaded: Loaded, lags: Mapping[str, Lag] | None = None) -> Provenance:
+    def _provenance(self, loaded: Loaded) -> Provenance:
         publication = loaded.publication
+        below = publication.streams if publication else {}
         streams = {
             name: StreamProvenance(
-                s.cut, s.head, s.generation, s.events, s.quarantined, s.note, (lags or {}).get(name)
+                s.cut, s.head, s.generation, s.events, s.quarantined, s.note,
+                quarantined_in_all=s.quarantined + (below[name].quarantined if name in below else 0),
             )
             for name, s in loaded.streams.items()
         }  # fmt: skip
@@ -311,6 +352,7 @@ def _open(
     database.execute("CREATE TABLE _batch._anchor (one INTEGER); INSERT INTO _batch._anchor VALUES (1)")
     for layer in LAYERS:
         _create_views(database, catalog, layer)
+    database.execute("CREATE SCHEMA tables")
     database.execute("CREATE SCHEMA arrivals")
     for view in catalog.views:
         # Its keys can't be named so: a leading underscore is trilayer's.
@@ -324,6 +366,18 @@ def _open(
     database.execute("SET enable_external_access = false")
     database.execute("SET allowed_configs = ['search_path']; SET lock_configuration = true")
     return database, refresh
+
+
+def _put_table(database: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> None:
+    database.register("_arriving_table", rows)
+    try:
+        database.execute(
+            f"CREATE OR REPLACE TABLE tables.{quoted_duckdb(name)} AS SELECT * FROM _arriving_table"
+        )
+    except duckdb.Error as error:
+        raise UsageError(f"table {name!r} must be one that DuckDB can hold: {str(error).strip()}") from None
+    finally:
+        database.unregister("_arriving_table")
 
 
 def _create_views(database: duckdb.DuckDBPyConnection, catalog: Catalog, layer: Layer) -> None:

@@ -64,9 +64,17 @@ def _value(scalar: pa.Scalar) -> Any:
 
 @dataclass(frozen=True)
 class StreamProvenance:
-    """What an answer stands on, of one stream. cut: below it is the batch's share. head: up to it the answer reaches.
+    """What an answer stands on, of one stream.
 
-    speed_events: events between the two. note: why the head is where it is, where that needs saying. lag: None unless asked for.
+    Attributes:
+        cut: Below it is the batch layer's share.
+        head: Up to it the answer reaches.
+        generation: The speed layer's generation that covers what lies between; None where none does.
+        speed_events: Events between the two.
+        quarantined: Those of them that do not fit the schema.
+        note: Why the head is where it is, where that needs saying.
+        lag: How much of the log lies behind the head; None unless asked for.
+        quarantined_in_all: Events below the head that do not fit the schema.
     """
 
     cut: Cut
@@ -76,6 +84,7 @@ class StreamProvenance:
     quarantined: int
     note: str
     lag: Lag | None = None
+    quarantined_in_all: int = 0
 
 
 @dataclass(frozen=True)

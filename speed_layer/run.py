@@ -18,6 +18,7 @@ from speed_layer.query import StreamQuery
 from trilayer.catalog import Catalog
 from trilayer.errors import EnvironmentFault, LogError, TrilayerError
 from trilayer.log import Log, now_ms
+from trilayer.rows import check_rows
 from trilayer.segment import CompactionFault, Generation, compaction_fault_path
 from trilayer.settings import Settings
 from trilayer.spark import driver_at_work, first_cause, lost_by_log, session
@@ -67,6 +68,7 @@ def run_speed(
                 log.ensure(stream, settings.replication_factor)
         spark = session("trilayer-speed", settings, memory_mb=settings.speed_memory_mb, conf=SPARK_CONF)
         stack.callback(spark.stop)
+        check_rows(catalog.rows, spark)
         queries = [StreamQuery(catalog, stream, settings, store, spark) for stream in catalog.streams]
         compactors = [Compactor(query, catalog, settings, store, stop) for query in queries]
         try:

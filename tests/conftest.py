@@ -15,12 +15,13 @@ from embedded import kafka
 from embedded import spark as spark_server
 from embedded.kafka import Broker
 from trilayer import classes, jars
-from trilayer.settings import Settings
+from trilayer.settings import Settings, default_jars
 from trilayer.spark import JAVA_OPTIONS
 from trilayer.store import Store
 
 PROJECT = Path(__file__).parents[1]
-JARS = PROJECT / ".trilayer" / "jars"
+JARS = default_jars()
+"""Those of whoever runs the tests: what `trilayer up` has fetched and archived is not made anew."""
 
 # Airflow writes into its home when it is imported, so that no two workers may have the same.
 WORKER = os.environ.get("PYTEST_XDIST_WORKER", "alone")

@@ -38,7 +38,7 @@ def repository(monkeypatch):
     contents: dict[str, bytes] = {}
     runs: list[list[str]] = []
 
-    def run(missing, into, cache):
+    def run(missing, into, cache, _):
         cache.mkdir(exist_ok=True)
         runs.append([jar.artifact for jar in missing])
         for jar in missing:

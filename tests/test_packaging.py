@@ -1,5 +1,6 @@
 """The wheel has all that an installed trilayer needs, and nothing of the tests and examples."""
 
+import re
 import subprocess
 import sys
 import sysconfig
@@ -69,10 +70,15 @@ def test_the_wheel_holds_the_packages_and_their_data(wheel):
     assert {"embedded/log4j2.properties", "trilayer/log4j2.properties"} <= set(names)
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
     assert any(name.endswith("dist-info/licenses/LICENSE") for name in names)
+    (metadata,) = (name for name in names if name.endswith("dist-info/METADATA"))
+    assert "Description-Content-Type: text/markdown" in zipfile.ZipFile(wheel).read(metadata).decode()
 
 
 def test_the_installed_command_runs_from_anywhere(installed_bin, tmp_path):
     assert "Usage" in run(installed_bin / "trilayer", "--help", cwd=tmp_path)
+    assert re.match(
+        r"trilayer \d+\.\d+\.\d+, Python 3", run(installed_bin / "trilayer", "--version", cwd=tmp_path)
+    )
 
 
 def test_the_installed_code_finds_its_data(installed_bin, tmp_path):

@@ -117,6 +117,27 @@ def test_log_tail_gives_the_last_lines(home):
     assert processes.log_tail(process, lines=3) == "line 29998\nline 29999\nready"
 
 
+def test_log_tail_gives_nothing_of_an_earlier_start(home):
+    for word in ("former", "latter"):
+        argv = [sys.executable, "-c", f"print('the {word} reason'); raise SystemExit(1)"]
+        process = processes.start("talker", argv, home=home)
+        until(lambda process=process: not processes.is_alive(process))
+    assert process.log.read_text() == "the former reason\nthe latter reason\n"
+    assert processes.log_tail(process) == "the latter reason"
+    assert processes.last_started(home, "talker") == process
+    assert processes.log_tail(processes.last_started(home, "talker")) == "the latter reason"
+
+
+def test_a_projects_own_modules_are_not_taken_for_trilayers(tmp_path):
+    for name in ("cli", "embedded", "dags", "trilayer"):
+        (tmp_path / f"{name}.py").write_text(f"raise SystemExit('ran the project\\'s {name}.py')")
+    done = subprocess.run(
+        processes.trilayer_command("--help"), cwd=tmp_path, capture_output=True, text=True, check=False,
+        env=os.environ | {"PYTHONPATH": str(Path(processes.__file__).parents[1])},
+    )  # fmt: skip
+    assert (done.returncode, "Usage" in done.stdout) == (0, True), done.stderr
+
+
 def test_terminate_is_orderly_when_it_can_be(home):
     script = (
         "import signal, sys\n"

@@ -8,7 +8,7 @@ pytestmark = pytest.mark.spark
 
 STREAM = Stream(
     "orders",
-    "id string not null, n int, at timestamp, d date, local timestamp_ntz, price decimal(6,2), ratio double, nested struct<a:int>",
+    "id string not null, n int, tiny tinyint, at timestamp, d date, local timestamp_ntz, price decimal(6,2), ratio double, nested struct<a:int>",
     event_time="at",
     max_event_bytes=200,
 )
@@ -48,14 +48,16 @@ BAD = {
             "NUL": b"\0",
         }.items()
     },
-    "wrong type": (b'{"id": "x", "n": "seven", ' + AT + b"}", "wrong type: n must be int, got seven"),
+    "wrong type": (b'{"id": "x", "n": "seven", ' + AT + b"}", "wrong type: n must be int, got \"seven\""),
     "too large for its type": (b'{"id": "x", "n": 2147483648, ' + AT + b"}", "wrong type: n must be int, got 2147483648"),
-    "no such day": (b'{"id": "x", "d": "2026-02-30", ' + AT + b"}", "wrong type: d must be date, got 2026-02-30"),
-    "no time": (b'{"id": "x", "at": "soon"}', "wrong type: at must be timestamp, got soon"),
+    "just too large for a byte": (b'{"id": "x", "tiny": 200, ' + AT + b"}", "wrong type: tiny must be tinyint, got 200"),
+    "just too small for a byte": (b'{"id": "x", "tiny": -129, ' + AT + b"}", "wrong type: tiny must be tinyint, got -129"),
+    "no such day": (b'{"id": "x", "d": "2026-02-30", ' + AT + b"}", "wrong type: d must be date, got \"2026-02-30\""),
+    "no time": (b'{"id": "x", "at": "soon"}', "wrong type: at must be timestamp, got \"soon\""),
     **{
         f"{what}, for a {type_}": (
             b'{"id": "x", "%s": %s%s}' % (name.encode(), value, b"" if name == "at" else b", " + AT),
-            f"wrong type: {name} must be {type_}, got {value.decode().strip(chr(34))}",
+            f"wrong type: {name} must be {type_}, got {value.decode()}",
         )
         for name, type_, values in (
             ("at", "timestamp", {
@@ -79,7 +81,7 @@ BAD = {
     },
     "several": (
         b'{"id": "x", "n": true, "d": "x", ' + AT + b"}",
-        "wrong type: n must be int, got true; d must be date, got x",
+        "wrong type: n must be int, got true; d must be date, got \"x\"",
     ),
     "missing required": (b"{" + AT + b"}", "missing field: id"),
     "null required": (b'{"id": null, ' + AT + b"}", "missing field: id"),
@@ -94,6 +96,8 @@ GOOD = {
     "NaN beside an object": b'{"id": "x", "nested": {}, "ratio": NaN, ' + AT + b"}",
     "braces within": b'{"id": "}{ \\"}", "later": "}", ' + AT + b"}",
     "seconds": b'{"id": "x", "at": 1767225600}',
+    "the least byte": b'{"id": "x", "tiny": -128, ' + AT + b"}",
+    "the largest byte": b'{"id": "x", "tiny": 127, ' + AT + b"}",
     "first times": b'{"id": "x", "d": "0001-01-01", "local": "0001-01-01T00:00:00", "at": "0001-01-01T00:00:00Z"}',
     "last times": b'{"id": "x", "d": "9999-12-31", "local": "9999-12-31T23:59:59.999999", "at": "9999-12-31T23:59:59.999999Z"}',
     "a day as a time": b'{"id": "x", "at": "2026-01-01"}',
@@ -135,6 +139,48 @@ def test_a_good_event_is_not_put_aside(name, parsed):
     assert row["_reject"] is None
     assert row["id"] is not None
     assert row["at"] is not None
+
+
+NAMED = Stream(
+    "rides",
+    "vendor_id int not null from 'VendorID', zone string from 'PU zone', at timestamp from 'meta.at', fare decimal(6,2) from 'meta.fare'"
+    ", who string from \"meta.it's\", dotted date from '`a.b`.c?', day date, plain struct<a:int>",
+    event_time="at",
+)
+
+
+def test_columns_come_from_the_fields_that_they_name(spark):
+    from trilayer.events import parse
+
+    meta = b'"meta": {"at": "2026-01-01T00:00:00", "fare": "1.50", "it\'s": "x"}'
+    values = [
+        b'{"VendorID": 6, "PU zone": "Soho", ' + meta + b', "a.b": {"c?": "2026-01-02"}, "plain": {"a": 1}}',
+        b'{"VendorID": "6", "PU zone": "Soho", ' + meta + b', "a.b": {"c?": true}}',
+        b'{"vendor_id": 6, "zone": "Soho", ' + meta + b"}",
+        b'{"VendorID": 6, "meta": 7}',
+        b'{"VendorID": 6, "meta": {"at": 1767225600, "fare": 1e100000000}, "a": {"b": {"c?": 1}}}',
+        b'{"VendorID": 6, "meta": {"at": 1767225600, "it\'s": 12}, "day": "2026-13-01"}',
+    ]
+    records = spark.createDataFrame([(i, bytearray(v)) for i, v in enumerate(values)], "n int, _value binary")
+    rows = (
+        parse(records, NAMED).selectExpr("*", "cast(at AS string) AS _at").orderBy("n").toArrow().to_pylist()
+    )
+    first = rows[0]
+    assert (first["vendor_id"], first["zone"], first["_at"], str(first["fare"])) == (
+        6,
+        "Soho",
+        "2026-01-01 00:00:00",
+        "1.50",
+    )
+    assert (first["who"], str(first["dotted"]), first["plain"]) == ("x", "2026-01-02", {"a": 1})
+    assert [row["_reject"] for row in rows] == [
+        None,
+        'wrong type: vendor_id (VendorID) must be int, got "6"; dotted (`a.b`.c?) must be date, got true',
+        "missing field: vendor_id (VendorID)",
+        "wrong type: inside of an array, struct or map",
+        "wrong type: a number must have an exponent of at most 3 digits, and at most 1000 characters",
+        'wrong type: day must be date, got "2026-13-01"',
+    ]  # fmt: skip
 
 
 def test_times_are_read_in_utc(parsed):

@@ -1,42 +1,256 @@
-"""Files as events: a file that was typed keeps its values, and what can't be sent is named with its place."""
+"""Files as events: a file that was typed keeps its values, what does not fit is sent as it is, and what can't be sent is named."""
 
+import gzip
 import json
-from datetime import date
+from datetime import UTC, date, datetime
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cli.replay import read_events, send
+from cli.files import Events, as_bytes, read_events
+from cli.replay import send
 from trilayer import Stream
 from trilayer.errors import EnvironmentFault, UsageError
 from trilayer.log import Log
 
 ORDERS = Stream("orders", "shop string, n int, tags map<string,map<string,int>>, day date", event_time="day")
+RIDES = Stream(
+    "rides",
+    "vendor int not null from 'VendorID', zone string from 'PU zone', fare decimal(6,2), at timestamp from 'meta.at'",
+    event_time="at",
+)
 
 
-def events(path, stream=ORDERS):
-    total, found = read_events(path, stream)
-    placed = list(found)
-    assert len(placed) == total
-    decoded = [(place, json.loads(value)) for place, value in placed]
+def fitting(path, stream=ORDERS, **options):
+    """Places and values of events that all fit and are all of one day."""
+    found = list(read_events(path, stream, **options))
+    assert [event.misfit for event in found] == [None] * len(found)
+    decoded = [(event.place, json.loads(event.value)) for event in found]
     assert {event.pop("day") for _, event in decoded} == {"2026-01-01"}
     return decoded
 
 
+def write(path, *lines):
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
 def test_text_in_quotes_is_no_null(tmp_path):
-    path = tmp_path / "orders.csv"
-    rows = ['"NA",1', "NA,2", '"",3', ",NA", '"NULL",NULL', "NULL,", '"a ""b""",7']
-    path.write_text("\n".join(["day,shop,n", *(f"2026-01-01,{row}" for row in rows)]))
-    assert [event for _, event in events(path)] == [
+    rows = ['"NA",1', "NA,2", '"",3', ",NA", '"NULL",NULL', "NULL,", '"a ""b""",7', '"a, b",8', "é,9"]
+    path = write(tmp_path / "orders.csv", "day,shop,n", *(f"2026-01-01,{row}" for row in rows))
+    assert [event for _, event in fitting(path)] == [
         {"shop": "NA", "n": 1}, {"n": 2}, {"shop": "", "n": 3}, {}, {"shop": "NULL"}, {}, {"shop": 'a "b"', "n": 7},
+        {"shop": "a, b", "n": 8}, {"shop": "é", "n": 9},
     ]  # fmt: skip
 
 
 def test_all_may_be_in_quotes(tmp_path):
+    rows = ['"2026-01-01","","1"', '"2026-01-01","a",""', '"2026-01-01","NA","NA"']
+    path = write(tmp_path / "orders.csv", '"day","shop","n"', *rows)
+    assert [event for _, event in fitting(path)] == [{"shop": "", "n": 1}, {"shop": "a"}, {"shop": "NA"}]
+
+
+ODD = [
+    (
+        "2026-01-01,a,two",
+        'wrong type: n must be int, got "two"',
+        '{"shop": "a", "n": "two", "day": "2026-01-01"}',
+    ),
+    (
+        "2026-01-01,a,2.5",
+        'wrong type: n must be int, got "2.5"',
+        '{"shop": "a", "n": "2.5", "day": "2026-01-01"}',
+    ),
+    ("2026-01-01,a,9999999999", "wrong type: n must be int, got 9999999999", None),
+    ("01/02/2026,a,1", 'wrong type: day must be date, got "01/02/2026"', None),
+    (",a,1", "missing field: day", '{"shop": "a", "n": 1}'),
+    ("2026-01-01,a", "2 cells, where the header has 3", "2026-01-01,a"),
+    ("2026-01-01,a,1,more", "4 cells, where the header has 3", "2026-01-01,a,1,more"),
+    ('2026-01-01,"a"b,1', "quotes that do not end", '2026-01-01,"a"b,1'),
+    ('2026-01-01,"a,1', "quotes that do not end", '2026-01-01,"a,1'),
+    ('"2026-01-01","a, b"', "2 cells, where the header has 3", '"2026-01-01","a, b"'),
+    ("2026-01-01,\udcff,1", "invalid UTF-8", b'{"shop": "\xff", "n": 1, "day": "2026-01-01"}'),
+    ("2026-01-01,\udcff", "2 cells, where the header has 3", b"2026-01-01,\xff"),
+]
+
+
+@pytest.mark.parametrize(("row", "misfit", "value"), ODD)
+def test_an_odd_row_is_sent_as_it_is_and_those_around_it_too(row, misfit, value, tmp_path):
     path = tmp_path / "orders.csv"
-    path.write_text('"day","shop","n"\n"2026-01-01","","1"\n"2026-01-01","a",""\n"2026-01-01","NA","NA"\n')
-    assert [event for _, event in events(path)] == [{"shop": "", "n": 1}, {"shop": "a"}, {"shop": "NA"}]
+    path.write_bytes(as_bytes(f"day,shop,n\r\n2026-01-01,x,1\r\n{row}\r\n2026-01-01,y,2\r\n"))
+    before, odd, after = read_events(path, ORDERS)
+    assert [before.misfit, after.misfit] == [None, None]
+    assert [before.place, odd.place, after.place] == ["line 2", "line 3", "line 4"]
+    assert odd.misfit == misfit
+    if value is not None:
+        assert odd.value == (value if isinstance(value, bytes) else value.encode())
+
+
+def test_a_row_of_many_lines_counts_them(tmp_path):
+    path = write(
+        tmp_path / "orders.csv",
+        "day,shop,n",
+        '2026-01-01,"a',
+        "",
+        'b",1',
+        "",
+        "2026-01-01,c,2,,",
+        ",,",
+        "2026-01-01,d,3",
+    )
+    assert fitting(path) == [
+        ("line 2", {"shop": "a\n\nb", "n": 1}), ("line 6", {"shop": "c", "n": 2}), ("line 8", {"shop": "d", "n": 3}),
+    ]  # fmt: skip
+
+
+def test_a_quote_that_does_not_end_takes_no_more_than_an_event_may_have(tmp_path):
+    stream = Stream("orders", "shop string, day date", event_time="day", max_event_bytes=200_000)
+    rows = [f"2026-01-01,x{n}" for n in range(30_000)]
+    path = write(tmp_path / "orders.csv", "day,shop", '2026-01-01,"x', *rows, '2026-01-01,"y"')
+    events = list(read_events(path, stream))
+    assert [event.misfit for event in events] == ["quotes that do not end", *[None] * 30_001]
+    assert [event.place for event in (events[0], events[1], events[-1])] == ["line 2", "line 3", "line 30003"]
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_the_delimiter_is_told_by_the_header(delimiter, tmp_path):
+    lines = [
+        delimiter.join(cells) for cells in (["day", '"a, b; c"', "shop", "n"], ["2026-01-01", "x", "a", "1"])
+    ]
+    assert fitting(write(tmp_path / "orders.csv", *lines)) == [("line 2", {"shop": "a", "n": 1})]
+
+
+def test_a_delimiter_an_encoding_and_columns_may_be_given(tmp_path):
+    path = tmp_path / "orders.txt"
+    path.write_bytes("2026-01-01#Käse#1\n".encode("latin-1"))
+    options = {"delimiter": "#", "encoding": "latin-1", "columns": ["day", "shop", "n"]}
+    assert fitting(path, **options) == [("line 1", {"shop": "Käse", "n": 1})]
+    with pytest.raises(UsageError, match=r"encoding must be one that Python knows.*got 'latin-99'"):
+        read_events(path, ORDERS, encoding="latin-99")
+
+
+def test_a_delimiter_is_one_character(tmp_path):
+    path = write(tmp_path / "orders.csv", '"day"\tshop\tn', "2026-01-01\ta\t1")
+    assert (
+        fitting(path, delimiter="\t") == fitting(path, delimiter=r"\t") == [("line 2", {"shop": "a", "n": 1})]
+    )
+    for wrong in ("ab", '"'):
+        with pytest.raises(UsageError, match=f"delimiter must be one character, .*; got '{wrong}'"):
+            read_events(path, ORDERS, delimiter=wrong)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_marks_of_an_encoding_are_no_text(encoding, tmp_path):
+    path = tmp_path / "orders.csv"
+    path.write_bytes("day,shop,n\n2026-01-01,é,1\n".encode(encoding))
+    assert fitting(path) == [("line 2", {"shop": "é", "n": 1})]
+    path = tmp_path / "orders.jsonl"
+    path.write_bytes('\n{"day": "2026-01-01", "shop": "é"}\n'.encode(encoding))
+    assert fitting(path) == [("line 2", {"shop": "é"})]
+
+
+def test_text_may_be_compressed(tmp_path):
+    for name, text in {
+        "o.csv.gz": "day,shop\n2026-01-01,a\n",
+        "o.jsonl.gz": '{"day": "2026-01-01", "shop": "a"}\n',
+    }.items():
+        (tmp_path / name).write_bytes(gzip.compress(text.encode()))
+        assert [event for _, event in fitting(tmp_path / name)] == [{"shop": "a"}]
+    cut = tmp_path / "cut.csv.gz"
+    cut.write_bytes(gzip.compress(b"day,shop\n" + b"2026-01-01,a\n" * 9)[:-9])
+    with pytest.raises(
+        UsageError, match=r"cut.csv.gz must be readable to its end; after line \d+ it is not: "
+    ):
+        list(read_events(cut, ORDERS))
+
+
+def test_times_without_a_zone_are_utc_and_cells_are_typed(tmp_path):
+    stream = Stream(
+        "all",
+        "at timestamp, d double, b boolean, s struct<a:int>, l array<string>, m decimal(20,10), x binary",
+        event_time="at",
+    )
+    path = write(
+        tmp_path / "all.csv", "at,d,b,s,l,m,x", '2025-01-01T10:00:00,1e3,TRUE,"{""a"": 1}","[""x""]",12.3400000000,hi',
+        '1767225600,nan,0,{},[], 1 ,""',
+    )  # fmt: skip
+    first, second = read_events(path, stream)
+    assert first.misfit is second.misfit is None
+    assert first.value == (
+        b'{"at": "2025-01-01T10:00:00", "d": 1000.0, "b": true, "s": {"a": 1}, "l": ["x"], "m": "12.3400000000", "x": "aGk="}'
+    )
+    assert second.value == b'{"at": 1767225600, "d": NaN, "b": false, "s": {}, "l": [], "m": "1"}'
+
+
+def test_columns_are_found_by_the_names_of_their_fields(tmp_path):
+    path = write(
+        tmp_path / "rides.csv", "VendorID, PU zone,fare,meta.at,surchrage", "6,Soho,1.5,2026-01-01 10:00:00,1"
+    )
+    found = read_events(path, RIDES)
+    (event,) = found
+    assert event.misfit is None
+    assert json.loads(event.value) == {
+        "VendorID": 6, "PU zone": "Soho", "fare": "1.5", "meta": {"at": "2026-01-01 10:00:00"},
+    }  # fmt: skip
+    assert found.left_out == "left out, since the schema has no such column: surchrage"
+    stream = Stream("s", "surcharge double, at timestamp", event_time="at")
+    path = write(tmp_path / "s.csv", "at,surchrage", "2026-01-01,1")
+    assert read_events(path, stream).left_out.endswith(": surchrage; did you mean 'surcharge'?")
+
+
+def test_a_required_column_that_is_missing_is_named(tmp_path):
+    path = write(tmp_path / "rides.csv", "VendorId,fare", "6,1.5")
+    with pytest.raises(
+        UsageError,
+        match=r"must have the column VendorID of .*; it has VendorId, fare; did you mean 'VendorId'\?.*`vendor int from 'COLUMN'`",
+    ):
+        read_events(path, RIDES)
+
+
+def test_what_is_no_file_of_events_is_refused(tmp_path):
+    with pytest.raises(UsageError, match=r"FILE must end in .csv, .*; got 'orders.xlsx'"):
+        read_events(write(tmp_path / "orders.xlsx", "PK"), ORDERS)
+    with pytest.raises(
+        UsageError, match="must begin with a header, or --columns must name its columns; got an empty line"
+    ):
+        read_events(write(tmp_path / "orders.csv", ""), ORDERS)
+    with pytest.raises(UsageError, match=r"orders.parquet must be a Parquet file; "):
+        read_events(write(tmp_path / "orders.parquet", "PK"), ORDERS)
+
+
+def test_a_header_with_a_column_twice_is_refused(tmp_path):
+    path = write(tmp_path / "orders.csv", "day,shop,n,other,other,n", "2026-01-01,a,1,x,y,2")
+    with pytest.raises(UsageError, match=r"it has day, shop, n, other, other, n: rename one of n$"):
+        read_events(path, ORDERS)
+    path = write(tmp_path / "orders.csv", "day,shop,n,other,other", "2026-01-01,a,1,x,y")
+    assert fitting(path) == [("line 2", {"shop": "a", "n": 1})]
+
+
+def test_an_array_of_objects_is_events_as_they_are_written(tmp_path):
+    path = tmp_path / "orders.json"
+    path.write_text('\n[ {"day": "2026-01-01", "n": 1e0} ,\n {"day":"2026-01-01"}\n]\n')
+    events = list(read_events(path, ORDERS))
+    assert [event.value for event in events] == [b'{"day": "2026-01-01", "n": 1e0}', b'{"day":"2026-01-01"}']
+    assert [event.place for event in events] == ["item 1", "item 2"]
+    assert [event.misfit for event in events] == ["wrong type: n must be int, got 1", None]
+
+
+def test_lines_of_json_are_sent_as_they_are(tmp_path):
+    path = tmp_path / "orders.jsonl"
+    good = '{"day":  "2026-01-01", "shop": "a\u2028b"}'.encode()
+    path.write_bytes(good + b"\r\n\r\nnonsense\n\xff\n" + good)
+    events = list(read_events(path, ORDERS))
+    assert [(event.place, event.value) for event in events] == [
+        ("line 1", good), ("line 3", b"nonsense"), ("line 4", b"\xff"), ("line 5", good),
+    ]  # fmt: skip
+    assert [event.misfit for event in events] == [
+        None,
+        "broken JSON: must be one JSON object",
+        "invalid UTF-8",
+        None,
+    ]
 
 
 def parquet(path, tags):
@@ -48,7 +262,7 @@ def parquet(path, tags):
 
 def test_a_map_is_an_object(tmp_path):
     path = parquet(tmp_path / "orders.parquet", [[("x", [("y", 1)]), ("z", None)], [], None])
-    assert events(path) == [
+    assert fitting(path) == [
         ("row 1", {"shop": "a", "tags": {"x": {"y": 1}, "z": None}}),
         ("row 2", {"shop": "a", "tags": {}}),
         ("row 3", {"shop": "a"}),
@@ -58,16 +272,30 @@ def test_a_map_is_an_object(tmp_path):
 def test_a_map_with_a_key_twice_is_refused_with_its_row(tmp_path):
     path = parquet(tmp_path / "orders.parquet", [[], [("x", None), ("x", None)]])
     with pytest.raises(UsageError, match="must have a key of a map once in a row; in one of the rows 1 to 2"):
-        events(path)
+        list(read_events(path, ORDERS))
 
 
-def test_a_header_with_a_column_twice_is_refused(tmp_path):
-    path = tmp_path / "orders.csv"
-    path.write_text("day,shop,n,other,other,n\n2026-01-01,a,1,x,y,2\n")
-    with pytest.raises(UsageError, match=r"it has day, shop, n, other, other, n: rename one of n$"):
-        read_events(path, ORDERS)
-    path.write_text("day,shop,n,other,other\n2026-01-01,a,1,x,y\n")
-    assert events(path) == [("row 1", {"shop": "a", "n": 1})]
+def test_parquet_is_taken_as_people_have_it(tmp_path):
+    """Integers as pandas keeps them beside NULL, text for numbers, times of nanoseconds, and fields of structs."""
+    table = pa.table({
+        "VendorID": [6.0, float("nan"), 7.5],
+        "PU zone": ["Soho", None, "x"],
+        "fare": pa.array([Decimal("1.50"), Decimal("99999.99"), None], pa.decimal128(10, 2)),
+        "meta": pa.array([{"at": datetime(2026, 1, 1, tzinfo=UTC)}] * 3, pa.struct([("at", pa.timestamp("us"))])),
+    })  # fmt: skip
+    pq.write_table(table, tmp_path / "rides.parquet")
+    events = list(read_events(tmp_path / "rides.parquet", RIDES))
+    assert events[0].value == (
+        b'{"VendorID": 6, "PU zone": "Soho", "fare": "1.50", "meta": {"at": "2026-01-01T00:00:00Z"}}'
+    )
+    assert [event.misfit for event in events] == [
+        None, "wrong type: fare must be decimal(6,2), got \"99999.99\"", "wrong type: vendor (VendorID) must be int, got 7.5",
+    ]  # fmt: skip
+    times = pa.array([1767225600000000001], pa.timestamp("ns", "Europe/Berlin"))
+    pq.write_table(pa.table({"VendorID": ["6"], "meta.at": times}), tmp_path / "rides.parquet")
+    (event,) = read_events(tmp_path / "rides.parquet", RIDES)
+    assert event.misfit is None
+    assert json.loads(event.value) == {"VendorID": 6, "meta": {"at": "2026-01-01T00:00:00Z"}}
 
 
 @pytest.mark.kafka
@@ -76,12 +304,53 @@ def test_an_event_too_large_to_be_sent_is_named_with_its_line(tmp_path, broker, 
     stream = Stream("orders", "shop string, at timestamp", event_time="at", topic=new_topic())
     path = tmp_path / "orders.jsonl"
     path.write_text('{"shop": "a"}\n\n{"shop": "b"}\n{"shop": "%s"}\n{"shop": "d"}\n' % ("c" * (1 << 20)))
-    total, found = read_events(path, stream)
     with Log(broker.bootstrap) as log:
         topic = log.ensure(stream)
         with pytest.raises(
             EnvironmentFault,
-            match=r"line 4 can't be sent: .*MessageSizeTooLarge.*; 2 were sent.*--skip 13 goes on after it",
+            match=r"line 4 can't be sent: .*MessageSizeTooLarge.*; 1 were sent.*--skip 3 goes on after it",
         ):
-            send(found, stream, broker.bootstrap, 0, total, skipped=10)
-        assert sum(log.end(topic).values()) == 2
+            send(read_events(path, stream), stream, broker.bootstrap, path.name, skip=1)
+        assert sum(log.end(topic).values()) == 1
+
+
+@pytest.mark.kafka
+def test_what_does_not_fit_says_where_it_comes_from(tmp_path, broker, new_topic):
+    from kafka import KafkaConsumer
+
+    stream = Stream("orders", "n int, day date", event_time="day", topic=new_topic(), partitions=1)
+    rows = [f"2026-01-01,{n}" for n in ("1", "two", "3", "four", "5,6")]
+    path = write(tmp_path / "orders.csv", "day,n", *rows)
+    with Log(broker.bootstrap) as log:
+        log.ensure(stream)
+    events = read_events(path, stream)
+    sent = send(events, stream, broker.bootstrap, path.name, skip=1, limit=4)
+    assert isinstance(events, Events)
+    assert (sent.events, sent.unfit, sent.misfits) == (
+        4,
+        3,
+        {"wrong type: n must be int": 2, "3 cells, where the header has 2": 1},
+    )
+    assert sent.first.place == "line 3"
+    consumer = KafkaConsumer(
+        stream.topic,
+        bootstrap_servers=broker.bootstrap,
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=10_000,
+    )
+    found = [(r.value, dict(r.headers)) for r, _ in zip(consumer, range(4), strict=False)]
+    consumer.close(autocommit=False)
+    assert found == [
+        (b'{"n": "two", "day": "2026-01-01"}', {"trilayer-source": b"orders.csv line 3"}),
+        (b'{"n": 3, "day": "2026-01-01"}', {}),
+        (b'{"n": "four", "day": "2026-01-01"}', {"trilayer-source": b"orders.csv line 5"}),
+        (b"2026-01-01,5,6", {"trilayer-source": b"orders.csv line 6"}),
+    ]
+    lines = ['{"n": 1, "dya": 1}', '{"day": "2026-01-01", "m": 2, "dya": 3}', "[1]"]
+    path = write(tmp_path / "orders.jsonl", *lines)
+    sent = send(read_events(path, stream), stream, broker.bootstrap, path.name)
+    assert sent.unknown == {"dya": 2, "m": 1}
+    with Log(broker.bootstrap) as log:
+        topic = log.topic(stream)
+        assert [value.decode() for value in log.newest(topic, 2, within_s=30)] == lines[1:]
+        assert len(list(log.newest(topic, 1_000, within_s=30))) == 7

@@ -7,9 +7,18 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+from typer.testing import CliRunner
 
 import serving_layer
+from cli.main import app
+from cli.sql import Format, Prompt
 from tests.layers import Pipeline, quick
 from trilayer import Catalog, Query, Stream, View, count, sum_
 from trilayer.errors import CoverageError, IntegrityError, UsageError
@@ -188,6 +197,114 @@ def test_a_wrong_question_ends_its_snapshot_and_says_so(connection, wrong):
         with pytest.raises(UsageError, match="open another"):
             snapshot.sql("select * from totals")
     assert len(connection.sql("select * from totals").rows()) == 3
+
+
+def test_lookup_tables_are_joined_in_every_snapshot_and_queries_still_reach_no_file(connection, tmp_path):
+    counts(connection)  # leaves a transaction that began before the tables
+    (tmp_path / "names.csv").write_text("shop,name\na,Anna\nb,Ben\n")
+    pq.write_table(pa.table({"shop": ["a"], "rank": [1]}), tmp_path / "ranks.parquet")
+    connection.table("names", tmp_path / "names.csv")
+    connection.table("ranks", str(tmp_path / "ranks.parquet"))
+    connection.table("cities", [{"shop": "b", "city": "Bonn"}])
+    connection.table("owners", pd.DataFrame({"shop": ["c"], "owner": ["Cleo"]}))
+    joined = (
+        "select name, n, rank, city, owner from totals left join names using (shop) left join tables.ranks using (shop)"
+        " left join cities using (shop) left join owners using (shop) order by n desc"
+    )
+    after = [("Anna", 3, 1, None, None), ("Ben", 2, None, "Bonn", None), (None, 1, None, None, "Cleo")]
+    assert connection.sql(joined).rows() == after
+    with connection.snapshot(version=1) as earlier:
+        assert earlier.sql(joined).rows() == after
+    assert connection.sql(joined, "batch").rows() == [
+        ("Anna", 2, 1, None, None),
+        ("Ben", 2, None, "Bonn", None),
+    ]
+    connection.table("names", [{"shop": "a", "name": "Ada"}])
+    assert connection.sql("select name from names").rows() == [("Ada",)]
+    with pytest.raises(UsageError):
+        connection.sql(f"select * from read_csv('{tmp_path}/names.csv')")
+
+
+def test_a_files_name_is_no_pattern(connection, tmp_path):
+    for name, shop in (("z[1].csv", "right"), ("z1.csv", "wrong")):
+        (tmp_path / name).write_text(f"shop\n{shop}\n")
+    connection.table("zones", tmp_path / "z[1].csv")
+    assert connection.sql("from zones").rows() == [("right",)]
+
+
+def test_what_is_no_lookup_table_is_named(connection, tmp_path):
+    (tmp_path / "broken.parquet").write_text("no")
+    for name, data, says in (
+        ("Names", [], "name of a table must be lower-case letters"),
+        ("totals", [], "name of a table must not be that of a view or query; got 'totals'"),
+        (
+            "names",
+            tmp_path / "names.csv",
+            "a lookup table must be a file; got .*names.csv', which is not there",
+        ),
+        ("names", tmp_path / "names.xlsx", "must end in .csv, .*; got .*names.xlsx"),
+        ("names", tmp_path / "broken.parquet", "broken.parquet must be readable as a table: "),
+        ("names", 7, "must be a file's path, a DataFrame, .*; got int"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            connection.table(name, data)
+    assert counts(connection) == {"a": 3, "b": 2, "c": 1}
+
+
+@pytest.fixture
+def folder(made, copy, tmp_path, monkeypatch):
+    """The folder of a project on the copied store, in which the command line runs."""
+    module = f"asked_{made[0].replace('-', '_')}"
+    (tmp_path / f"{module}.py").write_text(
+        f"from tests.test_serving import catalog_on\ncatalog = catalog_on({made[0]!r})\n"
+    )
+    settings = {
+        "catalog": f"{module}:catalog",
+        "store": str(copy.root),
+        "bootstrap_servers": made[1].bootstrap_servers,
+    }
+    (tmp_path / "trilayer.toml").write_text("".join(f"{k} = {json.dumps(v)}\n" for k, v in settings.items()))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def test_questions_come_from_an_argument_a_file_or_a_pipe(folder):
+    (folder / "q.sql").write_text("-- how many\nselect sum(n) as n from totals;\nselect name from names\n")
+    (folder / "names.csv").write_text("shop,name\na,Anna\n")
+
+    def asked(*arguments, given=None):
+        result = CliRunner().invoke(app, ["sql", "--format", "csv", *arguments], input=given)
+        if result.exception and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result.stdout
+
+    assert asked("best") == "shop\nb\n"
+    assert asked("-f", "q.sql", "--table", "names=names.csv") == "n\n6\nname\nAnna\n"
+    assert asked("-f", "-", given="from best;") == asked(given="best\n") == "shop\nb\n"
+    for arguments, says in (
+        (("best", "-f", "q.sql"), "either QUERY or --file must say what is asked; got both"),
+        (("-f", "none.sql"), "--file must be a file of text; got 'none.sql'"),
+        (("best", "--table", "names"), "--table must be NAME=FILE"),
+        (("select 1; select 2", "--format", "json"), "--format json must be of one SELECT; got 2"),
+        ((), "QUERY must be a SELECT, or the name of a view or query; got nothing"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            asked(*arguments, given="")
+
+
+def test_a_prompt_answers_until_it_is_left(folder, connection, capsys):
+    with create_pipe_input() as typed, create_app_session(input=typed, output=DummyOutput()):
+        prompt = Prompt(connection, folder / "home" / "sql_history", "merged", Format.csv)
+        typed.send_text("best\nselect n\nfrom totals order by 1;\nfrom nowhere;\n.layer batch\n")
+        typed.send_text("from best;\n.layer all\n.views\n.quit\n")
+        prompt.run()
+    out, err = capsys.readouterr()
+    assert out.startswith("shop\nb\nn\n1\n2\n3\nshop\n")
+    assert "totals" in out.splitlines()
+    assert "nowhere" in err
+    assert "layer must be one of merged, batch, speed; got 'all'" in err
+    assert "select n" in (folder / "home" / "sql_history").read_text()
 
 
 def test_unknown_names_are_named(connection):

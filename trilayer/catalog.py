@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
 from trilayer.errors import DefinitionError, UsageError, did_you_mean
 from trilayer.expressions import check_name
-from trilayer.stream import Source, Stream, digest
+from trilayer.stream import Rows, Source, Stream, digest
 from trilayer.view import View
 
 
@@ -62,6 +63,12 @@ class Catalog:
     def streams(self) -> list[Stream]:
         return list({view.stream.name: view.stream for view in self.views}.values())
 
+    @property
+    def rows(self) -> list[Rows]:
+        """The `Rows` sources of its views."""
+        found = {view.source.name: view.source for view in self.views if isinstance(view.source, Rows)}
+        return list(found.values())
+
     def stream(self, name: str) -> Stream:
         for stream in self.streams:
             if stream.name == name:
@@ -88,6 +95,24 @@ class Catalog:
         )
 
 
+@contextmanager
+def _searched(folder: str) -> Iterator[None]:
+    """Has `folder` searched first for modules, and from then on last.
+
+    The project's imports mean its own files. What trilayer, Spark or Airflow imports later must not:
+    a project may have a `cli.py`, or any other name.
+    """
+    if folder in sys.path:
+        yield
+        return
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
+        sys.path.append(folder)
+
+
 def load_catalog(name: str) -> Catalog:
     """The catalog at `module:attribute`, the module looked for in the working directory too.
 
@@ -99,10 +124,9 @@ def load_catalog(name: str) -> Catalog:
             f"catalog must be named as module:attribute (examples.flights:catalog); got {name!r}"
         )
     here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
     try:
-        module = importlib.import_module(module_name)
+        with _searched(here):
+            module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not (module_name == error.name or module_name.startswith(error.name + ".")):
             raise

@@ -6,12 +6,15 @@ The JVM's own feature (JEP 350, dynamic class-data sharing). An archive that doe
 from __future__ import annotations
 
 import hashlib
+import inspect
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import TYPE_CHECKING
 
 import pyspark
@@ -20,6 +23,7 @@ from trilayer.errors import EnvironmentFault
 from trilayer.filelock import exclusive
 from trilayer.java import java_executable
 from trilayer.ports import free_port
+from trilayer.progress import shown
 from trilayer.settings import Settings
 
 if TYPE_CHECKING:
@@ -28,7 +32,8 @@ if TYPE_CHECKING:
 
 def archive(settings: Settings) -> Path:
     """Where the archive is for this Java, this pyspark, and what is done here to fill it."""
-    fits = f"{Path(java_executable()).resolve()} {pyspark.__version__} {Path(pyspark.__file__).parent} {Path(__file__).read_text()}"
+    work = "".join(inspect.getsource(function) for function in (main, client, _work))
+    fits = f"{Path(java_executable()).resolve()} {pyspark.__version__} {Path(pyspark.__file__).parent} {work}"
     return settings.jars.resolve() / "spark" / f"classes-{hashlib.sha256(fits.encode()).hexdigest()[:12]}.jsa"
 
 
@@ -46,16 +51,49 @@ def share(settings: Settings, *, echo: Callable[[str], None]) -> None:
     with exclusive(path.with_suffix(".lock")):
         if path.exists():
             return
-        echo("Archiving the classes that Spark loads, once: its sessions then start in half the time")
+        echo(
+            "An archive of the classes that Spark loads is made once for this user: sessions then start in half the time"
+        )
         unfinished = path.with_suffix(".unfinished")
         unfinished.unlink(missing_ok=True)
-        made = subprocess.run(
-            [sys.executable, "-m", "trilayer.classes", str(unfinished)],
-            env=os.environ | settings.environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        if made.returncode or not unfinished.exists():
-            raise EnvironmentFault(f"Spark must start and end well; it did not:\n{made.stderr[-2000:]}")
+        with shown("Archiving Spark's classes", echo=echo) as reached:
+            _make(unfinished, settings, reached)
         unfinished.replace(path)
+
+
+def _make(unfinished: Path, settings: Settings, reached: Callable[[str], None]) -> None:
+    """Has a process of its own make the archive, and tells `reached` how far that has come."""
+    command = [sys.executable, "-P", "-m", "trilayer.classes", str(unfinished)]
+    steps = len(STEPS)
+    with (
+        TemporaryFile("w+", errors="replace") as errors,
+        subprocess.Popen(
+            command, env=os.environ | settings.environment(), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True,
+        ) as making,
+    ):  # fmt: skip
+        try:
+            assert making.stdout
+            for line in making.stdout:
+                if line.strip() in STEPS:
+                    reached(f"{STEPS.index(line.strip()) + 1} of {steps}: {line.strip()}")
+            status = making.wait()
+        except BaseException:
+            # Its JVM and the client that it starts are in its session.
+            with suppress(ProcessLookupError):
+                os.killpg(making.pid, signal.SIGKILL)
+            raise
+        errors.seek(0)
+        said = errors.read()
+    if status or not unfinished.exists():
+        raise EnvironmentFault(
+            f"Spark failed while building the class archive {unfinished}, with status {status};"
+            f" `trilayer doctor` checks Java and memory; it said:\n{said[-2000:]}"
+        )
+
+
+STEPS = ("starting Spark", "queries", "a stream", "a remote session", "writing the archive")
+"""What the process that makes the archive does, as its lines on stdout say."""
 
 
 def main(unfinished: str) -> None:
@@ -65,6 +103,7 @@ def main(unfinished: str) -> None:
     from trilayer.settings import load_settings
     from trilayer.spark import JAVA_OPTIONS, session
 
+    _tell("starting Spark")
     settings = load_settings(spark_master="local[1]")
     port = free_port()
     conf = {
@@ -76,7 +115,9 @@ def main(unfinished: str) -> None:
     settings = settings.model_copy(update={"spark_conf": settings.spark_conf | conf})
     spark = session("trilayer-classes", settings, memory_mb=512)
     with TemporaryDirectory() as folder:
+        _tell("queries")
         _work(spark, f"{folder}/own")
+        _tell("a stream")
         stream = (
             spark.readStream.schema("id bigint, value string").parquet(f"{folder}/own/events").writeStream
         )
@@ -84,9 +125,11 @@ def main(unfinished: str) -> None:
         stream.option("checkpointLocation", f"{folder}/checkpoint").trigger(
             availableNow=True
         ).start().awaitTermination()
+        _tell("a remote session")
         # In a process of its own, since one has either a driver or a remote session.
         command = [
             sys.executable,
+            "-P",
             "-m",
             "trilayer.classes",
             "--client",
@@ -94,12 +137,18 @@ def main(unfinished: str) -> None:
             f"{folder}/remote",
         ]
         subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
+    _tell("writing the archive")
     spark.stop()
     gateway = SparkContext._gateway
     assert gateway
     gateway.shutdown()
     gateway.proc.stdin.close()
     gateway.proc.wait(timeout=120)
+
+
+def _tell(step: str) -> None:
+    sys.stdout.write(f"{step}\n")
+    sys.stdout.flush()
 
 
 def client(remote: str, folder: str) -> None:

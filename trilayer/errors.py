@@ -82,10 +82,17 @@ class OvertakenError(ConflictError):
     exit_code = 3
 
 
+def close_name(name: str, known: Iterable[str]) -> str | None:
+    """The known name that was perhaps meant, whatever its case; None if none is close."""
+    folded = {candidate.casefold(): candidate for candidate in known}
+    close = difflib.get_close_matches(name.casefold(), folded, n=1)
+    return folded[close[0]] if close else None
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`; did you mean 'carrier'?` for the closest known name, or the list of what there is."""
     candidates = sorted(known)
-    close = difflib.get_close_matches(name, candidates, n=1)
-    if close:
-        return f"; did you mean {close[0]!r}?"
+    close = close_name(name, candidates)
+    if close is not None:
+        return f"; did you mean {close!r}?"
     return f"; there is {', '.join(candidates)}" if candidates else ""

@@ -7,7 +7,8 @@ Fields that the schema doesn't name are ignored here and stay in the raw bytes. 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from pyspark.sql import DataFrame
 from sqlglot import exp
@@ -78,9 +79,40 @@ _NOTHING_FOLLOWS = f"""(size(from_json(concat('[', {_TEXT}, ']'), 'array<struct<
     AND size(from_json(concat('{{"_":', {_TEXT}, '}}'), 'map<string, struct<>>')) = 1)"""
 
 
+_RANGES = {**RANGES, "tinyint": "-128 AND 127"}
+"""What the values of a type must lie between, of those types of which from_json reads others as well."""
+
+_READ_AS = {"timestamp": "string", "tinyint": "smallint"}
+"""How from_json reads what it would not read well: times as text, see `_timestamp_sql`, and small numbers as larger ones, since it takes
+200 for the tinyint -56."""
+
+
 def _typed(field: Field) -> str:
     """Where the field's value is, in its type."""
-    return f"`_typed_{field.name}`" if field.type == "timestamp" else f"_event.`{field.name}`"
+    if field.type == "timestamp":
+        return f"`_typed_{field.name}`"
+    return f"try_cast({_found(field)} AS tinyint)" if field.type == "tinyint" else _found(field)
+
+
+def _found(field: Field, within: str = "_event") -> str:
+    """Where from_json has put the field's value."""
+    return ".".join([within, *(f"`{step}`" for step in field.path)])
+
+
+def _schema_sql(types: Iterable[tuple[tuple[str, ...], str]]) -> str:
+    """DDL of an event that has values of these types at these paths."""
+    tree: dict[str, Any] = {}
+    for path, type_ in types:
+        inner = tree
+        for step in path[:-1]:
+            inner = inner.setdefault(step, {})
+        inner[path[-1]] = type_
+
+    def struct(of: dict[str, Any]) -> str:
+        inside = (f"`{n}` {t if isinstance(t, str) else f'struct<{struct(t)}>'}" for n, t in of.items())
+        return ", ".join(inside)
+
+    return struct(tree)
 
 
 def _timestamp_sql(field: Field) -> str:
@@ -89,20 +121,21 @@ def _timestamp_sql(field: Field) -> str:
     What has a day is told by what costs least: RLIKE takes three times as long, and a try_cast that fails twenty times. What has none is read
     again, since only a number, not its digits as text, is one of seconds.
     """
-    text = f"_event.`{field.name}`"
+    text = _found(field)
     has_day = f"substring({text}, 5, 1) = '-' AND try_cast({text} AS date) IS NOT NULL"
-    seconds = f"from_json({_TEXT}, '`{field.name}` bigint').`{field.name}`"
+    as_number = f"from_json({_TEXT}, {_literal(_schema_sql([(field.path, 'bigint')]))})"
+    seconds = _found(field, as_number)
     return f"CASE WHEN {has_day} THEN try_cast({text} AS timestamp) WHEN {text} IS NOT NULL THEN cast({seconds} AS timestamp) END"
 
 
-def _is_time_sql(field: Field) -> str:
+def _is_in_range_sql(field: Field) -> str:
     """Of a field with a range: whether the event has none, or one in the range; NULL where it has something else."""
-    return f"(_event.`{field.name}` IS NULL OR {_typed(field)} BETWEEN {RANGES[field.type]})"
+    return f"({_found(field)} IS NULL OR {_typed(field)} BETWEEN {_RANGES[field.type]})"
 
 
 def _from_json_sql(stream: Stream) -> str:
-    types = {field.name: "string" if field.type == "timestamp" else field.type for field in stream.fields}
-    schema = ", ".join([*(f"`{name}` {type_}" for name, type_ in types.items()), "`_corrupt` string"])
+    types = [(field.path, _READ_AS.get(field.type, field.type)) for field in stream.fields]
+    schema = _schema_sql([*types, (("_corrupt",), "string")])
     options = (
         "map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '_corrupt', 'timeZone', 'UTC',"
         " 'enableDateTimeParsingFallback', 'false')"  # which takes `20260301` for a number of days since 1970
@@ -139,10 +172,10 @@ def _is_harmless_sql(stream: Stream) -> str:
     """
     unescaped = f"regexp_replace({_TEXT}, {_literal(_ESCAPE)}, '')"
     outside = f"regexp_replace({unescaped}, '\"[^\"]*+\"', '')"
-    texts = {f.name: f.type for f in stream.fields if has_decimal(f.type)}
-    schema = ", ".join(f"`{name}` {_DECIMAL.sub('string', type_)}" for name, type_ in texts.items())
+    decimals = [f for f in stream.fields if has_decimal(f.type)]
+    schema = _schema_sql((f.path, _DECIMAL.sub("string", f.type)) for f in decimals)
     read = f"from_json({_TEXT}, {_literal(schema)})"
-    unread = [_holds_too_long_sql(f"{read}.`{name}`", type_) for name, type_ in texts.items()]
+    unread = [_holds_too_long_sql(_found(f, read), f.type) for f in decimals]
     return (
         f"(startswith(ltrim({_TEXT}), '{{') AND try_parse_json({_TEXT}) IS NOT NULL"
         f" AND NOT {outside} RLIKE {_literal(_LONG_EXPONENT)} AND NOT ({' OR '.join(unread)}))"
@@ -183,8 +216,8 @@ def _fits_sql(stream: Stream) -> str:
         "_is_whole",
         "_event IS NOT NULL",
         "_event._corrupt IS NULL",
-        *(_is_time_sql(field) for field in stream.fields if field.type in RANGES),
-        *(f"_event.`{field.name}` IS NOT NULL" for field in stream.fields if field.required),
+        *(_is_in_range_sql(field) for field in stream.fields if field.type in _RANGES),
+        *(f"{_found(field)} IS NOT NULL" for field in stream.fields if field.required),
     ]
     return f"coalesce({' AND '.join(tests)}, false)"
 
@@ -192,9 +225,9 @@ def _fits_sql(stream: Stream) -> str:
 def _reason_sql(stream: Stream) -> str:
     """Why an event doesn't fit; computed for those alone."""
     missing = ", ".join(
-        f"IF(_event.`{f.name}` IS NULL, '{f.name}', NULL)" for f in stream.fields if f.required
+        f"IF({_found(f)} IS NULL, {_literal(f.label)}, NULL)" for f in stream.fields if f.required
     )
-    misfits = f"concat_ws('; ', {', '.join(map(_misfit_sql, stream.fields))})"
+    misfits = _misfits_sql(stream)
     return f"""CASE
         WHEN _value IS NULL THEN 'tombstone'
         WHEN octet_length(_value) > {stream.max_event_bytes}
@@ -215,13 +248,21 @@ def _shortened_sql(reason: str) -> str:
     return f"regexp_replace({reason}, {_literal(f'(?s)^(.{{{characters}}}).+$')}, '$1...')"
 
 
+def _misfits_sql(stream: Stream) -> str:
+    """The fields of another type than the schema's, and what they hold, in one text: `n must be int, got "six"; ...`."""
+    found = f"filter(array({', '.join(map(_misfit_sql, stream.fields))}), x -> NOT is_variant_null(x.got))"
+    text = """IF(schema_of_variant(x.got) = 'STRING', concat('"', substring(cast(x.got AS string), 1, 40), '"'), substring(to_json(x.got), 1, 40))"""
+    return f"concat_ws('; ', transform({found}, x -> concat(x.rule, {text})))"
+
+
 def _misfit_sql(field: Field) -> str:
-    got = f"get_json_object({_TEXT}, '$.{field.name}')"
-    said = f"concat({_literal(f'{field.name} must be {field.type}, got ')}, substring({got}, 1, 40))"
-    bad = f"_event.`{field.name}` IS NULL"
-    if field.type in RANGES:
-        bad = f"({bad} OR NOT coalesce({_is_time_sql(field)}, false))"
-    return f"IF({got} IS NOT NULL AND {bad}, {said}, NULL)"
+    path = "$" + "".join(f'["{step}"]' for step in field.path)
+    got = f"variant_get(try_parse_json({_TEXT}), {_literal(path)}, 'variant')"
+    bad = f"{_found(field)} IS NULL"
+    if field.type in _RANGES:
+        bad = f"({bad} OR NOT coalesce({_is_in_range_sql(field)}, false))"
+    rule = _literal(f"{field.label} must be {field.type}, got ")
+    return f"IF({bad}, named_struct('rule', {rule}, 'got', {got}), NULL)"
 
 
 def _literal(text: str) -> str:

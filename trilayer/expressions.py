@@ -11,8 +11,10 @@ from dataclasses import dataclass
 
 import sqlglot
 from sqlglot import exp
+from sqlglot.dialects import Spark
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
+from sqlglot.tokens import TokenType
 
 from trilayer.errors import DefinitionError, did_you_mean
 
@@ -136,20 +138,44 @@ def normal_type(kind: exp.DataType, what: str = "a type") -> str:
 
 @dataclass(frozen=True)
 class Field:
-    """A column of a stream: its name, its Spark type, and whether an event without it is rejected."""
+    """A column of a stream: its name, its Spark type, and whether an event without it is rejected.
+
+    path: where an event has it, from the outside in; its name alone unless the schema says otherwise.
+    """
 
     name: str
     type: str
     required: bool = False
+    path: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.path:
+            object.__setattr__(self, "path", (self.name,))
+
+    @property
+    def label(self) -> str:
+        """Its name, and in brackets the event's own name of it where that is another one."""
+        return self.name if self.path == (self.name,) else f"{self.name} ({path_text(self.path)})"
 
 
-def parse_schema(ddl: str, what: str) -> tuple[Field, ...]:
+def path_text(path: tuple[str, ...]) -> str:
+    """A path as a schema spells it: `user.id`; a name with a dot in backticks."""
+    return ".".join(f"`{name}`" if "." in name else name for name in path)
+
+
+def parse_schema(ddl: str, what: str, *, events: bool = False) -> tuple[Field, ...]:
     """Fields of a Spark DDL schema such as `carrier string not null, dep_delay int`.
 
-    Raises DefinitionError for text that is no schema, a name used twice and a type that an event can't hold.
+    events: whether columns may say which field of an event they come from, as in `vendor_id int from 'VendorID', city string from
+    'address.city'`.
+
+    Raises DefinitionError for text that is no schema, a name or a field used twice, and a type that an event can't hold.
     """
+    if not isinstance(ddl, str):
+        raise DefinitionError(f"schema of {what} must be Spark DDL (`name type, ...`); got {ddl!r}")
     try:
-        table = sqlglot.parse_one(f"CREATE TABLE t ({ddl}\n)", dialect="spark")
+        plain, paths = _split_paths(ddl, what) if events else (ddl, {})
+        table = sqlglot.parse_one(f"CREATE TABLE t ({plain}\n)", dialect="spark")
     except SqlglotError as error:
         raise DefinitionError(
             f"schema of {what} must be Spark DDL (`name type, ...`); got {ddl!r}: {_reason(error)}"
@@ -159,8 +185,8 @@ def parse_schema(ddl: str, what: str) -> tuple[Field, ...]:
     if not columns or not all(isinstance(column, exp.ColumnDef) and column.kind for column in columns):
         raise DefinitionError(f"schema of {what} must be Spark DDL (`name type, ...`); got {ddl!r}")
     fields: list[Field] = []
-    for column in columns:
-        name = check_name(column.name, f"column of {what}")
+    for place, column in enumerate(columns):
+        name = _check_column(column, f"column of {what}", events)
         if name in (field.name for field in fields):
             raise DefinitionError(f"columns of {what} must have different names; got {name!r} twice")
         type_ = normal_type(column.kind, f"type of {what}.{name}")
@@ -170,8 +196,86 @@ def parse_schema(ddl: str, what: str) -> tuple[Field, ...]:
                 f" got {type_!r}"
             )
         required = any(isinstance(rule.kind, exp.NotNullColumnConstraint) for rule in column.constraints)
-        fields.append(Field(name, type_, required))
+        fields.append(Field(name, type_, required, paths.get(place, ())))
+    for field in fields:
+        _check_path(field, fields, what)
     return tuple(fields)
+
+
+def _check_column(column: exp.ColumnDef, what: str, events: bool) -> str:
+    """`check_name` of a column, with what to write instead where the event's own name was taken for it."""
+    try:
+        return check_name(column.name, what)
+    except DefinitionError as error:
+        words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+", column.name)
+        name = "_".join(words).lower()
+        if not (events and IDENTIFIER.match(name)):
+            raise
+        kind = column.args["kind"].sql("spark").lower()
+        raise DefinitionError(f"{error}; write `{name} {kind} from '{column.name}'`") from None
+
+
+def _split_paths(ddl: str, what: str) -> tuple[str, dict[int, tuple[str, ...]]]:
+    """A schema without its `from 'FIELD'`, and the path that each column's says, by the column's place."""
+    tokens = Spark().tokenize(ddl)
+    column, depth, first = 0, 0, True
+    paths: dict[int, tuple[str, ...]] = {}
+    cuts: list[tuple[int, int]] = []
+    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+        if token.token_type == TokenType.STRING:
+            continue
+        if token.token_type == TokenType.FROM and depth == 0 and not first:
+            if following is None or following.token_type != TokenType.STRING or column in paths:
+                raise DefinitionError(
+                    f"schema of {what} must name a field once, in quotes, after `from`; got {ddl!r}; write `vendor_id int from 'VendorID'`"
+                )
+            paths[column] = _parse_path(following.text, what)
+            cuts.append((token.start, following.end + 1))
+        depth += sum(token.text.count(c) for c in "(<") - sum(token.text.count(c) for c in ")>")
+        first = depth == 0 and token.token_type == TokenType.COMMA
+        column += first
+    for start, end in reversed(cuts):
+        ddl = ddl[:start] + ddl[end:]
+    return ddl, paths
+
+
+_STEP = re.compile(r"`([^`]+)`(?:\.|\Z)|([^.`]+)(?:\.(?=.)|\Z)", re.DOTALL)
+
+
+def _parse_path(text: str, what: str) -> tuple[str, ...]:
+    """The names in `user.id`, of which one with a dot is in backticks."""
+    steps, place = [], 0
+    while match := _STEP.match(text, place):
+        steps.append(match[1] or match[2])
+        place = match.end()
+    unspeakable = any(not step.isprintable() or set(step) & set('\\"') for step in steps)
+    if place < len(text) or not steps or unspeakable:
+        raise DefinitionError(
+            f"field of {what} must be a name, or names with dots between them, in which a name that has a dot itself stands in backticks,"
+            f" and no name has a quotation mark, a backslash or a control character; got {text!r}"
+        )
+    return tuple(steps)
+
+
+def _check_path(field: Field, fields: Iterable[Field], what: str) -> None:
+    """Raises DefinitionError if another column comes from the same field, from one within it, or from one whose name differs in its case
+    alone, which Spark does not tell apart."""
+    if field.path[0].lower() == "_corrupt":
+        raise DefinitionError(
+            f"field of {what}.{field.name} must not be _corrupt, which the parser itself uses"
+        )
+    for other in fields:
+        if other is field:
+            continue
+        one, two = ([step.lower() for step in path] for path in (field.path, other.path))
+        shared = 0
+        while shared < min(len(one), len(two)) and one[shared] == two[shared]:
+            shared += 1
+        if shared == len(one) or field.path[:shared] != other.path[:shared]:
+            raise DefinitionError(
+                f"columns of {what} must come from different fields, in more than their case, of which none holds the other; got"
+                f" {field.label} and {other.label}; take a struct once, and its fields by expressions, as in `user.id`"
+            )
 
 
 @dataclass(frozen=True)

@@ -16,16 +16,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree as xml
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
 from trilayer.errors import EnvironmentFault, IntegrityError, SettingsError
 from trilayer.filelock import exclusive
 from trilayer.java import java_executable
+from trilayer.progress import shown
 
 _LOCKS = Path(__file__).parent / "locks"
 KAFKA_BROKER = _LOCKS / "kafka-broker.lock"
 SPARK_KAFKA = _LOCKS / "spark-kafka.lock"
+
+AGAIN = "delete the file and run again to fetch it anew"
 
 _LINE = re.compile(r"(?P<sha256>[0-9a-f]{64})  (?P<group>[\w.-]+):(?P<artifact>[\w.-]+):(?P<version>[\w.-]+)")
 
@@ -72,11 +72,26 @@ def paths(lock: Path, into: Path) -> list[Path]:
     return [into / jar.file_name for jar in read_lock(lock)]
 
 
+def missing(lock: Path, into: Path) -> list[Jar]:
+    """The jars of `lock` that are not in `into` yet. Nothing is fetched.
+
+    Raises:
+        IntegrityError: A jar that is there is not the one locked.
+    """
+    absent = []
+    for jar in read_lock(lock):
+        try:
+            _verify(into / jar.file_name, jar, AGAIN)
+        except FileNotFoundError:
+            absent.append(jar)
+    return absent
+
+
 def fetch(lock: Path, into: Path, *, echo: Callable[[str], None]) -> list[Path]:
     """Make sure that every jar of `lock` is in `into`, and return their paths in the lock's order.
 
-    Starts a JVM only when one is missing. `echo` is told what is about to be fetched; on a terminal a bar on stderr
-    counts the jars. Interrupted, it goes on where it stopped.
+    Starts a JVM only when one is missing. `echo` is told what is about to be fetched, and how far that
+    has come; on a terminal a live line says so. Interrupted, it goes on where it stopped.
 
     Raises IntegrityError when a jar, in place or fetched, is not the one locked, EnvironmentFault when one can't be had.
     """
@@ -85,10 +100,10 @@ def fetch(lock: Path, into: Path, *, echo: Callable[[str], None]) -> list[Path]:
         missing = [jar for jar in jars if not (into / jar.file_name).exists()]
         for jar in jars:
             if jar not in missing:
-                _verify(into / jar.file_name, jar, "delete the file and run again to fetch it anew")
+                _verify(into / jar.file_name, jar, AGAIN)
         if missing:
-            echo(f"Fetching {len(missing)} of {len(jars)} jars into {into}")
-            _fetch_missing(missing, into)
+            with shown(f"Fetching {len(missing)} of {len(jars)} jars into {into}", echo=echo) as reached:
+                _fetch_missing(missing, into, reached)
     return [into / jar.file_name for jar in jars]
 
 
@@ -101,12 +116,12 @@ def _verify(path: Path, jar: Jar, remedy: str) -> None:
         )
 
 
-def _fetch_missing(missing: Sequence[Jar], into: Path) -> None:
+def _fetch_missing(missing: Sequence[Jar], into: Path, reached: Callable[[str], None]) -> None:
     """One Ivy run. Its cache outlives a run that failed on the way, so that the next one fetches only the rest."""
     cache, scratch = into / ".ivy", into / ".fetching"
     shutil.rmtree(scratch, ignore_errors=True)  # of a run that was killed
     scratch.mkdir()
-    _run_ivy(missing, scratch, cache)
+    _run_ivy(missing, scratch, cache, reached)
     try:
         for jar in missing:
             _verify(scratch / jar.file_name, jar, "it was not put in place; run again, and if that ends the same, "
@@ -117,26 +132,26 @@ def _fetch_missing(missing: Sequence[Jar], into: Path) -> None:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _run_ivy(jars: Sequence[Jar], into: Path, cache: Path) -> None:
+def _run_ivy(jars: Sequence[Jar], into: Path, cache: Path, reached: Callable[[str], None]) -> None:
     settings, module = into / "ivysettings.xml", into / "ivy.xml"
     settings.write_bytes(_settings_xml(cache))
     module.write_bytes(_module_xml(jars))
     command = [str(java_executable()), "-jar", str(_ivy_jar()), "-settings", str(settings), "-ivy", str(module),
                "-confs", "default", "-retrieve", f"{into}/[artifact]-[revision].[ext]"]  # fmt: skip
-    columns = (TextColumn("jars"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    console = Console(stderr=True)
     last_lines: deque[str] = deque(maxlen=40)
-    with (
-        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ivy,
-    ):
-        bar = progress.add_task("jars", total=len(jars))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ivy:
+        fetched = 0
         assert ivy.stdout is not None
-        for line in ivy.stdout:
-            if "[SUCCESSFUL" in line:
-                progress.advance(bar)
-            if line.strip(". \n") and not re.fullmatch(r"\.* \(\d+kB\)\n", line):
-                last_lines.append(line)
+        try:
+            for line in ivy.stdout:
+                if "[SUCCESSFUL" in line:
+                    fetched += 1
+                    reached(f"{fetched} of {len(jars)}")
+                if line.strip(". \n") and not re.fullmatch(r"\.* \(\d+kB\)\n", line):
+                    last_lines.append(line)
+        except BaseException:
+            ivy.kill()  # else leaving the block waits until all is fetched
+            raise
     absent = [jar for jar in jars if not (into / jar.file_name).exists()]
     if ivy.returncode != 0 or absent:
         names = ", ".join(f"{jar.group}:{jar.artifact}:{jar.version}" for jar in absent) or "none"

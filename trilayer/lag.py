@@ -11,6 +11,9 @@ from trilayer.log import Log, Topic, now_ms
 from trilayer.settings import Settings
 from trilayer.timeindex import Stamped, TimeIndex
 
+ANSWER_S = 3.0
+"""How long brokers may take to answer who asks for the lag: an answer without it is better than none."""
+
 
 @dataclass(frozen=True)
 class Lag:
@@ -46,7 +49,7 @@ def stream_lag(
         EnvironmentFault: No broker answers, or one does not send the records that it holds.
     """
     found: dict[str, Lag] = {}
-    with Log(settings.bootstrap_servers) as log:
+    with Log.at_once(settings.bootstrap_servers, ANSWER_S) as log:
         for stream in catalog.streams:
             topic = log.find(stream)
             if topic is None:

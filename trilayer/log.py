@@ -6,6 +6,7 @@ A topic is known by its id, so that one deleted and created again under the same
 from __future__ import annotations
 
 import hashlib
+import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -121,18 +122,47 @@ def origin_number(identity: str) -> int:
 class Log:
     """A connection to the brokers. Use as a context manager; not to be shared between threads."""
 
-    def __init__(self, bootstrap_servers: str) -> None:
+    def __init__(self, bootstrap_servers: str, wait_s: float = 10.0) -> None:
+        """Connects.
+
+        Args:
+            bootstrap_servers: host:port, or several with commas between them.
+            wait_s: How long brokers may take to answer; so long is one waited for that is not there.
+
+        Raises:
+            EnvironmentFault: None has answered, or none is named.
+        """
         self.bootstrap_servers = bootstrap_servers
-        servers = bootstrap_servers.split(",")
+        if not bootstrap_servers:
+            raise EnvironmentFault(
+                "a Kafka broker must be named or run here; bootstrap_servers is empty, and `trilayer up` does"
+                " not run; start the local stack with `trilayer up`, or set bootstrap_servers"
+            )
+        servers, wait_ms = bootstrap_servers.split(","), round(wait_s * 1000)
         with _broker_errors(bootstrap_servers):
-            self._admin = KafkaAdminClient(bootstrap_servers=servers, bootstrap_timeout_ms=10_000)
+            self._admin = KafkaAdminClient(bootstrap_servers=servers, bootstrap_timeout_ms=wait_ms)
             self._consumer = KafkaConsumer(
                 bootstrap_servers=servers,
-                bootstrap_timeout_ms=10_000,
+                bootstrap_timeout_ms=wait_ms,
                 max_partition_fetch_bytes=FETCH_BYTES,
                 fetch_max_wait_ms=10,  # what is looked for is there; the default holds up the next look for half a second
                 auto_offset_reset="earliest",
             )
+
+    @classmethod
+    def at_once(cls, bootstrap_servers: str, wait_s: float) -> Log:
+        """A connection, as for `Log`, without waiting for a broker that is not there.
+
+        Args:
+            bootstrap_servers: host:port, or several with commas between them.
+            wait_s: How long brokers that take connections may take to answer.
+
+        Raises:
+            EnvironmentFault: No broker takes connections within a second, or none has answered.
+        """
+        with _broker_errors(bootstrap_servers):
+            _knock(bootstrap_servers, 1.0)
+        return cls(bootstrap_servers, wait_s)
 
     def __enter__(self) -> Log:
         return self
@@ -255,6 +285,26 @@ class Log:
                 elif time.monotonic() > deadline:
                     raise self._silent({tp: (position, end)}, 30)
             return None
+
+    def newest(self, topic: Topic, most: int, within_s: float = 1.0) -> Iterator[bytes | None]:
+        """Values of the newest records of each partition, as many as come within a time.
+
+        Args:
+            topic: The topic to read.
+            most: How many offsets of each partition, at most.
+            within_s: Seconds after which nothing more is read.
+        """
+        with self._reading() as reader:
+            places = {TopicPartition(topic.name, p): end for p, end in self.end(topic).items()}
+            beginning = self.beginning(topic)
+            starts = {tp: max(end - most, beginning.get(tp.partition, 0)) for tp, end in places.items()}
+            left = {tp: start for tp, start in starts.items() if start < places[tp]}
+            _begin(reader, left)
+            deadline = time.monotonic() + within_s
+            while left and time.monotonic() < deadline:
+                for tp, records in reader.poll(timeout_ms=50).items():
+                    yield from (record.value for record in records if record.offset < places[tp])
+                left = {tp: start for tp, start in left.items() if reader.position(tp) < places[tp]}
 
     def last_records(self, topic: Topic, below: Cut) -> dict[int, Mark]:
         """The last record below each offset, which must not lie above the log's end.
@@ -418,6 +468,23 @@ ACCEPT = (
 """What an operator can do about a log that is no longer the one that was ingested."""
 
 
+def _knock(bootstrap_servers: str, within_s: float) -> None:
+    """Raises OSError unless one of the brokers takes a connection. A refusal is known at once."""
+    servers = [server for server in bootstrap_servers.split(",") if server]
+    refused: OSError | None = None
+    for server in servers:
+        # Kafka's clients take `PLAINTEXT://host:9092` as well.
+        host, _, port = server.strip().rpartition("://")[2].rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), within_s / len(servers)).close()
+        except OSError as error:
+            refused = error
+        else:
+            return
+    if refused is not None:
+        raise refused
+
+
 def _spans(places: Mapping[TopicPartition, tuple[int, int]]) -> str:
     return ", ".join(f"partition {tp.partition} [{start}, {end})" for tp, (start, end) in places.items())
 
@@ -460,6 +527,6 @@ def _broker_errors(bootstrap_servers: str) -> Iterator[None]:
     except (KafkaError, OSError) as error:
         # Without its traceback: the client's thread keeps the error, and with it every caller's frame.
         raise EnvironmentFault(
-            f"a Kafka broker must answer at {bootstrap_servers or '(no bootstrap_servers set)'}; got {type(error).__name__}: {error};"
+            f"a Kafka broker must answer at {bootstrap_servers}; got {type(error).__name__}: {error};"
             " start the local stack with `trilayer up`, or set bootstrap_servers"
         ) from error.with_traceback(None)

@@ -8,12 +8,12 @@ from trilayer.errors import ConflictError
 def choose_port(wanted: int | None, before: str | None, not_this: int | None = None) -> int:
     """`wanted`, which must be free; else `before`, if it is; else a free one. Raises ConflictError."""
     if wanted is not None:
-        if not _is_free(wanted):
+        if not is_free(wanted):
             raise ConflictError(
                 f"port {wanted} must be free on 127.0.0.1; got one in use; choose another or free it"
             )
         return wanted
-    if before is not None and int(before) != not_this and _is_free(int(before)):
+    if before is not None and int(before) != not_this and is_free(int(before)):
         return int(before)
     return free_port()
 
@@ -26,7 +26,8 @@ def free_port() -> int:
     return port
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Whether a server could listen on this port of 127.0.0.1."""
     with socket.socket() as probe:
         # Connections of a former server may linger.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
+from platformdirs import user_cache_path
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
@@ -28,6 +29,11 @@ SPARK_ADDRESS = "spark-address"
 """File below `home` in which `trilayer up` says where its Spark Connect server listens."""
 
 
+def default_jars() -> Path:
+    """Where jars are kept for all projects of this user."""
+    return user_cache_path("trilayer") / "jars"
+
+
 class Settings(BaseSettings):
     """Every setting, with its unit in its name where it has one. A relative path is relative to the working directory."""
 
@@ -37,7 +43,8 @@ class Settings(BaseSettings):
     store: str = Field(".trilayer/store", min_length=1, description="folder or URI of the store")
     home: Path = Field(Path(".trilayer"), description="folder of the local stack: broker, logs, processes")
     jars: Path = Field(
-        Path(".trilayer/jars"), description="folder of the jars that are fetched: broker, Kafka connector"
+        default_factory=default_jars,
+        description="folder of the jars that are fetched: broker, Kafka connector; for all projects of a user",
     )
     bootstrap_servers: str = Field(
         "", description="Kafka brokers; empty: the embedded broker of `trilayer up`"
@@ -201,6 +208,12 @@ def load_settings(**overrides: object) -> Settings:
     if not settings.bootstrap_servers and address.exists():
         settings = settings.model_copy(update={"bootstrap_servers": address.read_text().strip()})
     return settings
+
+
+def settings_folder() -> Path | None:
+    """The working directory, or the nearest folder above it, that has a `trilayer.toml`; None if none has."""
+    here = Path.cwd()
+    return next((folder for folder in [here, *here.parents] if (folder / FILE).is_file()), None)
 
 
 def _field(variable: str) -> str:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import inspect
 import json
 import re
 import sys
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass, fields, is_dataclass
+from dataclasses import KW_ONLY, dataclass, fields, is_dataclass, replace
 from datetime import date, time, timedelta, tzinfo
 from decimal import Decimal
 from enum import Enum
@@ -25,7 +26,7 @@ from trilayer.errors import DefinitionError, did_you_mean
 from trilayer.expressions import Field, check_name, parse_schema
 from trilayer.source_code import source_of
 
-PARSER = 3
+PARSER = 4
 """Raised when trilayer.events reads some bytes otherwise than before: what an older one read is then parsed anew, as after a change of schema."""
 
 
@@ -39,7 +40,9 @@ class Stream:
     """A topic of JSON events.
 
     schema: Spark DDL, `carrier string not null, dep_delay int`; an event that lacks a `not null`
-    column is quarantined. A timestamp is ISO 8601 text, UTC where it names no zone, or a number of
+    column is quarantined. A column comes from the event's field of its name, or from the one that
+    it names: `vendor_id int from 'VendorID', city string from 'address.city'` (a name with a dot
+    in it stands in backticks). A timestamp is ISO 8601 text, UTC where it names no zone, or a number of
     seconds since 1970; dates and times are of the years 1 to 9999. A decimal is a number, or text
     of one, with an exponent of at most three digits and no more than 1,000 characters. Within an
     array, struct or map times are as Spark's from_json takes them, `10:00` as of the day of the
@@ -83,8 +86,8 @@ class Stream:
     @cached_property
     def fields(self) -> tuple[Field, ...]:
         always = (self.event_time, self.event_id)
-        parsed = parse_schema(self.schema, f"stream {self.name!r}")
-        return tuple(Field(f.name, f.type, f.required or f.name in always) for f in parsed)
+        parsed = parse_schema(self.schema, f"stream {self.name!r}", events=True)
+        return tuple(replace(f, required=f.required or f.name in always) for f in parsed)
 
     @property
     def columns(self) -> dict[str, str]:
@@ -99,7 +102,8 @@ class Stream:
     @cached_property
     def fingerprint(self) -> str:
         """Changes when the same bytes may be read as other columns."""
-        fields = [(f.name, f.type, f.required) for f in self.fields]
+        own = [() if f.path == (f.name,) else (f.path,) for f in self.fields]
+        fields = [(f.name, f.type, f.required, *path) for f, path in zip(self.fields, own, strict=True)]
         return digest("stream", PARSER, self.name, self.topic, fields, self.max_event_bytes)
 
 
@@ -129,6 +133,15 @@ class Rows:
             raise DefinitionError(
                 f"rows of {self.name!r} must be a function of a DataFrame; got {self.rows!r}"
             )
+        try:
+            inspect.signature(self.rows).bind(None)
+        except TypeError as error:
+            raise DefinitionError(
+                f"rows of {self.name!r} must be a function of a DataFrame and nothing else; got"
+                f" {getattr(self.rows, '__name__', self.rows)}{inspect.signature(self.rows)}: {error}"
+            ) from None
+        except ValueError:
+            pass  # a function of C that does not say what it takes
         _ = self.columns
 
     @property

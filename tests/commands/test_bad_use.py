@@ -51,7 +51,7 @@ def test_t_that_can_not_be(project, until, says):
         ("insert into by_user values (1)", "views are read-only; got INSERT"),
         ("create table t as select 1", "views are read-only; got CREATE"),
         ("copy (select 1) to 'x.csv'", "views are read-only; got COPY"),
-        ("select 1; select 2", "must be one SELECT"),
+        ("select 1; drop table by_user", "views are read-only; got DROP"),
         ("select * from read_csv('trilayer.toml')", "disabled"),
     ],
 )
@@ -79,10 +79,7 @@ def test_stream_and_file_that_are_not_there(project):
     _, err = project.run("replay", "events.csv", "--stream", "click", expect=2)
     assert "did you mean 'clicks'?" in err
     _, err = project.run("replay", "events.csv", "--stream", "clicks", expect=2)
-    assert "must have the columns at" in err
-    (project.folder / "events.csv").write_text("user,amount,at\nada,many,2026-01-01T00:00:00Z\n")
-    _, err = project.run("replay", "events.csv", "--stream", "clicks", expect=2)
-    assert "many" in err
+    assert "must have the column at of stream 'clicks'; it has user, amount" in err
 
 
 @pytest.mark.parametrize(
@@ -144,10 +141,10 @@ def test_a_spark_connect_server_that_does_not_answer(tmp_path, broker, new_topic
 
 
 def test_doctor_says_what_fails_and_what_to_do(project, tmp_path):
-    rows = json.loads(project.run("doctor", "--json")[0])
+    rows = json.loads(project.run("doctor", "--json", "--within", "60")[0])
     assert all(row["ok"] for row in rows)
     away = Project(tmp_path, "127.0.0.1:1", project.topic)
-    rows = json.loads(away.run("doctor", "--json", expect=1)[0])
+    rows = json.loads(away.run("doctor", "--json", "--within", "60", expect=1)[0])
     (broker,) = (row for row in rows if row["check"] == "broker")
     assert not broker["ok"]
     assert "trilayer up" in broker["says"]

@@ -133,53 +133,124 @@ def test_quarantine_listed_shown_and_replayed(project):
     assert "broken JSON" in err
     corrected = project.folder / "corrected.jsonl"
     corrected.write_text(json.dumps(lines[0]) + "\n")
-    _, err = project.run("quarantine", "replay", str(corrected), expect=2)
+    _, err = project.run("quarantine", "replay", str(corrected), expect=1)
     assert "`value` must be corrected" in err
     lines[0]["value"] = {"user": "mended", "amount": 3, "at": "2026-01-01T00:00:00Z"}
     corrected.write_text(json.dumps(lines[0]) + "\n")
-    project.run("quarantine", "replay", str(corrected))
-    _, err = project.run("quarantine", "replay", str(corrected), expect=2)
-    assert "must not be replayed twice" in err
+    out, _ = project.run("quarantine", "replay", str(corrected))
+    assert out == "1 corrected events sent\n"
+    out, _ = project.run("quarantine", "replay", str(corrected))
+    assert out == "0 corrected events sent; 1 had been sent before\n"
+    other = lines[0] | {"value": lines[0]["value"] | {"amount": 4}}
+    corrected.write_text(json.dumps(other) + "\n")
+    _, err = project.run("quarantine", "replay", str(corrected), expect=1)
+    assert "must not be replayed twice; another correction of it was sent before" in err
     _batch(project)
     assert {row["user"]: row["n"] for row in project.answers()["by_user"]}["mended"] == 1
-    listed = [json.loads(line) for line in project.run("quarantine", "list", "--jsonl")[0].splitlines()]
+    listed = [
+        json.loads(line) for line in project.run("quarantine", "list", "--jsonl", "--all")[0].splitlines()
+    ]
     assert [line["replayed"] for line in listed] == [True, False]
     assert clean(project.run("verify", "--json")[0])
 
 
-def test_corrections_that_can_not_be_sent_are_named_with_their_line(project):
+def test_quarantine_counted_by_reason_and_discarded(project):
     project.produce(0, broken=3)
+    producer = KafkaProducer(bootstrap_servers=project.settings().bootstrap_servers)
+    for amount in (1.5, "6" * 80):
+        value = {"user": 7, "amount": amount, "at": "2026-01-01T00:00:00Z"}
+        producer.send(project.topic, json.dumps(value).encode())
+    producer.close()
+    _batch(project)
+
+    def counted():
+        found = json.loads(project.run("quarantine", "reasons", "--json")[0])
+        return {row["reason"]: (row["events"], row["newest"]) for row in found}
+
+    status = json.loads(project.run("status", "--json")[0])["streams"]["clicks"]
+    assert (status["quarantined_in_all"], status["quarantined"]) == (5, 0)
+    project.produce(3)
+    _, err = project.run("sql", "from by_user")
+    assert "clicks: the speed layer has not run these definitions: answers stop at the cut" in err
+    assert "; 0 events since the cut; 3 more wait, the oldest for " in err
+    broken = "broken JSON: must be one JSON object"
+    wrong = "wrong type: amount must be bigint"
+    assert counted() == {broken: (3, "0:102"), wrong: (2, "0:104")}
+    table, _ = project.run("quarantine", "list")
+    lines = table.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(lines) == 2 + 3 + 1 + 2
+    assert lines[-2].startswith(" clicks 0:104 │ wrong type: amount must be bigint, got ")
+    assert '"66666' in lines[-1]
+    for arguments, reason in (
+        (("0:100",), "--why must say why the events are discarded"),
+        (("0:100", "--reason", broken, "--why", "x"), "either PLACES or --reason must say which"),
+        (("0:3", "0:100", "--why", "x"), "got 0:3, which is not"),
+        (("100", "--why", "x"), "must be named PARTITION:OFFSET"),
+    ):
+        assert reason in project.run("quarantine", "discard", *arguments, expect=2)[1]
+    project.run("quarantine", "discard", "0:104", "--why", "a test of [ours]")
+    assert counted() == {broken: (3, "0:102"), wrong: (1, "0:103")}
+    out, _ = project.run("quarantine", "discard", "--reason", broken, "--why", "no one has them")
+    assert out.startswith("3 events discarded by ")
+    assert counted() == {wrong: (1, "0:103")}
+    (left,) = project.run("quarantine", "list", "--jsonl")[0].splitlines()
+    assert json.loads(left)["offset"] == 103
+    assert "0:104" not in project.run("quarantine", "list")[0]
+    rows = [
+        json.loads(line) for line in project.run("quarantine", "list", "--jsonl", "--all")[0].splitlines()
+    ]
+    assert [row["discarded"] for row in rows] == ["no one has them"] * 3 + [None, "a test of [ours]"]
+    assert clean(project.run("verify", "--json")[0])
+
+
+def test_corrections_that_can_not_be_sent_are_listed_and_the_others_sent(project):
+    project.produce(0, broken=4)
     _batch(project)
     lines = [json.loads(line) for line in project.run("quarantine", "list", "--jsonl")[0].splitlines()]
-    newest, err = project.run("quarantine", "list", "--jsonl", "--limit", "2")
+    newest, err = project.run("quarantine", "list", "--jsonl", "--limit", "3")
     assert [json.loads(line) for line in newest.splitlines()] == lines[1:]
-    assert "the newest 2 of 3" in err
+    assert "the newest 3 of 4" in err
     corrected = project.folder / "corrected.jsonl"
 
-    def replay(*corrections, expect):
-        corrected.write_bytes(b"\n".join(corrections))
-        return project.run("quarantine", "replay", str(corrected), expect=expect)[1]
-
-    def correction(line, user):
-        value = {"user": user, "amount": 1, "at": "2026-01-01T00:00:00Z"}
+    def correction(line, user, amount=1):
+        value = {"user": user, "amount": amount, "at": "2026-01-01T00:00:00Z"}
         return json.dumps(line | {"value": value}, ensure_ascii=False).encode()
 
-    err = replay(correction(lines[0], "once"), b"", correction(lines[0], "twice"), expect=2)
-    assert "corrected.jsonl:3 must name an event of its own; got 0:100, which line 1 names too" in err
-    err = replay(
-        correction(lines[0], "Zo\u00eb"),
+    sent = [correction(lines[0], "a\u2028b\u0085c"), correction(lines[3], "last")]
+    corrections = [
+        sent[0],
+        b"",
+        correction(lines[0], "twice"),
         correction(lines[1], "Zo\u00eb").decode().encode("latin-1"),
-        expect=2,
-    )
-    assert "corrected.jsonl:2 must be a line as `quarantine list --jsonl` prints it" in err
-    assert "codec can't decode byte" in err
-    err = replay(correction(lines[0], "a\u2028b\u0085c"), correction(lines[1], "long" * (1 << 18)), expect=1)
-    assert "corrected.jsonl:2: the broker must take the event; got" in err
-    assert "1 of 2 were sent" in err
+        b"[1]",
+        json.dumps(lines[1] | {"value": '{"user": "\ud800"}'}).encode(),
+        correction(lines[1], "u", "6"),
+        json.dumps(lines[1] | {"offset": 3, "value": "{}"}).encode(),
+        correction(lines[2], "long" * (1 << 18)),
+        sent[1],
+    ]
+    corrected.write_bytes(b"\n".join(corrections))
+    out, err = project.run("quarantine", "replay", str(corrected), expect=1)
+    assert out == "2 corrected events sent; 7 were not, see above\n"
+    for reason in (
+        "corrected.jsonl:3 must name an event of its own; got 0:100, which line 1 names too",
+        "corrected.jsonl:4 must be a line as `quarantine list --jsonl` prints it",
+        "codec can't decode byte",
+        "corrected.jsonl:5 must be a line",
+        "corrected.jsonl:6: `value` must fit the schema, or it comes back to quarantine; invalid UTF-8",
+        'corrected.jsonl:7: `value` must fit the schema, or it comes back to quarantine; wrong type: amount must be bigint, got "6"',
+        "corrected.jsonl:8 must name an event in quarantine; got clicks 0:3",
+        "corrected.jsonl:9: `value` must fit the schema, or it comes back to quarantine; oversized: 1048631 bytes",
+    ):
+        assert reason in err
     _batch(project)
-    assert {row["user"]: row["n"] for row in project.answers()["by_user"]}["a\u2028b\u0085c"] == 1
-    listed = [json.loads(line) for line in project.run("quarantine", "list", "--jsonl")[0].splitlines()]
-    assert [line["replayed"] for line in listed] == [True, False, False]
+    answers = {row["user"]: row["n"] for row in project.answers()["by_user"]}
+    assert (answers["a\u2028b\u0085c"], answers["last"]) == (1, 1)
+    listed = [
+        json.loads(line) for line in project.run("quarantine", "list", "--jsonl", "--all")[0].splitlines()
+    ]
+    assert [line["replayed"] for line in listed] == [True, False, False, True]
 
 
 def test_two_batch_runs_at_once(project):

@@ -1,6 +1,9 @@
 """A definition that can't be what its author meant is refused when it is declared, with what is wrong, what is there and what to do."""
 
+import importlib
+import importlib.util
 import re
+import sys
 
 import pytest
 
@@ -59,7 +62,22 @@ ERRORS = {
     "schema that is none": (lambda: stream("carrier"), "schema of stream 'flights' must be Spark DDL"),
     "broken schema": (lambda: stream("carrier string(, x int"), "schema of stream 'flights' must be Spark DDL"),
     "column twice": (lambda: stream("a int, a int, at timestamp"), "columns of stream 'flights' must have different names; got 'a' twice"),
-    "column name": (lambda: stream("Carrier string, at timestamp"), "column of stream 'flights' must be lower-case.*got 'Carrier'"),
+    "column name": (lambda: stream("Carrier string, at timestamp"), "column of stream 'flights' must be lower-case.*got 'Carrier'; write `carrier string from 'Carrier'`"),
+    "column name of many words": (lambda: stream("at timestamp, `PUZone-ID 2` int"), "got 'PUZone-ID 2'; write `pu_zone_id_2 int from 'PUZone-ID 2'`"),
+    "column name of no letters": (lambda: stream("at timestamp, `2` int"), "a letter first; got '2'$"),
+    "column name of rows": (lambda: rows(schema="Word string"), "a letter first; got 'Word'$"),
+    "field of rows": (lambda: rows(schema="word string from 'Word'"), "schema of rows 'words' must be Spark DDL"),
+    "from nothing": (lambda: stream("at timestamp from, a int"), "must name a field once, in quotes, after `from`"),
+    "from twice": (lambda: stream("at timestamp from 'At' from 'T'"), "must name a field once, in quotes, after `from`"),
+    "from no text": (lambda: stream("at timestamp from At"), "must name a field once, in quotes, after `from`"),
+    "field without a name": (lambda: stream("at timestamp from 'a..b'"), "field of stream 'flights' must be a name, or names with dots .* got 'a..b'"),
+    "field that ends in a dot": (lambda: stream("at timestamp from 'a.'"), "field of stream 'flights' must be a name, or .* got 'a.'"),
+    "field of quotation marks": (lambda: stream("at timestamp from 'a\"b'"), "field of stream 'flights' must be a name, or"),
+    "field twice": (lambda: stream("at timestamp from 'T', a int from 'At', b int from 'At'"), "must come from different fields.*got a \\(At\\) and b \\(At\\)"),
+    "field within another": (lambda: stream("at timestamp, user string, id int from 'user.id'"), "none holds the other; got user and id \\(user.id\\)"),
+    "fields that differ in case": (lambda: stream("at timestamp, a int from 'A.x', b int from 'a.y'"), "in more than their case, .* got a \\(A.x\\) and b \\(a.y\\)"),
+    "the parser's own field": (lambda: stream("at timestamp, c string from '_corrupt'"), "must not be _corrupt"),
+    "a schema of no text": (lambda: stream(7), "schema of stream 'flights' must be Spark DDL .* got 7"),
     "no such type": (lambda: stream("a interval, at timestamp"), "type of stream 'flights'.a must be one of tinyint"),
     "decimal too long": (lambda: stream("a decimal(40,2), at timestamp"), r"type of stream 'flights'.a must be a decimal of 1 to 38 digits.*got decimal\(40,2\)"),
     "decimal all fraction": (lambda: stream("a array<decimal(5,7)>, at timestamp"), r"no more of them after the point; got decimal\(5,7\)"),
@@ -267,6 +285,23 @@ def test_a_catalog_that_is_not_found_says_which_half(name, message, project, mon
     monkeypatch.delitem(__import__("sys").modules, "mine", raising=False)
     with pytest.raises(UsageError, match=message):
         load_catalog(name)
+
+
+def test_a_projects_files_are_its_own_and_shadow_nothing_imported_later(project, monkeypatch):
+    """The catalog's imports mean the project's files; after it is loaded, trilayer's imports mean trilayer's."""
+    (project / "helper.py").write_text("NAME = 's'\n")
+    (project / "wave.py").write_text("mine = True\n")  # as a module of Python's that is imported later
+    (project / "theirs.py").write_text(
+        "from trilayer import *\nimport helper\n"
+        "s = Stream(helper.NAME, 'at timestamp, k int', event_time='at')\n"
+        "catalog = Catalog(views=[View('v', source=s, key=['k'], aggregates={'n': count()})])\n"
+    )
+    for name in ("theirs", "helper", "wave"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", str(project))])
+    assert load_catalog("theirs:catalog").streams[0].name == "s"
+    assert not hasattr(importlib.import_module("wave"), "mine")
+    assert importlib.util.find_spec("helper") is not None
 
 
 def test_errors_inside_the_module_come_through(project):

@@ -41,6 +41,7 @@ CHANGES = {
     "a column more": {"source": stream(SCHEMA + ", more int")},
     "required": {"source": stream("k string not null, n int, at timestamp")},
     "topic": {"source": stream(topic="other")},
+    "field": {"source": stream("k string, n int from 'N', at timestamp")},
     "largest event": {"source": stream(max_event_bytes=10)},
     "key expression": {"key": {"k": "upper(k)"}},
     "key name": {"key": {"kk": "k"}},

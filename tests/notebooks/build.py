@@ -20,7 +20,7 @@ from typing import Any
 import nbformat
 from nbclient import NotebookClient
 
-from cli.replay import encode
+from cli.files import encode
 from embedded import kafka
 from examples.flights.__main__ import prepare
 from speed_layer.run import SPARK_CONF

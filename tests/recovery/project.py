@@ -16,6 +16,7 @@ from typing import Any
 from kafka import KafkaProducer
 
 import serving_layer
+from embedded import processes
 from tests.conftest import JARS, PROJECT
 from trilayer.catalog import Catalog, load_catalog
 from trilayer.log import Log
@@ -101,7 +102,7 @@ class Project:
             | {"PYTHONPATH": str(PROJECT)}
             | ({"TRILAYER_FAILPOINT": failpoint} if failpoint else {})
         )
-        command = [sys.executable, "-m", "cli", *arguments]
+        command = processes.trilayer_command(*arguments)
         self._started.append(subprocess.Popen(
             command, cwd=self.folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
         ))  # fmt: skip

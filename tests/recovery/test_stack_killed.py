@@ -10,7 +10,7 @@ import pytest
 
 from embedded import airflow, processes
 from tests.faults.catalogue import cut_log
-from tests.recovery.project import Project, clean, ended, event, wait_for_settled_tick
+from tests.recovery.project import Project, clean, ended, ended_with, event, wait_for_settled_tick
 from tests.waiting import until
 from trilayer.segment import generations
 
@@ -18,10 +18,17 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 LOST = "must reach offset"
 
+NOT_OURS = (
+    "cli", "dags", "embedded", "orchestration", "speed_layer", "batch_layer", "airflow", "tests",
+)  # fmt: skip
+"""What a project may call its own files: no process takes them for trilayer's or Airflow's."""
+
 
 @pytest.fixture
 def project(tmp_path, new_topic):
     project = Project(tmp_path, "", new_topic())
+    for name in NOT_OURS:
+        (tmp_path / f"{name}.py").write_text(f"raise SystemExit('the project\\'s own {name}.py was run')")
     yield project
     project.end()
 
@@ -132,7 +139,41 @@ def test_up_rebuilds_the_speed_layer(project):
     until(lambda: len(generations(project.store, project.catalog().streams[0])) == 2, timeout_s=20)
     until(project.has_all, timeout_s=60)
     project.check_answers()
-    _down(process)
+    _saved_definitions_are_run_by_the_speed_layer_alone(project, process)
+    process.send_signal(signal.SIGINT)
+    status, said = ended_with(process)
+    assert status == 0
+    assert "Definitions were changed: by_minute. The speed layer starts again, to run them." in said
+    assert "as `trilayer speed restart` asks" in said
+
+
+def _saved_definitions_are_run_by_the_speed_layer_alone(project, process):
+    home = project.folder / ".trilayer"
+    file = project.folder / f"{project.module}.py"
+    text, before = file.read_text(), {p.name: p.pid for p in processes.list_running(home)}
+    file.write_text(text + "wrong\n")  # the speed layer runs on
+    for line in process.stderr:
+        if "can't be used as it is" in line:
+            break
+    assert "NameError: name 'wrong' is not defined" in line
+    file.write_text(text.replace('"1 minute"', '"2 minutes"'))
+
+    def runs_them():
+        stream = project.catalog().streams[0]
+        newest = generations(project.store, stream)[-1]
+        return newest.fingerprint == project.catalog().stream_fingerprint(stream)
+
+    until(runs_them, timeout_s=60)
+    until(project.has_all, timeout_s=60)
+    project.check_answers()
+    second = processes.running(home, "speed").pid
+    project.run("speed", "restart")
+    after = {p.name: p.pid for p in processes.list_running(home)}
+    assert after.pop("speed") not in (before.pop("speed"), second)
+    assert after == before
+    _replay(project, 50)
+    until(project.has_all, timeout_s=60)
+    project.check_answers()
 
 
 def test_a_cluster_set_after_a_crash_is_the_one_that_is_used(project, broker, spark_connect):

@@ -12,7 +12,6 @@ import pytest
 
 from batch_layer.publish import clean, publish
 from cli import doctor as doctor_command
-from cli.context import Project
 from tests.storage.published import CATALOG, SETTINGS, STREAM, begin, run_once
 from trilayer import leftovers as leftovers_module
 from trilayer.leftovers import ATTEMPT, GENERATION, INTERVAL, RUN, SEGMENT, TEMPORARY, clear, find_leftovers
@@ -179,8 +178,8 @@ def test_a_generation_that_never_began_or_was_half_deleted(store):
 
 def test_doctor_tells_of_them_and_deletes_them_when_asked(store, killed_writer, monkeypatch, capsys):
     old(store, killed_writer)
-    monkeypatch.setattr(doctor_command, "project", lambda: Project(SETTINGS, CATALOG, store))
-    monkeypatch.setattr(doctor_command, "CHECKS", [("leftovers", doctor_command._leftovers)])
+    monkeypatch.setenv("TRILAYER_STORE", store.root)
+    monkeypatch.setattr(doctor_command, "CHECKS", [("leftovers", dict(doctor_command.CHECKS)["leftovers"])])
     doctor_command.doctor(as_json=True)
     says = [row["says"] for row in json.loads(capsys.readouterr().out)]
     assert says[0] == f"1 x temporary file, 1,000 bytes, such as {killed_writer}"

@@ -3,7 +3,7 @@
 import pyarrow.fs
 import pytest
 
-from cli import batch, doctor
+from cli import batch, checks
 from cli.context import Project
 from serving_layer.history import history
 from tests.storage.published import CATALOG, SETTINGS, begin, run_once
@@ -21,7 +21,7 @@ def test_doctor_says_what_a_store_does_not_promise(store, monkeypatch, kind, lin
     store.local = False
     if kind == "hdfs":
         monkeypatch.setattr(pyarrow.fs, "HadoopFileSystem", pyarrow.fs.LocalFileSystem)
-    _, *said = doctor._store(Project(SETTINGS, CATALOG, store))
+    _, *said = checks._store(Project(SETTINGS, CATALOG, store))
     assert len(said) == lines
     assert "two batch runs or rollbacks at the same moment can put a wrong answer in force" in said[0]
     assert "one at a time" in said[0]

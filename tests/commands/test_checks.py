@@ -1,0 +1,240 @@
+"""Faults are found before anything starts, by `trilayer up` and `trilayer doctor`, which need nothing to answer."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from typer.testing import CliRunner
+
+from cli import checks, context
+from cli.main import app
+from tests.conftest import JARS, PROJECT
+from trilayer import java
+from trilayer.catalog import load_catalog
+from trilayer.errors import EnvironmentFault, TrilayerError
+from trilayer.log import Log
+from trilayer.settings import load_settings
+from trilayer.store import Store
+
+CATALOG = "examples.flights:catalog"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A project's folder, which is the working directory."""
+    monkeypatch.chdir(tmp_path)
+    settings(tmp_path)
+    # These are about what is found; a busy machine may take longer than a person is made to wait.
+    monkeypatch.setattr("cli.doctor.LEAST_S", 60.0)
+    monkeypatch.setattr("cli.checks.BEFORE_START_S", 60.0)
+    return tmp_path
+
+
+@pytest.fixture
+def taken():
+    """A port on which another program listens, that takes connections and never answers."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen(50)
+        yield other.getsockname()[1]
+
+
+def settings(folder, **values):
+    given = {"catalog": CATALOG, "jars": str(JARS)} | values
+    lines = [f"{name} = {json.dumps(value)}" for name, value in given.items()]
+    (folder / "trilayer.toml").write_text("\n".join(lines))
+
+
+def project():
+    found = load_settings()
+    return context.Project(found, load_catalog(found.catalog), Store(found.store))
+
+
+def doctor():
+    """Exit code, and lines by check, of `trilayer doctor --json`."""
+    answer = CliRunner().invoke(app, ["doctor", "--json"])
+    assert answer.exception is None or isinstance(answer.exception, SystemExit), answer.exception
+    lines: dict[str, list[dict]] = {}
+    for line in json.loads(answer.stdout):
+        lines.setdefault(line["check"], []).append(line)
+    return answer.exit_code, lines
+
+
+def test_doctor_answers_without_catalog_broker_and_store(folder):
+    (folder / "file").touch()
+    settings(folder, catalog="nowhere:catalog", store="file/store", home="home")
+    code, lines = doctor()
+    assert code == 1
+    assert [line["ok"] for line in lines["java"] + lines["home"]] == [True, True]
+    (catalog,), (store,) = lines["catalog"], lines["store"]
+    assert (catalog["ok"], store["ok"]) == (False, False)
+    assert "got no module 'nowhere'" in catalog["says"]
+    assert store["says"].startswith("store must be a folder or URI that can be written; got 'file/store': ")
+    (broker,) = lines["broker"]
+    assert (broker["ok"], broker["mark"]) == (True, "note"), "one that was not started yet is no fault"
+    for name in ("topics", "clocks", "files", "leftovers", "definitions"):
+        assert [(line["ok"], line["mark"]) for line in lines[name]] == [(None, "skip")], name
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("tick_s = 7", "tick_s"),
+        ("tick_s = = 1", "must be TOML"),
+    ],
+)
+def test_doctor_answers_without_settings(folder, line, says):
+    (folder / "trilayer.toml").write_text(line)
+    code, lines = doctor()
+    assert code == 1
+    assert says in lines["settings"][0]["says"]
+    assert lines["java"][0]["ok"]
+    assert lines["store"][0]["ok"] is None
+
+
+def test_doctor_names_the_line_of_a_module_that_fails(folder):
+    (folder / "of_doctor.py").write_text("import math\n\nviews = [math.pie]\n")
+    settings(folder, catalog="of_doctor:catalog")
+    code, lines = doctor()
+    assert code == 1
+    (catalog,) = lines["catalog"]
+    assert "AttributeError: module 'math' has no attribute 'pie'" in catalog["says"]
+    assert f"{folder / 'of_doctor.py'}:3" in catalog["says"]
+
+
+def test_a_project_is_found_from_below_it(folder, monkeypatch):
+    settings(folder, catalog="nowhere:catalog")
+    below = folder / "data" / "raw"
+    below.mkdir(parents=True)
+    monkeypatch.chdir(below)
+    monkeypatch.setenv("TRILAYER_CATALOG", "nowhere:catalog")
+    (line,) = doctor()[1]["settings"]
+    assert line["mark"] == "note"
+    assert f"{folder} has one: run trilayer in that folder" in line["says"]
+    with pytest.raises(TrilayerError, match=f"{folder} has a trilayer.toml: run trilayer in that folder"):
+        context.project()
+
+
+def test_status_does_not_wait_for_a_broker_that_is_not_there(folder):
+    """A broker was waited for ten seconds, whether one was named or not."""
+    for servers in ("", "127.0.0.1:1"):
+        settings(folder, bootstrap_servers=servers)
+        began = time.monotonic()
+        answer = CliRunner().invoke(app, ["status", "--json"])
+        assert time.monotonic() - began < 6
+        assert answer.exit_code == 0, answer.exception
+        assert json.loads(answer.stdout)["streams"]["flights"]["lag_events"] is None
+
+
+def test_a_broker_that_takes_connections_and_never_answers(taken):
+    began = time.monotonic()
+    with pytest.raises(EnvironmentFault, match="a Kafka broker must answer at"):
+        Log.at_once(f"127.0.0.1:{taken}", 0.3)
+    assert time.monotonic() - began < 6
+
+
+def test_one_broker_that_is_there_is_enough(taken):
+    """Each one that is named may be away; what listens at the second one is asked."""
+    with pytest.raises(EnvironmentFault, match="Unable to bootstrap"):
+        Log.at_once(f"127.0.0.1:1,127.0.0.1:{taken}", 0.3)
+    with pytest.raises(EnvironmentFault, match="ConnectionRefusedError"):
+        Log.at_once("127.0.0.1:1,127.0.0.1:2", 0.3)
+
+
+def test_a_check_that_hangs_holds_up_no_other(folder):
+    never = threading.Event()
+
+    def hangs(_):
+        never.wait()
+        yield "unreachable"
+
+    def breaks(_):
+        yield "so far so good"
+        raise KeyError("key")
+
+    given = [("first", hangs), ("files", hangs), ("second", breaks), ("third", lambda _: iter(["well"]))]
+    found = checks.examine(checks.Here(), given, 1.0)
+    never.set()
+    assert [(line.check, line.ok) for line in found] == [
+        ("first", False), ("files", None), ("second", True), ("second", False), ("third", True)
+    ]  # fmt: skip
+    assert "no answer within 1.0 s" in found[0].says
+    assert "test_checks.py" in found[3].says
+    assert "KeyError: 'key'" in found[3].says
+
+
+def test_up_tells_of_all_faults_before_it_starts_anything(folder, taken):
+    (folder / "file").touch()
+    settings(folder, store="file/store", home="home", airflow_port=taken, spark_remote="sc://127.0.0.1:1")
+    with pytest.raises(EnvironmentFault) as caught:
+        CliRunner().invoke(app, ["up"], catch_exceptions=False)
+    says = str(caught.value)
+    assert says.startswith("3 things must be mended before the start:")
+    assert "store must be a folder or URI that can be written; got 'file/store'" in says
+    assert f"airflow_port must be a port that is free on 127.0.0.1; got {taken}, which " in says
+    assert f"(pid {os.getpid()}) has" in says
+    assert "must answer at spark_remote, sc://127.0.0.1:1" in says
+    assert list((folder / "home").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"bootstrap_servers": "127.0.0.1:1"}, "a Kafka broker must answer at 127.0.0.1:1"),
+        ({"home": "file/home"}, "home must be a folder that can be written; got "),
+        ({"batch_memory_mb": 1 << 30}, "free memory must be .* lower batch_memory_mb"),
+        ({"spark_remote": "sc://127.0.0.1:1"}, "must answer at spark_remote"),
+    ],
+)
+def test_what_must_be_there_before_the_start(folder, values, says):
+    (folder / "file").touch()
+    settings(folder, **values)
+    with pytest.raises(EnvironmentFault, match=says):
+        checks.require(project(), with_airflow=False)
+
+
+def test_the_port_of_airflow_is_not_needed_without_it(folder, taken):
+    settings(folder, airflow_port=taken)
+    checks.require(project(), with_airflow=False)
+    with pytest.raises(EnvironmentFault, match="airflow_port"):
+        checks.require(project(), with_airflow=True)
+
+
+def test_java_and_disk(folder, monkeypatch):
+    checks.require(project(), with_airflow=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(checks, "LEAST_DISK_MB", 1 << 40)
+        with pytest.raises(EnvironmentFault, match=r"the disk of home, .* free space there, or set home"):
+            checks.require(project(), with_airflow=False)
+    java.java_executable.cache_clear()
+    monkeypatch.setenv("JAVA_HOME", str(folder))
+    with pytest.raises(EnvironmentFault, match="Java must be 17 or newer; got none"):
+        checks.require(project(), with_airflow=False)
+
+
+def test_airflow_that_is_not_installed(folder, monkeypatch):
+    monkeypatch.setattr("embedded.airflow.is_installed", lambda: False)
+    checks.require(project(), with_airflow=False)
+    with pytest.raises(EnvironmentFault, match=r"pip install 'trilayer\[airflow\]'.*--no-airflow"):
+        checks.require(project(), with_airflow=True)
+    (line,) = doctor()[1]["airflow"]
+    assert (line["ok"], line["mark"]) == (True, "note")
+
+
+def test_a_command_starts_without_the_engines_that_it_does_not_need():
+    script = (
+        "import sys\n"
+        "from typer.testing import CliRunner\n"
+        "from cli.main import app\n"
+        "print(CliRunner().invoke(app, ['doctor', '--help']).exit_code)\n"
+        "print([name for name in ('pyspark', 'duckdb', 'pandas') if name in sys.modules])"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=PROJECT
+    )
+    assert said.stdout.splitlines() == ["0", "[]"]

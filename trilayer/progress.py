@@ -1,0 +1,65 @@
+"""Says what is waited for and how far it has come, so that nobody takes work for a standstill."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+STDERR = Console(stderr=True, highlight=False)
+"""Where words about the work go. One console for all, so that lines of the log pass above a live line."""
+
+TELL_EVERY_S = 5.0
+"""How often a log, which has no live line, says that the work goes on."""
+
+
+@contextmanager
+def shown(
+    what: str, *, echo: Callable[[str], None], console: Console = STDERR, every_s: float = TELL_EVERY_S
+) -> Iterator[Callable[[str], None]]:
+    """Shows that something is under way: by a live line on a terminal, by lines of the log elsewhere.
+
+    Args:
+        what: What is done, such as "Starting Kafka".
+        echo: Writes a line of the log.
+        console: Where the live line is, if it is a terminal.
+        every_s: How often the log says that the work goes on.
+
+    Yields:
+        A function to be called with how far the work has come, such as "2 of 5: a stream".
+    """
+    if console.is_terminal:
+        yield from _live(what, echo, console)
+    else:
+        yield from _told(what, echo, every_s)
+
+
+def _live(what: str, echo: Callable[[str], None], console: Console) -> Iterator[Callable[[str], None]]:
+    began = time.monotonic()
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda far: progress.update(task, description=f"{what}, {far}")
+    echo(f"{what}: done in {time.monotonic() - began:.0f} s")
+
+
+def _told(what: str, echo: Callable[[str], None], every_s: float) -> Iterator[Callable[[str], None]]:
+    began, done = time.monotonic(), threading.Event()
+    reached = [what]
+
+    def tell() -> None:
+        while not done.wait(every_s):
+            echo(f"{reached[-1]}, for {time.monotonic() - began:.0f} s")
+
+    echo(what)
+    teller = threading.Thread(target=tell, daemon=True, name="progress")
+    teller.start()
+    try:
+        yield lambda far: reached.append(f"{what}, {far}")
+    finally:
+        done.set()
+        teller.join()
