@@ -10,7 +10,7 @@ from typing import Any
 
 from trilayer.catalog import Catalog
 from trilayer.continuity import check_log
-from trilayer.cut import Cut, check_tick, cut_from_json, effective_cut, format_time, latest_tick
+from trilayer.cut import Cut, check_tick, cut_from_json, effective_cut, format_time, latest_tick, tick_of
 from trilayer.errors import ClockError, CoverageError, UsageError
 from trilayer.log import Log, now_ms, origin
 from trilayer.master import Chain, Interval, chain_end, longest_chain, newest_of, recorded_cuts
@@ -128,7 +128,7 @@ def choose_t(
     if until_ms is None:
         return max(latest_tick(now_ms(), settings.tick_ms, settings.settle_ms), floor)
     if until_ms <= now_ms():
-        threading.Event().wait(max(until_ms + settings.settle_ms - now_ms(), 0) / 1000)
+        wait_until_settled(settings, until_ms)
     check_tick(until_ms, now_ms(), settings.tick_ms, settings.settle_ms)
     if until_ms < floor and not at_least:
         raise UsageError(
@@ -136,6 +136,26 @@ def choose_t(
             " `trilayer batch rollback` goes back to an earlier publication"
         )
     return max(until_ms, floor)
+
+
+def t_of_all(catalog: Catalog, settings: Settings) -> int:
+    """The first T, in ms, whose cut holds every record that is in the logs now. Records that are
+    stamped later than now are waited for by no more than the settle delay.
+
+    Raises LogError where a topic is missing, EnvironmentFault where no broker answers.
+    """
+    now = now_ms()
+    with Log(settings.bootstrap_servers) as log:
+        topics = [log.topic(stream) for stream in catalog.streams]
+        marks = [mark for topic in topics for mark in log.last_records(topic, log.end(topic)).values()]
+    newest = max((mark.append_ms for mark in marks), default=0)
+    return tick_of(min(newest, now + settings.settle_ms), settings.tick_ms) + settings.tick_ms
+
+
+def wait_until_settled(settings: Settings, t_ms: int) -> None:
+    """Returns when the clock has passed T by the settle delay."""
+    while (left_ms := t_ms + settings.settle_ms - now_ms()) > 0:
+        threading.Event().wait(left_ms / 1000)
 
 
 def latest_ms(settings: Settings) -> int:

@@ -26,16 +26,21 @@ from trilayer.master import (
     schemas,
 )
 from trilayer.publication import (
+    Held,
+    Look,
     Publication,
     PublishedStream,
     PublishedView,
+    check_not_held,
     check_token,
     in_force,
+    last_look,
     next_version,
     pointer,
     put_in_force,
     retire_versions,
     roll_back,
+    write_look,
     write_version,
 )
 from trilayer.segment import (
@@ -62,7 +67,13 @@ def publish(
     settings: Settings,
     store: Store,
 ) -> Publication:
-    """The run's views in force. Raises ConflictError if a later run has taken over. Done once for a run."""
+    """The run's views in force; what is in force already, where the run has nothing new. Done once
+    for a run.
+
+    Raises:
+        HeldError: A person holds the version in force.
+        OvertakenError: A later run, or a rollback, has taken over.
+    """
     standing = pointer(store)
     if standing and standing["token"] == run.token and standing["reason"] == "publish":
         published = in_force(store)
@@ -70,6 +81,7 @@ def publish(
         clean(catalog, settings, store)
         return published
     check_token(store, run.token)
+    check_not_held(store)
     base = in_force(store)
     if (base.version if base else None) != recomputed.base:
         raise TrilayerError(
@@ -90,6 +102,11 @@ def publish(
         )
         for view in catalog.views
     }
+    if base and kind == "incremental" and _is_the_same(base, run, streams, views):
+        write_look(store, Look(base.version, run.t_ms, run.token, now_ms()))
+        logger.info("nothing new up to T=%s: version %s, T=%s, stays in force", run.t, base.version, base.t)
+        clean(catalog, settings, store)
+        return base
     publication = write_version(
         store,
         Publication(
@@ -108,6 +125,19 @@ def publish(
     logger.info("published version %s, T=%s, %s", publication.version, publication.t, kind)
     clean(catalog, settings, store)
     return publication
+
+
+def _is_the_same(
+    base: Publication, run: Run, streams: Mapping[str, PublishedStream], views: Mapping[str, PublishedView]
+) -> bool:
+    """Whether a version of these streams and views would say what the one in force says, at a later
+    T. One whose own T is later than the run's was cut by a clock that was ahead, and is replaced."""
+    return (
+        base.t_ms <= run.t_ms
+        and base.streams == streams
+        and {name: (view.fingerprint, view.files) for name, view in base.views.items()}
+        == {name: (view.fingerprint, view.files) for name, view in views.items()}
+    )
 
 
 def _published(stream: Stream, run: Run, base: Publication | None, store: Store) -> PublishedStream:
@@ -132,10 +162,13 @@ def _published(stream: Stream, run: Run, base: Publication | None, store: Store)
     )
 
 
-def rollback(version: int | None, store: Store) -> Publication:
+def rollback(version: int | None, store: Store, hold: Held | None = None) -> Publication:
     """An older version in force again, its cuts with it; the one that was in force before the
-    present unless named. Fences off any run under way."""
-    target = roll_back(store, version)
+    present unless named. Fences off any run under way.
+
+    hold: who keeps it in force from then on; without one, the next batch run publishes on top of it.
+    """
+    target = roll_back(store, version, hold)
     logger.info("version %s in force again, T=%s", target.version, target.t)
     return target
 
@@ -163,7 +196,9 @@ def clean(catalog: Catalog, settings: Settings, store: Store) -> None:
         _clean_segments(stream, kept, store)
         _clean_chains(stream, kept, store)
     failpoint("clean.between-files")
-    attempts = _attempts(kept[-1].token, store)
+    present = in_force(store)
+    look = last_look(store, present) if present else None
+    attempts = _attempts(max(kept[-1].token, look.token if look else 0), store)
     # A look at all the folders of a year of intervals costs more than a run that has little to do.
     killed = len(attempts) > len(catalog.streams)
     chains = killed or kept[-1].kind == "full"

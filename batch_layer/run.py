@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from threading import Lock
 
@@ -18,7 +18,7 @@ from batch_layer.reconcile import reconcile
 from trilayer.catalog import Catalog
 from trilayer.cut import format_time
 from trilayer.log import read_origin
-from trilayer.publication import Publication, in_force
+from trilayer.publication import Publication, check_not_held, complete_to_ms, in_force
 from trilayer.rows import check_rows
 from trilayer.settings import Settings
 from trilayer.spark import batch_session, driver_at_work
@@ -37,9 +37,10 @@ def batch_run(
     full: bool = False,
     accept_loss: bool = False,
     accept_clock: bool = False,
+    tell: Callable[[str], None] = lambda far: None,
 ) -> Publication:
     """Cut, ingest, recompute, reconcile, publish. The publication in force, where it is already of
-    this T and these definitions.
+    this T and these definitions, or nothing has come since.
 
     A run that dies anywhere leaves the answers as they were, and the next one goes on.
 
@@ -53,11 +54,15 @@ def batch_run(
             ingested; the loss is recorded.
         accept_clock: Go on if a recorded T, or the stamps of the newest records, are later than
             now, as `choose_t` and `cut` say.
+        tell: Called with how far the run has come.
 
     Raises:
         ConflictError: Another run is under way.
+        HeldError: A person holds the version in force.
     """
     with batch_lock(store), batch_spark(settings, catalog.rows) as spark:
+        check_not_held(store)
+        tell("1 of 5: cutting the log")
         if accept_loss:
             accept_losses(catalog, settings, store)
         t_ms = choose_t(catalog, settings, store, until_ms, accept_clock=accept_clock)
@@ -66,21 +71,29 @@ def batch_run(
             return covering
         run = cut(catalog, settings, store, t_ms, full, accept_clock=accept_clock)
         for stream in catalog.streams:
+            tell(f"2 of 5: ingesting {stream.name}")
             with ingest_lock(store, stream):
                 ingest(stream, run, settings, store, spark, accept_loss=accept_loss)
+        tell("3 of 5: recomputing the views")
         recomputed = recompute(catalog, run, store, spark)
+        tell("4 of 5: holding batch and speed against each other")
         reconciliation = reconcile(catalog, run, recomputed, settings, store)
+        tell("5 of 5: publishing")
         return publish(catalog, run, recomputed, reconciliation, settings, store)
 
 
 def covered_by(catalog: Catalog, settings: Settings, store: Store, t_ms: int) -> Publication | None:
     """The publication in force if a run until T has nothing to do, else None.
 
-    It must be of T or later, of the same definitions and of the present origins. One whose own T is
-    later than now covers nothing: its cut is where the log ended when it was made.
+    It must hold every event before T, by its own T or since a run has found nothing new, and be of
+    the same definitions and of the present origins. One whose own T is later than now covers
+    nothing: its cut is where the log ended when it was made.
     """
     published = in_force(store)
-    if published is None or not t_ms <= published.t_ms <= latest_ms(settings):
+    if published is None or published.t_ms > latest_ms(settings):
+        return None
+    up_to_ms = complete_to_ms(store, published, latest_ms(settings))
+    if t_ms > up_to_ms:
         return None
     if not all(is_continued(catalog, stream, published) for stream in catalog.streams):
         return None
@@ -91,7 +104,7 @@ def covered_by(catalog: Catalog, settings: Settings, store: Store, t_ms: int) ->
     logger.info(
         "version %s in force, T=%s, covers T=%s: nothing to do",
         published.version,
-        published.t,
+        format_time(up_to_ms),
         format_time(t_ms),
     )
     return published

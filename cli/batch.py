@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from batch_layer import cut as cut_step
@@ -16,14 +18,34 @@ from batch_layer.recompute import Recomputed, recomputed_before
 from batch_layer.recompute import recompute as recompute_step
 from batch_layer.reconcile import reconcile as reconcile_step
 from batch_layer.run import accept_losses, batch_lock, batch_run, batch_spark, covered_by, ingest_lock
-from cli.context import out, print_json, project
+from cli.context import Project, out, print_json, project, who
 from serving_layer.history import history as kept_versions
 from serving_layer.history import version_of
 from trilayer.catalog import Catalog
-from trilayer.cut import parse_time
-from trilayer.errors import UsageError
-from trilayer.publication import Publication, choose_version, in_force, versions
+from trilayer.cut import format_time, parse_time
+from trilayer.errors import EnvironmentFault, LogError, UsageError
+from trilayer.lag import after_cut
+from trilayer.log import now_ms
+from trilayer.progress import shown
+from trilayer.publication import (
+    Held,
+    Publication,
+    check_not_held,
+    choose_version,
+    complete_to_ms,
+    held,
+    in_force,
+    last_look,
+    versions,
+)
+from trilayer.publication import hold as hold_step
+from trilayer.publication import release as release_step
 from trilayer.store import Store
+
+logger = logging.getLogger("trilayer.batch")
+
+NOTHING_NEW = "nothing new"
+"""The reason that a command gives for a version that stays in force."""
 
 app = typer.Typer(no_args_is_help=True, help="The batch layer: runs, their steps, history, rollback.")
 
@@ -68,6 +90,13 @@ AtLeast = Annotated[
         " if a publication covers T, say so and do nothing",
     ),
 ]
+Wait = Annotated[
+    bool,
+    typer.Option(
+        "--wait", help="wait for a T that covers every event that is in the log now, a tick at most"
+    ),
+]
+Why = Annotated[str, typer.Option(help="the reason, which status and every run that is refused repeat")]
 Json = Annotated[bool, typer.Option("--json", help="answer as JSON")]
 
 
@@ -81,20 +110,34 @@ def run(
     full: Full = False,
     accept_loss: AcceptLoss = False,
     accept_clock: AcceptClock = False,
+    wait: Wait = False,
     as_json: Json = False,
 ) -> None:
     """A whole run: cut, ingest, recompute, reconcile, publish."""
+    if wait and until is not None:
+        raise UsageError("a run takes --wait, which chooses T, or --until, which names it; got both")
     p = project()
-    published = batch_run(
-        p.catalog,
-        p.settings,
-        p.store,
-        until_ms=_ms(until),
-        full=full,
-        accept_loss=accept_loss,
-        accept_clock=accept_clock,
-    )
-    _tell(published, as_json)
+    before = in_force(p.store)
+    with shown("Batch run", echo=logger.info) as tell:
+        if wait:
+            check_not_held(p.store)
+            t_ms = cut_step.t_of_all(p.catalog, p.settings)
+            tell(f"waiting for T={format_time(t_ms)}, which covers every event that is there now")
+            cut_step.wait_until_settled(p.settings, t_ms)
+        published = batch_run(
+            p.catalog,
+            p.settings,
+            p.store,
+            until_ms=_ms(until),
+            full=full,
+            accept_loss=accept_loss,
+            accept_clock=accept_clock,
+            tell=tell,
+        )
+    nothing_new = before is not None and before.version == published.version
+    _tell(p.store, published, as_json, NOTHING_NEW if nothing_new else "publish")
+    if not as_json:
+        _tell_left(p, published)
 
 
 @app.command()
@@ -108,6 +151,7 @@ def cut(
     """Step 1: where the log is cut at T. Prints the run as JSON, or what covers T already."""
     p = project()
     with batch_lock(p.store):
+        check_not_held(p.store)
         if accept_loss:
             accept_losses(p.catalog, p.settings, p.store)
         t_ms = cut_step.choose_t(
@@ -117,7 +161,8 @@ def cut(
         asked = _ms(until) or t_ms
         covering = covered_by(p.catalog, p.settings, p.store, asked) if at_least and not full else None
         if covering:
-            answer = {"covered_by": covering.version, "t": covering.t}
+            covered_ms = complete_to_ms(p.store, covering, cut_step.latest_ms(p.settings))
+            answer = {"covered_by": covering.version, "t": format_time(covered_ms)}
         else:
             found = cut_step.cut(p.catalog, p.settings, p.store, t_ms, full, accept_clock=accept_clock)
             answer = {"token": found.token, "t": found.t, "full": found.full, "cuts": found.cuts}
@@ -189,7 +234,7 @@ def publish(token: RunToken = None, until: Until = None, as_json: Json = False) 
             else {}
         )
         published = publish_step(p.catalog, current, recomputed, found, p.settings, p.store)
-    _tell(published, as_json)
+    _tell(p.store, published, as_json, "publish" if published.token == current.token else NOTHING_NEW)
 
 
 def _recomputed(catalog: Catalog, store: Store, current: cut_step.Run) -> Recomputed:
@@ -206,11 +251,12 @@ def history(as_json: Json = False) -> None:
     """The versions kept, oldest first, and which one is in force."""
     p = project()
     found = [asdict(version) for version in kept_versions(p.store)]
+    by = held(p.store)
     if as_json:
         print_json(found)
         return
     table = Table(title="publications", caption="* in force; - never in force")
-    for name in ("version", "T", "kind", "events", "bad", "differ"):
+    for name in ("version", "T", "kind", "events", "quarantined", "differ"):
         table.add_column(name, no_wrap=True)
     for row in found:
         differing = "?" if row["differing_keys"] is None else str(row["differing_keys"])
@@ -218,21 +264,33 @@ def history(as_json: Json = False) -> None:
         counts = (f"{row['events']:,}", f"{row['quarantined']:,}", differing)
         table.add_row(f"{row['version']}{mark}", row["t"], row["kind"], *counts)
     out.print(table if found else "no publication yet; run `trilayer batch run`")
-
-
-def _row(publication: Publication, current: Publication | None) -> dict[str, Any]:
-    return asdict(version_of(publication, current))
+    for row in found:
+        if row["looked_t"]:
+            out.print(f"version {row['version']}: a run has found nothing new up to T={row['looked_t']}")
+    if by:
+        out.print(f"the version in force is held {escape(str(by))}")
 
 
 @app.command()
 def reconciliation(
     version: Annotated[int | None, typer.Argument(help="the one in force unless given")] = None,
     full: Annotated[bool, typer.Option("--full", help="of the newest version from a full run")] = False,
+    since: Annotated[
+        str | None,
+        typer.Option(help="only if that version was published then or later, such as 2026-03-01T02:00:00Z"),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """What a version's run found: batch against speed, key by key, and the keys that a full run has corrected."""
     p = project()
     publication = _version(p.store, version, full)
+    if since is not None and publication.created_ms < parse_time(since):
+        said = f"version {publication.version}, the newest{' of a full run' if full else ''}, was published before {since}"
+        if as_json:
+            print_json({"nothing": said})
+        else:
+            out.print(said)
+        return
     found = {"version": publication.version, "t": publication.t, "kind": publication.kind}
     if as_json:
         print_json(found | {"views": publication.reconciliation})
@@ -278,18 +336,84 @@ def rollback(
             help="version to go back to; the one that was in force before the present unless given"
         ),
     ] = None,
+    hold: Annotated[
+        bool, typer.Option("--hold", help="keep it in force until `trilayer batch release`")
+    ] = False,
+    why: Why = "",
     as_json: Json = False,
 ) -> None:
-    """An older publication in force again, its cut with it; what has arrived since stays in the answers."""
+    """An older publication in force again, its cut with it; what has arrived since stays in the answers.
+
+    Unless it is held, the next batch run publishes on top of it.
+    """
+    if why and not hold:
+        raise UsageError("--why must go with --hold, whose reason it is; got it alone; add --hold")
     p = project()
-    _tell(rollback_step(version, p.store), as_json, "rollback")
-
-
-def _tell(publication: Publication, as_json: bool, reason: str = "publish") -> None:
-    if as_json:
-        print_json(_row(publication, publication) | {"reason": reason})
-    else:
-        events = sum(s.events for s in publication.streams.values())
+    by = Held(who(), why, now_ms()) if hold else None
+    _tell(p.store, rollback_step(version, p.store, by), as_json, "rollback")
+    if not as_json:
+        kept = held(p.store)
         out.print(
-            f"version {publication.version} in force: T={publication.t}, {events:,} events, {publication.kind}"
+            f"held {escape(str(kept))}; `trilayer batch release` lets batch runs publish again"
+            if kept
+            else "the next batch run publishes on top of it; `trilayer batch hold` keeps it in force"
         )
+
+
+@app.command("hold")
+def hold_command(why: Why = "", as_json: Json = False) -> None:
+    """Keeps the version in force there: until it is released, batch runs end without a change."""
+    p = project()
+    published = hold_step(p.store, Held(who(), why, now_ms()))
+    kept = held(p.store)
+    if as_json:
+        print_json({"version": published.version, "held": kept and asdict(kept)})
+    else:
+        out.print(f"version {published.version}, T={published.t}, is held {escape(str(kept))}")
+
+
+@app.command("release")
+def release_command(as_json: Json = False) -> None:
+    """Lets batch runs publish again, on top of the version that was held."""
+    p = project()
+    ended = release_step(p.store)
+    if as_json:
+        standing = in_force(p.store)
+        print_json({"version": standing.version if standing else None, "ended": ended and asdict(ended)})
+    else:
+        out.print(
+            f"released; it was held {escape(str(ended))}; the next batch run publishes on top of it"
+            if ended
+            else "nobody held the version in force; nothing was changed"
+        )
+
+
+def _tell(store: Store, publication: Publication, as_json: bool, reason: str) -> None:
+    """What is in force after a command. reason: publish, rollback, or NOTHING_NEW."""
+    row = version_of(publication, publication, look=last_look(store, publication))
+    if as_json:
+        print_json(asdict(row) | {"reason": reason})
+        return
+    events = f"{row.events:,} events"
+    if reason == NOTHING_NEW:
+        upto = row.looked_t or row.t
+        out.print(
+            f"nothing new up to T={upto}: version {row.version} stays in force: T={row.t}, {events}, {row.kind}"
+        )
+    else:
+        out.print(f"version {row.version} in force: T={row.t}, {events}, {row.kind}")
+
+
+def _tell_left(p: Project, publication: Publication) -> None:
+    """How many events the run has left to the speed layer, since they came after its T."""
+    try:
+        left = after_cut(p.catalog, p.settings, {n: s.cut for n, s in publication.streams.items()})
+    except (EnvironmentFault, LogError) as error:
+        logger.debug("how many events came after T is not known: %s", error)
+        return
+    for name, count in left.items():
+        if count:
+            out.print(
+                f"{name}: {count:,} event{'s' if count > 1 else ''} after T {'are' if count > 1 else 'is'} the speed"
+                " layer's until the next run; `trilayer batch run --wait` waits for a T that covers them"
+            )

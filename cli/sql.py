@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import logging
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,6 +21,9 @@ import serving_layer
 from cli.context import err, out, project
 from serving_layer.connection import LAYERS, Connection, Layer, Provenance, Result, Snapshot
 from trilayer.errors import TrilayerError, UsageError, did_you_mean
+from trilayer.progress import shown
+
+logger = logging.getLogger("trilayer.sql")
 
 
 class Format(StrEnum):
@@ -64,9 +70,18 @@ def sql(
             found = statements(text)
             if format_ is Format.json and len(found) > 1:
                 raise UsageError(f"--format json must be of one SELECT; got {len(found)}")
-            with connection.snapshot() as snapshot:
+            with loaded(connection) as snapshot:
                 for statement in found:
                     ask(connection, snapshot, statement, chosen, format_)
+
+
+@contextmanager
+def loaded(connection: Connection) -> Iterator[Snapshot]:
+    """A snapshot; where it takes long to load what has changed since the last one, that is shown."""
+    with ExitStack() as stack:
+        with shown("Loading the views", echo=logger.info, after_s=2):
+            snapshot = stack.enter_context(connection.snapshot())
+        yield snapshot
 
 
 def _layer(name: str) -> Layer:
@@ -177,7 +192,7 @@ class Prompt:
         elif text.startswith("."):
             out.print(HELP)
         elif text:
-            with self._connection.snapshot() as snapshot:
+            with loaded(self._connection) as snapshot:
                 for statement in statements(text):
                     ask(self._connection, snapshot, statement, self._layer, self._format)
 

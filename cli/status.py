@@ -11,11 +11,12 @@ from rich.table import Table
 import serving_layer
 from cli.checks import memory_mib
 from cli.context import Project, err, out, print_json, project
-from embedded import processes
+from embedded import airflow, processes
 from trilayer.cut import format_time, parse_time
 from trilayer.errors import CoverageError
 from trilayer.log import now_ms
 from trilayer.merging import quoted_duckdb
+from trilayer.publication import held, in_force, last_look
 from trilayer.segment import compaction_fault
 
 
@@ -46,6 +47,14 @@ def status(
         out.print(
             f"[red]LATE[/]: the cut lags by {lag_s / batch_every_s:.1f} batch intervals of {batch_every_s} s;"
             " look at the runs of lambda_batch, or run `trilayer batch run`"
+        )
+    if publication and publication["looked_t"]:
+        out.print(f"nothing new since: a run has looked up to T={publication['looked_t']}")
+    if publication and (by := publication["held"]):
+        why = f": {by['why']}" if by["why"] else ""
+        out.print(
+            f"[yellow]HELD[/] since {by['since']} by {escape(by['who'] + why)}; batch runs end without a change until"
+            " `trilayer batch release`"
         )
     streams = Table(
         "stream", "head", "cut", "lag", "since cut", "quarantined", title="streams",
@@ -79,6 +88,8 @@ def status(
     for row in found["processes"]:
         table.add_row(row["name"], str(row["pid"]), str(row["memory_mib"]), row["started_at"])
     out.print(table if found["processes"] else "no process of the local stack runs; `trilayer up` starts it")
+    if found["airflow"]:
+        out.print("Airflow: {url}, user {user}, password in {password_file}".format_map(found["airflow"]))
     if any(row["lag_events"] is None for row in found["streams"].values()):
         err.print("[yellow]lag is unknown: no broker answers, or the topic does not exist[/]")
 
@@ -120,7 +131,8 @@ def collect(p: Project) -> dict[str, Any]:
     }  # fmt: skip
     publication = None
     if provenance.version and provenance.t:
-        lag_s = (now_ms() - parse_time(provenance.t)) / 1000
+        looked = _looked(p)
+        lag_s = (now_ms() - max(parse_time(provenance.t), looked or 0)) / 1000
         ahead = lag_s < -p.settings.settle_s
         ages = [s.lag.since_cut for s in provenance.streams.values() if s.lag]
         uncovered_s = max(ages, default=None)
@@ -130,8 +142,37 @@ def collect(p: Project) -> dict[str, Any]:
             "version": provenance.version, "t": provenance.t, "kind": provenance.kind,
             "lag_s": round(max(lag_s, 0), 1), "late": late, "ahead": ahead,
             "uncovered_s": None if uncovered_s is None else round(uncovered_s, 1),
+            "looked_t": format_time(looked) if looked else None, "held": _held(p),
         }  # fmt: skip
-    return {"publication": publication, "streams": streams, "views": views, "processes": _processes(p)}
+    return {
+        "publication": publication,
+        "streams": streams,
+        "views": views,
+        "processes": _processes(p),
+        "airflow": _airflow(p),
+    }
+
+
+def _looked(p: Project) -> int | None:
+    """The latest T, in ms, at which a run found nothing newer than the version in force."""
+    published = in_force(p.store)
+    look = last_look(p.store, published) if published else None
+    return look.t_ms if look else None
+
+
+def _held(p: Project) -> dict[str, str] | None:
+    """Who holds the version in force, why and since when; None where nobody does."""
+    by = held(p.store)
+    return {"who": by.who, "why": by.why, "since": format_time(by.since_ms // 1000 * 1000)} if by else None
+
+
+def _airflow(p: Project) -> dict[str, str] | None:
+    """Where the local stack's Airflow is, and who may log in; None where it does not run."""
+    home = p.settings.home.resolve()
+    running = airflow.running(home)
+    if running is None:
+        return None
+    return {"url": running.url, "user": running.user, "password_file": str(airflow.password_file(home))}
 
 
 def _compaction(p: Project, stream: str) -> dict[str, str] | None:

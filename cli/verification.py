@@ -15,7 +15,7 @@ what lies above it. Two errors that cancel each other out in the merged view are
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -169,12 +169,15 @@ class Verification:
         )
 
 
-def verification(p: Project, spark: StartSpark | None = None) -> Verification:
+def verification(
+    p: Project, spark: StartSpark | None = None, tell: Callable[[str], None] = lambda far: None
+) -> Verification:
     """Verifies the newest state, whatever arrives or is published meanwhile.
 
     Args:
         p: The project whose store is verified.
         spark: Gives the Spark session to use. Without it, one is started and stopped.
+        tell: Called with how far it has come.
 
     Raises:
         CoverageError: The serving layer can't prove that segments cover the log.
@@ -187,7 +190,7 @@ def verification(p: Project, spark: StartSpark | None = None) -> Verification:
         for attempt in range(3):
             before = _moving(p)
             try:
-                return _verification(p, start)
+                return _verification(p, start, tell)
             except (CoverageError, IntegrityError):
                 # A publication or a compaction may have cleared away what was being read.
                 if attempt == 2 or before == _moving(p):
@@ -216,8 +219,9 @@ class _Answers:
     failed: list[str] = field(default_factory=list)
 
 
-def _verification(p: Project, spark: StartSpark) -> Verification:
+def _verification(p: Project, spark: StartSpark, tell: Callable[[str], None]) -> Verification:
     found = _Answers()
+    tell("asking the views")
     with (
         serving_layer.connect(p.catalog, p.settings, p.store) as connection,
         # One a view, since a view that can't be answered ends its snapshot.
@@ -240,8 +244,10 @@ def _verification(p: Project, spark: StartSpark) -> Verification:
                 continue
             verify = _StreamVerification(p, stream, provenance.streams[stream.name], published, spark, duck)
             try:
+                tell(f"comparing the records of {stream.name}")
                 verify.records()
                 for pass_ in plan(answered):
+                    tell(f"recomputing {', '.join(view.name for view in pass_.views)}")
                     recomputed = verify.recomputed(pass_)
                     for view in pass_.views:
                         tables = recomputed[view.name]

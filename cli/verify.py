@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -13,7 +14,10 @@ from cli.context import err, out, print_json, project
 from cli.verification import Verification, verification
 from trilayer.cut import format_time
 from trilayer.merging import Comparison
+from trilayer.progress import shown
 from trilayer.segment import TICK
+
+logger = logging.getLogger("trilayer.verify")
 
 
 def verify(as_json: Annotated[bool, typer.Option("--json", help="answer as JSON")] = False) -> None:
@@ -22,7 +26,9 @@ def verify(as_json: Annotated[bool, typer.Option("--json", help="answer as JSON"
     Exit code 1 where they differ, with the view and key, or the partition and offsets; where a view can't be answered; and where there was
     nothing to compare.
     """
-    found = verification(project())
+    p = project()
+    with shown("Verifying", echo=logger.info) as tell:
+        found = verification(p, tell=tell)
     if as_json:
         print_json(_document(found))
     else:

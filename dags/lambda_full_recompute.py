@@ -38,8 +38,15 @@ views they differ, and shows some.
 
     report = TrilayerOperator(
         task_id="report",
-        arguments=["batch", "reconciliation", "--full", "--json"],
-        doc_md="Per view: `changed`, the number of keys that the full run has corrected, and `changed_keys`, some of them.",
+        arguments=[
+            "batch",
+            "reconciliation",
+            "--full",
+            "--since={{ dag_run.start_date.isoformat() }}",
+            "--json",
+        ],
+        doc_md="Per view: `changed`, the number of keys that the full run has corrected, and `changed_keys`, some of them. Skipped where the"
+        " run was skipped, and so has published nothing.",
     )
 
     run >> report

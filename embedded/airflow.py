@@ -40,6 +40,9 @@ TIMEOUT_S = 60
 LOCK_TIMEOUT_S = 50
 """How long Airflow waits for its database while another of its processes writes; with SQLite's own 5 s, a request on a busy machine is answered with "Database error"."""
 
+PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0)
+"""How long is waited before a request that Airflow could not answer is sent again."""
+
 
 @dataclass(frozen=True)
 class Airflow:
@@ -55,7 +58,30 @@ class Airflow:
         answer = httpx.post(f"{self.url}/auth/token", json=user, timeout=TIMEOUT_S)
         answer.raise_for_status()
         headers = {"Authorization": f"Bearer {answer.json()['access_token']}"}
-        return httpx.Client(base_url=f"{self.url}/api/v2", headers=headers, timeout=TIMEOUT_S)
+        return httpx.Client(
+            base_url=f"{self.url}/api/v2", headers=headers, timeout=TIMEOUT_S, transport=_Again()
+        )
+
+
+class _Again(httpx.HTTPTransport):
+    """Sends a request again where the answer was an error of the server and a second try can do no harm.
+
+    SQLite refuses a transaction that has read and then wants to write, at once and whatever its
+    timeout, if another process has written in between. Nothing has been done then, so that such a
+    request is sent again whatever its method is.
+    """
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        for pause_s in PAUSES_S:
+            answer = super().handle_request(request)
+            if answer.status_code < httpx.codes.INTERNAL_SERVER_ERROR:
+                return answer
+            refused = b"database is locked" in answer.read()
+            if not refused and request.method not in ("GET", "PATCH", "PUT", "DELETE"):
+                return answer
+            answer.close()
+            threading.Event().wait(pause_s)
+        return super().handle_request(request)
 
 
 def is_installed() -> bool:
@@ -143,6 +169,11 @@ def running(home: Path) -> Airflow | None:
     return _at(json.loads((home / "airflow" / "state.json").read_text()))
 
 
+def password_file(home: Path) -> Path:
+    """The file with the password of Airflow's user, which only this user can read."""
+    return home / "airflow" / "passwords.json"
+
+
 def stop(home: Path, *, timeout_s: float = 10) -> None:
     """Ends what runs, tasks under way included, all of it at once. Does nothing to what doesn't.
 
@@ -166,7 +197,7 @@ def _state(folder: Path, port: int) -> dict[str, str]:
     state = {"port": str(chosen), **keys}
     path.touch(mode=0o600)
     path.write_text(json.dumps(state))
-    passwords = folder / "passwords.json"
+    passwords = password_file(folder.parent)
     passwords.touch(mode=0o600)
     passwords.write_text(json.dumps({USER: state["password"]}))
     return state
@@ -193,10 +224,10 @@ def _configuration(folder: Path, dags: Mapping[str, Path], state: Mapping[str, s
             "auth_manager",
         ): "airflow.api_fastapi.auth.managers.simple.simple_auth_manager.SimpleAuthManager",
         ("core", "simple_auth_manager_users"): f"{USER}:admin",
-        ("core", "simple_auth_manager_passwords_file"): str(folder / "passwords.json"),
+        ("core", "simple_auth_manager_passwords_file"): str(password_file(folder.parent)),
         ("core", "execution_api_server_url"): f"{url}/execution/",
         ("core", "fernet_key"): "",
-        ("database", "sql_alchemy_conn"): f"sqlite:///{folder / 'airflow.db'}",
+        ("database", "sql_alchemy_conn"): f"sqlite:///{folder / 'airflow.db'}?timeout={LOCK_TIMEOUT_S}",
         ("api", "host"): "127.0.0.1",
         ("api", "port"): state["port"],
         ("api", "base_url"): url,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
@@ -12,7 +13,10 @@ from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
 from orchestration.late import tell
 from trilayer.catalog import Catalog, load_catalog
+from trilayer.errors import TrilayerError
 from trilayer.settings import Settings, load_settings
+
+logger = logging.getLogger("trilayer.dags")
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,31 @@ class Project:
             )
             for view in self.catalog.views
         ]
+
+    @property
+    def kept(self) -> list[str]:
+        """The versions that are kept, newest first, each as a line that begins with its number; none where the store can't be read."""
+        # Here, since the other DAGs are parsed in half the time without the store's libraries.
+        from trilayer.publication import read_past, versions
+        from trilayer.store import Store
+
+        try:
+            store = Store(self.settings.store)
+            past = read_past(store)
+            found = versions(store)
+        except TrilayerError as error:
+            logger.warning("the form of lambda_rollback offers no versions: %s", error)
+            return []
+        lines = []
+        for version in reversed(found):
+            events = sum(stream.events for stream in version.streams.values())
+            rows = sum(view.rows for view in version.views.values())
+            state = ", in force" if version.version == past.version else ""
+            state = state or ("" if version.version in past.by_use else ", never in force")
+            lines.append(
+                f"{version.version} T={version.t}, {events:,} events, {rows:,} rows, {version.kind}{state}"
+            )
+        return lines
 
     @property
     def every(self) -> CronDataIntervalTimetable:

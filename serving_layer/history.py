@@ -15,7 +15,15 @@ from serving_layer.result import Table
 from trilayer.cut import Cut, format_time
 from trilayer.errors import CoverageError, UsageError
 from trilayer.log import origin_number
-from trilayer.publication import Publication, choose_version, in_force, read_past, versions
+from trilayer.publication import (
+    Look,
+    Publication,
+    choose_version,
+    in_force,
+    last_look,
+    read_past,
+    versions,
+)
 from trilayer.segment import Commit, Segment, read_commits
 from trilayer.store import Store, StoredFile
 from trilayer.stream import Stream
@@ -66,7 +74,8 @@ class Version:
     corrected_keys: those of each view in which a full run differs from what incremental runs had.
     streams and reconciliation: of each stream and view, in detail. published: whether it is in
     force or has been; False for what a run has written that was killed, or overtaken, before it
-    could publish it.
+    could publish it. looked_t: the latest T at which a run found nothing new since, as ISO 8601; None
+    where none has looked, or the last look was at another version.
     """
 
     version: int
@@ -85,6 +94,7 @@ class Version:
     streams: Mapping[str, StreamShare]
     reconciliation: Mapping[str, Reconciled]
     published: bool = True
+    looked_t: str | None = None
 
 
 def history(store: Store) -> list[Version]:
@@ -92,13 +102,19 @@ def history(store: Store) -> list[Version]:
     current = in_force(store)
     published = read_past(store).by_use
     return [
-        version_of(publication, current, publication.version in published) for publication in versions(store)
+        version_of(publication, current, publication.version in published, last_look(store, publication))
+        for publication in versions(store)
     ]
 
 
-def version_of(publication: Publication, current: Publication | None, published: bool = True) -> Version:
+def version_of(
+    publication: Publication,
+    current: Publication | None,
+    published: bool = True,
+    look: Look | None = None,
+) -> Version:
     """What a publication says of itself. current: the one in force. published: whether it has been
-    in force."""
+    in force. look: the last run that found nothing new since."""
     streams = {
         name: StreamShare(dict(s.cut), s.events, s.quarantined, s.lost, origin_number(s.topic_id))
         for name, s in publication.streams.items()
@@ -124,6 +140,7 @@ def version_of(publication: Publication, current: Publication | None, published:
         streams=streams,
         reconciliation=reconciled,
         published=published,
+        looked_t=look.t if look else None,
     )
 
 

@@ -12,7 +12,8 @@
     ├── StoreError             a stored file that the system can't read or write: the disk is full, a device fails
     ├── DifferenceError        two computations of the same thing disagree
     └── ConflictError          another run works
-        └── OvertakenError     a newer run, definition or origin, has taken over: the command line exits with 3
+        ├── OvertakenError     a newer run, definition or origin, has taken over: the command line exits with 3
+        └── HeldError          a person holds the version in force: the command line exits with 3
 
 Messages read "must be X; got Y; do Z", with the names and numbers in them.
 """
@@ -78,6 +79,12 @@ class OvertakenError(ConflictError):
 
     Trying it again would not help.
     """
+
+    exit_code = 3
+
+
+class HeldError(ConflictError):
+    """A person holds the version in force until it is released: no run may publish on top of it."""
 
     exit_code = 3
 

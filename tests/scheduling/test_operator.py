@@ -19,6 +19,7 @@ from airflow.sdk.exceptions import (  # noqa: E402  # after it is known to be th
 )
 
 from orchestration import PublishOperator, TrilayerOperator, load_project  # noqa: E402
+from orchestration.operator import numbers_of  # noqa: E402
 
 
 @pytest.fixture
@@ -66,7 +67,7 @@ def test_log_lines_keep_their_level_and_lose_their_second_time(command, capsys):
 
 @pytest.mark.parametrize(
     ("status", "error"),
-    [(2, AirflowFailException), (3, AirflowFailException), (1, AirflowException), (-9, AirflowException)],
+    [(2, AirflowFailException), (1, AirflowException), (-9, AirflowException)],
 )
 def test_a_failure_says_what_the_command_said_last(command, status, error):
     ends = f"sys.exit({status})" if status > 0 else "import os; os.kill(os.getpid(), 9)"
@@ -80,6 +81,56 @@ def test_a_run_that_is_covered_is_skipped(command):
     command("print(json.dumps({'covered_by': 7, 't': '2026-01-01T00:00:00Z'}))")
     with pytest.raises(AirflowSkipException, match="version 7 in force, T=2026-01-01T00:00:00Z, covers"):
         TrilayerOperator(task_id="cut", arguments=["batch", "cut"]).execute({})
+
+
+def test_a_run_that_was_overtaken_is_skipped_and_says_by_what(command):
+    command("print('error: a rollback to version 3 has taken over', file=sys.stderr); sys.exit(3)")
+    with pytest.raises(AirflowSkipException, match=r"^a rollback to version 3 has taken over$"):
+        TrilayerOperator(task_id="publish", arguments=["batch", "publish"]).execute({})
+
+
+def test_there_is_nothing_to_tell_of_a_run_that_published_nothing(command):
+    command("print(json.dumps({'nothing': 'version 2, the newest of a full run, was published before'}))")
+    with pytest.raises(AirflowSkipException, match="version 2, the newest of a full run"):
+        TrilayerOperator(task_id="report", arguments=["batch", "reconciliation"]).execute({})
+
+
+def test_what_an_answer_counts_is_pushed_and_told_in_one_line(command, capsys):
+    answer = {"version": 3, "t": "2026-01-01T00:00:00Z", "views": {"by_user": 12, "hourly": 3}, "base": 2}
+    command(f"print(json.dumps({answer!r}))")
+    pushed = {}
+    instance = SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))
+    TrilayerOperator(task_id="t", arguments=["batch"]).execute({"ti": instance})
+    assert pushed == {"version": 3, "t": "2026-01-01T00:00:00Z", "rows": "by_user 12, hourly 3"}
+    assert "version: 3; t: 2026-01-01T00:00:00Z; rows: by_user 12, hourly 3" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("answer", "numbers"),
+    [
+        ({"token": 4, "t": "T", "full": False, "cuts": {"rides": {"0": 5, "1": 7}}},
+         {"t": "T", "token": 4, "cuts": "rides 0:5 1:7"}),
+        ({"rides": {"t": "T", "events": 12, "quarantined": 1, "offsets": {}}},
+         {"events_of_each": "rides 12", "quarantined_of_each": "rides 1"}),
+        ({"kinds": {"rides": "full"}, "rows": {"top": 3}, "changed_keys": {"top": 2}},
+         {"kinds": "rides full", "rows": "top 3", "changed_keys": "top 2"}),
+        ({"top": {"match": 10, "differ": 1, "missing": 0, "extra": 2, "changed": 4}, "hourly": {"not_compared": "why"}},
+         {"compared_keys": "top 13", "differing_keys": 3, "corrected_keys": "top 4", "not_compared": "hourly"}),
+        ({"version": 3, "kind": "full", "views": {"top": {"match": 5, "differ": 0, "missing": 0, "extra": 0}}},
+         {"version": 3, "kind": "full", "compared_keys": "top 5", "differing_keys": 0}),
+        ([1, 2], {}),
+    ],
+)  # fmt: skip
+def test_the_numbers_of_each_step_are_short(answer, numbers):
+    assert numbers_of(answer) == numbers
+
+
+def test_a_publication_with_nothing_new_is_skipped(command):
+    answer = {"version": 3, "t": "2026-01-01T00:00:00Z", "looked_t": "2026-01-01T00:05:00Z",
+              "reason": "nothing new", "views": {}, "changed_keys": {}, "corrected_keys": {}}  # fmt: skip
+    command(f"print(json.dumps({answer!r}))")
+    with pytest.raises(AirflowSkipException, match="nothing new up to T=2026-01-01T00:05:00Z: version 3"):
+        PublishOperator(task_id="publish", arguments=["batch", "publish"]).execute({})
 
 
 def test_a_killed_task_takes_its_command_with_it(command):
