@@ -516,7 +516,7 @@ def _taker(store: Store, token: int) -> str:
     """Who took a token, in words: a rollback by its version; everything else is a later run."""
     path = f"fence/{token:08d}.json"
     try:
-        what = str(store.read_document(path)["what"])
+        what = str(store.read_document(path).get("what"))
     except (IntegrityError, StoreError) as error:
         logger.debug("what took token %s is not known: %s", token, error)
         return "a later run"

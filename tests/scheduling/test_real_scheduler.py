@@ -5,6 +5,7 @@ One story, told in order: each test goes on from where the one before it left th
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -206,6 +207,14 @@ def test_each_task_returns_what_it_did(scheduled):
     )
     published = scheduled.returned(run_id, "publish")
     assert published["t"] == cut["t"]
+    entries = f"/dags/lambda_batch/dagRuns/{run_id}/taskInstances/publish/xcomEntries"
+    pushed = {
+        name: scheduled.get(f"{entries}/{name}", deserialize=True)["value"]
+        for name in ("version", "t", "rows", "differing_keys")
+    }
+    rows = ", ".join(f"{name} {number}" for name, number in published["views"].items())
+    assert pushed == {"version": published["version"], "t": cut["t"], "rows": rows, "differing_keys": 0}
+    assert f"rows: {rows}" in "\n".join(scheduled.log(run_id, "publish"))
     mapped = scheduled.get(f"/dags/lambda_batch/dagRuns/{run_id}/taskInstances/ingest/listMapped")[
         "task_instances"
     ]
@@ -321,7 +330,7 @@ def test_clearing_does_no_harm(scheduled):
     scheduled.post(
         "/dags/lambda_batch/clearTaskInstances", clear | {"dag_run_id": done[1], "task_ids": ["recompute"]}
     )
-    until(lambda: scheduled.tasks(done[1])["recompute"]["state"] == "failed", timeout_s=120)
+    until(lambda: scheduled.tasks(done[1])["recompute"]["state"] == "skipped", timeout_s=120)
     number = scheduled.tasks(done[1])["recompute"]["try_number"]
     assert "a later run has taken over" in "\n".join(scheduled.log(done[1], "recompute", number=number))
     assert scheduled.version >= before
@@ -348,6 +357,41 @@ def test_a_rollback_holds_while_the_batch_is_paused(scheduled):
     newest = versions(scheduled.project.store)[-1].version
     scheduled.wait_for_version(newest + 1)
     scheduled.verify()
+
+
+def test_a_rollback_with_a_hold_lasts_until_it_is_released(scheduled):
+    scheduled.pause_when_quiet()
+    for name in ("lambda_rollback", "lambda_release"):
+        airflow.pause(scheduled.api, name, False)
+    target = versions(scheduled.project.store)[-2]
+    offered = scheduled.get("/dags/lambda_rollback/details")["params"]["version"]["schema"]["examples"]
+    (line,) = [line for line in offered if line.split()[0] == str(target.version)]
+    assert f"T={target.t}" in line
+    run_id = scheduled.trigger("lambda_rollback", version=line, hold=True, why="a wrong price")
+    scheduled.wait(run_id, "lambda_rollback")
+    assert scheduled.version == target.version
+    scheduled.project.produce(100)
+    refused = scheduled.trigger("lambda_batch")
+    airflow.pause(scheduled.api, "lambda_batch", False)
+    tasks = scheduled.wait(refused)
+    assert {task["state"] for task in tasks.values()} == {"skipped"}
+    said = "\n".join(scheduled.log(refused, "cut", number=tasks["cut"]["try_number"]))
+    assert f"version {target.version} is held since" in said
+    assert "a wrong price; release it with `trilayer batch release`" in said
+    assert scheduled.version == target.version
+    scheduled.verify()
+    newest = versions(scheduled.project.store)[-1].version
+    scheduled.wait(scheduled.trigger("lambda_release"), "lambda_release")
+    scheduled.wait_for_version(newest + 1)
+    scheduled.verify()
+
+
+def test_status_says_where_airflow_is_and_who_may_log_in(scheduled):
+    found = json.loads(scheduled.project.run("status", "--json")[0])["airflow"]
+    assert (found["url"], found["user"]) == (scheduled.airflow.url, scheduled.airflow.user)
+    assert json.loads(Path(found["password_file"]).read_text()) == {found["user"]: scheduled.airflow.password}
+    said, _ = scheduled.project.run("status")
+    assert f"Airflow: {found['url']}, user admin, password in {found['password_file']}" in said
 
 
 def test_a_run_past_its_deadline_is_told(scheduled):
