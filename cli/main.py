@@ -29,6 +29,7 @@ COMMANDS = {
     "doctor": "cli.doctor:doctor",
     "quarantine": "cli.quarantine:app",
     "verify": "cli.verify:verify",
+    "notebooks": "cli.notebooks:notebooks",
 }
 """Where each command is defined: a function, or an app with commands of its own."""
 

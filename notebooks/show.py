@@ -1,8 +1,13 @@
-"""How the notebooks show a table: plain HTML that reads anywhere, and sorts by a click on a column's head where scripts may run."""
+"""What the notebooks share: the way to their project, and tables as plain HTML that reads anywhere and sorts by a click on a column's head where scripts may run."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pandas as pd
+
+from trilayer.settings import settings_folder
 
 _SORT = (
     "(function(e){var h=e.target.closest('th'),b=h.closest('table').tBodies[0],i=h.cellIndex,"
@@ -10,6 +15,15 @@ _SORT = (
     "Array.from(b.rows).sort(function(r,s){var x=v(r),y=v(s);"
     "return d*(isNaN(x-y)?x.localeCompare(y):x-y)}).forEach(function(r){b.appendChild(r)})})(event)"
 )
+
+
+def enter_project() -> None:
+    """Goes to the folder whose settings count: the nearest one, from the notebook's upwards, that has a `trilayer.toml`.
+
+    Without one, it is the notebook's own, or the one above where that is called `notebooks`.
+    """
+    here = Path.cwd()
+    os.chdir(settings_folder() or (here.parent if here.name == "notebooks" else here))
 
 
 class table:

@@ -21,6 +21,7 @@ PACKAGES = {
     "embedded",
     "orchestration",
     "dags",
+    "notebooks",
 }
 
 
@@ -69,6 +70,7 @@ def test_the_wheel_holds_the_packages_and_their_data(wheel):
     assert {"trilayer/locks/kafka-broker.lock", "trilayer/locks/spark-kafka.lock"} <= set(names)
     assert {"embedded/log4j2.properties", "trilayer/log4j2.properties"} <= set(names)
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
+    assert {"notebooks/batch_vs_speed.ipynb", "notebooks/freshness_and_lag.ipynb"} <= set(names)
     assert any(name.endswith("dist-info/licenses/LICENSE") for name in names)
     (metadata,) = (name for name in names if name.endswith("dist-info/METADATA"))
     assert "Description-Content-Type: text/markdown" in zipfile.ZipFile(wheel).read(metadata).decode()
@@ -79,6 +81,36 @@ def test_the_installed_command_runs_from_anywhere(installed_bin, tmp_path):
     assert re.match(
         r"trilayer \d+\.\d+\.\d+, Python 3", run(installed_bin / "trilayer", "--version", cwd=tmp_path)
     )
+
+
+def test_the_installed_command_brings_its_notebooks(installed_bin, tmp_path):
+    trilayer = installed_bin / "trilayer"
+    said = run(trilayer, "notebooks", "mine", cwd=tmp_path)
+    assert "wrote mine/batch_vs_speed.ipynb" in said
+    assert "they look for trilayer.toml in their folder and above it; there is none" in said
+    assert "open them with: jupyter lab mine" in said
+    (tmp_path / "trilayer.toml").write_text("")
+    assert "there is none" not in run(trilayer, "notebooks", "mine", cwd=tmp_path)
+    changed = tmp_path / "mine" / "batch_vs_speed.ipynb"
+    changed.write_text("my own work")
+    refused = subprocess.run(
+        [trilayer, "notebooks", "mine"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert refused.returncode == 2
+    assert "must not hold other notebooks of these names; got batch_vs_speed.ipynb" in refused.stderr
+    assert changed.read_text() == "my own work"
+    run(trilayer, "notebooks", "mine", "--force", cwd=tmp_path)
+    assert changed.read_bytes() == (PROJECT / "notebooks" / "batch_vs_speed.ipynb").read_bytes()
+
+
+def test_the_demo_of_an_installed_trilayer_says_at_once_what_it_lacks(installed_bin, tmp_path):
+    done = subprocess.run(
+        [installed_bin / "trilayer", "demo"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "the demo must run in a clone of trilayer's repository" in done.stderr
+    assert "run `make demo` there, or `trilayer up` in a project of your own" in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_installed_code_finds_its_data(installed_bin, tmp_path):

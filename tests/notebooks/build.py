@@ -96,10 +96,13 @@ def sending(pipeline: Pipeline, values: Sequence[bytes], rate: float) -> Iterato
 
 
 def run_notebook(
-    name: str, environment: Mapping[str, str], parameters: Mapping[str, Any] | None = None
+    name: str,
+    environment: Mapping[str, str],
+    parameters: Mapping[str, Any] | None = None,
+    folder: Path = PROJECT / "notebooks",
 ) -> nbformat.NotebookNode:
     """The notebook with its outputs, run from top to bottom in its folder. parameters: what else its parameter cell says."""
-    notebook = nbformat.read(PROJECT / "notebooks" / f"{name}.ipynb", as_version=4)
+    notebook = nbformat.read(folder / f"{name}.ipynb", as_version=4)
     for cell in notebook.cells:
         if "parameters" in cell.metadata.get("tags", ()):
             cell.source += "".join(f"\n{key} = {value!r}" for key, value in (parameters or {}).items())
@@ -108,7 +111,7 @@ def run_notebook(
         timeout=120,
         kernel_name="python3",
         record_timing=False,
-        resources={"metadata": {"path": str(PROJECT / "notebooks")}},
+        resources={"metadata": {"path": str(folder)}},
     )
     outside = {key: value for key, value in os.environ.items() if not key.startswith("TRILAYER_")}
     client.execute(env=outside | dict(environment))

@@ -1,11 +1,15 @@
 """The notebooks, and the snippets of docs/python.md, on a store of real flights that real parts have made."""
 
+import importlib
 import re
+import sys
 from types import SimpleNamespace
 
 import nbformat
 import pytest
+from typer.testing import CliRunner
 
+from cli.main import app
 from tests.conftest import PROJECT
 from tests.layers import Pipeline, quick
 from tests.notebooks.build import NOTEBOOKS, build_store, faults, flights, run_notebook
@@ -73,6 +77,68 @@ def test_freshness_and_lag_runs_with_and_without_a_broker(answers, made):
     notebook = run_notebook("freshness_and_lag", environment, {"SAMPLES": 3, "EVERY_S": 0.05})
     assert not faults(notebook)
     assert ("lag unknown: no broker answers" in texts(notebook)) is not answers
+
+
+SHOP = """
+from trilayer import Catalog, Stream, View, {imports}
+
+sales = Stream("sales", schema="shop string, amount int, at timestamp", event_time="at", topic="{topic}", partitions=2)
+newest = View("newest", source=sales, key=["shop"], aggregates={{"last": latest("amount", by="at")}})
+by_order = View("by_order", source=sales, key=["shop"], aggregates={{{aggregates}}})
+catalog = Catalog(views=[newest, by_order])
+"""
+
+
+@pytest.fixture
+def shop(broker, spark, new_topic, tmp_path):
+    """A project of one's own, whose view was published twice by one definition and then twice by another one."""
+    topic = new_topic()
+    module = tmp_path / f"shop_{topic.replace('-', '_')}.py"
+    settings = {
+        "catalog": f"{module.stem}:catalog",
+        "store": str(tmp_path / "store"),
+        "bootstrap_servers": broker.bootstrap,
+    }
+    (tmp_path / "trilayer.toml").write_text("".join(f'{k} = "{v}"\n' for k, v in settings.items()))
+    parts = [
+        ("count, latest", '"n": count()'),
+        ("count, latest, sum_", '"n": count(), "total": sum_("amount")'),
+    ]
+    for imports, aggregates in parts:
+        module.write_text(SHOP.format(imports=imports, aggregates=aggregates, topic=topic))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(tmp_path)
+            patch.delitem(sys.modules, module.stem, raising=False)
+            importlib.invalidate_caches()
+            catalog = load_catalog(settings["catalog"])
+        with Pipeline(catalog, quick(**settings), Store(settings["store"]), spark) as pipeline:
+            pipeline.catch_up()
+            for _ in range(2):
+                sale = b'{"shop": "north", "amount": 2, "at": "2026-01-01T00:00:00Z"}'
+                pipeline.produce([(n % 2, sale) for n in range(6)])
+                pipeline.wait_for_tick()
+                pipeline.catch_up()
+                pipeline.batch()
+    return tmp_path
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_the_notebooks_run_in_a_project_of_ones_own_whose_definitions_have_changed(shop, monkeypatch):
+    """Its first view has no aggregate that adds up over keys; the first two publications are of other definitions."""
+    monkeypatch.chdir(shop)
+    done = CliRunner().invoke(app, ["notebooks", "looks/here"])
+    assert done.exit_code == 0, done.output
+    folder = shop / "looks" / "here"
+    notebook = run_notebook("batch_vs_speed", {"PYTHONPATH": str(PROJECT)}, folder=folder)
+    assert not faults(notebook)
+    said = texts(notebook)
+    assert "view by_order: keys shop; aggregates n, total; n is added up over keys" in said
+    assert "version 1 is left out: view 'by_order' has no answer: its definition has changed" in said
+    assert "version 2 is left out" in said
+    assert "version 3 is left out" not in said
+    assert not faults(run_notebook("freshness_and_lag", {"PYTHONPATH": str(PROJECT)}, {"SAMPLES": 2}, folder))
 
 
 @pytest.mark.spark
