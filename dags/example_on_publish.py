@@ -21,6 +21,9 @@ with DAG(
 
     @task(doc_md="Returns what the newest event of the view's Asset carries.")
     def tell(triggering_asset_events: Any = None) -> dict:
-        return dict(triggering_asset_events[view][-1].extra)
+        events = triggering_asset_events[
+            view
+        ]  # in no order; several, where the view was published more than once
+        return dict(max(events, key=lambda event: event.timestamp).extra)
 
     tell()

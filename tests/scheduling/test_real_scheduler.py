@@ -36,7 +36,7 @@ with DAG("mine", schedule=[Asset("by_user")]):
     @task
     def tell(triggering_asset_events):
         (events,) = triggering_asset_events.values()
-        return dict(events[-1].extra)
+        return dict(max(events, key=lambda event: event.timestamp).extra)
 
     tell()
 '''
