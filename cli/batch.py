@@ -350,9 +350,20 @@ def rollback(
         raise UsageError("--why must go with --hold, whose reason it is; got it alone; add --hold")
     p = project()
     by = Held(who(), why, now_ms()) if hold else None
-    _tell(p.store, rollback_step(version, p.store, by), as_json, "rollback")
+    published = rollback_step(version, p.store, by)
+    _tell(p.store, published, as_json, "rollback")
     if not as_json:
         kept = held(p.store)
+        lost = [
+            view.name
+            for view in p.catalog.views
+            if view.name not in published.views or published.views[view.name].fingerprint != view.fingerprint
+        ]
+        if lost:
+            out.print(
+                f"[yellow]no answer until the next publication[/]: {', '.join(lost)}, of which version {published.version}"
+                " has another definition, or none"
+            )
         out.print(
             f"held {escape(str(kept))}; `trilayer batch release` lets batch runs publish again"
             if kept

@@ -23,7 +23,7 @@ from rich.table import Table
 
 from cli.context import Project, err, out, print_json, project, who
 from trilayer.cut import format_time
-from trilayer.errors import EnvironmentFault, UsageError
+from trilayer.errors import EnvironmentFault, UsageError, did_you_mean
 from trilayer.events import REJECT
 from trilayer.failpoints import failpoint
 from trilayer.fitting import Fitting, reasons_of
@@ -157,20 +157,27 @@ def discard(
     wanted = {_parse_place(place) for place in places or []}
     chosen: dict[str, list[list[int]]] = {}
     left = set(wanted)
+    known: set[str] = set()
     for one in _streams(p, stream):
         for row in quarantined(p, one):
             place = (row["partition"], row["offset"])
             if row["discarded"] or row["replayed"]:
                 continue
-            if not (place in wanted or reason in reasons_of(row["reason"], one)):
+            reasons = reasons_of(row["reason"], one)
+            known.update(reasons)
+            if not (place in wanted or reason in reasons):
                 continue
             chosen.setdefault(one.name, []).append([row["origin"], *place])
             left.discard(place)
-    if left or not chosen:
-        missing = ", ".join(f"{partition}:{offset}" for partition, offset in sorted(left)) or repr(reason)
+    if left:
+        missing = ", ".join(f"{partition}:{offset}" for partition, offset in sorted(left))
         raise UsageError(
-            f"the events must be in quarantine, and be neither replayed nor discarded yet; got {missing}, which is not; `trilayer quarantine list` shows"
-            " what is"
+            f"the events must be in quarantine, and be neither replayed nor discarded yet; got {missing}, which is not;"
+            " `trilayer quarantine list` shows what is"
+        )
+    if not chosen:
+        raise UsageError(
+            f"--reason must be one that `trilayer quarantine reasons` prints; got {reason!r}{did_you_mean(str(reason), known)}"
         )
     if wanted and len(chosen) > 1:
         raise UsageError(f"--stream must say which of {', '.join(chosen)} is meant; all have such an event")

@@ -105,3 +105,12 @@ def test_a_reconciliation_of_before_a_time_is_none(project):
 def test_a_run_takes_one_t(project):
     _, err = said(project, "run", "--wait", "--until", in_force(project)["t"], expect=2)
     assert "--wait, which chooses T, or --until, which names it" in err
+
+
+def test_a_rollback_names_the_views_that_lose_their_answer(project):
+    text = (project.folder / f"{project.module}.py").read_text()
+    project.write_catalog(text.replace('count(where="amount > 5")', 'count(where="amount > 6")'))
+    out, _ = said(project, "rollback", "1")
+    assert "no answer until the next publication: hourly, of which version 1 has another definition" in out
+    project.write_catalog(text)
+    assert "no answer" not in said(project, "rollback", "2")[0]

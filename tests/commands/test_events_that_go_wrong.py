@@ -187,6 +187,7 @@ def test_quarantine_counted_by_reason_and_discarded(project):
         (("0:100", "--reason", broken, "--why", "x"), "either PLACES or --reason must say which"),
         (("0:3", "0:100", "--why", "x"), "got 0:3, which is not"),
         (("100", "--why", "x"), "must be named PARTITION:OFFSET"),
+        (("--reason", broken[:-3], "--why", "x"), f"did you mean {broken!r}?"),
     ):
         assert reason in project.run("quarantine", "discard", *arguments, expect=2)[1]
     project.run("quarantine", "discard", "0:104", "--why", "a test of [ours]")
