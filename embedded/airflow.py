@@ -193,8 +193,10 @@ def _state(folder: Path, port: int) -> dict[str, str]:
     path = folder / "state.json"
     before = json.loads(path.read_text()) if path.exists() else {}
     chosen = choose_port(port or None, before.get("port"))
+    # Logs of tasks under way are served on two more, of which Airflow has numbers of its own: a second stack's would be taken.
+    ports = {name: str(choose_port(None, before.get(name), chosen)) for name in ("task_logs", "trigger_logs")}
     keys = {name: before.get(name) or secrets.token_urlsafe(24) for name in ("password", "secret", "jwt")}
-    state = {"port": str(chosen), **keys}
+    state = {"port": str(chosen), **ports, **keys}
     path.touch(mode=0o600)
     path.write_text(json.dumps(state))
     passwords = password_file(folder.parent)
@@ -236,6 +238,8 @@ def _configuration(folder: Path, dags: Mapping[str, Path], state: Mapping[str, s
         ("api", "secret_key"): state["secret"],
         ("api_auth", "jwt_secret"): state["jwt"],
         ("logging", "base_log_folder"): str(folder / "logs"),
+        ("logging", "worker_log_server_port"): state["task_logs"],
+        ("logging", "trigger_log_server_port"): state["trigger_logs"],
         ("scheduler", "enable_health_check"): "False",
         (
             "scheduler",
