@@ -45,8 +45,12 @@ def status(
     elif publication and publication["late"]:
         lag_s = max(publication["lag_s"], publication["uncovered_s"] or 0)
         out.print(
-            f"[red]LATE[/]: the cut lags by {lag_s / batch_every_s:.1f} batch intervals of {batch_every_s} s;"
-            " look at the runs of lambda_batch, or run `trilayer batch run`"
+            f"[red]LATE[/]: the cut lags by {lag_s / batch_every_s:.1f} batch intervals of {batch_every_s} s; "
+            + (
+                "it is held"
+                if publication["held"]
+                else "look at the runs of lambda_batch, or run `trilayer batch run`"
+            )
         )
     if publication and publication["looked_t"]:
         out.print(f"nothing new since: a run has looked up to T={publication['looked_t']}")

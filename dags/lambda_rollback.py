@@ -34,7 +34,8 @@ being answered meanwhile: the speed layer covers them.
         "hold": Param(
             False,
             type="boolean",
-            description="Keep it in force until lambda_release is run; a hold that is there already stays either way",
+            description="Off: the next run of lambda_batch publishes on top of it. On: it stays in force until lambda_release is run."
+            " A hold that is there already stays either way",
         ),
         "why": Param(
             "", type=["string", "null"], description="Why it is held, for those whose runs are skipped"

@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
@@ -57,11 +57,11 @@ class TrilayerOperator(BaseOperator):
     def execute(self, context: Mapping[str, Any]) -> Any:
         answer = self._run()
         if isinstance(answer, dict) and "covered_by" in answer:
-            raise AirflowSkipException(
+            self._skip(
                 f"nothing to do: version {answer['covered_by']} in force, T={answer['t']}, covers this run's interval"
             )
         if isinstance(answer, dict) and "nothing" in answer:
-            raise AirflowSkipException(f"nothing to tell: {answer['nothing']}")
+            self._skip(f"nothing to tell: {answer['nothing']}")
         found = numbers_of(answer)
         if found:
             self.log.info(
@@ -109,8 +109,13 @@ class TrilayerOperator(BaseOperator):
         last = tail[0].removeprefix("error: ") if tail else "it said nothing"
         said = f"trilayer {shlex.join(arguments)} ended with {status}: {last}"
         if status == OVERTAKEN:
-            raise AirflowSkipException(last)
+            self._skip(last)
         raise (AirflowFailException if status == FINAL else AirflowException)(said)
+
+    def _skip(self, why: str) -> NoReturn:
+        """Ends the task as skipped. The reason is a line of its log too: of the exception's the page shows it folded away."""
+        self.log.info("skipped: %s", why)
+        raise AirflowSkipException(why)
 
     def _tell(self, line: str) -> None:
         """A line of the command's log, at its own level and without a second time."""
@@ -198,7 +203,7 @@ class PublishOperator(TrilayerOperator):
     def execute(self, context: Mapping[str, Any]) -> Any:
         answer = super().execute(context)
         if answer["reason"] == "nothing new":
-            raise AirflowSkipException(
+            self._skip(
                 f"nothing new up to T={answer['looked_t'] or answer['t']}: version {answer['version']}, T={answer['t']}, stays in force"
             )
         for asset in self.outlets:

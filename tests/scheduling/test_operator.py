@@ -83,10 +83,11 @@ def test_a_run_that_is_covered_is_skipped(command):
         TrilayerOperator(task_id="cut", arguments=["batch", "cut"]).execute({})
 
 
-def test_a_run_that_was_overtaken_is_skipped_and_says_by_what(command):
+def test_a_run_that_was_overtaken_is_skipped_and_says_by_what(command, capsys):
     command("print('error: a rollback to version 3 has taken over', file=sys.stderr); sys.exit(3)")
     with pytest.raises(AirflowSkipException, match=r"^a rollback to version 3 has taken over$"):
         TrilayerOperator(task_id="publish", arguments=["batch", "publish"]).execute({})
+    assert "skipped: a rollback to version 3 has taken over" in capsys.readouterr().out
 
 
 def test_there_is_nothing_to_tell_of_a_run_that_published_nothing(command):
