@@ -364,8 +364,14 @@ def test_a_rollback_with_a_hold_lasts_until_it_is_released(scheduled):
     for name in ("lambda_rollback", "lambda_release"):
         airflow.pause(scheduled.api, name, False)
     target = versions(scheduled.project.store)[-2]
-    offered = scheduled.get("/dags/lambda_rollback/details")["params"]["version"]["schema"]["examples"]
-    (line,) = [line for line in offered if line.split()[0] == str(target.version)]
+
+    def offered() -> list[str]:
+        """The form's line of the target: Airflow parses the file anew every half minute."""
+        lines = scheduled.get("/dags/lambda_rollback/details")["params"]["version"]["schema"]["examples"]
+        return [line for line in lines if line.split()[0] == str(target.version)]
+
+    until(lambda: bool(offered()), timeout_s=120)
+    (line,) = offered()
     assert f"T={target.t}" in line
     run_id = scheduled.trigger("lambda_rollback", version=line, hold=True, why="a wrong price")
     scheduled.wait(run_id, "lambda_rollback")
