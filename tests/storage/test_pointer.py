@@ -134,7 +134,7 @@ def test_i4_a_run_that_a_rollback_has_fenced_off_does_not_publish_over_it(store,
         run_once(store)
     run, recomputed = begin(store)
     at(moment, lambda: rollback(1, store), monkeypatch)
-    with pytest.raises(OvertakenError, match="a later run has taken over"):
+    with pytest.raises(OvertakenError, match="a rollback to version 1 has taken over"):
         publish(CATALOG, run, recomputed, {}, SETTINGS, store)
     assert complete(store) == 1
     standing = pointer(store)
