@@ -15,14 +15,15 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from trilayer.continuity import check_log
-from trilayer.cut import Cut, Range
-from trilayer.errors import LogError
-from trilayer.log import Log, Mark, Origin, Topic, begin_origin, origins
-from trilayer.master import Interval, chain_end, longest_chain, of_origin
-from trilayer.settings import Settings
-from trilayer.store import Store
-from trilayer.stream import Stream
+from trilayer_core.definitions.stream import Stream
+from trilayer_core.errors import LogError
+from trilayer_core.log.broker import Log, Mark, Topic
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.seam import Cut, Range
+from trilayer_core.store.continuity import check_log
+from trilayer_core.store.files import Store
+from trilayer_core.store.master import Interval, chain_end, longest_chain, of_origin
+from trilayer_core.store.origins import Origin, begin_origin, origins
 
 logger = logging.getLogger("trilayer.batch")
 

@@ -8,17 +8,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trilayer.catalog import Catalog
-from trilayer.continuity import check_log
-from trilayer.cut import Cut, check_tick, cut_from_json, effective_cut, format_time, latest_tick, tick_of
-from trilayer.errors import ClockError, CoverageError, UsageError
-from trilayer.log import Log, now_ms, origin
-from trilayer.master import Chain, Interval, chain_end, longest_chain, newest_of, recorded_cuts
-from trilayer.publication import check_token, in_force, newest_token, take_token, versions
-from trilayer.settings import Settings
-from trilayer.store import Store
-from trilayer.stream import Stream
-from trilayer.timeindex import TimeIndex
+from trilayer_core.definitions.catalog import Catalog
+from trilayer_core.definitions.stream import Stream
+from trilayer_core.errors import ClockError, CoverageError, UsageError
+from trilayer_core.log.broker import Log
+from trilayer_core.log.time_index import TimeIndex
+from trilayer_core.runtime.clock import now_ms
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.seam import (
+    Cut,
+    check_tick,
+    cut_from_json,
+    effective_cut,
+    format_time,
+    latest_tick,
+    tick_of,
+)
+from trilayer_core.store.continuity import check_log
+from trilayer_core.store.files import Store
+from trilayer_core.store.master import Chain, Interval, chain_end, longest_chain, newest_of, recorded_cuts
+from trilayer_core.store.origins import origin
+from trilayer_core.store.publications import check_token, in_force, newest_token, take_token, versions
 
 logger = logging.getLogger("trilayer.batch")
 

@@ -15,18 +15,29 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from batch_layer.cut import Run, check_ends_at
-from trilayer.continuity import changed, check_log, check_reaches, departed_generation
-from trilayer.cut import Range, check_contiguous, ranges_between, size
-from trilayer.errors import ConflictError, LogError, OvertakenError
-from trilayer.events import FITS, LOG_COLUMNS, REJECT, log_columns, parse
-from trilayer.failpoints import failpoint
-from trilayer.log import Log, Mark, Origin, Topic, now_ms, origin, read_origin
-from trilayer.master import Chain, Interval, chain_end, chain_folder, newest_departed, newest_of, schemas
-from trilayer.publication import check_token
-from trilayer.settings import Settings
-from trilayer.spark import read_log, write_files
-from trilayer.store import Store, StoredFile
-from trilayer.stream import Stream
+from trilayer_core.compute.parsing import FITS, LOG_COLUMNS, REJECT, log_columns, parse
+from trilayer_core.definitions.stream import Stream
+from trilayer_core.errors import ConflictError, LogError, OvertakenError
+from trilayer_core.log.broker import Log, Mark, Topic
+from trilayer_core.runtime.clock import now_ms
+from trilayer_core.runtime.failpoints import failpoint
+from trilayer_core.runtime.kafka_source import read_log
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.seam import Range, check_contiguous, ranges_between, size
+from trilayer_core.store.continuity import changed, check_log, check_reaches, departed_generation
+from trilayer_core.store.files import Store, StoredFile
+from trilayer_core.store.master import (
+    Chain,
+    Interval,
+    chain_end,
+    chain_folder,
+    newest_departed,
+    newest_of,
+    schemas,
+)
+from trilayer_core.store.origins import Origin, origin, read_origin
+from trilayer_core.store.publications import check_token
+from trilayer_core.store.spark_files import write_files
 
 logger = logging.getLogger("trilayer.batch")
 StartSpark = Callable[[], SparkSession]

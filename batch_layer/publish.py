@@ -8,13 +8,16 @@ from typing import Any
 
 from batch_layer.cut import Run, check_ends_at
 from batch_layer.recompute import Recomputed
-from trilayer.catalog import Catalog
-from trilayer.cut import Cut, size
-from trilayer.errors import CoverageError, IntegrityError, TrilayerError
-from trilayer.failpoints import failpoint
-from trilayer.leftovers import clear, find_leftovers
-from trilayer.log import now_ms
-from trilayer.master import (
+from trilayer_core.definitions.catalog import Catalog
+from trilayer_core.definitions.stream import Stream
+from trilayer_core.errors import CoverageError, IntegrityError, TrilayerError
+from trilayer_core.runtime.clock import now_ms
+from trilayer_core.runtime.failpoints import failpoint
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.seam import Cut, size
+from trilayer_core.store.files import Store
+from trilayer_core.store.leftovers import clear, find_leftovers
+from trilayer_core.store.master import (
     chain_after,
     chain_end,
     delete_chain,
@@ -25,7 +28,7 @@ from trilayer.master import (
     read_chain,
     schemas,
 )
-from trilayer.publication import (
+from trilayer_core.store.publications import (
     Held,
     Look,
     Publication,
@@ -43,7 +46,7 @@ from trilayer.publication import (
     write_look,
     write_version,
 )
-from trilayer.segment import (
+from trilayer_core.store.segments import (
     Generation,
     best_cover,
     commit_names,
@@ -52,9 +55,6 @@ from trilayer.segment import (
     generations,
     read_commit,
 )
-from trilayer.settings import Settings
-from trilayer.store import Store
-from trilayer.stream import Stream
 
 logger = logging.getLogger("trilayer.batch")
 

@@ -20,17 +20,17 @@ from pyspark.sql import functions as F
 
 from batch_layer.cut import Run
 from batch_layer.ingest import StartSpark
-from trilayer.catalog import Catalog
-from trilayer.errors import OvertakenError
-from trilayer.events import REJECT
-from trilayer.failpoints import failpoint
-from trilayer.master import Interval, chain_after, intervals_after, intervals_below, read_chain
-from trilayer.partials import Pass, merge_sql, plan, quoted
-from trilayer.publication import Publication, check_token, in_force
-from trilayer.spark import write_files
-from trilayer.store import Store, StoredFile
-from trilayer.stream import Rows, Stream
-from trilayer.view import View
+from trilayer_core.compute.grouping import Pass, merge_sql, plan, quoted
+from trilayer_core.compute.parsing import REJECT
+from trilayer_core.definitions.catalog import Catalog
+from trilayer_core.definitions.stream import Rows, Stream
+from trilayer_core.definitions.view import View
+from trilayer_core.errors import OvertakenError
+from trilayer_core.runtime.failpoints import failpoint
+from trilayer_core.store.files import Store, StoredFile
+from trilayer_core.store.master import Interval, chain_after, intervals_after, intervals_below, read_chain
+from trilayer_core.store.publications import Publication, check_token, in_force
+from trilayer_core.store.spark_files import write_files
 
 logger = logging.getLogger("trilayer.batch")
 

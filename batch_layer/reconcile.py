@@ -16,12 +16,7 @@ import duckdb
 
 from batch_layer.cut import Run
 from batch_layer.recompute import Recomputed
-from trilayer.catalog import Catalog
-from trilayer.errors import CoverageError, DifferenceError, IntegrityError
-from trilayer.failpoints import failpoint
-from trilayer.log import read_origin
-from trilayer.master import Chain, newest_departed
-from trilayer.merging import (
+from trilayer_core.compute.merging import (
     Comparison,
     compare_partials,
     create_table_sql,
@@ -29,12 +24,17 @@ from trilayer.merging import (
     open_duckdb,
     present_compared_select,
 )
-from trilayer.publication import Publication, check_token, read_version
-from trilayer.segment import Cover, best_cover, cover_from, read_partials
-from trilayer.settings import Settings
-from trilayer.store import Store, StoredFile
-from trilayer.stream import Stream
-from trilayer.view import View
+from trilayer_core.definitions.catalog import Catalog
+from trilayer_core.definitions.stream import Stream
+from trilayer_core.definitions.view import View
+from trilayer_core.errors import CoverageError, DifferenceError, IntegrityError
+from trilayer_core.runtime.failpoints import failpoint
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.store.files import Store, StoredFile
+from trilayer_core.store.master import Chain, newest_departed
+from trilayer_core.store.origins import read_origin
+from trilayer_core.store.publications import Publication, check_token, read_version
+from trilayer_core.store.segments import Cover, best_cover, cover_from, read_partials
 
 logger = logging.getLogger("trilayer.batch")
 

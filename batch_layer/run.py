@@ -15,15 +15,15 @@ from batch_layer.ingest import StartSpark, ingest
 from batch_layer.publish import publish
 from batch_layer.recompute import is_continued, recompute
 from batch_layer.reconcile import reconcile
-from trilayer.catalog import Catalog
-from trilayer.cut import format_time
-from trilayer.log import read_origin
-from trilayer.publication import Publication, check_not_held, complete_to_ms, in_force
-from trilayer.rows import check_rows
-from trilayer.settings import Settings
-from trilayer.spark import batch_session, driver_at_work
-from trilayer.store import Store, ingest_lock_path
-from trilayer.stream import Rows, Stream
+from trilayer_core.compute.rows import check_rows
+from trilayer_core.definitions.catalog import Catalog
+from trilayer_core.definitions.stream import Rows, Stream
+from trilayer_core.runtime.session import batch_session, driver_at_work
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.seam import format_time
+from trilayer_core.store.files import Store, ingest_lock_path
+from trilayer_core.store.origins import read_origin
+from trilayer_core.store.publications import Publication, check_not_held, complete_to_ms, in_force
 
 logger = logging.getLogger("trilayer.batch")
 

@@ -21,9 +21,9 @@ import psutil
 
 from benchmarks.figure import Figure, Options, say, seconds
 from benchmarks.workload import JARS, PROJECT, home
-from embedded import airflow, processes
 from examples.flights.__main__ import prepare
-from orchestration.operator import TOOK
+from trilayer.airflow.operator import TOOK
+from trilayer.local import airflow, processes
 
 EVENTS = 100_000
 IDLE_S = 15.0
@@ -42,7 +42,11 @@ def measure(options: Options) -> Sequence[Figure]:
         environment = os.environ | {"TRILAYER_JARS": str(JARS), "PYTHONPATH": str(PROJECT)}
         with (folder / "up.log").open("wb") as log:
             up = subprocess.Popen(
-                [sys.executable, "-m", "cli", "up"], cwd=folder, env=environment, stdout=log, stderr=log
+                [sys.executable, "-m", "trilayer.cli", "up"],
+                cwd=folder,
+                env=environment,
+                stdout=log,
+                stderr=log,
             )
             try:
                 return _measure(folder, up, environment, number, total, options.repeats)
@@ -91,7 +95,7 @@ def _measure(
                 str(number),
             ]
             subprocess.run(
-                [sys.executable, "-m", "cli", *command],
+                [sys.executable, "-m", "trilayer.cli", *command],
                 cwd=folder,
                 env=environment,
                 check=True,

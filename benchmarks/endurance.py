@@ -31,13 +31,14 @@ from benchmarks.written import Written
 from speed_layer.compaction import compact
 from speed_layer.ticks import Ticks
 from trilayer import Catalog, Stream, View, count, sum_
-from trilayer.cut import Cut, Range, tick_of
-from trilayer.log import Log, Mark, Topic, now_ms
-from trilayer.master import Interval, chain_folder, read_chain
-from trilayer.partials import partial_schema
-from trilayer.segment import commit_names
-from trilayer.settings import Settings
-from trilayer.store import Store
+from trilayer_core.compute.grouping import partial_schema
+from trilayer_core.log.broker import Log, Mark, Topic
+from trilayer_core.runtime.clock import now_ms
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.seam import Cut, Range, tick_of
+from trilayer_core.store.files import Store
+from trilayer_core.store.master import Interval, chain_folder, read_chain
+from trilayer_core.store.segments import commit_names
 
 KEYS, PUBLICATIONS, ASKING = 1_000_000, 300, 2
 RUN_MS, DAY, YEAR = 600_000, 144, 52_560

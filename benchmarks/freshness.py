@@ -19,10 +19,10 @@ from kafka import KafkaProducer
 import serving_layer
 from benchmarks.figure import Figure, Options, say
 from benchmarks.workload import PROJECT, broker, home
-from embedded import processes
 from trilayer import Catalog, Stream, View, count, max_, mean, min_, sum_, tumbling
-from trilayer.log import Log
-from trilayer.store import Store
+from trilayer.local import processes
+from trilayer_core.log.broker import Log
+from trilayer_core.store.files import Store
 
 RATE, WARM_UP_S, WINDOW_S = 2_000, 60.0, 20.0
 REACH = {"two": (0.4, 0.8), "five": (0.45, 0.9)}
@@ -61,7 +61,7 @@ def _measure(name: str, catalog: Catalog, options: Options) -> tuple[list[float]
         with Log(settings.bootstrap_servers) as log:
             log.ensure(STREAM)
         ready = folder / "ready"
-        command = [sys.executable, "-m", "cli", "speed", "run", "--ready-file", str(ready)]
+        command = [sys.executable, "-m", "trilayer.cli", "speed", "run", "--ready-file", str(ready)]
         speed = processes.start("speed", command, home=folder, env=settings.environment(), cwd=PROJECT)
         producer = multiprocessing.get_context("spawn").Process(
             target=produce, args=(settings.bootstrap_servers,)

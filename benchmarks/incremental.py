@@ -21,10 +21,10 @@ from batch_layer.run import batch_spark
 from benchmarks.figure import Figure, Options, ratios, say, seconds
 from benchmarks.workload import SALES, broker, check, home, produce, views, write_events
 from trilayer import Catalog, Stream
-from trilayer.cut import latest_tick
-from trilayer.log import now_ms
-from trilayer.settings import Settings
-from trilayer.store import Store
+from trilayer_core.runtime.clock import now_ms
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.seam import latest_tick
+from trilayer_core.store.files import Store
 
 HISTORY, NEW = 400_000, 200_000
 

@@ -30,7 +30,7 @@ def _peak_gib() -> float:
         environment = os.environ | {"TRILAYER_JARS": str(JARS), "PYTHONPATH": str(PROJECT)}
         with (folder / "demo.log").open("wb") as log:
             demo = subprocess.Popen(
-                [sys.executable, "-m", "cli", "demo", "--no-airflow"],
+                [sys.executable, "-m", "trilayer.cli", "demo", "--no-airflow"],
                 cwd=folder,
                 env=environment,
                 stdout=log,

@@ -12,11 +12,13 @@ import serving_layer
 from benchmarks.figure import Figure, Options, ratios, say, seconds
 from benchmarks.workload import home
 from trilayer import Catalog, Stream, View, count, max_, mean, sum_
-from trilayer.cut import Range
-from trilayer.log import now_ms
-from trilayer.merging import open_duckdb
-from trilayer.partials import partial_schema
-from trilayer.publication import (
+from trilayer_core.compute.grouping import partial_schema
+from trilayer_core.compute.merging import open_duckdb
+from trilayer_core.runtime.clock import now_ms
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.seam import Range
+from trilayer_core.store.files import Store
+from trilayer_core.store.publications import (
     Publication,
     PublishedStream,
     PublishedView,
@@ -24,9 +26,7 @@ from trilayer.publication import (
     take_token,
     write_version,
 )
-from trilayer.segment import TICK, Commit, Generation, Segment, commit_path, folder
-from trilayer.settings import Settings
-from trilayer.store import Store
+from trilayer_core.store.segments import TICK, Commit, Generation, Segment, commit_path, folder
 
 KEYS, SEGMENTS, SEGMENT_ROWS, QUERIES = 1_000_000, 100, 1_000, 300
 

@@ -18,13 +18,13 @@ from batch_layer.recompute import Recomputed, recompute
 from batch_layer.run import batch_spark
 from benchmarks.figure import Figure, Options, ratios, say, timed
 from benchmarks.workload import EXPECTED, SALES, TWO, home, write_events
-from trilayer.cut import Range
-from trilayer.events import FITS, parse
-from trilayer.master import Interval, chain_folder
-from trilayer.merging import compare_answers, create_table_sql, present_select
-from trilayer.publication import take_token
-from trilayer.settings import Settings
-from trilayer.store import Store
+from trilayer_core.compute.merging import compare_answers, create_table_sql, present_select
+from trilayer_core.compute.parsing import FITS, parse
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.seam import Range
+from trilayer_core.store.files import Store
+from trilayer_core.store.master import Interval, chain_folder
+from trilayer_core.store.publications import take_token
 
 EVENTS = 10_000_000
 

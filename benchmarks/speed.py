@@ -18,9 +18,10 @@ from benchmarks.workload import FIVE, ONE, SALES, TWO, broker, check, home, prod
 from speed_layer.query import StreamQuery
 from speed_layer.run import SPARK_CONF
 from trilayer import Catalog
-from trilayer.settings import Settings
-from trilayer.spark import KAFKA_OPTIONS, session
-from trilayer.store import Store
+from trilayer_core.runtime.kafka_source import KAFKA_OPTIONS
+from trilayer_core.runtime.session import session
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.store.files import Store
 
 EVENTS = 4_000_000
 WARM_UP_BATCHES = 40

@@ -11,12 +11,13 @@ import duckdb
 from pyspark.sql import SparkSession
 
 import serving_layer
-from embedded import kafka
-from trilayer import Catalog, Stream, View, count, jars, max_, mean, min_, sum_, tumbling
-from trilayer.log import Log
-from trilayer.merging import compare_answers
-from trilayer.settings import Settings, default_jars
-from trilayer.store import Store
+from trilayer import Catalog, Stream, View, count, max_, mean, min_, sum_, tumbling
+from trilayer.local import kafka
+from trilayer_core.compute.merging import compare_answers
+from trilayer_core.log.broker import Log
+from trilayer_core.runtime import jars
+from trilayer_core.runtime.settings import Settings, default_jars
+from trilayer_core.store.files import Store
 
 PROJECT = Path(__file__).parents[1]
 JARS = default_jars()

@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from trilayer.catalog import Catalog
-from trilayer.cut import Range, tick_of
-from trilayer.log import now_ms
-from trilayer.publication import (
+from trilayer_core.definitions.catalog import Catalog
+from trilayer_core.definitions.stream import Stream
+from trilayer_core.definitions.view import View
+from trilayer_core.runtime.clock import now_ms
+from trilayer_core.seam import Range, tick_of
+from trilayer_core.store.files import Store, StoredFile
+from trilayer_core.store.publications import (
     Publication,
     PublishedStream,
     PublishedView,
@@ -19,10 +22,7 @@ from trilayer.publication import (
     take_token,
     write_version,
 )
-from trilayer.segment import TICK, Commit, Generation, Segment, commit_path, folder
-from trilayer.store import Store, StoredFile
-from trilayer.stream import Stream
-from trilayer.view import View
+from trilayer_core.store.segments import TICK, Commit, Generation, Segment, commit_path, folder
 
 
 @dataclass

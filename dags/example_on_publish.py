@@ -5,7 +5,7 @@ from typing import Any
 
 from airflow.sdk import DAG, task
 
-from orchestration import load_project
+from trilayer.airflow import load_project
 
 view = load_project().assets[0]
 

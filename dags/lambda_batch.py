@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from airflow.sdk import DAG, Param
 
-from orchestration import PublishOperator, TrilayerOperator, load_project
+from trilayer.airflow import PublishOperator, TrilayerOperator, load_project
 
 project = load_project()
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG
 
-from orchestration import TrilayerOperator, load_project
+from trilayer.airflow import TrilayerOperator, load_project
 
 project = load_project()
 

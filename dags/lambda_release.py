@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from airflow.sdk import DAG
 
-from orchestration import TrilayerOperator, load_project
+from trilayer.airflow import TrilayerOperator, load_project
 
 project = load_project()
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from airflow.sdk import DAG, Param
 
-from orchestration import PublishOperator, load_project
+from trilayer.airflow import PublishOperator, load_project
 
 project = load_project()
 

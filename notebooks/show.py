@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from trilayer.settings import settings_folder
+from trilayer_core.runtime.settings import settings_folder
 
 _SORT = (
     "(function(e){var h=e.target.closest('th'),b=h.closest('table').tBodies[0],i=h.cellIndex,"

@@ -20,15 +20,15 @@ from serving_layer import history
 from serving_layer.lookup import lookup_table
 from serving_layer.refresh import Loaded, Refresh, batch_table, speed_table
 from serving_layer.result import Provenance, Result, StreamProvenance, Table
-from trilayer.catalog import Catalog, Query, load_catalog
-from trilayer.cut import format_time
-from trilayer.errors import CoverageError, EnvironmentFault, UsageError, did_you_mean
-from trilayer.expressions import check_name
-from trilayer.lag import stream_lag
-from trilayer.merging import open_duckdb, present_select, quoted_duckdb
-from trilayer.segment import TICK
-from trilayer.settings import Settings, load_settings
-from trilayer.store import Store
+from trilayer_core.compute.merging import open_duckdb, present_select, quoted_duckdb
+from trilayer_core.definitions.catalog import Catalog, Query, load_catalog
+from trilayer_core.definitions.expressions import check_name
+from trilayer_core.errors import CoverageError, EnvironmentFault, UsageError, did_you_mean
+from trilayer_core.log.lag import stream_lag
+from trilayer_core.runtime.settings import Settings, load_settings
+from trilayer_core.seam import format_time
+from trilayer_core.store.files import Store
+from trilayer_core.store.segments import TICK
 
 Layer = Literal["merged", "batch", "speed"]
 LAYERS: tuple[Layer, ...] = ("merged", "batch", "speed")

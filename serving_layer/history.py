@@ -12,10 +12,13 @@ from typing import Any
 import pyarrow as pa
 
 from serving_layer.result import Table
-from trilayer.cut import Cut, format_time
-from trilayer.errors import CoverageError, UsageError
-from trilayer.log import origin_number
-from trilayer.publication import (
+from trilayer_core.definitions.stream import Stream
+from trilayer_core.definitions.view import View
+from trilayer_core.errors import CoverageError, UsageError
+from trilayer_core.seam import Cut, format_time
+from trilayer_core.store.files import Store, StoredFile
+from trilayer_core.store.origins import origin_number
+from trilayer_core.store.publications import (
     Look,
     Publication,
     choose_version,
@@ -24,10 +27,7 @@ from trilayer.publication import (
     read_past,
     versions,
 )
-from trilayer.segment import Commit, Segment, read_commits
-from trilayer.store import Store, StoredFile
-from trilayer.stream import Stream
-from trilayer.view import View
+from trilayer_core.store.segments import Commit, Segment, read_commits
 
 KINDS = ("match", "differ", "missing", "extra")
 

@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from trilayer.errors import UsageError
+from trilayer_core.errors import UsageError
 
 _READERS = {
     ".csv": "read_csv", ".tsv": "read_csv", ".txt": "read_csv",

@@ -13,14 +13,17 @@ from dataclasses import dataclass, field, replace
 import duckdb
 import pyarrow as pa
 
-from trilayer.catalog import Catalog
-from trilayer.cut import Cut, cover
-from trilayer.errors import CoverageError, IntegrityError
-from trilayer.failpoints import failpoint
-from trilayer.log import Origin, origins
-from trilayer.merging import create_table_sql, insert_rows, merge_select, quoted_duckdb
-from trilayer.partials import partial_schema
-from trilayer.publication import (
+from trilayer_core.compute.grouping import partial_schema
+from trilayer_core.compute.merging import create_table_sql, insert_rows, merge_select, quoted_duckdb
+from trilayer_core.definitions.catalog import Catalog
+from trilayer_core.definitions.stream import Stream
+from trilayer_core.definitions.view import View
+from trilayer_core.errors import CoverageError, IntegrityError
+from trilayer_core.runtime.failpoints import failpoint
+from trilayer_core.seam import Cut, cover
+from trilayer_core.store.files import Store, StoredFile
+from trilayer_core.store.origins import Origin, origins
+from trilayer_core.store.publications import (
     Publication,
     choose_version,
     pointed_at,
@@ -28,7 +31,7 @@ from trilayer.publication import (
     version_numbers,
     versions,
 )
-from trilayer.segment import (
+from trilayer_core.store.segments import (
     TICK,
     Commit,
     Cover,
@@ -40,9 +43,6 @@ from trilayer.segment import (
     read_partials,
     ticks_by_commit,
 )
-from trilayer.store import Store, StoredFile
-from trilayer.stream import Stream
-from trilayer.view import View
 
 LOOK_AROUND_S = 1.0
 """How often the whole of a stream's folder is listed, for generations and compactions; the next commit is looked for each time."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from trilayer.cut import Cut
-from trilayer.lag import Lag
+from trilayer_core.log.lag import Lag
+from trilayer_core.seam import Cut
 
 if TYPE_CHECKING:
     import pandas

@@ -11,14 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 import pyarrow as pa
 
 from speed_layer.segments import fit_quarantine
-from trilayer.continuity import NOTHING_READ
-from trilayer.cut import Cut, Range, cut_from_json, tick_of
-from trilayer.errors import CoverageError
-from trilayer.failpoints import failpoint
-from trilayer.log import now_ms
-from trilayer.master import Interval, recorded_cuts
-from trilayer.merging import create_table_sql, insert_rows, merge_select, open_duckdb
-from trilayer.segment import (
+from trilayer_core.compute.merging import create_table_sql, insert_rows, merge_select, open_duckdb
+from trilayer_core.definitions.stream import Stream
+from trilayer_core.definitions.view import View
+from trilayer_core.errors import CoverageError
+from trilayer_core.runtime.clock import now_ms
+from trilayer_core.runtime.failpoints import failpoint
+from trilayer_core.seam import Cut, Range, cut_from_json, tick_of
+from trilayer_core.store.continuity import NOTHING_READ
+from trilayer_core.store.files import Store, StoredFile
+from trilayer_core.store.master import Interval, recorded_cuts
+from trilayer_core.store.segments import (
     TICK,
     Commit,
     Generation,
@@ -28,9 +31,6 @@ from trilayer.segment import (
     read_commits,
     read_partials,
 )
-from trilayer.store import Store, StoredFile
-from trilayer.stream import Stream
-from trilayer.view import View
 
 logger = logging.getLogger("trilayer.speed")
 

@@ -16,15 +16,21 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from speed_layer.segments import write_segment
 from speed_layer.ticks import Ticks
-from trilayer.catalog import Catalog
-from trilayer.continuity import NOTHING_READ, changed, check_log, falls_short, lost_of
-from trilayer.cut import Cut, Range, Ranges, ranges_between, size
-from trilayer.errors import CoverageError, EnvironmentFault, IntegrityError, LogError
-from trilayer.log import Log, Marks, Origin, Topic, now_ms, origin, read_origin
-from trilayer.master import Interval, longest_chain, newest_departed
-from trilayer.partials import plan
-from trilayer.publication import in_force, versions
-from trilayer.segment import (
+from trilayer_core.compute.grouping import plan
+from trilayer_core.definitions.catalog import Catalog
+from trilayer_core.definitions.stream import Stream
+from trilayer_core.errors import CoverageError, EnvironmentFault, IntegrityError, LogError
+from trilayer_core.log.broker import Log, Marks, Topic
+from trilayer_core.runtime.clock import now_ms
+from trilayer_core.runtime.kafka_source import KAFKA_OPTIONS, offsets_json
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.seam import Cut, Range, Ranges, ranges_between, size
+from trilayer_core.store.continuity import NOTHING_READ, changed, check_log, falls_short, lost_of
+from trilayer_core.store.files import Store, read_listed
+from trilayer_core.store.master import Interval, longest_chain, newest_departed
+from trilayer_core.store.origins import Origin, origin, read_origin
+from trilayer_core.store.publications import in_force, versions
+from trilayer_core.store.segments import (
     Commit,
     Generation,
     commit_names,
@@ -34,10 +40,6 @@ from trilayer.segment import (
     read_commit,
     read_commits,
 )
-from trilayer.settings import Settings
-from trilayer.spark import KAFKA_OPTIONS, offsets_json
-from trilayer.store import Store, read_listed
-from trilayer.stream import Stream
 
 logger = logging.getLogger("trilayer.speed")
 

@@ -15,14 +15,16 @@ import duckdb
 
 from speed_layer.compaction import compact
 from speed_layer.query import StreamQuery
-from trilayer.catalog import Catalog
-from trilayer.errors import EnvironmentFault, LogError, TrilayerError
-from trilayer.log import Log, now_ms
-from trilayer.rows import check_rows
-from trilayer.segment import CompactionFault, Generation, compaction_fault_path
-from trilayer.settings import Settings
-from trilayer.spark import driver_at_work, first_cause, lost_by_log, session
-from trilayer.store import SPEED_LOCK, Store
+from trilayer_core.compute.rows import check_rows
+from trilayer_core.definitions.catalog import Catalog
+from trilayer_core.errors import EnvironmentFault, LogError, TrilayerError
+from trilayer_core.log.broker import Log
+from trilayer_core.runtime.clock import now_ms
+from trilayer_core.runtime.kafka_source import lost_by_log
+from trilayer_core.runtime.session import driver_at_work, first_cause, session
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.store.files import SPEED_LOCK, Store
+from trilayer_core.store.segments import CompactionFault, Generation, compaction_fault_path
 
 logger = logging.getLogger("trilayer.speed")
 
@@ -44,7 +46,7 @@ SPARK_CONF = {
 }  # fmt: skip
 
 _AWAY = ("TimeoutException", "DisconnectException", "KafkaException", "Failed to construct kafka", "UnknownTopicOrPartition",
-         "LEADER_NOT_AVAILABLE", "Call(callName", "OffsetFetch", "Connection to node", "trilayer.errors.EnvironmentFault: ")  # fmt: skip
+         "LEADER_NOT_AVAILABLE", "Call(callName", "OffsetFetch", "Connection to node", "trilayer_core.errors.EnvironmentFault: ")  # fmt: skip
 
 
 ORIGIN_LOOK_S = 2.0

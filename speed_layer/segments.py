@@ -10,12 +10,15 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from trilayer.cut import Range, size
-from trilayer.events import FITS, LOG_COLUMNS, REJECT, parse_sql
-from trilayer.failpoints import failpoint
-from trilayer.log import Marks, now_ms
-from trilayer.partials import EVENTS, NEWEST, OLDEST, SET, Pass
-from trilayer.segment import (
+from trilayer_core.compute.grouping import EVENTS, NEWEST, OLDEST, SET, Pass
+from trilayer_core.compute.parsing import FITS, LOG_COLUMNS, REJECT, parse_sql
+from trilayer_core.definitions.stream import Rows, Stream
+from trilayer_core.log.broker import Marks
+from trilayer_core.runtime.clock import now_ms
+from trilayer_core.runtime.failpoints import failpoint
+from trilayer_core.seam import Range, size
+from trilayer_core.store.files import Store, StoredFile
+from trilayer_core.store.segments import (
     BYTES,
     SHORTEST_REASON,
     TICK,
@@ -26,8 +29,6 @@ from trilayer.segment import (
     folder,
     with_bytes,
 )
-from trilayer.store import Store, StoredFile
-from trilayer.stream import Rows, Stream
 
 MAX_TICKS = 64
 """Most ticks that one pass tells apart: their boundaries go into an expression."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from trilayer.cut import Cut, Range, Ranges, effective_cut, split_by_ticks, tick_of
-from trilayer.log import Log, Topic, now_ms, read_origin
-from trilayer.master import Interval, recorded_cuts
-from trilayer.store import Store
-from trilayer.stream import Stream
-from trilayer.timeindex import TimeIndex
+from trilayer_core.definitions.stream import Stream
+from trilayer_core.log.broker import Log, Topic
+from trilayer_core.log.time_index import TimeIndex
+from trilayer_core.runtime.clock import now_ms
+from trilayer_core.seam import Cut, Range, Ranges, effective_cut, split_by_ticks, tick_of
+from trilayer_core.store.files import Store
+from trilayer_core.store.master import Interval, recorded_cuts
+from trilayer_core.store.origins import read_origin
 
 _NEVER = 1 << 62
 

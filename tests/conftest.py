@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from embedded import kafka
-from embedded import spark as spark_server
-from embedded.kafka import Broker
-from trilayer import classes, jars
-from trilayer.settings import Settings, default_jars
-from trilayer.spark import JAVA_OPTIONS
-from trilayer.store import Store
+from trilayer.local import kafka
+from trilayer.local import spark as spark_server
+from trilayer.local.kafka import Broker
+from trilayer_core.runtime import class_archive, jars
+from trilayer_core.runtime.session import JAVA_OPTIONS
+from trilayer_core.runtime.settings import Settings, default_jars
+from trilayer_core.store.files import Store
 
 PROJECT = Path(__file__).parents[1]
 JARS = default_jars()
@@ -43,7 +43,7 @@ def no_settings_from_outside(monkeypatch):
 @pytest.fixture(scope="session")
 def shared_classes() -> None:
     """What `trilayer up` has made on its first start: Spark starts quicker for it, in these tests a hundred times."""
-    classes.share(Settings(jars=JARS), echo=lambda _: None)
+    class_archive.share(Settings(jars=JARS), echo=lambda _: None)
 
 
 @pytest.fixture(scope="session")
@@ -59,7 +59,7 @@ def broker(tmp_path_factory, shared_classes) -> Iterator[Broker]:
 def spark(shared_classes):
     """One Spark session for the test run, made where both layers get theirs, with the speed layer's settings."""
     from speed_layer.run import SPARK_CONF
-    from trilayer.spark import session
+    from trilayer_core.runtime.session import session
 
     settings = Settings(home=PROJECT / ".trilayer", jars=JARS, spark_master="local[2]")
     conf = SPARK_CONF | {"spark.sql.streaming.metricsEnabled": "false"}

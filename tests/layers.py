@@ -19,12 +19,13 @@ from speed_layer.query import StreamQuery
 from tests.oracle import canonical
 from tests.waiting import until
 from trilayer import Catalog
-from trilayer.cut import latest_tick
-from trilayer.log import Log, now_ms
-from trilayer.publication import Publication, in_force, versions
-from trilayer.segment import read_commits
-from trilayer.settings import Settings
-from trilayer.store import Store
+from trilayer_core.log.broker import Log
+from trilayer_core.runtime.clock import now_ms
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.seam import latest_tick
+from trilayer_core.store.files import Store
+from trilayer_core.store.publications import Publication, in_force, versions
+from trilayer_core.store.segments import read_commits
 
 Answer = dict[tuple[Hashable, ...], dict[str, Any]]
 

@@ -2,20 +2,20 @@
 
 import subprocess
 
-from trilayer import classes
-from trilayer.java import java_executable
-from trilayer.settings import Settings
+from trilayer_core.runtime import class_archive
+from trilayer_core.runtime.java import java_executable
+from trilayer_core.runtime.settings import Settings
 
 
 def test_no_archive_means_no_option(tmp_path):
-    assert classes.java_option(Settings(jars=tmp_path)) == ""
+    assert class_archive.java_option(Settings(jars=tmp_path)) == ""
 
 
 def test_an_archive_that_does_not_fit_is_left_aside_without_a_word(tmp_path):
     settings = Settings(jars=tmp_path)
-    classes.archive(settings).parent.mkdir(parents=True)
-    classes.archive(settings).write_bytes(b"no archive")
-    options = classes.java_option(settings).split()
+    class_archive.archive(settings).parent.mkdir(parents=True)
+    class_archive.archive(settings).write_bytes(b"no archive")
+    options = class_archive.java_option(settings).split()
     assert len(options) == 2
     plain, with_it = (
         subprocess.run([java_executable(), *more, "-version"], capture_output=True, text=True, check=True)

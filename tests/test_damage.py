@@ -6,12 +6,12 @@ import pytest
 
 from tests.layers import Pipeline, quick
 from tests.test_serving import catalog_on, fill, sales, truncate
-from trilayer.cut import Range
-from trilayer.errors import IntegrityError
-from trilayer.master import Interval, chain_folder, delete_chain, read_chain, recorded_cuts
-from trilayer.publication import version_numbers, versions
-from trilayer.segment import commit_names, commit_path, folder, generations
-from trilayer.store import Store
+from trilayer_core.errors import IntegrityError
+from trilayer_core.seam import Range
+from trilayer_core.store.files import Store
+from trilayer_core.store.master import Interval, chain_folder, delete_chain, read_chain, recorded_cuts
+from trilayer_core.store.publications import version_numbers, versions
+from trilayer_core.store.segments import commit_names, commit_path, folder, generations
 
 
 def counts(pipeline):

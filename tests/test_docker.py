@@ -16,9 +16,9 @@ import pyspark
 import pytest
 import yaml
 
-from embedded import kafka
-from trilayer.catalog import load_catalog
-from trilayer.settings import load_settings
+from trilayer.local import kafka
+from trilayer_core.definitions.catalog import load_catalog
+from trilayer_core.runtime.settings import load_settings
 
 ROOT = Path(__file__).parents[1]
 DOCKER = ROOT / "docker"
@@ -191,7 +191,7 @@ def test_a_command_is_there_and_takes_its_arguments(name):
     program, *arguments = SERVICES[name]["command"]
     assert (Path(sys.executable).parent / program).exists(), f"{program} must come with requirements/dev.txt"
     if program == "trilayer":
-        command = [sys.executable, "-m", "cli", *arguments, "--help"]
+        command = [sys.executable, "-m", "trilayer.cli", *arguments, "--help"]
         subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     elif program == "spark-class":
         (core,) = (Path(pyspark.__file__).parent / "jars").glob("spark-core_*.jar")
@@ -265,8 +265,9 @@ def test_the_build_sees_the_project_and_not_its_data():
     names = [line.removeprefix("!") for line in listed if line.startswith("!")]
     assert [name for name in names if not (ROOT / name).exists()] == []
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    packages = project["tool"]["setuptools"]["packages"]["find"]["include"]
-    assert all(included(package.removesuffix("*")) for package in packages)
+    installed = project["tool"]["setuptools"]
+    assert all(included(package.split(".")[0]) for package in installed["packages"])
+    assert all(included(folder) for folder in installed["package-dir"].values())
     assert all(included(name) for name in project["project"]["license-files"])
     assert not any(included(name) for name in (".git", ".venv", ".trilayer", "tests", "build"))
 

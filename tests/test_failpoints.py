@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from trilayer import failpoints
-from trilayer.errors import StoreError
+from trilayer_core.errors import StoreError
+from trilayer_core.runtime import failpoints
 
 
 def test_every_nth_write_fails_and_names_its_file(store, monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 
 from tests.test_quarantine_parser import BAD, GOOD, NAMED, STREAM
 from trilayer import Stream
-from trilayer.fitting import Fitting, reasons_of, said_unknown
+from trilayer_core.compute.fitting import Fitting, reasons_of, said_unknown
 
 DAYS = [
     "2026-01-01", "2026-1-1", "2026-02-30", "2026-01", "2026", "0000-01-01", "0001-01-01", "9999-12-31", "10000-01-01", "+2026-01-01",
@@ -49,7 +49,7 @@ TYPED = Stream(
 
 def parsed(spark, stream, values):
     """The reasons that the parser gives, in order; None for what fits."""
-    from trilayer.events import parse
+    from trilayer_core.compute.parsing import parse
 
     rows = [(n, None if value is None else bytearray(value)) for n, value in enumerate(values)]
     records = spark.createDataFrame(rows, "n int, _value binary")

@@ -7,7 +7,7 @@ import pytest
 
 from tests.hostile import KINDS, MAX_EVENT_BYTES, STREAM, event, hostile
 from trilayer import Stream
-from trilayer.events import MAX_REASON_BYTES, parse
+from trilayer_core.compute.parsing import MAX_REASON_BYTES, parse
 
 pytestmark = pytest.mark.spark
 

@@ -13,12 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from batch_layer.ingest import _rejected
-from cli.sql import Format, _print
 from serving_layer.result import Provenance, Result, Table
 from trilayer import Rows, Stream, View, count, latest, max_, mean, min_, sliding, sum_, tumbling
-from trilayer.errors import DefinitionError
-from trilayer.events import REJECT
-from trilayer.merging import (
+from trilayer.cli.sql import Format, _print
+from trilayer_core.compute.grouping import Pass, partial_schema
+from trilayer_core.compute.merging import (
     compare_answers,
     compare_partials,
     create_table_sql,
@@ -27,7 +26,8 @@ from trilayer.merging import (
     present_compared_select,
     present_select,
 )
-from trilayer.partials import Pass, partial_schema
+from trilayer_core.compute.parsing import REJECT
+from trilayer_core.errors import DefinitionError
 
 STREAM = Stream(
     "hostile",

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from trilayer import jars, java
-from trilayer.errors import EnvironmentFault, IntegrityError, SettingsError
+from trilayer_core.errors import EnvironmentFault, IntegrityError, SettingsError
+from trilayer_core.runtime import jars, java
 
 LINE = f"{'0' * 64}  org.apache.commons:commons-pool2:2.13.1"
 

@@ -14,14 +14,10 @@ pytestmark = pytest.mark.slow
 PROJECT = Path(__file__).parents[1]
 PACKAGES = {
     "trilayer",
+    "trilayer_core",
     "batch_layer",
     "speed_layer",
     "serving_layer",
-    "cli",
-    "embedded",
-    "orchestration",
-    "dags",
-    "notebooks",
 }
 
 
@@ -67,10 +63,14 @@ def test_the_wheel_holds_the_packages_and_their_data(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names if not name.split("/")[0].endswith(".dist-info")}
     assert tops == PACKAGES
-    assert {"trilayer/locks/kafka-broker.lock", "trilayer/locks/spark-kafka.lock"} <= set(names)
-    assert {"embedded/log4j2.properties", "trilayer/log4j2.properties"} <= set(names)
+    assert {f"trilayer_core/runtime/locks/{name}.lock" for name in ("kafka-broker", "spark-kafka")} <= set(
+        names
+    )
+    assert {"trilayer/local/log4j2.properties", "trilayer_core/runtime/log4j2.properties"} <= set(names)
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
-    assert {"notebooks/batch_vs_speed.ipynb", "notebooks/freshness_and_lag.ipynb"} <= set(names)
+    assert {f"trilayer/notebooks/{name}.ipynb" for name in ("batch_vs_speed", "freshness_and_lag")} <= set(
+        names
+    )
     assert any(name.endswith("dist-info/licenses/LICENSE") for name in names)
     (metadata,) = (name for name in names if name.endswith("dist-info/METADATA"))
     assert "Description-Content-Type: text/markdown" in zipfile.ZipFile(wheel).read(metadata).decode()
@@ -115,8 +115,8 @@ def test_the_demo_of_an_installed_trilayer_says_at_once_what_it_lacks(installed_
 
 def test_the_installed_code_finds_its_data(installed_bin, tmp_path):
     script = (
-        "import embedded.kafka, trilayer.jars as jars\n"
-        "print(jars.__file__, len(jars.read_lock(jars.KAFKA_BROKER)), embedded.kafka._LOGGING.exists())"
+        "import trilayer.local.kafka, trilayer_core.runtime.jars as jars\n"
+        "print(jars.__file__, len(jars.read_lock(jars.KAFKA_BROKER)), trilayer.local.kafka._LOGGING.exists())"
     )
     path, jars, logging = run(installed_bin / "python", "-c", script, cwd=tmp_path).split()
     assert Path(path).is_relative_to(installed_bin.parent)

@@ -10,9 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from embedded import processes
 from tests.waiting import until
-from trilayer.errors import ConflictError
+from trilayer.local import processes
+from trilayer_core.errors import ConflictError
 
 FOREVER = [sys.executable, "-c", "import signal; print('ready', flush=True); signal.pause()"]
 STUBBORN = [
@@ -60,14 +60,14 @@ def children_of(process):
 def start_and_die(home, *, argv, die_with_parent):
     """A process that starts `argv` under the name 'left', and is then killed with -9."""
     script = (
-        "import json, os, signal, sys; from pathlib import Path; from embedded import processes\n"
+        "import json, os, signal, sys; from pathlib import Path; from trilayer.local import processes\n"
         "home, argv, die = Path(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3] == 'True'\n"
         "started = processes.start('left', argv, home=home, die_with_parent=die)\n"
         "while 'ready' not in started.log.read_text(): pass\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     command = [sys.executable, "-c", script, str(home), json.dumps(argv), str(die_with_parent)]
-    root = Path(processes.__file__).parents[1]
+    root = Path(processes.__file__).parents[2]
     subprocess.run(command, cwd=root, timeout=30, check=False)
     return json.loads((home / "processes" / "left.json").read_text())
 
@@ -133,7 +133,7 @@ def test_a_projects_own_modules_are_not_taken_for_trilayers(tmp_path):
         (tmp_path / f"{name}.py").write_text(f"raise SystemExit('ran the project\\'s {name}.py')")
     done = subprocess.run(
         processes.trilayer_command("--help"), cwd=tmp_path, capture_output=True, text=True, check=False,
-        env=os.environ | {"PYTHONPATH": str(Path(processes.__file__).parents[1])},
+        env=os.environ | {"PYTHONPATH": str(Path(processes.__file__).parents[2])},
     )  # fmt: skip
     assert (done.returncode, "Usage" in done.stdout) == (0, True), done.stderr
 

@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 
 from tests.waiting import until
-from trilayer.progress import shown
-from trilayer.settings import Settings
+from trilayer_core.runtime.progress import shown
+from trilayer_core.runtime.settings import Settings
 
 
 def test_a_log_is_told_at_the_start_and_again_and_again():

@@ -113,7 +113,7 @@ GOOD = {
 @pytest.fixture(scope="module")
 def parsed(spark):
     """Name to the parsed row of every event above, in one Spark job."""
-    from trilayer.events import parse
+    from trilayer_core.compute.parsing import parse
 
     values = {name: value for name, (value, _) in BAD.items()} | GOOD
     rows = [(name, bytearray(value) if value is not None else None) for name, value in values.items()]
@@ -150,7 +150,7 @@ NAMED = Stream(
 
 
 def test_columns_come_from_the_fields_that_they_name(spark):
-    from trilayer.events import parse
+    from trilayer_core.compute.parsing import parse
 
     meta = b'"meta": {"at": "2026-01-01T00:00:00", "fare": "1.50", "it\'s": "x"}'
     values = [
@@ -199,9 +199,9 @@ def test_both_layers_give_the_same_reasons(parsed, broker, spark, store, new_top
     """From the log to the batch layer's master dataset and to the speed layer's quarantine, offset by offset."""
     from tests.layers import Pipeline, quick
     from trilayer import Catalog, View, count
-    from trilayer.events import REJECT
-    from trilayer.master import read_chain
-    from trilayer.segment import read_commits
+    from trilayer_core.compute.parsing import REJECT
+    from trilayer_core.store.master import read_chain
+    from trilayer_core.store.segments import read_commits
 
     stream = Stream(
         STREAM.name, STREAM.schema, event_time="at", max_event_bytes=200, topic=new_topic(), partitions=1

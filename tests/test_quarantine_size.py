@@ -8,8 +8,8 @@ import pytest
 from speed_layer import segments
 from speed_layer.segments import fit_quarantine, quarantine_share
 from trilayer import Catalog, Stream, View, count
-from trilayer.events import REJECT
-from trilayer.segment import BYTES, read_commits
+from trilayer_core.compute.parsing import REJECT
+from trilayer_core.store.segments import BYTES, read_commits
 
 
 def test_the_shares_of_all_events_are_never_more_than_may_be_kept():
@@ -40,9 +40,9 @@ def test_quarantines_are_cut_to_the_size_of_one_when_they_are_put_together(monke
 def test_of_many_long_events_the_speed_layer_keeps_the_beginnings_and_the_batch_layer_all(
     broker, spark, store, new_topic, monkeypatch
 ):
-    from cli.context import Project
-    from cli.quarantine import quarantined
     from tests.layers import Pipeline, quick
+    from trilayer.cli.quarantine import quarantined
+    from trilayer.operations.project import Project
 
     monkeypatch.setattr(segments, "QUARANTINE_BYTES", 4096)
     topic = new_topic()

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.recovery.project import Project, wait_for_settled_tick
-from trilayer.catalog import load_catalog
-from trilayer.settings import Settings
+from trilayer_core.definitions.catalog import load_catalog
+from trilayer_core.runtime.settings import Settings
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -32,7 +32,7 @@ def test_the_readme_catalog_is_one(tmp_path, monkeypatch):
 
 def test_the_readme_python_runs(tmp_path, monkeypatch):
     """On a store that no layer has written to, the first question says so; the code around it is what the README shows."""
-    from trilayer.errors import CoverageError
+    from trilayer_core.errors import CoverageError
 
     (tmp_path / "shop.py").write_text(blocks("python")[0])
     (tmp_path / "trilayer.toml").write_text(blocks("toml")[0])
@@ -94,7 +94,7 @@ def test_every_setting_is_documented_with_its_default():
 
 def test_every_command_is_documented():
     says = subprocess.run(
-        [sys.executable, "-m", "cli", "--help"], capture_output=True, text=True, cwd=ROOT, check=True
+        [sys.executable, "-m", "trilayer.cli", "--help"], capture_output=True, text=True, cwd=ROOT, check=True
     ).stdout
     commands = re.findall(r"^│ (\w+) ", says, flags=re.MULTILINE)
     assert len(commands) >= 8, says

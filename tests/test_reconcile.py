@@ -6,8 +6,8 @@ import pytest
 
 from tests.layers import Pipeline, quick
 from tests.test_serving import catalog_on, sales
-from trilayer.errors import DifferenceError
-from trilayer.publication import in_force
+from trilayer_core.errors import DifferenceError
+from trilayer_core.store.publications import in_force
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 

@@ -9,9 +9,9 @@ import pytest
 
 import trilayer
 from trilayer import Catalog, Query, Rows, Stream, View
-from trilayer.aggregates import AGGREGATES
-from trilayer.expressions import SCALARS
-from trilayer.windows import _UNITS_US
+from trilayer_core.definitions.aggregates import AGGREGATES
+from trilayer_core.definitions.expressions import SCALARS
+from trilayer_core.definitions.windows import _UNITS_US
 
 PAGE = (Path(__file__).parents[1] / "docs" / "reference.md").read_text()
 SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", PAGE, flags=re.MULTILINE | re.DOTALL))
@@ -77,8 +77,8 @@ def test_an_event_id_keeps_no_duplicate_out_and_refuses_an_event_without_it():
     package = Path(trilayer.__file__).parents[1]
     users = [
         path.relative_to(package).as_posix()
-        for folder in ("trilayer", "batch_layer", "speed_layer", "serving_layer", "cli")
+        for folder in ("trilayer", "trilayer_core", "batch_layer", "speed_layer", "serving_layer")
         for path in (package / folder).rglob("*.py")
         if "event_id" in path.read_text()
     ]
-    assert users == ["trilayer/stream.py"]
+    assert users == ["trilayer_core/definitions/stream.py"]

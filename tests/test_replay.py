@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cli.files import Events, as_bytes, read_events
-from cli.replay import send
 from trilayer import Stream
-from trilayer.errors import EnvironmentFault, UsageError
-from trilayer.log import Log
+from trilayer.cli.replay import send
+from trilayer.operations.files import Events, as_bytes, read_events
+from trilayer_core.errors import EnvironmentFault, UsageError
+from trilayer_core.log.broker import Log
 
 ORDERS = Stream("orders", "shop string, n int, tags map<string,map<string,int>>, day date", event_time="day")
 RIDES = Stream(

@@ -6,8 +6,8 @@ import pytest
 
 from tests.recovery.project import Project, wait_for_settled_tick
 from trilayer import Rows, Stream
-from trilayer.errors import DefinitionError
-from trilayer.rows import check_rows
+from trilayer_core.compute.rows import check_rows
+from trilayer_core.errors import DefinitionError
 
 STREAM = Stream("orders", "id string, items array<struct<sku:string,n:int>>, at timestamp", event_time="at")
 

@@ -17,14 +17,14 @@ from prompt_toolkit.output import DummyOutput
 from typer.testing import CliRunner
 
 import serving_layer
-from cli.main import app
-from cli.sql import Format, Prompt
 from tests.layers import Pipeline, quick
 from trilayer import Catalog, Query, Stream, View, count, sum_
-from trilayer.errors import CoverageError, IntegrityError, UsageError
-from trilayer.publication import POINTER, in_force
-from trilayer.segment import commit_path, generations, read_commits
-from trilayer.store import Store
+from trilayer.cli.main import app
+from trilayer.cli.sql import Format, Prompt
+from trilayer_core.errors import CoverageError, IntegrityError, UsageError
+from trilayer_core.store.files import Store
+from trilayer_core.store.publications import POINTER, in_force
+from trilayer_core.store.segments import commit_path, generations, read_commits
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
@@ -409,7 +409,7 @@ def test_a_snapshot_does_not_move_while_a_publication_does(broker, spark, store,
 
 def test_readers_in_several_processes_give_the_same(made, copy):
     script = (
-        "import sys, serving_layer; from tests.test_serving import catalog_on; from tests.layers import quick; from trilayer.store import Store\n"
+        "import sys, serving_layer; from tests.test_serving import catalog_on; from tests.layers import quick; from trilayer_core.store.files import Store\n"
         "with serving_layer.connect(catalog_on(sys.argv[1]), quick(''), Store(sys.argv[2])) as c:\n"
         "    sys.stdout.write(repr(sorted(c.sql('select shop, n from totals').rows())))"
     )

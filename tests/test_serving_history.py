@@ -17,19 +17,19 @@ from serving_layer.refresh import Refresh
 from speed_layer.compaction import compact
 from tests.layers import Pipeline, quick
 from trilayer import Catalog, Stream, View, count, max_, sliding, sum_
-from trilayer.cut import tick_of
-from trilayer.errors import CoverageError, IntegrityError, UsageError
-from trilayer.merging import (
+from trilayer_core.compute.grouping import partial_schema
+from trilayer_core.compute.merging import (
     compare_partials,
     create_table_sql,
     insert_rows,
     open_duckdb,
     present_compared_select,
 )
-from trilayer.partials import partial_schema
-from trilayer.publication import in_force, read_version
-from trilayer.segment import commit_path, generations, read_commits, read_partials
-from trilayer.store import Store
+from trilayer_core.errors import CoverageError, IntegrityError, UsageError
+from trilayer_core.seam import tick_of
+from trilayer_core.store.files import Store
+from trilayer_core.store.publications import in_force, read_version
+from trilayer_core.store.segments import commit_path, generations, read_commits, read_partials
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 

@@ -6,9 +6,9 @@ import pytest
 import serving_layer
 from benchmarks.written import Written
 from trilayer import Stream, View, count, sum_
-from trilayer.partials import partial_schema
-from trilayer.publication import in_force
-from trilayer.settings import Settings
+from trilayer_core.compute.grouping import partial_schema
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.store.publications import in_force
 
 ROWS = 100_000
 STREAM = Stream("sales", "user string, quantity bigint, sold_at timestamp", event_time="sold_at")

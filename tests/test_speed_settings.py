@@ -8,7 +8,7 @@ from speed_layer import query as speed_query
 from tests.layers import Pipeline, quick
 from tests.waiting import until
 from trilayer import Catalog, Stream, View, count
-from trilayer.segment import generations, read_commits
+from trilayer_core.store.segments import generations, read_commits
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 

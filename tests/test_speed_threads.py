@@ -11,9 +11,9 @@ from speed_layer import run
 from speed_layer.run import Compactor
 from tests.waiting import until
 from trilayer import Catalog, Stream, View, count
-from trilayer.errors import IntegrityError, TrilayerError
-from trilayer.segment import Generation, compaction_fault
-from trilayer.settings import Settings
+from trilayer_core.errors import IntegrityError, TrilayerError
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.store.segments import Generation, compaction_fault
 
 STREAM = Stream("sales", "user string, at timestamp", event_time="at")
 CATALOG = Catalog(views=[View("by_user", source=STREAM, key=["user"], aggregates={"n": count()})])

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from speed_layer import run
-from trilayer.errors import EnvironmentFault
-from trilayer.settings import Settings
+from trilayer_core.errors import EnvironmentFault
+from trilayer_core.runtime.settings import Settings
 
 pytestmark = pytest.mark.kafka
 
@@ -43,7 +43,7 @@ class Query:
 @pytest.mark.parametrize(
     "query",
     [
-        Query(RuntimeError("trilayer.errors.EnvironmentFault: no stamps came"), failing=2),
+        Query(RuntimeError("trilayer_core.errors.EnvironmentFault: no stamps came"), failing=2),
         Query(RuntimeError("DisconnectException"), failing=2),
         Query(RuntimeError("the log was cut"), failing=2, departed="offset 5 is gone"),
         Query(RuntimeError("another leader"), failing=2, unsettled="partition 0 has another leader"),

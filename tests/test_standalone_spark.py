@@ -16,16 +16,16 @@ import pyspark
 import pytest
 
 import serving_layer
-from embedded import kafka, processes
 from examples.flights import catalog
 from examples.flights.__main__ import prepare
 from tests.conftest import JARS, PROJECT
 from tests.waiting import until
-from trilayer import jars
-from trilayer.cut import latest_tick
-from trilayer.log import now_ms
-from trilayer.settings import Settings
-from trilayer.store import Store
+from trilayer.local import kafka, processes
+from trilayer_core.runtime import jars
+from trilayer_core.runtime.clock import now_ms
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.seam import latest_tick
+from trilayer_core.store.files import Store
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
@@ -131,7 +131,7 @@ class Project:
         prepare(self._flights)
 
     def start(self, *arguments: str) -> processes.Process:
-        command = [sys.executable, "-m", "cli", *arguments]
+        command = [sys.executable, "-m", "trilayer.cli", *arguments]
         return self._machines.start(f"trilayer-{arguments[0]}", command, self.settings.environment())
 
     def run(self, *arguments: str) -> None:

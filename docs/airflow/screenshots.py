@@ -18,7 +18,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
-from embedded import airflow
+from trilayer.local import airflow
 
 HERE = Path(__file__).parent
 SIZE = (1500, 950)

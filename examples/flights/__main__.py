@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from trilayer.errors import EnvironmentFault
+from trilayer_core.errors import EnvironmentFault
 
 MINUTE_US = 60_000_000
 TIME = pa.timestamp("us", tz="UTC")

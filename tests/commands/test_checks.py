@@ -11,15 +11,16 @@ import time
 import pytest
 from typer.testing import CliRunner
 
-from cli import checks, context
-from cli.main import app
 from tests.conftest import JARS, PROJECT
-from trilayer import java
-from trilayer.catalog import load_catalog
-from trilayer.errors import EnvironmentFault, TrilayerError
-from trilayer.log import Log
-from trilayer.settings import load_settings
-from trilayer.store import Store
+from trilayer.cli import context
+from trilayer.cli.main import app
+from trilayer.operations import checks
+from trilayer_core.definitions.catalog import load_catalog
+from trilayer_core.errors import EnvironmentFault, TrilayerError
+from trilayer_core.log.broker import Log
+from trilayer_core.runtime import java
+from trilayer_core.runtime.settings import load_settings
+from trilayer_core.store.files import Store
 
 CATALOG = "examples.flights:catalog"
 
@@ -30,8 +31,8 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     settings(tmp_path)
     # These are about what is found; a busy machine may take longer than a person is made to wait.
-    monkeypatch.setattr("cli.doctor.LEAST_S", 60.0)
-    monkeypatch.setattr("cli.checks.BEFORE_START_S", 60.0)
+    monkeypatch.setattr("trilayer.cli.doctor.LEAST_S", 60.0)
+    monkeypatch.setattr("trilayer.operations.checks.BEFORE_START_S", 60.0)
     return tmp_path
 
 
@@ -218,7 +219,7 @@ def test_java_and_disk(folder, monkeypatch):
 
 
 def test_airflow_that_is_not_installed(folder, monkeypatch):
-    monkeypatch.setattr("embedded.airflow.is_installed", lambda: False)
+    monkeypatch.setattr("trilayer.local.airflow.is_installed", lambda: False)
     checks.require(project(), with_airflow=False)
     with pytest.raises(EnvironmentFault, match=r"pip install 'trilayer\[airflow\]'.*--no-airflow"):
         checks.require(project(), with_airflow=True)
@@ -230,7 +231,7 @@ def test_a_command_starts_without_the_engines_that_it_does_not_need():
     script = (
         "import sys\n"
         "from typer.testing import CliRunner\n"
-        "from cli.main import app\n"
+        "from trilayer.cli.main import app\n"
         "print(CliRunner().invoke(app, ['doctor', '--help']).exit_code)\n"
         "print([name for name in ('pyspark', 'duckdb', 'pandas') if name in sys.modules])"
     )

@@ -9,9 +9,10 @@ from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from tests.layers import Pipeline
 from tests.recovery.project import Project
 from tests.waiting import until
-from trilayer.cut import format_time, latest_tick
-from trilayer.log import Log, now_ms
-from trilayer.timeindex import TimeIndex
+from trilayer_core.log.broker import Log
+from trilayer_core.log.time_index import TimeIndex
+from trilayer_core.runtime.clock import now_ms
+from trilayer_core.seam import format_time, latest_tick
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
@@ -129,7 +130,7 @@ def test_a_cut_that_stands_still_is_late_though_its_t_is_new(project, spark, mon
         with pipeline._connection.snapshot() as snapshot:
             cut = snapshot.provenance.streams["clicks"].cut
         assert cut == {0: 3}
-        monkeypatch.setattr("trilayer.lag.now_ms", lambda: record[1] + 7_200_000)
+        monkeypatch.setattr("trilayer_core.log.lag.now_ms", lambda: record[1] + 7_200_000)
         lag = pipeline._connection.provenance().streams["clicks"].lag
         assert lag is not None
         assert lag.since_cut == 7200

@@ -9,8 +9,8 @@ from batch_layer.cut import choose_t, cut
 from batch_layer.publish import publish
 from batch_layer.recompute import Recomputed
 from tests.recovery.project import CATALOG, Project, clean, wait_for_settled_tick
-from trilayer.errors import ConflictError
-from trilayer.publication import take_token
+from trilayer_core.errors import ConflictError
+from trilayer_core.store.publications import take_token
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -280,7 +280,7 @@ def test_verify_finds_and_names_a_wrong_answer(project):
     _batch(project)
     store = project.store
     view = project.catalog().view("by_user")
-    from trilayer.publication import in_force, put_in_force
+    from trilayer_core.store.publications import in_force, put_in_force
 
     publication = in_force(store)
     document = publication.to_json()

@@ -8,11 +8,11 @@ import time
 import psutil
 import pytest
 
-from embedded import processes
 from tests.conftest import JARS
 from tests.recovery.project import Project, ended
 from tests.waiting import until
-from trilayer import jars
+from trilayer.local import processes
+from trilayer_core.runtime import jars
 
 SOON_S = 12
 """Five seconds are promised; a machine with much else to do gets some more."""
@@ -65,7 +65,7 @@ def test_up_is_interrupted(project, line, shared_classes):
 def test_a_command_is_interrupted_while_its_modules_load(tmp_path):
     """The module that tells of it is found before trilayer's own, and waits where those are loaded."""
     (tmp_path / "typer.py").write_text("import sys, time\nprint('loading', flush=True)\ntime.sleep(60)\n")
-    script = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import cli.__main__; cli.__main__.main()"
+    script = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import trilayer.cli.__main__; trilayer.cli.__main__.main()"
     loading = subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

@@ -3,8 +3,8 @@
 import os
 from types import SimpleNamespace
 
-from cli.definitions import Definitions, Watch, changes
 from tests.waiting import until
+from trilayer.operations.definitions import Definitions, Watch, changes
 
 BEFORE = Definitions({"a": "1", "b": "1"}, {"s": "1"}, ())
 PUBLISHED = SimpleNamespace(

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from cli.context import who
-from cli.sql import describe
 from serving_layer.result import Provenance, StreamProvenance
-from trilayer.lag import Lag
+from trilayer.cli.sql import describe
+from trilayer.operations.project import who
+from trilayer_core.log.lag import Lag
 
 STREAM = StreamProvenance({0: 10}, {0: 30}, "000001-ab", 20, 0, "")
 NONE_WAITS = Lag({0: 30}, 0, 0.0, 4.0, {})

@@ -23,10 +23,10 @@ from trilayer import (
     sum_,
     tumbling,
 )
-from trilayer.catalog import load_catalog
-from trilayer.errors import DefinitionError, SettingsError, UsageError
-from trilayer.partials import partial_schema
-from trilayer.settings import load_settings
+from trilayer_core.compute.grouping import partial_schema
+from trilayer_core.definitions.catalog import load_catalog
+from trilayer_core.errors import DefinitionError, SettingsError, UsageError
+from trilayer_core.runtime.settings import load_settings
 
 SCHEMA = (
     "carrier string not null, dep_delay int, at timestamp, tags array<string>, place struct<lat:double>,"

@@ -11,7 +11,7 @@ import pytest
 import sqlglot
 
 from trilayer import Catalog, Rows, Stream, View, count, latest, sum_, tumbling
-from trilayer.stream import code_of
+from trilayer_core.definitions.stream import code_of
 
 PROJECT = Path(__file__).parents[2]
 SCHEMA = "k string, n int, at timestamp"
@@ -59,7 +59,7 @@ CHANGES = {
 
 def test_another_parser_gives_another_fingerprint(monkeypatch):
     before = view().fingerprint
-    monkeypatch.setattr("trilayer.stream.PARSER", 0)
+    monkeypatch.setattr("trilayer_core.definitions.stream.PARSER", 0)
     assert view().fingerprint != before
 
 
@@ -355,7 +355,7 @@ def test_code_counts_the_same_under_every_minor_version_of_python(tmp_path, pyth
     if command is None:
         pytest.skip(f"{python} is not installed")
     (tmp_path / "all_sorts.py").write_text(ALL_SORTS)
-    code = "import all_sorts; from trilayer.stream import code_of, digest; print(digest(code_of(all_sorts.ROWS)))"
+    code = "import all_sorts; from trilayer_core.definitions.stream import code_of, digest; print(digest(code_of(all_sorts.ROWS)))"
     libraries = Path(sqlglot.__file__).parents[1]
     environment = {
         "PYTHONPATH": os.pathsep.join(map(str, (PROJECT, libraries))),
@@ -401,7 +401,7 @@ def test_declaring_and_reading_a_catalog_starts_no_jvm(tmp_path):
         " View('w', source=r, key=['k'], aggregates={'n': count()})])\n"
     )
     code = (
-        "import sys; from trilayer.catalog import load_catalog; c = load_catalog('mine:catalog')\n"
+        "import sys; from trilayer_core.definitions.catalog import load_catalog; c = load_catalog('mine:catalog')\n"
         "assert c.stream_fingerprint(c.streams[0]) and c.views[0].partial_columns\n"
         "import serving_layer\n"
         "heavy = sorted(m for m in sys.modules if m.split('.')[0] in ('pyspark', 'py4j'))\n"

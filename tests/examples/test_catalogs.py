@@ -12,8 +12,8 @@ import pytest
 from examples.flights.__main__ import prepare
 from examples.retail.generate import generate, truth_path
 from trilayer import Catalog
-from trilayer.catalog import load_catalog
-from trilayer.merging import create_table_sql, open_duckdb, present_select, quoted_duckdb
+from trilayer_core.compute.merging import create_table_sql, open_duckdb, present_select, quoted_duckdb
+from trilayer_core.definitions.catalog import load_catalog
 
 NAMES = ["examples.flights:catalog", "examples.retail:catalog"]
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -23,7 +23,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 def test_declaring_loads_neither_an_engine_nor_a_layer(name):
     unwanted = ["pyspark", "py4j", "duckdb", "pandas", "kafka", "batch_layer", "speed_layer", "serving_layer"]
     code = (
-        "import sys; from trilayer.catalog import load_catalog; load_catalog(sys.argv[1]);"
+        "import sys; from trilayer_core.definitions.catalog import load_catalog; load_catalog(sys.argv[1]);"
         "print(*(name for name in sys.argv[2:] if name in sys.modules))"
     )
     found = subprocess.run(
@@ -70,7 +70,7 @@ def test_flights_end_to_end(spark, tmp_path):
 def test_retail_is_what_the_generator_says(spark, tmp_path):
     from pyspark.sql import functions as F
 
-    from trilayer.events import REJECT, parse
+    from trilayer_core.compute.parsing import REJECT, parse
 
     path = tmp_path / "purchases.jsonl"
     generate(path, events=3_000, seed=3, start=START, bad=0.1)
@@ -117,8 +117,8 @@ def with_positions(rows):
 
 def partials(catalog: Catalog, events) -> dict:
     """View name to its partials as an Arrow table, from the pass that both Spark layers run."""
-    from trilayer.partials import plan
-    from trilayer.stream import Rows
+    from trilayer_core.compute.grouping import plan
+    from trilayer_core.definitions.stream import Rows
 
     tables = {}
     for pass_ in plan(catalog.views):

@@ -11,7 +11,7 @@ import pytest
 
 from examples.flights import flights
 from examples.flights.__main__ import prepare
-from trilayer.partials import arrow_type
+from trilayer_core.compute.grouping import arrow_type
 
 NEW_YORK = ZoneInfo("America/New_York")
 

@@ -24,8 +24,8 @@ from tests.conftest import JARS
 from tests.faults.catalogue import BY_NAME, FAULTS, Fault
 from tests.faults.run import Seen, run_fault
 from tests.faults.stack import NAMESPACE, Report, Stack, leftovers
-from trilayer import classes, jars
-from trilayer.settings import Settings
+from trilayer_core.runtime import class_archive, jars
+from trilayer_core.runtime.settings import Settings
 
 
 def main() -> int:
@@ -42,7 +42,7 @@ def main() -> int:
     only = f' FAULTS="{" ".join(chosen.faults)}"' if chosen.faults else ""
     print(f"seed {chosen.seed}; again with: make faults SEED={chosen.seed}{only}", flush=True)
     jars.fetch(jars.KAFKA_BROKER, JARS / "kafka", echo=lambda _: None)
-    classes.share(Settings(jars=JARS), echo=lambda _: None)
+    class_archive.share(Settings(jars=JARS), echo=lambda _: None)
     faults = [BY_NAME[name] for name in chosen.faults] or FAULTS
     if not os.environ.get(NAMESPACE):
         print("no file systems can be mounted here: a full one is left out, limits on files stand for it")

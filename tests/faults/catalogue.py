@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from embedded import kafka
 from tests.faults.stack import Refused, Stack
+from trilayer.local import kafka
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import sys
 import time
 
 import serving_layer
-from trilayer.errors import TrilayerError
+from trilayer_core.errors import TrilayerError
 
 QUESTION = (
     "select coalesce(sum(n), 0)::bigint as n, coalesce(sum(serials), 0)::bigint as serials from by_user"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tests.faults.catalogue import Fault
 from tests.faults.stack import Report, Stack
-from trilayer.log import now_ms
+from trilayer_core.runtime.clock import now_ms
 
 
 @dataclass

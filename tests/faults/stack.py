@@ -2,7 +2,7 @@
 
 Broker, Spark Connect, speed layer, batch runs and a reader are real processes, started as a user or a service manager
 would start them; what has ended is started again. Nothing is changed in them: they are hurt from outside, by signals,
-limits and files, or by the failpoints of `trilayer.failpoints`.
+limits and files, or by the failpoints of `trilayer_core.runtime.failpoints`.
 """
 
 from __future__ import annotations
@@ -28,18 +28,20 @@ from typing import Any
 
 import psutil
 
-from cli.context import Project as Listed
-from cli.quarantine import quarantined
-from embedded import kafka, processes, spark
 from tests.faults.ledger import Ledger
 from tests.faults.traffic import Producer, catalog_on, good
 from tests.hostile import hostile_events
 from tests.recovery.project import PROJECT, Project
-from trilayer.cut import parse_time
-from trilayer.errors import ConflictError, EnvironmentFault
-from trilayer.failpoints import VARIABLE
-from trilayer.log import Log, now_ms, origins
-from trilayer.master import chain_end, longest_chain, of_origin
+from trilayer.cli.quarantine import quarantined
+from trilayer.local import kafka, processes, spark
+from trilayer.operations.project import Project as Listed
+from trilayer_core.errors import ConflictError, EnvironmentFault
+from trilayer_core.log.broker import Log
+from trilayer_core.runtime.clock import now_ms
+from trilayer_core.runtime.failpoints import VARIABLE
+from trilayer_core.seam import parse_time
+from trilayer_core.store.master import chain_end, longest_chain, of_origin
+from trilayer_core.store.origins import origins
 
 MARK = "FAULTS_STACK"
 """Variable that every process of a stack inherits, so that what is left of it is found."""
@@ -243,9 +245,11 @@ class Stack:
         if role == "batch":
             if time.monotonic() < self._next_batch:
                 return
-            self.commands[role] = Command(["cli", "batch", "run", "--json"], self.folder, armed)
+            self.commands[role] = Command(["trilayer.cli", "batch", "run", "--json"], self.folder, armed)
         elif role == "speed":
-            self.commands[role] = Command(["cli", "speed", "run", *self._speed_arguments], self.folder, armed)
+            self.commands[role] = Command(
+                ["trilayer.cli", "speed", "run", *self._speed_arguments], self.folder, armed
+            )
             self._speed_arguments = []
         else:
             self.commands[role] = Command(["tests.faults.reader"], self.folder, armed)
@@ -392,7 +396,7 @@ class Stack:
 
     def command(self, *arguments: str, timeout_s: float = PATIENCE_S) -> tuple[str, Command]:
         """A command's stdout, and the command, ended; the rest of the stack is tended meanwhile, without batch runs."""
-        command = Command(["cli", *arguments], self.folder)
+        command = Command(["trilayer.cli", *arguments], self.folder)
         self.commands["other"] = command
         self.down.add("batch")
         deadline = time.monotonic() + timeout_s

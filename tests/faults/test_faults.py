@@ -13,7 +13,7 @@ from tests.faults.stack import Command, Stack, advice, leftovers
 from tests.faults.traffic import good
 from tests.hostile import hostile_events
 from tests.waiting import until
-from trilayer import jars
+from trilayer_core.runtime import jars
 
 SEED = 13
 

@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 
 from tests.oracle import Asked, Event, aggregate, canonical, field, same
 from trilayer import Stream, View
-from trilayer.aggregates import AGGREGATES
-from trilayer.errors import DefinitionError
-from trilayer.expressions import FLOATS
-from trilayer.merging import create_table_sql, merge_select, open_duckdb, present_select
-from trilayer.partials import Pass, arrow_type, partial_schema
+from trilayer_core.compute.grouping import Pass, arrow_type, partial_schema
+from trilayer_core.compute.merging import create_table_sql, merge_select, open_duckdb, present_select
+from trilayer_core.definitions.aggregates import AGGREGATES
+from trilayer_core.definitions.expressions import FLOATS
+from trilayer_core.errors import DefinitionError
 
 pytestmark = pytest.mark.spark
 

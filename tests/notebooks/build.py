@@ -20,17 +20,17 @@ from typing import Any
 import nbformat
 from nbclient import NotebookClient
 
-from cli.files import encode
-from embedded import kafka
+from trilayer.operations.files import encode
+from trilayer.local import kafka
 from examples.flights.__main__ import prepare
 from speed_layer.run import SPARK_CONF
 from tests.conftest import JARS, PROJECT
 from tests.layers import Pipeline, quick
-from trilayer import jars
-from trilayer.catalog import load_catalog
-from trilayer.settings import Settings
-from trilayer.spark import session
-from trilayer.store import Store
+from trilayer_core.runtime import jars
+from trilayer_core.definitions.catalog import load_catalog
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.runtime.session import session
+from trilayer_core.store.files import Store
 
 NOTEBOOKS = ("batch_vs_speed", "freshness_and_lag")
 MAX_BYTES = 1_000_000

@@ -9,12 +9,12 @@ import nbformat
 import pytest
 from typer.testing import CliRunner
 
-from cli.main import app
+from trilayer.cli.main import app
 from tests.conftest import PROJECT
 from tests.layers import Pipeline, quick
 from tests.notebooks.build import NOTEBOOKS, build_store, faults, flights, run_notebook
-from trilayer.catalog import load_catalog
-from trilayer.store import Store
+from trilayer_core.definitions.catalog import load_catalog
+from trilayer_core.store.files import Store
 
 CATALOG = """
 from dataclasses import replace

@@ -9,12 +9,12 @@ from decimal import Decimal
 
 import pytest
 
-from cli.context import Project
-from cli.quarantine import quarantined
 from tests.hostile import KINDS, hostile, hostile_stream
 from tests.layers import Pipeline, quick
 from tests.oracle import Asked, Event, Windowed, answer, differences, field
 from trilayer import Catalog, View, count, latest, max_, mean, min_, sum_, tumbling
+from trilayer.cli.quarantine import quarantined
+from trilayer.operations.project import Project
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 

@@ -29,8 +29,8 @@ from trilayer import (
     sum_,
     tumbling,
 )
-from trilayer.merging import compare_partials, create_table_sql, insert_rows, open_duckdb
-from trilayer.publication import PublishedView
+from trilayer_core.compute.merging import compare_partials, create_table_sql, insert_rows, open_duckdb
+from trilayer_core.store.publications import PublishedView
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
@@ -227,7 +227,7 @@ def json_of(row, rng):
 @pytest.fixture(scope="module")
 def world(broker, spark, new_topic, tmp_path_factory):
     """A store in which half of the log is below the published cut, and all events with their places."""
-    from trilayer.store import Store
+    from trilayer_core.store.files import Store
 
     rng = random.Random(7)
     rows = [event_of(rng) for _ in range(600)]

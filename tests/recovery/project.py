@@ -16,12 +16,12 @@ from typing import Any
 from kafka import KafkaProducer
 
 import serving_layer
-from embedded import processes
 from tests.conftest import JARS, PROJECT
-from trilayer.catalog import Catalog, load_catalog
-from trilayer.log import Log
-from trilayer.settings import Settings
-from trilayer.store import Store
+from trilayer.local import processes
+from trilayer_core.definitions.catalog import Catalog, load_catalog
+from trilayer_core.log.broker import Log
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.store.files import Store
 
 CATALOG = """
 from trilayer import Catalog, Query, Stream, View, count, latest, mean, sliding, sum_, tumbling
@@ -187,8 +187,8 @@ def event(number: int) -> bytes:
 def wait_for_settled_tick(project: Project) -> None:
     """Returns when the newest settled tick is one that began after this call: a cut there has all that was sent before."""
     from tests.waiting import until
-    from trilayer.cut import latest_tick
-    from trilayer.log import now_ms
+    from trilayer_core.runtime.clock import now_ms
+    from trilayer_core.seam import latest_tick
 
     settings, moment = project.settings(), now_ms()
     until(lambda: latest_tick(now_ms(), settings.tick_ms, settings.settle_ms) > moment)

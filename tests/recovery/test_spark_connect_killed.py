@@ -5,9 +5,9 @@ import time
 import psutil
 import pytest
 
-from embedded import processes, spark
 from tests.recovery.project import Project
 from tests.waiting import until
+from trilayer.local import processes, spark
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 

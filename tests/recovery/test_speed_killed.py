@@ -8,8 +8,8 @@ import pytest
 
 from tests.recovery.project import Project, clean, ended, kill_group, wait_for_settled_tick
 from tests.waiting import until
-from trilayer.errors import TrilayerError
-from trilayer.segment import commit_names, generations
+from trilayer_core.errors import TrilayerError
+from trilayer_core.store.segments import commit_names, generations
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 

@@ -8,18 +8,18 @@ import signal
 import psutil
 import pytest
 
-from embedded import airflow, processes
 from tests.faults.catalogue import cut_log
 from tests.recovery.project import Project, clean, ended, ended_with, event, wait_for_settled_tick
 from tests.waiting import until
-from trilayer.segment import generations
+from trilayer.local import airflow, processes
+from trilayer_core.store.segments import generations
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 LOST = "must reach offset"
 
 NOT_OURS = (
-    "cli", "dags", "embedded", "orchestration", "speed_layer", "batch_layer", "airflow", "tests",
+    "cli", "dags", "embedded", "operations", "local", "notebooks", "speed_layer", "batch_layer", "airflow", "tests",
 )  # fmt: skip
 """What a project may call its own files: no process takes them for trilayer's or Airflow's."""
 
@@ -218,8 +218,8 @@ def test_airflow_goes_with_the_stack(project):
 
 def test_broker_away_for_a_while(project):
     """A broker killed and started again beside a speed layer that runs on: it waits, and goes on where it was."""
-    from embedded import kafka
     from tests.conftest import JARS
+    from trilayer.local import kafka
 
     home = project.folder / "elsewhere"
     broker = kafka.start(home, jars=JARS / "kafka", echo=lambda _: None)

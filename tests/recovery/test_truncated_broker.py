@@ -11,16 +11,17 @@ import pytest
 from kafka import KafkaProducer
 
 from batch_layer.accept import accept_loss
-from embedded import kafka
 from speed_layer.query import StreamQuery
 from tests.conftest import JARS
 from tests.layers import Pipeline, quick
 from tests.waiting import until
 from trilayer import Catalog, Stream, View, count, sum_
-from trilayer.errors import LogError
-from trilayer.log import Log, Mark, Topic, read_origin
-from trilayer.master import read_chain
-from trilayer.segment import generations
+from trilayer.local import kafka
+from trilayer_core.errors import LogError
+from trilayer_core.log.broker import Log, Mark, Topic
+from trilayer_core.store.master import read_chain
+from trilayer_core.store.origins import read_origin
+from trilayer_core.store.segments import generations
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 

@@ -7,16 +7,16 @@ import sys
 
 import pytest
 
-from orchestration import load_project
 from tests.conftest import PROJECT
-from trilayer.publication import (
+from trilayer.airflow import load_project
+from trilayer_core.store.files import Store
+from trilayer_core.store.publications import (
     Publication,
     PublishedStream,
     put_in_force,
     take_token,
     write_version,
 )
-from trilayer.store import Store
 
 PARSE = """
 import json, sys, time

@@ -18,8 +18,8 @@ from airflow.sdk.exceptions import (  # noqa: E402  # after it is known to be th
     AirflowSkipException,
 )
 
-from orchestration import PublishOperator, TrilayerOperator, load_project  # noqa: E402
-from orchestration.operator import numbers_of  # noqa: E402
+from trilayer.airflow import PublishOperator, TrilayerOperator, load_project  # noqa: E402
+from trilayer.airflow.operator import numbers_of  # noqa: E402
 
 
 @pytest.fixture

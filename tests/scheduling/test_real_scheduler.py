@@ -15,14 +15,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cli.context import Project as Opened
-from cli.stack import dag_folders
-from cli.verification import verification
-from embedded import airflow, processes
 from tests.conftest import PROJECT
 from tests.recovery.project import Project
 from tests.waiting import until
-from trilayer.publication import in_force, versions
+from trilayer.cli.stack import dag_folders
+from trilayer.local import airflow, processes
+from trilayer.operations.project import Project as Opened
+from trilayer.operations.verification import verification
+from trilayer_core.store.publications import in_force, versions
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
@@ -261,7 +261,7 @@ def test_a_killed_task_is_retried_and_the_answer_is_the_same(scheduled):
     def command() -> list[psutil.Process]:
         return [
             p for p in psutil.process_iter(["cmdline", "cwd"])
-            if (p.info["cwd"] or "") == folder and "recompute" in (p.info["cmdline"] or []) and "cli" in p.info["cmdline"]
+            if (p.info["cwd"] or "") == folder and "recompute" in (p.info["cmdline"] or []) and "trilayer.cli" in p.info["cmdline"]
         ]  # fmt: skip
 
     until(

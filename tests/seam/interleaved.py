@@ -25,7 +25,7 @@ from unittest import mock
 
 import pyarrow as pa
 
-import cli.batch as commands
+import trilayer.cli.batch as commands
 from batch_layer import accept as accept_step
 from batch_layer import ingest as ingest_step
 from batch_layer import publish as publish_step
@@ -51,9 +51,9 @@ from tests.seam.machine import (
     insert_rows,
 )
 from trilayer import Catalog, Stream, View, count
-from trilayer import log as log_module
-from trilayer.cut import Range, format_time
-from trilayer.errors import (
+from trilayer_core.compute.grouping import partial_schema
+from trilayer_core.compute.merging import Comparison, create_table_sql, quoted_duckdb
+from trilayer_core.errors import (
     ConflictError,
     CoverageError,
     IntegrityError,
@@ -62,12 +62,15 @@ from trilayer.errors import (
     TrilayerError,
     UsageError,
 )
-from trilayer.log import Log, Mark, Topic, origins
-from trilayer.master import read_chain, schemas
-from trilayer.merging import Comparison, create_table_sql, quoted_duckdb
-from trilayer.partials import partial_schema
-from trilayer.publication import version_numbers
-from trilayer.segment import (
+from trilayer_core.log.broker import Log, Mark, Topic
+from trilayer_core.runtime import clock
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.seam import Range, format_time
+from trilayer_core.store.files import StoredFile
+from trilayer_core.store.master import read_chain, schemas
+from trilayer_core.store.origins import origins
+from trilayer_core.store.publications import version_numbers
+from trilayer_core.store.segments import (
     TICK,
     Commit,
     commit_names,
@@ -76,8 +79,6 @@ from trilayer.segment import (
     read_commit,
     read_partials,
 )
-from trilayer.settings import Settings
-from trilayer.store import StoredFile
 
 TICK_MS, SETTLE_MS = 1000, 200
 START_MS = 1_700_000_000_000
@@ -593,10 +594,16 @@ def clean(*what: Any) -> None:
 @contextmanager
 def installed() -> Iterator[None]:
     """Puts the model's broker, clock and arithmetic in the place of Kafka's, the machine's and Spark's."""
-    real = {id(Log): ModelLog, id(log_module.now_ms): _now_ms}
+    real = {id(Log): ModelLog, id(clock.now_ms): _now_ms}
     with ExitStack() as stack:
         for name, module in list(sys.modules.items()):
-            if name.split(".")[0] in ("trilayer", "batch_layer", "speed_layer", "serving_layer", "cli"):
+            if name.split(".")[0] in (
+                "trilayer",
+                "trilayer_core",
+                "batch_layer",
+                "speed_layer",
+                "serving_layer",
+            ):
                 for attribute, value in list(vars(module).items()):
                     if attribute in ("Log", "now_ms"):
                         # What another model has left in its place would be a clock that stands still.

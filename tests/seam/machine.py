@@ -20,8 +20,8 @@ from typing import Any
 import pyarrow as pa
 from greenlet import greenlet
 
-from trilayer.errors import ConflictError, EnvironmentFault, IntegrityError
-from trilayer.store import Store, StoredFile, _jsonable, document_bytes, parse_document
+from trilayer_core.errors import ConflictError, EnvironmentFault, IntegrityError
+from trilayer_core.store.files import Store, StoredFile, _jsonable, document_bytes, parse_document
 
 
 class Killed(BaseException):

@@ -17,7 +17,7 @@ from typing import Any
 from speed_layer.query import LOOK_BACK_S
 from tests.seam.interleaved import ACTORS, READERS, Reader, World, Wrong, plain
 from tests.seam.machine import Slot
-from trilayer.master import chain_end, read_chain
+from trilayer_core.store.master import chain_end, read_chain
 
 Entry = tuple[Any, ...]
 

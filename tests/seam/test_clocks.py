@@ -9,10 +9,10 @@ import pytest
 from batch_layer.cut import choose_t, cut
 from batch_layer.run import covered_by
 from tests.seam.world import CATALOG, SETTINGS, STREAM, TICK_MS, World, installed
-from trilayer.errors import ClockError
-from trilayer.master import read_chain, recorded_cuts
-from trilayer.publication import in_force
-from trilayer.segment import read_commits
+from trilayer_core.errors import ClockError
+from trilayer_core.store.master import read_chain, recorded_cuts
+from trilayer_core.store.publications import in_force
+from trilayer_core.store.segments import read_commits
 
 MINUTES_50 = 3_000_000
 YEARS_3 = 3 * 365 * 86_400_000

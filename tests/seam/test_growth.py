@@ -7,11 +7,11 @@ import pytest
 
 from speed_layer.ticks import MOST_WAITING, Ticks
 from tests.seam.world import STREAM, TICK_MS, Crash, World, installed
-from trilayer.cut import Range
-from trilayer.errors import CoverageError, IntegrityError
-from trilayer.log import Topic
-from trilayer.master import Chain, Interval, chain_folder, read_chain, recorded_cuts
-from trilayer.store import Store
+from trilayer_core.errors import CoverageError, IntegrityError
+from trilayer_core.log.broker import Topic
+from trilayer_core.seam import Range
+from trilayer_core.store.files import Store
+from trilayer_core.store.master import Chain, Interval, chain_folder, read_chain, recorded_cuts
 
 FOLDER = chain_folder(STREAM, STREAM.fingerprint)
 

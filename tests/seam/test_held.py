@@ -7,8 +7,9 @@ import pytest
 from batch_layer.publish import rollback
 from tests.seam.test_nothing_new import arrive, run_later
 from tests.seam.world import World, installed
-from trilayer.errors import HeldError, OvertakenError, UsageError
-from trilayer.publication import (
+from trilayer_core.errors import HeldError, OvertakenError, UsageError
+from trilayer_core.store.files import Store
+from trilayer_core.store.publications import (
     POINTER,
     Held,
     check_token,
@@ -21,7 +22,6 @@ from trilayer.publication import (
     take_token,
     versions,
 )
-from trilayer.store import Store
 
 ANN = Held("ann@laptop", "prices were wrong", 1_767_225_600_000)
 

@@ -5,12 +5,12 @@ import random
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 
-from cli.context import Project
-from cli.doctor import CHECKS
 from trilayer import Catalog, Stream, View, count
-from trilayer.errors import LogError, TrilayerError
-from trilayer.log import Log
-from trilayer.settings import Settings
+from trilayer.cli.doctor import CHECKS
+from trilayer.operations.project import Project
+from trilayer_core.errors import LogError, TrilayerError
+from trilayer_core.log.broker import Log
+from trilayer_core.runtime.settings import Settings
 
 pytestmark = pytest.mark.kafka
 

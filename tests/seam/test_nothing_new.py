@@ -10,9 +10,9 @@ from batch_layer.publish import rollback
 from serving_layer.history import history
 from tests.seam.world import CATALOG, STREAM, TICK_MS, World, installed
 from tests.seam.world import SETTINGS as MODEL_SETTINGS
-from trilayer.cut import format_time
-from trilayer.publication import LOOKED, _digest, complete_to_ms, in_force, last_look, versions
-from trilayer.store import Store
+from trilayer_core.seam import format_time
+from trilayer_core.store.files import Store
+from trilayer_core.store.publications import LOOKED, _digest, complete_to_ms, in_force, last_look, versions
 
 FOREVER = 1 << 62
 

@@ -9,8 +9,8 @@ from speed_layer import compaction
 from speed_layer.compaction import compact
 from tests.seam import world as model
 from tests.seam.world import CATALOG, STREAM, World, installed
-from trilayer.cut import Range
-from trilayer.segment import Commit, Segment, commit_names, commit_path, read_commits
+from trilayer_core.seam import Range
+from trilayer_core.store.segments import Commit, Segment, commit_names, commit_path, read_commits
 
 HOUR_MS = 3_600_000
 

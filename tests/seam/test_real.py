@@ -9,8 +9,8 @@ from tests.layers import Pipeline, quick
 from tests.oracle import Asked, Event, answer, differences, field
 from tests.waiting import until
 from trilayer import Catalog, Stream, View, count, latest, sum_
-from trilayer.log import now_ms
-from trilayer.publication import in_force, versions
+from trilayer_core.runtime.clock import now_ms
+from trilayer_core.store.publications import in_force, versions
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 

@@ -7,10 +7,10 @@ import pytest
 from speed_layer.compaction import compact
 from tests.seam import world as model
 from tests.seam.world import CATALOG, STREAM, TICK_MS, World, installed
-from trilayer.cut import Range
-from trilayer.errors import CoverageError
-from trilayer.publication import versions
-from trilayer.segment import Commit, Segment, best_cover, commit_names, commit_path, generations
+from trilayer_core.errors import CoverageError
+from trilayer_core.seam import Range
+from trilayer_core.store.publications import versions
+from trilayer_core.store.segments import Commit, Segment, best_cover, commit_names, commit_path, generations
 
 FINGERPRINTS = {view.name: view.fingerprint for view in CATALOG.views}
 

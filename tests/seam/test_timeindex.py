@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trilayer.cut import Range, check_contiguous, format_time
-from trilayer.errors import ClockError, OvertakenError
-from trilayer.log import Topic
-from trilayer.timeindex import TimeIndex
+from trilayer_core.errors import ClockError, OvertakenError
+from trilayer_core.log.broker import Topic
+from trilayer_core.log.time_index import TimeIndex
+from trilayer_core.seam import Range, check_contiguous, format_time
 
 TOPIC = Topic("events", "id", (0,))
 TICK, SETTLE = 1000, 200

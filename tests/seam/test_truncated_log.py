@@ -12,13 +12,14 @@ from batch_layer.publish import rollback
 from batch_layer.run import covered_by
 from speed_layer import query
 from tests.seam.world import CATALOG, SETTINGS, STREAM, TICK_MS, ModelLog, World, installed
-from trilayer.continuity import NOTHING_READ
-from trilayer.cut import Range
-from trilayer.errors import LogError, OvertakenError
-from trilayer.log import Mark, Origin, Topic, origin_number, origins, read_origin
-from trilayer.master import Interval, chain_folder, read_chain
-from trilayer.publication import in_force, take_token
-from trilayer.segment import Commit, Segment, best_cover, folder, generations
+from trilayer_core.errors import LogError, OvertakenError
+from trilayer_core.log.broker import Mark, Topic
+from trilayer_core.seam import Range
+from trilayer_core.store.continuity import NOTHING_READ
+from trilayer_core.store.master import Interval, chain_folder, read_chain
+from trilayer_core.store.origins import Origin, origin_number, origins, read_origin
+from trilayer_core.store.publications import in_force, take_token
+from trilayer_core.store.segments import Commit, Segment, best_cover, folder, generations
 
 
 class Truncated(World):

@@ -25,14 +25,15 @@ from speed_layer import compaction, query
 from speed_layer.query import StreamQuery
 from speed_layer.ticks import Ticks
 from trilayer import Catalog, Stream, View, count
-from trilayer.cut import size, tick_of
-from trilayer.errors import ClockError, CoverageError
-from trilayer.log import Log, Mark, Topic, read_origin
-from trilayer.master import Interval
-from trilayer.publication import POINTER, in_force, read_version, versions
-from trilayer.segment import Commit, Segment, best_cover, commit_path, folder
-from trilayer.settings import Settings
-from trilayer.store import Store, StoredFile, _jsonable, document_bytes
+from trilayer_core.errors import ClockError, CoverageError
+from trilayer_core.log.broker import Log, Mark, Topic
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.seam import size, tick_of
+from trilayer_core.store.files import Store, StoredFile, _jsonable, document_bytes
+from trilayer_core.store.master import Interval
+from trilayer_core.store.origins import read_origin
+from trilayer_core.store.publications import POINTER, in_force, read_version, versions
+from trilayer_core.store.segments import Commit, Segment, best_cover, commit_path, folder
 
 STREAM = Stream("events", "k int, at timestamp", event_time="at")
 CATALOG = Catalog(
@@ -128,7 +129,7 @@ class DictStore(Store):
 
 
 def super_read_error(relative: str) -> None:
-    from trilayer.errors import IntegrityError
+    from trilayer_core.errors import IntegrityError
 
     raise IntegrityError(f"{relative} must be in the store; it is missing")
 

@@ -9,11 +9,11 @@ from batch_layer.cut import Run
 from batch_layer.publish import publish
 from batch_layer.recompute import Recomputed
 from trilayer import Catalog, Stream, View, count
-from trilayer.cut import Range
-from trilayer.master import Interval, chain_folder, read_chain
-from trilayer.publication import Publication, in_force, take_token
-from trilayer.settings import Settings
-from trilayer.store import Store
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.seam import Range
+from trilayer_core.store.files import Store
+from trilayer_core.store.master import Interval, chain_folder, read_chain
+from trilayer_core.store.publications import Publication, in_force, take_token
 
 STREAM = Stream("events", "k int, at timestamp", event_time="at")
 VIEW = View("by_key", source=STREAM, key=["k"], aggregates={"n": count()})

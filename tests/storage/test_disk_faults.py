@@ -15,9 +15,9 @@ import pytest
 from batch_layer.publish import publish
 from speed_layer import compaction
 from tests.storage.published import CATALOG, SETTINGS, STREAM, begin, run_once
-from trilayer.errors import IntegrityError, StoreError
-from trilayer.publication import in_force
-from trilayer.segment import Commit, Generation, Segment, commit_path, folder
+from trilayer_core.errors import IntegrityError, StoreError
+from trilayer_core.store.publications import in_force
+from trilayer_core.store.segments import Commit, Generation, Segment, commit_path, folder
 
 PROJECT = Path(__file__).parents[2]
 
@@ -60,8 +60,8 @@ def test_a_write_that_fails_names_the_file_and_leaves_nothing(store, small_files
 
 FILL = """
 import os, sys
-from trilayer.errors import StoreError
-from trilayer.store import Store
+from trilayer_core.errors import StoreError
+from trilayer_core.store.files import Store
 store = Store(sys.argv[1])
 store.write("publications/a", b"a" * 10_000)
 for _ in range(20):
@@ -164,7 +164,7 @@ def test_a_run_that_finds_the_disk_full_changes_nothing_and_is_run_again(store, 
 
 def test_compaction_that_finds_the_disk_full_leaves_nothing_however_often_it_tries(store, monkeypatch):
     """It is tried every few seconds, over more micro-batches each time."""
-    from trilayer.cut import Range
+    from trilayer_core.seam import Range
 
     generation = Generation("000001-abcdef", "id", "f", {"by_key": "f"}, {0: 0}, 1)
     store.create_document(f"{folder(STREAM, generation.name)}/generation.json", generation.to_json())

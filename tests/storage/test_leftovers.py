@@ -11,14 +11,23 @@ from pathlib import Path
 import pytest
 
 from batch_layer.publish import clean, publish
-from cli import doctor as doctor_command
 from tests.storage.published import CATALOG, SETTINGS, STREAM, begin, run_once
-from trilayer import leftovers as leftovers_module
-from trilayer.leftovers import ATTEMPT, GENERATION, INTERVAL, RUN, SEGMENT, TEMPORARY, clear, find_leftovers
-from trilayer.master import chain_folder
-from trilayer.publication import take_token
-from trilayer.segment import Generation
-from trilayer.store import Store
+from trilayer.cli import doctor as doctor_command
+from trilayer_core.store import leftovers as leftovers_module
+from trilayer_core.store.files import Store
+from trilayer_core.store.leftovers import (
+    ATTEMPT,
+    GENERATION,
+    INTERVAL,
+    RUN,
+    SEGMENT,
+    TEMPORARY,
+    clear,
+    find_leftovers,
+)
+from trilayer_core.store.master import chain_folder
+from trilayer_core.store.publications import take_token
+from trilayer_core.store.segments import Generation
 
 CHAIN = chain_folder(STREAM, STREAM.fingerprint)
 GENERATION_1 = "speed/events/000001-abcdef"
@@ -58,8 +67,8 @@ def test_a_healthy_store_has_none(store):
 
 KILLED = """
 import os, signal, sys
-from trilayer.segment import Generation
-from trilayer.store import Store
+from trilayer_core.store.segments import Generation
+from trilayer_core.store.files import Store
 os.makedirs(sys.argv[1] + "/publications")
 os.fsync = lambda descriptor: os.kill(os.getpid(), signal.SIGKILL)
 Store(sys.argv[1]).write("publications/00000009.json", b"x" * 1000)

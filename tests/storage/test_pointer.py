@@ -13,9 +13,11 @@ import pytest
 from batch_layer import publish as publish_step
 from batch_layer.publish import clean, publish, rollback
 from tests.storage.published import CATALOG, SETTINGS, begin, keeping, run_once
-from trilayer import filelock, publication
-from trilayer.errors import ConflictError, OvertakenError, UsageError
-from trilayer.publication import (
+from trilayer_core.errors import ConflictError, OvertakenError, UsageError
+from trilayer_core.runtime import file_lock
+from trilayer_core.store import publications
+from trilayer_core.store.files import Store
+from trilayer_core.store.publications import (
     POINTER,
     in_force,
     newest_token,
@@ -26,7 +28,6 @@ from trilayer.publication import (
     version_numbers,
     versions,
 )
-from trilayer.store import Store
 
 
 class Killed(BaseException):
@@ -41,7 +42,7 @@ def at(name, act, monkeypatch):
         if point == name and left:
             left.pop()()
 
-    for module in (publication, publish_step):
+    for module in (publications, publish_step):
         monkeypatch.setattr(module, "failpoint", reached)
     return left
 
@@ -225,8 +226,8 @@ def test_many_rollbacks_and_runs_at_once_leave_a_whole_publication_of_the_newest
 
 HOLD = """
 import sys, time
-from trilayer.publication import pointer_lock
-from trilayer.store import Store
+from trilayer_core.store.publications import pointer_lock
+from trilayer_core.store.files import Store
 with pointer_lock(Store(sys.argv[1]), "a test"):
     print("held", flush=True)
     time.sleep(600)
@@ -250,8 +251,8 @@ def holder(store):
 
 
 def test_who_holds_the_pointer_for_too_long_is_named_and_the_wait_ends(store, holder, monkeypatch, caplog):
-    monkeypatch.setattr(publication, "LOCK_WAIT_S", 0.6)
-    monkeypatch.setattr(filelock, "TELL_AFTER_S", 0.1)
+    monkeypatch.setattr(publications, "LOCK_WAIT_S", 0.6)
+    monkeypatch.setattr(file_lock, "TELL_AFTER_S", 0.1)
     holder.send_signal(signal.SIGSTOP)
     with pytest.raises(ConflictError) as raised:
         take_token(store, "a run")

@@ -3,12 +3,13 @@
 import pyarrow.fs
 import pytest
 
-from cli import batch, checks
-from cli.context import Project
 from serving_layer.history import history
 from tests.storage.published import CATALOG, SETTINGS, begin, run_once
-from trilayer.publication import Publication, next_version, now_ms, write_version
-from trilayer.store import Store
+from trilayer.cli import batch
+from trilayer.operations import checks
+from trilayer.operations.project import Project
+from trilayer_core.store.files import Store
+from trilayer_core.store.publications import Publication, next_version, now_ms, write_version
 
 
 def test_of_a_local_disk_nothing_is_said(store):

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.storage.published import run_once
-from trilayer.errors import StoreError, TrilayerError
-from trilayer.spark import write_files
+from trilayer_core.errors import StoreError, TrilayerError
+from trilayer_core.store.spark_files import write_files
 
 pytestmark = [pytest.mark.spark]
 

@@ -19,12 +19,19 @@ from batch_layer.cut import Run
 from batch_layer.publish import publish
 from batch_layer.recompute import recompute
 from tests.verification.healthy import Healthy
-from trilayer.cut import Range, format_time
-from trilayer.events import REJECT
-from trilayer.master import Interval, chain_folder, read_chain
-from trilayer.publication import POINTER, Publication, in_force, put_in_force, take_token, versions
-from trilayer.segment import TICK, Commit, commit_path, generations, read_commits
-from trilayer.store import StoredFile
+from trilayer_core.compute.parsing import REJECT
+from trilayer_core.seam import Range, format_time
+from trilayer_core.store.files import StoredFile
+from trilayer_core.store.master import Interval, chain_folder, read_chain
+from trilayer_core.store.publications import (
+    POINTER,
+    Publication,
+    in_force,
+    put_in_force,
+    take_token,
+    versions,
+)
+from trilayer_core.store.segments import TICK, Commit, commit_path, generations, read_commits
 
 Row = dict[str, Any]
 Change = Callable[[list[Row]], list[Row]]

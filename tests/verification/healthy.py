@@ -13,13 +13,13 @@ from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from cli.context import Project
-from cli.verification import Verification, verification
 from speed_layer.compaction import compact
 from tests.layers import Pipeline, quick
 from trilayer import Catalog, Rows, Stream, View, count, latest, max_, mean, sliding, sum_, tumbling
-from trilayer.settings import Settings
-from trilayer.store import Store
+from trilayer.operations.project import Project
+from trilayer.operations.verification import Verification, verification
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.store.files import Store
 
 PARTITIONS = 3
 BROKEN: list[bytes | None] = [

@@ -2,11 +2,11 @@
 
 import pytest
 
-from cli.verify import faults
 from tests.verification.damages import DAMAGES, Damage
 from tests.verification.healthy import build
-from trilayer.errors import TrilayerError
-from trilayer.store import Store
+from trilayer.cli.verify import faults
+from trilayer_core.errors import TrilayerError
+from trilayer_core.store.files import Store
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 

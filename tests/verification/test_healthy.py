@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
-from cli.verification import Verification
-from cli.verify import faults
 from tests.verification.damages import DAMAGES, Damage
 from tests.verification.healthy import build
-from trilayer.errors import TrilayerError
-from trilayer.publication import in_force
-from trilayer.store import Store
+from trilayer.cli.verify import faults
+from trilayer.operations.verification import Verification
+from trilayer_core.errors import TrilayerError
+from trilayer_core.store.files import Store
+from trilayer_core.store.publications import in_force
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 

@@ -1,9 +1,0 @@
-"""How Airflow runs the batch layer: one operator, which runs the `trilayer` command, and the assets and lateness that its DAGs declare.
-
-Imports neither pyspark nor duckdb: Airflow parses DAG files all the time.
-"""
-
-from orchestration.operator import PublishOperator, TrilayerOperator
-from orchestration.project import Project, load_project
-
-__all__ = ["Project", "PublishOperator", "TrilayerOperator", "load_project"]

@@ -1,0 +1,218 @@
+"""The one operator of trilayer's DAGs: it runs the `trilayer` command that a person would, and shows in Airflow what that did."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import shlex
+import subprocess
+import tempfile
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+
+from trilayer.local.processes import trilayer_command, with_parent
+from trilayer_core.errors import OvertakenError, UsageError
+from trilayer_core.runtime.settings import load_settings
+
+FINAL = UsageError.exit_code
+"""Exit code of a command that would fail again however often it is tried."""
+
+OVERTAKEN = OvertakenError.exit_code
+"""Exit code of a command whose work is not wanted any more: something newer has taken over, or a person holds the version in force."""
+
+TOOK = r"the command took (\d+\.\d+) s"
+"""What the task's log says of each command, to tell its time from Airflow's."""
+
+LOG_LINE = re.compile(r"\S+ \S+ (?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \S+: (?P<message>.*)")
+
+
+class TrilayerOperator(BaseOperator):
+    """Runs `trilayer ARGUMENTS`; its JSON answer is the task's returned value, its log lines are the task's log.
+
+    arguments: templates; those that come out empty are left out. stream: added as `--stream NAME`, for a task that is mapped over streams.
+
+    What the answer counts is pushed as XComs of their own, such as `version`, `rows` and `changed_keys`, and told in one line of the log.
+
+    The task is skipped where the command has nothing to do, since a publication covers T already, and where its work is not wanted any
+    more: a rollback, a newer run or other definitions have taken over, or a person holds the version in force. It fails without a retry
+    where the command was used wrong, and is retried where something else was wrong. Killed, it takes the command with it.
+    """
+
+    template_fields: Sequence[str] = ("arguments",)
+    ui_color = "#dcefe6"
+
+    def __init__(self, *, arguments: Sequence[str], stream: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.arguments = list(arguments)
+        self.stream = stream
+        self._process: subprocess.Popen[str] | None = None
+
+    def execute(self, context: Mapping[str, Any]) -> Any:
+        answer = self._run()
+        if isinstance(answer, dict) and "covered_by" in answer:
+            self._skip(
+                f"nothing to do: version {answer['covered_by']} in force, T={answer['t']}, covers this run's interval"
+            )
+        if isinstance(answer, dict) and "nothing" in answer:
+            self._skip(f"nothing to tell: {answer['nothing']}")
+        found = numbers_of(answer)
+        if found:
+            self.log.info(
+                "%s", "; ".join(f"{name.replace('_', ' ')}: {value}" for name, value in found.items())
+            )
+        instance = context.get("ti")
+        for name, value in found.items():
+            if instance is not None:
+                instance.xcom_push(key=name, value=value)
+        return answer
+
+    def on_kill(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+
+    def _run(self) -> Any:
+        arguments = [argument for argument in self.arguments if argument]
+        if self.stream:
+            arguments += ["--stream", self.stream]
+        self.log.info("trilayer %s", shlex.join(arguments))
+        command = shlex.split(load_settings().batch_command) or trilayer_command()
+        began = time.monotonic()
+        tail: deque[str] = deque(maxlen=1)
+        # The answer goes to a file: a second pipe, read after the first, would stop the command once it is full.
+        with tempfile.TemporaryFile("w+") as file:
+            self._process = subprocess.Popen(
+                with_parent([*command, *arguments]),
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=os.environ | {"COLUMNS": "400", "NO_COLOR": "1"},
+            )
+            assert self._process.stderr
+            for line in self._process.stderr:
+                if line.strip():
+                    tail.append(line.strip())
+                    self._tell(line.rstrip())
+            status = self._process.wait()
+            file.seek(0)
+            answer = file.read()
+        self.log.info("the command took %.2f s", time.monotonic() - began)
+        if status == 0:
+            return json.loads(answer)
+        last = tail[0].removeprefix("error: ") if tail else "it said nothing"
+        said = f"trilayer {shlex.join(arguments)} ended with {status}: {last}"
+        if status == OVERTAKEN:
+            self._skip(last)
+        raise (AirflowFailException if status == FINAL else AirflowException)(said)
+
+    def _skip(self, why: str) -> NoReturn:
+        """Ends the task as skipped. The reason is a line of its log too: of the exception's the page shows it folded away."""
+        self.log.info("skipped: %s", why)
+        raise AirflowSkipException(why)
+
+    def _tell(self, line: str) -> None:
+        """A line of the command's log, at its own level and without a second time."""
+        match = LOG_LINE.fullmatch(line)
+        if match:
+            self.log.log(logging.getLevelNamesMapping()[match["level"]], "%s", match["message"])
+        elif not line.startswith("error: "):  # that is the exception's to say, once
+            self.log.info("%s", line)
+
+
+NUMBERS = (
+    "version", "t", "reason", "token", "cuts", "events", "quarantined", "lost", "kind", "kinds", "rows",
+    "views", "changed_keys", "corrected_keys", "differing_keys",
+)  # fmt: skip
+"""What of a command's answer is worth an XCom of its own, in this order. `views` of a publication are the rows of each."""
+
+
+def numbers_of(answer: Any) -> dict[str, Any]:
+    """What an answer counts, by name, each as a number or a short text: Airflow's pages show that without unfolding it.
+
+    >>> numbers_of({"version": 7, "t": "2026-01-01T00:00:00Z", "views": {"by_user": 12, "hourly": 3}, "base": 6})
+    {'version': 7, 't': '2026-01-01T00:00:00Z', 'rows': 'by_user 12, hourly 3'}
+
+    Of the step `reconcile`, whose answer has an entry for each view, the keys that differ are counted together:
+
+    >>> numbers_of({"by_user": {"match": 10, "differ": 1, "missing": 0, "extra": 2}, "hourly": {"not_compared": "no base"}})
+    {'compared_keys': 'by_user 13', 'differing_keys': 3, 'not_compared': 'hourly'}
+    """
+    if not isinstance(answer, dict):
+        return {}
+    entries = list(answer.values())
+    if isinstance(answer.get("views"), dict) and any(isinstance(v, dict) for v in answer["views"].values()):
+        return numbers_of({k: answer[k] for k in NUMBERS if k != "views" and k in answer}) | numbers_of(
+            answer["views"]
+        )
+    if entries and all(isinstance(entry, dict) for entry in entries):
+        if all("match" in entry or "not_compared" in entry for entry in entries):
+            return _of_reconciliation(answer)
+        if all("events" in entry for entry in entries):
+            return {
+                f"{name}_of_each": _short({stream: entry[name] for stream, entry in answer.items()})
+                for name in ("events", "quarantined")
+            }
+    return {
+        "rows" if name == "views" else name: _short(answer[name])
+        for name in NUMBERS
+        if answer.get(name) is not None
+    }
+
+
+def _of_reconciliation(views: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    kinds = ("match", "differ", "missing", "extra")
+    compared = {name: counts for name, counts in views.items() if "not_compared" not in counts}
+    found: dict[str, Any] = {}
+    if compared:
+        keys = {name: sum(counts.get(kind, 0) for kind in kinds) for name, counts in compared.items()}
+        found["compared_keys"] = _short(keys)
+        found["differing_keys"] = sum(
+            counts.get(kind, 0) for counts in compared.values() for kind in kinds[1:]
+        )
+    corrected = {name: counts["changed"] for name, counts in views.items() if counts.get("changed")}
+    if corrected:
+        found["corrected_keys"] = _short(corrected)
+    if left := [name for name in views if name not in compared]:
+        found["not_compared"] = ", ".join(left)
+    return found
+
+
+def _short(value: Any) -> Any:
+    """A value as a page shows it in one line."""
+    if not isinstance(value, dict):
+        return value
+    if all(str(name).isdigit() for name in value):  # offsets of partitions
+        return " ".join(f"{partition}:{offset}" for partition, offset in value.items())
+    return ", ".join(f"{name} {_short(inner)}" for name, inner in value.items())
+
+
+class PublishOperator(TrilayerOperator):
+    """A command that puts a publication in force: each of its outlets, which are the views' assets, gets an event that says what it now is.
+
+    The event's extra: version, t, reason (publish or rollback), rows, changed_keys (touched by events since the publication before),
+    corrected_keys (in which a full recompute differs from what was published, else 0).
+    """
+
+    def execute(self, context: Mapping[str, Any]) -> Any:
+        answer = super().execute(context)
+        if answer["reason"] == "nothing new":
+            self._skip(
+                f"nothing new up to T={answer['looked_t'] or answer['t']}: version {answer['version']}, T={answer['t']}, stays in force"
+            )
+        for asset in self.outlets:
+            context["outlet_events"][asset].extra = {
+                "version": answer["version"],
+                "t": answer["t"],
+                "reason": answer["reason"],
+                "rows": answer["views"][asset.name],
+                "changed_keys": answer["changed_keys"][asset.name],
+                "corrected_keys": answer["corrected_keys"][asset.name],
+            }
+        return answer

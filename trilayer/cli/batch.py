@@ -1,0 +1,431 @@
+"""`trilayer batch`: whole runs, their steps one by one, history and rollback."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from batch_layer import cut as cut_step
+from batch_layer.ingest import ingest as ingest_step
+from batch_layer.publish import publish as publish_step
+from batch_layer.publish import rollback as rollback_step
+from batch_layer.recompute import Recomputed, recomputed_before
+from batch_layer.recompute import recompute as recompute_step
+from batch_layer.reconcile import reconcile as reconcile_step
+from batch_layer.run import accept_losses, batch_lock, batch_run, batch_spark, covered_by, ingest_lock
+from serving_layer.history import history as kept_versions
+from serving_layer.history import version_of
+from trilayer.cli.context import out, print_json
+from trilayer.operations.project import Project, project, who
+from trilayer_core.definitions.catalog import Catalog
+from trilayer_core.errors import EnvironmentFault, LogError, UsageError
+from trilayer_core.log.lag import after_cut
+from trilayer_core.runtime.clock import now_ms
+from trilayer_core.runtime.progress import shown
+from trilayer_core.seam import format_time, parse_time
+from trilayer_core.store.files import Store
+from trilayer_core.store.publications import (
+    Held,
+    Publication,
+    check_not_held,
+    choose_version,
+    complete_to_ms,
+    held,
+    in_force,
+    last_look,
+    versions,
+)
+from trilayer_core.store.publications import hold as hold_step
+from trilayer_core.store.publications import release as release_step
+
+logger = logging.getLogger("trilayer.batch")
+
+NOTHING_NEW = "nothing new"
+"""The reason that a command gives for a version that stays in force."""
+
+app = typer.Typer(no_args_is_help=True, help="The batch layer: runs, their steps, history, rollback.")
+
+Until = Annotated[
+    str | None,
+    typer.Option(
+        help="T, on the tick grid, such as 2026-03-01T12:05:00Z; the newest settled tick unless given"
+    ),
+]
+Full = Annotated[bool, typer.Option("--full", help="recompute from the whole master dataset")]
+AcceptLoss = Annotated[
+    bool,
+    typer.Option(
+        "--accept-loss",
+        help="go on without events that retention took, and with a log that has lost what was ingested; both are recorded",
+    ),
+]
+AcceptRetention = Annotated[
+    bool,
+    typer.Option("--accept-loss", help="go on without events that retention took, recording their range"),
+]
+AcceptClock = Annotated[
+    bool,
+    typer.Option(
+        "--accept-clock",
+        help="go on although the newest recorded T is later than now; cut a log at its end if its newest records are stamped"
+        " later than now",
+    ),
+]
+RunToken = Annotated[
+    int | None,
+    typer.Option(
+        "--run",
+        help="token of the run, as `cut` printed it: a run that a later one has overtaken then ends without a change",
+    ),
+]
+AtLeast = Annotated[
+    bool,
+    typer.Option(
+        "--at-least",
+        help="if events after T are already in the master dataset, cut where they end;"
+        " if a publication covers T, say so and do nothing",
+    ),
+]
+Wait = Annotated[
+    bool,
+    typer.Option(
+        "--wait", help="wait for a T that covers every event that is in the log now, a tick at most"
+    ),
+]
+Why = Annotated[str, typer.Option(help="the reason, which status and every run that is refused repeat")]
+Json = Annotated[bool, typer.Option("--json", help="answer as JSON")]
+
+
+def _ms(until: str | None) -> int | None:
+    return None if until is None else parse_time(until)
+
+
+@app.command()
+def run(
+    until: Until = None,
+    full: Full = False,
+    accept_loss: AcceptLoss = False,
+    accept_clock: AcceptClock = False,
+    wait: Wait = False,
+    as_json: Json = False,
+) -> None:
+    """A whole run: cut, ingest, recompute, reconcile, publish."""
+    if wait and until is not None:
+        raise UsageError("a run takes --wait, which chooses T, or --until, which names it; got both")
+    p = project()
+    before = in_force(p.store)
+    with shown("Batch run", echo=logger.info) as tell:
+        if wait:
+            check_not_held(p.store)
+            t_ms = cut_step.t_of_all(p.catalog, p.settings)
+            tell(f"waiting for T={format_time(t_ms)}, which covers every event that is there now")
+            cut_step.wait_until_settled(p.settings, t_ms)
+        published = batch_run(
+            p.catalog,
+            p.settings,
+            p.store,
+            until_ms=_ms(until),
+            full=full,
+            accept_loss=accept_loss,
+            accept_clock=accept_clock,
+            tell=tell,
+        )
+    nothing_new = before is not None and before.version == published.version
+    _tell(p.store, published, as_json, NOTHING_NEW if nothing_new else "publish")
+    if not as_json:
+        _tell_left(p, published)
+
+
+@app.command()
+def cut(
+    until: Until = None,
+    full: Full = False,
+    at_least: AtLeast = False,
+    accept_loss: AcceptLoss = False,
+    accept_clock: AcceptClock = False,
+) -> None:
+    """Step 1: where the log is cut at T. Prints the run as JSON, or what covers T already."""
+    p = project()
+    with batch_lock(p.store):
+        check_not_held(p.store)
+        if accept_loss:
+            accept_losses(p.catalog, p.settings, p.store)
+        t_ms = cut_step.choose_t(
+            p.catalog, p.settings, p.store, _ms(until), at_least=at_least, accept_clock=accept_clock
+        )
+        # By the T asked for: a run under way may have ingested more than that already, and must not be fenced off for nothing.
+        asked = _ms(until) or t_ms
+        covering = covered_by(p.catalog, p.settings, p.store, asked) if at_least and not full else None
+        if covering:
+            covered_ms = complete_to_ms(p.store, covering, cut_step.latest_ms(p.settings))
+            answer = {"covered_by": covering.version, "t": format_time(covered_ms)}
+        else:
+            found = cut_step.cut(p.catalog, p.settings, p.store, t_ms, full, accept_clock=accept_clock)
+            answer = {"token": found.token, "t": found.t, "full": found.full, "cuts": found.cuts}
+    print_json(answer)
+
+
+@app.command()
+def ingest(
+    token: RunToken = None,
+    until: Until = None,
+    stream: Annotated[str | None, typer.Option(help="one stream; all unless given")] = None,
+    accept_loss: AcceptRetention = False,
+) -> None:
+    """Step 2: the log below the cut into the master dataset. Prints what was ingested as JSON."""
+    p = project()
+    streams = [p.catalog.stream(stream)] if stream else p.catalog.streams
+    done: dict[str, Any] = {}
+    with batch_spark(p.settings, p.catalog.rows) as spark:
+        current = cut_step.find_run(p.store, token, _ms(until))
+        for one in streams:
+            with ingest_lock(p.store, one):
+                interval = ingest_step(one, current, p.settings, p.store, spark, accept_loss=accept_loss)
+            done[one.name] = {
+                "t": current.t,
+                "events": interval.events,
+                "quarantined": interval.quarantined,
+                "offsets": {str(p): [r.start, r.end] for p, r in sorted(interval.ranges.items())},
+            }
+    print_json(done)
+
+
+@app.command()
+def recompute(token: RunToken = None, until: Until = None) -> None:
+    """Step 3: the views below the cut. Prints their rows as JSON."""
+    p = project()
+    with batch_lock(p.store), batch_spark(p.settings, p.catalog.rows) as spark:
+        current = cut_step.find_run(p.store, token, _ms(until))
+        found = recompute_step(p.catalog, current, p.store, spark)
+    print_json(
+        {
+            "kinds": found.kinds,
+            "rows": {name: sum(f.rows for f in files) for name, files in found.views.items()},
+            "changed_keys": found.changed_keys,
+        }
+    )
+
+
+@app.command()
+def reconcile(token: RunToken = None, until: Until = None) -> None:
+    """Step 4: batch against speed over the same events, key by key. Prints the counts as JSON."""
+    p = project()
+    with batch_lock(p.store):
+        current = cut_step.find_run(p.store, token, _ms(until))
+        recomputed = _recomputed(p.catalog, p.store, current)
+        found = reconcile_step(p.catalog, current, recomputed, p.settings, p.store)
+    print_json(found)
+
+
+@app.command()
+def publish(token: RunToken = None, until: Until = None, as_json: Json = False) -> None:
+    """Step 5: all recomputed views in force at once."""
+    p = project()
+    with batch_lock(p.store):
+        current = cut_step.find_run(p.store, token, _ms(until))
+        recomputed = _recomputed(p.catalog, p.store, current)
+        found = (
+            p.store.read_document(current.path("reconcile"))["views"]
+            if p.store.exists(current.path("reconcile"))
+            else {}
+        )
+        published = publish_step(p.catalog, current, recomputed, found, p.settings, p.store)
+    _tell(p.store, published, as_json, "publish" if published.token == current.token else NOTHING_NEW)
+
+
+def _recomputed(catalog: Catalog, store: Store, current: cut_step.Run) -> Recomputed:
+    found = recomputed_before(catalog, current, store)
+    if found is None:
+        raise UsageError(
+            f"this step must follow `trilayer batch recompute`; the run until {current.t} has none yet"
+        )
+    return found
+
+
+@app.command()
+def history(as_json: Json = False) -> None:
+    """The versions kept, oldest first, and which one is in force."""
+    p = project()
+    found = [asdict(version) for version in kept_versions(p.store)]
+    by = held(p.store)
+    if as_json:
+        print_json(found)
+        return
+    table = Table(title="publications", caption="* in force; - never in force")
+    for name in ("version", "T", "kind", "events", "quarantined", "differ"):
+        table.add_column(name, no_wrap=True)
+    for row in found:
+        differing = "?" if row["differing_keys"] is None else str(row["differing_keys"])
+        mark = " *" if row["in_force"] else "" if row["published"] else " -"
+        counts = (f"{row['events']:,}", f"{row['quarantined']:,}", differing)
+        table.add_row(f"{row['version']}{mark}", row["t"], row["kind"], *counts)
+    out.print(table if found else "no publication yet; run `trilayer batch run`")
+    for row in found:
+        if row["looked_t"]:
+            out.print(f"version {row['version']}: a run has found nothing new up to T={row['looked_t']}")
+    if by:
+        out.print(f"the version in force is held {escape(str(by))}")
+
+
+@app.command()
+def reconciliation(
+    version: Annotated[int | None, typer.Argument(help="the one in force unless given")] = None,
+    full: Annotated[bool, typer.Option("--full", help="of the newest version from a full run")] = False,
+    since: Annotated[
+        str | None,
+        typer.Option(help="only if that version was published then or later, such as 2026-03-01T02:00:00Z"),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """What a version's run found: batch against speed, key by key, and the keys that a full run has corrected."""
+    p = project()
+    publication = _version(p.store, version, full)
+    if since is not None and publication.created_ms < parse_time(since):
+        said = f"version {publication.version}, the newest{' of a full run' if full else ''}, was published before {since}"
+        if as_json:
+            print_json({"nothing": said})
+        else:
+            out.print(said)
+        return
+    found = {"version": publication.version, "t": publication.t, "kind": publication.kind}
+    if as_json:
+        print_json(found | {"views": publication.reconciliation})
+        return
+    table = Table(
+        title=f"version {publication.version}, T={publication.t}, {publication.kind}",
+        caption="keys that events since the base have touched, as both layers keep them: a sliding window's is its pane, one"
+        " slide long. `trilayer verify` counts all keys, as answers have them, whole windows",
+    )
+    for name in ("view", "match", "differ", "missing", "extra", "corrected"):
+        table.add_column(name)
+    for name, counts in publication.reconciliation.items():
+        numbers = [
+            f"{counts[k]:,}" if k in counts else "-"
+            for k in ("match", "differ", "missing", "extra", "changed")
+        ]
+        table.add_row(name, *numbers)
+    out.print(table)
+    for name, counts in publication.reconciliation.items():
+        if "not_compared" in counts:
+            out.print(f"{name}: not compared: {counts['not_compared']}")
+        for row in [*counts.get("keys", []), *counts.get("changed_keys", [])]:
+            out.print(f"{name}: {row}")
+
+
+def _version(store: Store, version: int | None, full: bool) -> Publication:
+    known = [p for p in versions(store) if not full or p.kind == "full"]
+    if version is not None:
+        return choose_version(known, version)
+    newest = (known[-1] if known else None) if full else in_force(store)
+    if newest is None:
+        raise UsageError(
+            f"there must be a{' full' if full else ''} publication; there is none yet; run `trilayer batch run{' --full' if full else ''}`"
+        )
+    return newest
+
+
+@app.command()
+def rollback(
+    version: Annotated[
+        int | None,
+        typer.Argument(
+            help="version to go back to; the one that was in force before the present unless given"
+        ),
+    ] = None,
+    hold: Annotated[
+        bool, typer.Option("--hold", help="keep it in force until `trilayer batch release`")
+    ] = False,
+    why: Why = "",
+    as_json: Json = False,
+) -> None:
+    """An older publication in force again, its cut with it; what has arrived since stays in the answers.
+
+    Unless it is held, the next batch run publishes on top of it.
+    """
+    if why and not hold:
+        raise UsageError("--why must go with --hold, whose reason it is; got it alone; add --hold")
+    p = project()
+    by = Held(who(), why, now_ms()) if hold else None
+    published = rollback_step(version, p.store, by)
+    _tell(p.store, published, as_json, "rollback")
+    if not as_json:
+        kept = held(p.store)
+        lost = [
+            view.name
+            for view in p.catalog.views
+            if view.name not in published.views or published.views[view.name].fingerprint != view.fingerprint
+        ]
+        if lost:
+            out.print(
+                f"[yellow]no answer until the next publication[/]: {', '.join(lost)}, of which version {published.version}"
+                " has another definition, or none"
+            )
+        out.print(
+            f"held {escape(str(kept))}; `trilayer batch release` lets batch runs publish again"
+            if kept
+            else "the next batch run publishes on top of it; `trilayer batch hold` keeps it in force"
+        )
+
+
+@app.command("hold")
+def hold_command(why: Why = "", as_json: Json = False) -> None:
+    """Keeps the version in force there: until it is released, batch runs end without a change."""
+    p = project()
+    published = hold_step(p.store, Held(who(), why, now_ms()))
+    kept = held(p.store)
+    if as_json:
+        print_json({"version": published.version, "held": kept and asdict(kept)})
+    else:
+        out.print(f"version {published.version}, T={published.t}, is held {escape(str(kept))}")
+
+
+@app.command("release")
+def release_command(as_json: Json = False) -> None:
+    """Lets batch runs publish again, on top of the version that was held."""
+    p = project()
+    ended = release_step(p.store)
+    if as_json:
+        standing = in_force(p.store)
+        print_json({"version": standing.version if standing else None, "ended": ended and asdict(ended)})
+    else:
+        out.print(
+            f"released; it was held {escape(str(ended))}; the next batch run publishes on top of it"
+            if ended
+            else "nobody held the version in force; nothing was changed"
+        )
+
+
+def _tell(store: Store, publication: Publication, as_json: bool, reason: str) -> None:
+    """What is in force after a command. reason: publish, rollback, or NOTHING_NEW."""
+    row = version_of(publication, publication, look=last_look(store, publication))
+    if as_json:
+        print_json(asdict(row) | {"reason": reason})
+        return
+    events = f"{row.events:,} events"
+    if reason == NOTHING_NEW:
+        upto = row.looked_t or row.t
+        out.print(
+            f"nothing new up to T={upto}: version {row.version} stays in force: T={row.t}, {events}, {row.kind}"
+        )
+    else:
+        out.print(f"version {row.version} in force: T={row.t}, {events}, {row.kind}")
+
+
+def _tell_left(p: Project, publication: Publication) -> None:
+    """How many events the run has left to the speed layer, since they came after its T."""
+    try:
+        left = after_cut(p.catalog, p.settings, {n: s.cut for n, s in publication.streams.items()})
+    except (EnvironmentFault, LogError) as error:
+        logger.debug("how many events came after T is not known: %s", error)
+        return
+    for name, count in left.items():
+        if count:
+            out.print(
+                f"{name}: {count:,} event{'s' if count > 1 else ''} after T {'are' if count > 1 else 'is'} the speed"
+                " layer's until the next run; `trilayer batch run --wait` waits for a T that covers them"
+            )

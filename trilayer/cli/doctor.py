@@ -1,0 +1,62 @@
+"""`trilayer doctor`: what must be there, checked; each failing line says what to do."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import psutil
+import typer
+from rich.markup import escape
+
+from trilayer.cli.context import err, out, print_json
+from trilayer.operations.checks import CHECKS, WITHIN_S, Here, examine
+from trilayer_core.store.leftovers import clear, find_leftovers
+
+LEAST_S = 1.0
+"""How long checks may take at least, however long a busy machine has taken to start this."""
+
+MARKS = {
+    "ok": "[green]ok[/]  ",
+    "note": "[yellow]note[/]",
+    "fail": "[red]fail[/]",
+    "skip": "[yellow]--[/]  ",
+}
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="answer as JSON")] = False,
+    within_s: Annotated[
+        float,
+        typer.Option(
+            "--within", min=1, help="seconds after which what has not been checked by then is left out"
+        ),
+    ] = WITHIN_S,
+    clear_leftovers: Annotated[
+        bool,
+        typer.Option(
+            "--clear-leftovers",
+            help="delete what killed processes have left in the store; what anything needs or writes stays",
+        ),
+    ] = False,
+) -> None:
+    """Checks this machine, the settings, the catalog, the broker, the topics and the store.
+
+    It needs none of them to answer, and takes three seconds at most unless told otherwise.
+    """
+    here = Here()
+    # What Python has taken to start this counts.
+    left_s = max(within_s - (time.time() - psutil.Process().create_time()) - 0.2, LEAST_S)
+    if clear_leftovers:
+        if here.fault:
+            raise here.fault
+        cleared = clear(here.store, find_leftovers(here.store))
+        err.print(f"{cleared} leftovers deleted")
+    found = examine(here, CHECKS, left_s)
+    if as_json:
+        print_json([{"check": f.check, "ok": f.ok, "mark": f.mark, "says": f.says} for f in found])
+    else:
+        for line in found:
+            out.print(f"{MARKS[line.mark]} {line.check:<12} {escape(line.says)}")
+    if any(line.ok is False for line in found):
+        raise typer.Exit(1)

@@ -1,0 +1,318 @@
+"""`trilayer sql`: an answer on stdout, what it stands on on stderr."""
+
+from __future__ import annotations
+
+import csv
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import duckdb
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+import serving_layer
+from serving_layer.connection import LAYERS, Connection, Layer, Provenance, Result, Snapshot
+from trilayer.cli.context import err, out
+from trilayer.operations.project import project
+from trilayer_core.errors import TrilayerError, UsageError, did_you_mean
+from trilayer_core.runtime.progress import shown
+
+logger = logging.getLogger("trilayer.sql")
+
+
+class Format(StrEnum):
+    table = "table"
+    json = "json"
+    csv = "csv"
+
+
+def sql(
+    query: Annotated[
+        str | None,
+        typer.Argument(
+            help="SELECTs in DuckDB's dialect, with `;` between them, or the name of a view or query; without it, a prompt,"
+            " or what comes by a pipe"
+        ),
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="a file with the query; - for standard input")
+    ] = None,
+    layer: Annotated[str, typer.Option(help="merged, batch or speed")] = "merged",
+    format_: Annotated[Format, typer.Option("--format", help="how to print the rows")] = Format.table,
+    table: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--table", help="NAME=FILE: a lookup table of your own to join, of a CSV, JSON or Parquet file"
+        ),
+    ] = None,
+) -> None:
+    """Asks the views."""
+    if query is not None and file is not None:
+        raise UsageError("either QUERY or --file must say what is asked; got both")
+    chosen = _layer(layer)
+    p = project()
+    text = query if query is not None else _read(file)
+    with serving_layer.connect(p.catalog, p.settings, p.store) as connection:
+        for given in table or []:
+            name, equals, path = given.partition("=")
+            if not (name and equals and path):
+                raise UsageError(f"--table must be NAME=FILE, such as zones=zones.csv; got {given!r}")
+            connection.table(name, path)
+        if text is None:
+            Prompt(connection, p.settings.home / "sql_history", chosen, format_).run()
+        else:
+            found = statements(text)
+            if format_ is Format.json and len(found) > 1:
+                raise UsageError(f"--format json must be of one SELECT; got {len(found)}")
+            with loaded(connection) as snapshot:
+                for statement in found:
+                    ask(connection, snapshot, statement, chosen, format_)
+
+
+@contextmanager
+def loaded(connection: Connection) -> Iterator[Snapshot]:
+    """A snapshot; where it takes long to load what has changed since the last one, that is shown."""
+    with ExitStack() as stack:
+        with shown("Loading the views", echo=logger.info, after_s=2):
+            snapshot = stack.enter_context(connection.snapshot())
+        yield snapshot
+
+
+def _layer(name: str) -> Layer:
+    for layer in LAYERS:
+        if name == layer:
+            return layer
+    raise UsageError(f"layer must be one of {', '.join(LAYERS)}; got {name!r}{did_you_mean(name, LAYERS)}")
+
+
+def _read(file: Path | None) -> str | None:
+    """What is asked in a file or by a pipe; None where someone is there to be prompted."""
+    if file is None and sys.stdin.isatty():
+        return None
+    if file is None or str(file) == "-":
+        return sys.stdin.read()
+    try:
+        return file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--file must be a file of text; got {str(file)!r}: {error}") from None
+
+
+def statements(text: str) -> list[str]:
+    """The statements of a text, each as DuckDB takes it; a name alone is all of that view or query."""
+    name = text.strip().rstrip(";").strip()
+    if not name:
+        raise UsageError("QUERY must be a SELECT, or the name of a view or query; got nothing")
+    if name.replace("_", "").isalnum() and not name[0].isdigit():
+        return [f"FROM {name}"]
+    try:
+        return [statement.query for statement in duckdb.extract_statements(text)] or [text]
+    except duckdb.Error:
+        return [text]  # what is wrong with it is said when it is asked
+
+
+def ask(connection: Connection, snapshot: Snapshot, query: str, layer: Layer, format_: Format) -> None:
+    """Prints the answer to one question, and below a table what it stands on."""
+    result = snapshot.sql(query, layer)
+    _print(result, format_)
+    if format_ is Format.table:
+        said = describe(connection.with_lag(result.provenance), layer)
+        err.print(f"[dim]{escape(said)}[/]", soft_wrap=True)
+
+
+HELP = """A question ends with `;`, or is the name of a view or query.
+.views         the views, and the queries of the catalog
+.layer LAYER   merged, batch or speed
+.quit          or Ctrl-D"""
+
+
+class Prompt:
+    """Asks again and again, with a history that is kept and completion of names."""
+
+    def __init__(self, connection: Connection, history: Path, layer: Layer, format_: Format) -> None:
+        from prompt_toolkit import PromptSession
+        from prompt_toolkit.completion import WordCompleter
+        from prompt_toolkit.history import FileHistory
+
+        history.parent.mkdir(parents=True, exist_ok=True)
+        self._connection, self._layer, self._format = connection, layer, format_
+        words = sorted({*self._names(), *self._columns(), *_WORDS})
+        self._session: Any = PromptSession(
+            history=FileHistory(str(history)),
+            completer=WordCompleter(words, ignore_case=True),
+            complete_while_typing=False,
+        )
+
+    def _names(self) -> list[str]:
+        catalog = self._connection.catalog
+        return [view.name for view in catalog.views] + [query.name for query in catalog.queries]
+
+    def _columns(self) -> list[str]:
+        views = self._connection.catalog.views
+        return [name for view in views for name in (*(key.name for key in view.keys), *view.aggregates)]
+
+    def run(self) -> None:
+        """Returns when the person leaves."""
+        err.print("[dim].help says what there is besides SQL[/]")
+        held: list[str] = []
+        while True:
+            try:
+                line = self._session.prompt("...> " if held else f"{self._layer}> ")
+            except KeyboardInterrupt:
+                held = []
+                continue
+            except EOFError:
+                return
+            if not held and line.strip() in (".quit", ".exit", "quit", "exit", r"\q"):
+                return
+            held.append(line)
+            text = "\n".join(held).strip()
+            named = text in self._names()
+            if text and not (text.endswith(";") or text.startswith(".") or named):
+                continue
+            held = []
+            try:
+                self._answer(text)
+            except KeyboardInterrupt:
+                err.print("interrupted")
+            except TrilayerError as error:
+                err.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+
+    def _answer(self, text: str) -> None:
+        command, _, rest = text.partition(" ")
+        if command == ".layer":
+            self._layer = _layer(rest.strip())
+        elif command == ".views":
+            out.print("\n".join(self._names()))
+        elif text.startswith("."):
+            out.print(HELP)
+        elif text:
+            with loaded(self._connection) as snapshot:
+                for statement in statements(text):
+                    ask(self._connection, snapshot, statement, self._layer, self._format)
+
+
+_WORDS = [
+    "select",
+    "from",
+    "where",
+    "group",
+    "by",
+    "order",
+    "having",
+    "limit",
+    "join",
+    "left",
+    "using",
+    "on",
+    "and",
+    "or",
+    "not",
+    "in",
+    "is",
+    "null",
+    "as",
+    "distinct",
+    "count",
+    "sum",
+    "avg",
+    "min",
+    "max",
+    "desc",
+    "asc",
+    "between",
+    "case",
+    "when",
+    "then",
+    "else",
+    "end",
+    "cast",
+    "interval",
+    "with",
+    "qualify",
+    "over",
+    "partition",
+    "explain",
+    "describe",
+]
+
+
+def _print(result: Result, format_: Format) -> None:
+    if format_ is Format.json:
+        sys.stdout.write(
+            json.dumps(
+                [dict(zip(result.columns, map(_plain, row), strict=True)) for row in result.rows()], indent=1
+            )
+            + "\n"
+        )
+    elif format_ is Format.csv:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(result.columns)
+        writer.writerows([["" if value is None else _plain(value) for value in row] for row in result.rows()])
+    else:
+        table = Table(*result.columns)
+        for row in result.rows():
+            table.add_row(*("[dim]NULL[/]" if value is None else _text(value) for value in row))
+        out.print(table)
+
+
+def _plain(value: object) -> object:
+    """A value as JSON has it; NaN and the infinities, which it has not, as text."""
+    if isinstance(value, bool | int | str | type(None)):
+        return value
+    if isinstance(value, float):
+        return value if value == value and abs(value) != float("inf") else str(value)
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, bytes):
+        return value.hex()
+    isoformat = getattr(value, "isoformat", None)
+    if isoformat:
+        return isoformat().replace("+00:00", "Z")
+    text = str(value)
+    return int(text) if text.lstrip("-").isdigit() else text
+
+
+def _text(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.2f}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return str(_plain(value)).replace("[", "\\[")
+
+
+def describe(provenance: Provenance, layer: str = "merged") -> str:
+    """What an answer stands on: a line of its publication, and one of each stream.
+
+    Args:
+        provenance: With the lag, where that is known.
+        layer: Whose answer it is. That of the batch layer stops at the cut.
+    """
+    lines = [
+        f"publication {provenance.version}, T={provenance.t}" if provenance.version else "no publication yet"
+    ]
+    whole = "exact" if provenance.exact else "approximate"
+    for name, stream in provenance.streams.items():
+        since = f"{stream.speed_events:,} events since the cut"
+        if layer == "batch":
+            said = f"{whole} up to the cut; {since} are not in it"
+        elif stream.note:
+            said = f"{stream.note}; {since}"
+        elif stream.lag is not None and not stream.lag.events:
+            said = f"{whole}, with {since}; none waits"
+        else:
+            said = f"{whole} up to the head, with {since}"
+        if stream.lag is None:
+            said += "; how many wait is unknown, since no broker answers"
+        elif stream.lag.events:
+            said += f"; {stream.lag.events:,} more wait, the oldest for {stream.lag.seconds:,.1f} s"
+        lines.append(f"{name}: {said}")
+    return "\n".join(lines)

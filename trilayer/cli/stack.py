@@ -1,0 +1,301 @@
+"""`trilayer up`: broker, speed layer and Airflow on this machine, in the foreground."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trilayer.cli.context import out
+from trilayer.local import airflow, kafka, processes, spark
+from trilayer.operations import definitions
+from trilayer.operations.checks import require
+from trilayer.operations.project import Project, project
+from trilayer_core.errors import EnvironmentFault, TrilayerError
+from trilayer_core.log.broker import Log
+from trilayer_core.runtime import class_archive, jars
+from trilayer_core.runtime.file_lock import exclusive
+from trilayer_core.runtime.progress import shown
+from trilayer_core.runtime.session import connector_jars
+from trilayer_core.runtime.settings import BROKER_ADDRESS, SPARK_ADDRESS
+from trilayer_core.store.publications import in_force
+
+logger = logging.getLogger("trilayer.up")
+
+DAGS = Path(str(files("trilayer.dags")))
+
+START_AGAIN_S = 5.0
+"""How long after the speed layer has ended it is started again."""
+
+SPEED_AGAIN = "speed.again"
+"""File below `home` with which `trilayer speed restart` asks `trilayer up` to start the speed layer again."""
+
+STOP_S = 2.0
+"""How long a process may take to end in order, before it is killed."""
+
+NoAirflow = Annotated[
+    bool, typer.Option("--no-airflow", help="leave Airflow out: batch runs are then yours to start")
+]
+
+
+def up(
+    no_airflow: NoAirflow = False,
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="the speed layer begins anew, as with `speed run --rebuild`")
+    ] = False,
+) -> None:
+    """Starts the local stack and keeps it until Ctrl-C: a Kafka broker, unless bootstrap_servers is set, the speed layer, and Airflow.
+
+    A speed layer that ends by itself says why and is started again, while the rest goes on.
+    """
+    p = project()
+    require(p, with_airflow=not no_airflow)
+    home = p.settings.home.resolve()
+    with exclusive(home / "up.lock", once="`trilayer up`"):
+        interrupt = Interrupt()
+        try:
+            Stack(p, home, with_airflow=not no_airflow).run(interrupt, rebuild=rebuild)
+        except KeyboardInterrupt:
+            return
+
+
+class Interrupt:
+    """Ctrl-C and SIGTERM: the first one raises KeyboardInterrupt, wherever the main thread is; no other one does."""
+
+    def __init__(self) -> None:
+        self._came = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._on_signal)
+
+    def ignore(self) -> None:
+        """From now on none raises: what runs is being ended already."""
+        self._came = True
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        if not self._came:
+            self._came = True
+            raise KeyboardInterrupt
+
+
+def dag_folders(project: Path) -> dict[str, Path]:
+    """trilayer's DAGs, and those that the project has in a folder `dags` of its own."""
+    own = project / "dags"
+    return {"trilayer": DAGS} | ({"project": own} if own.is_dir() and own.resolve() != DAGS.resolve() else {})
+
+
+class Stack:
+    """The processes of one home: what runs is recorded there, so that what a crash leaves behind is found and ended."""
+
+    def __init__(self, p: Project, home: Path, *, with_airflow: bool) -> None:
+        self._project, self._home, self.with_airflow = p, home, with_airflow
+        self.airflow: airflow.Airflow | None = None
+        self._speed_ready = home / "speed.ready"
+        self._speed_again = home / SPEED_AGAIN
+        self._speed_again_at: float | None = None
+        self._tell_when_ready = False
+        self._definitions = definitions.loaded(p.catalog, Path.cwd())
+        self._watch = definitions.Watch(self._definitions.files)
+
+    def run(self, interrupt: Interrupt, *, rebuild: bool = False) -> None:
+        """Runs the stack until a signal comes.
+
+        Raises:
+            KeyboardInterrupt: One came; all processes have been ended.
+            EnvironmentFault: A process other than the speed layer ended by itself; with the end of its log.
+        """
+        self._speed_again.unlink(missing_ok=True)
+        try:
+            for left in processes.end_leftovers(self._home):
+                logger.info("ended %s (pid %s), left by a crash", left.name, left.pid)
+            self.start(rebuild=rebuild, keep=True)
+            if self.with_airflow:
+                self.start_airflow()
+            self._announce()
+            pause = threading.Event()
+            while not pause.wait(0.3):
+                self._check()
+                self._follow_definitions()
+                self._keep_speed()
+        finally:
+            interrupt.ignore()
+            logger.info("stopping")
+            self.stop()
+
+    def start(self, *, rebuild: bool = False, keep: bool = False) -> Project:
+        """Broker, topics, Spark Connect and speed layer; returns when they work.
+
+        Args:
+            rebuild: Have the speed layer begin anew.
+            keep: Leave a speed layer that ends at once to `_keep_speed`: what its message advises may need the broker.
+
+        Returns:
+            The project with the addresses of broker and Spark in its settings.
+
+        Raises:
+            EnvironmentFault: One of them does not start.
+        """
+        settings = self._project.settings
+        connector_jars(settings)
+        class_archive.share(settings, echo=logger.info)
+        address = self._home / BROKER_ADDRESS
+        # A crash leaves the file, whose address settings without one then have.
+        left = address.read_text().strip() if address.exists() else ""
+        if settings.bootstrap_servers in ("", left):
+            folder = (settings.jars / "kafka").resolve()
+            jars.fetch(jars.KAFKA_BROKER, folder, echo=logger.info)
+            broker = kafka.start(self._home, jars=folder, heap_mb=settings.broker_memory_mb, echo=logger.info)
+            address.write_text(broker.bootstrap)
+            settings = settings.model_copy(update={"bootstrap_servers": broker.bootstrap})
+        else:
+            address.unlink(missing_ok=True)
+        with Log(settings.bootstrap_servers) as log:
+            for stream in self._project.catalog.streams:
+                log.ensure(stream, settings.replication_factor)
+        (self._home / SPARK_ADDRESS).unlink(missing_ok=True)
+        own_spark = not settings.spark_remote and settings.spark_master
+        server = spark.start(self._home, settings, echo=logger.info) if own_spark else None
+        self._project = Project(settings, self._project.catalog, self._project.store)
+        speed = self._start_speed(rebuild=rebuild)
+        with shown("Starting the speed layer", echo=logger.info):
+            while not self._speed_ready.exists():
+                if processes.exit_status(speed) is not None:
+                    if keep:
+                        break
+                    raise EnvironmentFault(
+                        f"the speed layer must start; it ended:\n{processes.log_tail(speed)}"
+                    )
+                threading.Event().wait(0.1)
+        if server:
+            settings = settings.model_copy(
+                update={"spark_remote": spark.wait(server, self._home, echo=logger.info)}
+            )
+            self._project = Project(settings, self._project.catalog, self._project.store)
+        return self._project
+
+    def _start_speed(self, *, rebuild: bool = False) -> processes.Process:
+        self._speed_ready.unlink(missing_ok=True)
+        command = processes.trilayer_command("speed", "run", "--ready-file", str(self._speed_ready))
+        # MALLOC_ARENA_MAX: glibc keeps an arena a thread; two save tens of MB in each process.
+        environment = self._project.settings.environment() | {"MALLOC_ARENA_MAX": "2"}
+        return processes.start(
+            "speed", [*command, *(["--rebuild"] if rebuild else [])], home=self._home, env=environment
+        )
+
+    def _follow_definitions(self) -> None:
+        """Says what saved definitions mean for answers, and has the speed layer run them."""
+        if not self._watch.changed():
+            return
+        try:
+            saved = definitions.saved()
+            self._watch.follow(saved.files)
+            said = definitions.changes(self._definitions, saved, in_force(self._project.store))
+        except TrilayerError as error:
+            logger.error(
+                "the project's files were saved, and the catalog can't be used as it is: %s. The speed layer goes"
+                " on with the former definitions; commands and batch runs fail until this is mended",
+                error,
+            )
+            return
+        if said:
+            self._definitions = saved
+            logger.warning("%s The speed layer starts again, to run them.", " ".join(said))
+            self._restart_speed()
+
+    def _restart_speed(self) -> None:
+        record = processes.running(self._home, "speed")
+        if record is not None:
+            processes.terminate(record, home=self._home, timeout_s=2 * STOP_S)
+        self._speed_again_at = None
+        self._start_speed()
+        self._speed_again.unlink(missing_ok=True)
+        self._tell_when_ready = True
+
+    def _keep_speed(self) -> None:
+        """Starts the speed layer again, some seconds after it has ended by itself, and at once if it is asked to."""
+        if self._speed_again.exists():
+            logger.info("Starting the speed layer again, as `trilayer speed restart` asks")
+            self._restart_speed()
+        if self._tell_when_ready and self._speed_ready.exists():
+            self._tell_when_ready = False
+            logger.info("the speed layer runs again")
+        if processes.running(self._home, "speed") is not None:
+            return
+        if self._speed_again_at is None:
+            self._speed_again_at = time.monotonic() + START_AGAIN_S
+            logger.error(
+                "the speed layer ended by itself; it is started again in %g s; the end of %s",
+                START_AGAIN_S, self._end_of_log("speed"),
+            )  # fmt: skip
+        elif time.monotonic() >= self._speed_again_at:
+            self._speed_again_at = None
+            logger.info("Starting the speed layer")
+            self._start_speed()
+
+    def _end_of_log(self, name: str) -> str:
+        last = processes.last_started(self._home, name)
+        if last is None:
+            return str(self._home / "logs" / f"{name}.log")
+        return f"{last.log}:\n{processes.log_tail(last, lines=15)}"
+
+    def start_airflow(self) -> airflow.Airflow:
+        """Airflow beside the rest, after `start`; returns when it answers, with `lambda_batch` scheduled unless a person has paused it."""
+        new = not (self._home / "airflow" / "airflow.db").exists()
+        settings = self._project.settings
+        self.airflow = airflow.start(
+            self._home, dags=dag_folders(Path.cwd()), project=Path.cwd(), env=settings.environment(), port=settings.airflow_port, echo=logger.info
+        )  # fmt: skip
+        if new:
+            airflow.unpause(self.airflow, "lambda_batch")
+        return self.airflow
+
+    def _announce(self) -> None:
+        out.print(f"Kafka         {self._project.settings.bootstrap_servers}")
+        out.print(f"speed layer   {', '.join(stream.name for stream in self._project.catalog.streams)}")
+        if self.airflow:
+            out.print(
+                f"Airflow       {self.airflow.url}   user {self.airflow.user}, password {self.airflow.password}"
+            )
+            every_min = self._project.settings.batch_every_s // 60
+            out.print(
+                f"batch layer   DAG lambda_batch, every {every_min} min; the others are paused until you start them"
+            )
+        out.print(f"logs          {self._home / 'logs'}")
+        out.print(
+            "now           trilayer replay FILE --stream NAME · trilayer batch run · trilayer sql QUERY · Ctrl-C ends it"
+        )
+
+    def _check(self) -> None:
+        expected = list(airflow.PROCESSES) if self.airflow else []
+        if (self._home / BROKER_ADDRESS).exists():
+            expected.append(kafka.NAME)
+        if (self._home / SPARK_ADDRESS).exists():
+            expected.append(spark.NAME)
+        for name in expected:
+            if processes.running(self._home, name) is None:
+                raise EnvironmentFault(
+                    f"{name} must run; it ended by itself; the end of {self._end_of_log(name)}"
+                )
+
+    def stop(self) -> None:
+        """Ends what runs, in less than five seconds. Nothing happens to what doesn't.
+
+        What has not ended by then is killed, which loses nothing: every layer goes on from what it
+        has committed.
+        """
+        with ThreadPoolExecutor(3) as pool:
+            pool.submit(airflow.stop, self._home, timeout_s=STOP_S)
+            pool.submit(spark.stop, self._home, timeout_s=STOP_S)
+            record = processes.running(self._home, "speed")
+            if record is not None:
+                processes.terminate(record, home=self._home, timeout_s=STOP_S, last_s=0.3)
+            # Last: the speed layer would wait for it.
+            kafka.stop(self._home, timeout_s=STOP_S)
+        (self._home / BROKER_ADDRESS).unlink(missing_ok=True)
+        self._speed_ready.unlink(missing_ok=True)

@@ -1,0 +1,290 @@
+"""Apache Airflow on this machine, in a folder of its own: its database, its four processes, one user.
+
+For a laptop: SQLite, the LocalExecutor, loopback only. A deployment of its own runs the same DAGs; docs/airflow.md says how.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import secrets
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import httpx
+
+from trilayer.local import processes
+from trilayer_core.errors import EnvironmentFault
+from trilayer_core.runtime.ports import choose_port
+from trilayer_core.runtime.progress import shown
+
+PROCESSES = ("airflow-api-server", "airflow-scheduler", "airflow-dag-processor", "airflow-triggerer")
+USER = "admin"
+
+NOT_INSTALLED = (
+    "Airflow must be installed to schedule the batch; it is not; run: pip install"
+    " 'trilayer[airflow]', or leave it out: trilayer up --no-airflow"
+)
+
+TIMEOUT_S = 60
+"""How long a request may take: this machine has other work than to answer it."""
+
+LOCK_TIMEOUT_S = 50
+"""How long Airflow waits for its database while another of its processes writes; with SQLite's own 5 s, a request on a busy machine is answered with "Database error"."""
+
+PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0)
+"""How long is waited before a request that Airflow could not answer is sent again."""
+
+
+@dataclass(frozen=True)
+class Airflow:
+    """A running Airflow: where its pages and its REST API are, and who may log in."""
+
+    url: str
+    user: str
+    password: str
+
+    def client(self) -> httpx.Client:
+        """A client of its REST API (/api/v2), logged in."""
+        user = {"username": self.user, "password": self.password}
+        answer = httpx.post(f"{self.url}/auth/token", json=user, timeout=TIMEOUT_S)
+        answer.raise_for_status()
+        headers = {"Authorization": f"Bearer {answer.json()['access_token']}"}
+        return httpx.Client(
+            base_url=f"{self.url}/api/v2", headers=headers, timeout=TIMEOUT_S, transport=_Again()
+        )
+
+
+class _Again(httpx.HTTPTransport):
+    """Sends a request again where the answer was an error of the server and a second try can do no harm.
+
+    SQLite refuses a transaction that has read and then wants to write, at once and whatever its
+    timeout, if another process has written in between. Nothing has been done then, so that such a
+    request is sent again whatever its method is.
+    """
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        for pause_s in PAUSES_S:
+            answer = super().handle_request(request)
+            if answer.status_code < httpx.codes.INTERNAL_SERVER_ERROR:
+                return answer
+            refused = b"database is locked" in answer.read()
+            if not refused and request.method not in ("GET", "PATCH", "PUT", "DELETE"):
+                return answer
+            answer.close()
+            threading.Event().wait(pause_s)
+        return super().handle_request(request)
+
+
+def is_installed() -> bool:
+    return importlib.util.find_spec("airflow") is not None
+
+
+def start(
+    home: Path,
+    *,
+    dags: Mapping[str, Path],
+    project: Path,
+    env: Mapping[str, str],
+    port: int = 0,
+    timeout_s: float = 120,
+    echo: Callable[[str], None],
+) -> Airflow:
+    """Starts Airflow in `home/airflow`; its tasks run in the folder `project` with `env` added. Returns when it answers.
+
+    dags: folders of DAG files, by the name of the bundle that each is.
+    port: of its pages; the one it had before, or a free one, where 0. Raises EnvironmentFault, with the end of the log, if a process ends.
+    """
+    if not is_installed():
+        raise EnvironmentFault(NOT_INSTALLED)
+    folder = home / "airflow"
+    folder.mkdir(parents=True, exist_ok=True)
+    state = _state(folder, port)
+    environment = dict(env) | _configuration(folder, dags, state)
+    airflow = _at(state)
+    if not (folder / "airflow.db").exists():
+        with shown("Making Airflow's database", echo=echo):
+            _create_database(folder, project, environment)
+    started = {
+        name: processes.start(
+            name,
+            _command(project, name.removeprefix("airflow-")),
+            home=home,
+            env=environment,
+            cwd=project,
+        )
+        for name in PROCESSES
+    }
+    deadline = time.monotonic() + timeout_s
+    with shown(f"Starting Airflow at {airflow.url}", echo=echo):
+        while not is_healthy(airflow):
+            for name, process in started.items():
+                if processes.exit_status(process) is not None:
+                    raise EnvironmentFault(f"{name} must start; it ended:\n{processes.log_tail(process)}")
+            if time.monotonic() > deadline:
+                raise EnvironmentFault(
+                    f"Airflow must answer within {timeout_s:g} s; it does not; its logs are in {home / 'logs'}"
+                )
+            threading.Event().wait(0.2)
+    return airflow
+
+
+def unpause(airflow: Airflow, dag_id: str, *, timeout_s: float = 60) -> None:
+    """Waits until the DAG has been parsed, and lets its schedule begin. Raises EnvironmentFault with the import errors if it is not found."""
+    deadline = time.monotonic() + timeout_s
+    with airflow.client() as client:
+        while client.patch(f"/dags/{dag_id}", json={"is_paused": False}).status_code != httpx.codes.OK:
+            if time.monotonic() > deadline:
+                errors = [e["stack_trace"] for e in client.get("/importErrors").json()["import_errors"]]
+                raise EnvironmentFault(
+                    f"DAG {dag_id} must be there; it is not; {errors or 'no import error is known'}"
+                )
+            threading.Event().wait(0.2)
+
+
+def pause(api: httpx.Client, dag_id: str, paused: bool = True) -> None:
+    """No further scheduled run of the DAG, and one under way waits before its next task; or both go on."""
+    api.patch(f"/dags/{dag_id}", json={"is_paused": paused}).raise_for_status()
+
+
+def runs(api: httpx.Client, dag_id: str, *states: str) -> list[str]:
+    """Ids of the DAG's runs that are in one of `states`."""
+    found = api.get(f"/dags/{dag_id}/dagRuns", params={"state": list(states)})
+    found.raise_for_status()
+    return [run["dag_run_id"] for run in found.json()["dag_runs"]]
+
+
+def running(home: Path) -> Airflow | None:
+    """The Airflow that runs in `home`, or None."""
+    if any(processes.running(home, name) is None for name in PROCESSES):
+        return None
+    return _at(json.loads((home / "airflow" / "state.json").read_text()))
+
+
+def password_file(home: Path) -> Path:
+    """The file with the password of Airflow's user, which only this user can read."""
+    return home / "airflow" / "passwords.json"
+
+
+def stop(home: Path, *, timeout_s: float = 10) -> None:
+    """Ends what runs, tasks under way included, all of it at once. Does nothing to what doesn't.
+
+    What has not ended after `timeout_s` seconds is killed.
+    """
+    found = [record for name in PROCESSES if (record := processes.running(home, name)) is not None]
+    with ThreadPoolExecutor(len(PROCESSES)) as pool:
+        list(pool.map(partial(processes.terminate, home=home, timeout_s=timeout_s, last_s=0.5), found))
+
+
+def _at(state: Mapping[str, str]) -> Airflow:
+    return Airflow(f"http://127.0.0.1:{state['port']}", USER, state["password"])
+
+
+def _state(folder: Path, port: int) -> dict[str, str]:
+    """Port, password and keys, chosen once. The password is in a file that only this user can read."""
+    path = folder / "state.json"
+    before = json.loads(path.read_text()) if path.exists() else {}
+    chosen = choose_port(port or None, before.get("port"))
+    # Logs of tasks under way are served on two more, of which Airflow has numbers of its own: a second stack's would be taken.
+    ports = {name: str(choose_port(None, before.get(name), chosen)) for name in ("task_logs", "trigger_logs")}
+    keys = {name: before.get(name) or secrets.token_urlsafe(24) for name in ("password", "secret", "jwt")}
+    state = {"port": str(chosen), **ports, **keys}
+    path.touch(mode=0o600)
+    path.write_text(json.dumps(state))
+    passwords = password_file(folder.parent)
+    passwords.touch(mode=0o600)
+    passwords.write_text(json.dumps({USER: state["password"]}))
+    return state
+
+
+def _configuration(folder: Path, dags: Mapping[str, Path], state: Mapping[str, str]) -> dict[str, str]:
+    url = _at(state).url
+    bundles = [
+        {
+            "name": name,
+            "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle",
+            "kwargs": {"path": str(path), "refresh_interval": 30},
+        }
+        for name, path in dags.items()
+    ]
+    settings = {
+        ("core", "dags_folder"): str(next(iter(dags.values()))),
+        ("dag_processor", "dag_bundle_config_list"): json.dumps(bundles),
+        ("core", "load_examples"): "False",
+        ("core", "executor"): "LocalExecutor",
+        ("core", "parallelism"): "4",
+        (
+            "core",
+            "auth_manager",
+        ): "airflow.api_fastapi.auth.managers.simple.simple_auth_manager.SimpleAuthManager",
+        ("core", "simple_auth_manager_users"): f"{USER}:admin",
+        ("core", "simple_auth_manager_passwords_file"): str(password_file(folder.parent)),
+        ("core", "execution_api_server_url"): f"{url}/execution/",
+        ("core", "fernet_key"): "",
+        ("database", "sql_alchemy_conn"): f"sqlite:///{folder / 'airflow.db'}?timeout={LOCK_TIMEOUT_S}",
+        ("api", "host"): "127.0.0.1",
+        ("api", "port"): state["port"],
+        ("api", "base_url"): url,
+        ("api", "workers"): "1",
+        ("api", "expose_stacktrace"): "True",  # to the one user, who owns its database and its logs
+        ("api", "secret_key"): state["secret"],
+        ("api_auth", "jwt_secret"): state["jwt"],
+        ("logging", "base_log_folder"): str(folder / "logs"),
+        ("logging", "worker_log_server_port"): state["task_logs"],
+        ("logging", "trigger_log_server_port"): state["trigger_logs"],
+        ("scheduler", "enable_health_check"): "False",
+        (
+            "scheduler",
+            "scheduler_idle_sleep_time",
+        ): "0.25",  # a run of five short tasks waits for it between each two
+        ("usage_data_collection", "enabled"): "False",
+    }
+    variables = {
+        f"AIRFLOW__{section.upper()}__{name.upper()}": value for (section, name), value in settings.items()
+    }
+    return {"AIRFLOW_HOME": str(folder), "MALLOC_ARENA_MAX": "2", **variables}
+
+
+def _create_database(folder: Path, project: Path, environment: Mapping[str, str]) -> None:
+    log = folder / "database.log"
+    with log.open("wb") as output:
+        created = subprocess.run(
+            processes.with_parent(_command(project, "db", "migrate")),
+            stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=os.environ | environment, cwd=project, check=False,
+        )  # fmt: skip
+    if created.returncode:
+        (folder / "airflow.db").unlink(missing_ok=True)
+        raise EnvironmentFault(
+            f"Airflow's database must be made; it could not be:\n{log.read_text()[-2000:]}"
+        )
+
+
+_AIRFLOW = (
+    "import runpy, sys; sys.path.append(sys.argv.pop(1)); runpy.run_module('airflow', None, '__main__', True)"
+)
+
+
+def _command(project: Path, *arguments: str) -> list[str]:
+    """`airflow ARGUMENTS`, which finds the project's modules last, so that they take the place of none of its own."""
+    return [sys.executable, "-P", "-c", _AIRFLOW, str(project), *arguments]
+
+
+def is_healthy(airflow: Airflow) -> bool:
+    """Whether it answers, and says that its database, scheduler, DAG processor and triggerer are well."""
+    try:
+        health = httpx.get(f"{airflow.url}/api/v2/monitor/health", timeout=5)
+    except httpx.HTTPError:
+        return False
+    parts = health.json() if health.is_success else {}
+    return bool(parts) and all(
+        parts.get(part, {}).get("status") == "healthy"
+        for part in ("metadatabase", "scheduler", "triggerer", "dag_processor")
+    )

@@ -1,0 +1,271 @@
+"""A single-node Kafka broker in KRaft mode, without Docker.
+
+It listens on 127.0.0.1 only, keeps its data in its home across kill -9, and comes back on the same port while that is
+free, so that clients come back too. No process that is not this home's broker is ever signalled.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+from kafka import KafkaAdminClient
+from kafka.errors import RetriableError
+
+from trilayer.local import processes
+from trilayer_core.errors import ConflictError, EnvironmentFault
+from trilayer_core.runtime import jars as locked_jars
+from trilayer_core.runtime.file_lock import exclusive
+from trilayer_core.runtime.java import java_executable
+from trilayer_core.runtime.ports import choose_port
+from trilayer_core.runtime.progress import shown
+
+NAME = "kafka"
+
+_LOGGING = Path(__file__).parent / "log4j2.properties"
+
+# Small before fast: one thread collects garbage, only the quick compiler runs, few allocation arenas.
+_JVM = (
+    "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k", "-XX:ReservedCodeCacheSize=48m",
+    "-XX:MaxDirectMemorySize=64m", "-XX:+ExitOnOutOfMemoryError", "-Djava.awt.headless=true",
+    f"-Dlog4j2.configurationFile={_LOGGING}",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Broker:
+    """A broker that runs: where clients connect, its pid, and the home that it was started in."""
+
+    bootstrap: str
+    pid: int
+    home: Path
+
+
+_PORT_TAKEN = "Address already in use"
+"""What Java says of a port that was free when it was chosen."""
+
+
+def start(
+    home: Path,
+    *,
+    jars: Path,
+    echo: Callable[[str], None],
+    heap_mb: int = 384,
+    port: int | None = None,
+    die_with_parent: bool = True,
+    timeout_s: float = 60,
+) -> Broker:
+    """Start the broker of `home` from the jars of the lock in `jars`, and return when it answers requests.
+
+    Formats on first use. `home/kafka` holds server.properties and the data, `home/logs/kafka.log` what it says, and
+    `home/processes` its record, which `processes.list_running(home)` lists with the others. The port is `port`, else
+    the one it had, else a free one. A broker of this home that runs is returned as it is, unless its starter crashed
+    and it was to die with it: then it is ended and started again. On `die_with_parent`, see `processes.start`.
+
+    Raises EnvironmentFault, with the end of the log, when it does not come up; ConflictError when `port` is taken or
+    the broker runs on another one.
+    """
+    with exclusive(home / "kafka" / ".lock"):
+        broker = running(home)
+        record = processes.running(home, NAME)
+        if broker is not None and record is not None and not processes.is_leftover(record):
+            if port is not None and broker.bootstrap != f"127.0.0.1:{port}":
+                raise ConflictError(
+                    f"the broker of {home} must be on port {port}; got {broker.bootstrap}; stop it first"
+                )
+            try:
+                _wait_until_ready(broker, record, timeout_s)
+            except EnvironmentFault:
+                if processes.is_alive(record):
+                    raise
+            else:
+                return broker
+        if broker is not None and record is not None:
+            processes.terminate(record, home=home)
+        processes.end_remains(home, NAME)
+        for last in (False, False, True):
+            _write_properties(home, port)
+            if not _data(home).exists():
+                with shown(f"Formatting Kafka's storage in {_data(home)}", echo=echo):
+                    _format(home, jars, timeout_s)
+            command = [
+                *_java(jars),
+                f"-Xms{heap_mb // 4}m",
+                f"-Xmx{heap_mb}m",
+                "kafka.Kafka",
+                str(_properties(home)),
+            ]
+            record = processes.start(NAME, command, home=home, die_with_parent=die_with_parent)
+            broker = Broker(_bootstrap(home), record.pid, home)
+            try:
+                with shown("Starting Kafka", echo=echo):
+                    _wait_until_ready(broker, record, timeout_s)
+            except BaseException as error:
+                patience_s = 5.0 if isinstance(error, Exception) else 1.0  # an interrupt does not wait
+                processes.terminate(record, home=home, timeout_s=patience_s, last_s=0.5)
+                if last or _PORT_TAKEN not in str(error):
+                    raise
+                echo("Another program has taken the port meanwhile")
+            else:
+                return broker
+        raise AssertionError("unreachable")
+
+
+def stop(home: Path, *, timeout_s: float = 30) -> None:
+    """Stop the broker of `home` in order: SIGTERM, and SIGKILL after `timeout_s` seconds. Nothing if none runs."""
+    with exclusive(home / "kafka" / ".lock"):
+        record = processes.running(home, NAME)
+        if record is not None and running(home) is not None:
+            processes.terminate(record, home=home, timeout_s=timeout_s, last_s=0.5)
+
+
+def running(home: Path) -> Broker | None:
+    """The broker of `home` if it is alive: the recorded pid and creation time, and our server.properties in its
+    command line. It may still be starting."""
+    record = processes.running(home, NAME)
+    if record is None:
+        return None
+    try:
+        command_line = psutil.Process(record.pid).cmdline()
+    except psutil.Error:
+        return None
+    if str(_properties(home)) not in command_line:
+        return None
+    return Broker(_bootstrap(home), record.pid, home)
+
+
+def _wait_until_ready(broker: Broker, record: processes.Process, timeout_s: float) -> None:
+    """Return once the broker lists itself in its own metadata: the controller has admitted it and it takes requests."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        if not processes.is_alive(record):
+            raise EnvironmentFault(
+                f"Kafka must come up on {broker.bootstrap}; it ended with status {processes.exit_status(record)}; "
+                f"see {record.log}, which ends:\n{processes.log_tail(record)}"
+            )
+        if _answers(broker.bootstrap):
+            return
+        time.sleep(0.05)
+    raise EnvironmentFault(
+        f"Kafka must answer on {broker.bootstrap} within {timeout_s:g} s; it runs (pid {record.pid}) but does not; "
+        f"see {record.log}, which ends:\n{processes.log_tail(record)}"
+    )
+
+
+def _answers(bootstrap: str) -> bool:
+    host, port = bootstrap.split(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=1).close()  # quicker than a client's failure
+        client = KafkaAdminClient(
+            bootstrap_servers=bootstrap, request_timeout_ms=5000, bootstrap_timeout_ms=2000
+        )
+    except (OSError, RetriableError):
+        return False
+    try:
+        return bool(client.describe_cluster()["brokers"])
+    except RetriableError:
+        return False
+    finally:
+        client.close()
+
+
+def _write_properties(home: Path, port: int | None) -> None:
+    """server.properties anew, with the ports that it had if they are free; the data does not depend on them."""
+    before = _read_properties(home)
+    client_port = choose_port(port, before.get("trilayer.port"))
+    controller_port = choose_port(None, before.get("trilayer.controller.port"), not_this=client_port)
+    properties = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{client_port},CONTROLLER://127.0.0.1:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{client_port}",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": str(_data(home)),
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "4",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.num.partitions": "4",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "share.coordinator.state.topic.num.partitions": "4",
+        "group.initial.rebalance.delay.ms": "0",
+        "auto.create.topics.enable": "false",
+        "log.message.timestamp.type": "LogAppendTime",
+        # a broker killed with -9 is otherwise waited for, for 9 s, before its successor is let in
+        "broker.session.timeout.ms": "2000",
+        "broker.heartbeat.interval.ms": "500",
+        # threads and buffers for one machine's clients
+        "num.network.threads": "2",
+        "num.io.threads": "4",
+        "background.threads": "2",
+        "num.recovery.threads.per.data.dir": "2",
+        "log.cleaner.dedupe.buffer.size": str(4 * 1024 * 1024),
+        "trilayer.port": str(client_port),
+        "trilayer.controller.port": str(controller_port),
+    }
+    path = _properties(home)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    os.replace(partial, path)
+
+
+def _read_properties(home: Path) -> dict[str, str]:
+    try:
+        lines = _properties(home).read_text().splitlines()
+    except FileNotFoundError:
+        return {}
+    return dict(line.split("=", 1) for line in lines)
+
+
+def _format(home: Path, jars: Path, timeout_s: float) -> None:
+    """Give the storage its identity, beside its place, so that it is there whole or not at all."""
+    fresh = _data(home).with_name("data.partial")
+    shutil.rmtree(fresh, ignore_errors=True)
+    properties = _properties(home).with_name("format.properties")
+    properties.write_text(
+        _properties(home).read_text().replace(f"log.dirs={_data(home)}", f"log.dirs={fresh}")
+    )
+    cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A", 1)
+    command = [*_java(jars), "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+    properties.unlink()
+    if answer.returncode != 0:
+        raise EnvironmentFault(
+            f"Kafka's storage must be formatted in {_data(home)}; its tool ended with status {answer.returncode}:\n"
+            f"{answer.stdout}{answer.stderr}"
+        )
+    os.replace(fresh, _data(home))
+
+
+def _java(jars: Path) -> list[str]:
+    """The command up to the main class; exactly the locked jars, whatever else is in the folder."""
+    class_path = locked_jars.paths(locked_jars.KAFKA_BROKER, jars)
+    missing = [path.name for path in class_path if not path.exists()]
+    if missing:
+        raise EnvironmentFault(
+            f"{jars} must hold the {len(class_path)} jars of {locked_jars.KAFKA_BROKER.name}; "
+            f"got {len(missing)} missing, {missing[0]} first; fetch them with trilayer_core.runtime.jars.fetch"
+        )
+    return [str(java_executable()), *_JVM, "-cp", os.pathsep.join(map(str, class_path))]
+
+
+def _properties(home: Path) -> Path:
+    return home.absolute() / "kafka" / "server.properties"
+
+
+def _data(home: Path) -> Path:
+    return home.absolute() / "kafka" / "data"
+
+
+def _bootstrap(home: Path) -> str:
+    return f"127.0.0.1:{_read_properties(home)['trilayer.port']}"

@@ -1,0 +1,357 @@
+"""Child processes with a name, a log and a record on disk, so that none is lost and no other is touched.
+
+A record in `home/processes/NAME.json` identifies a process by its pid *and* its creation time or, where the clock was
+set meanwhile, the record's token in its environment, which its descendants inherit. So a reused pid is never signalled,
+and what a crashed `up` left behind, Spark's JVM included, is found and ended by the next one.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from trilayer_core.errors import ConflictError
+
+TOKEN_VARIABLE = "TRILAYER_PROCESS"
+
+# Runs in the child before the command takes its place, same pid. Linux then sends SIGTERM when the parent dies; the
+# parent may have died already. (Popen's preexec_fn would do it too, but may deadlock a parent that has threads.)
+_EXEC = """
+import ctypes, os, signal, sys
+if sys.platform == "linux":
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != int(sys.argv[1]):
+        sys.exit("the parent has died")
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
+
+# Linux counts a creation time in ticks of 10 ms from the boot time, and the boot time moves when the wall clock is set.
+_TICK_S = 0.02
+_CLOCK_STEP_S = 2.0
+
+_children: dict[int, subprocess.Popen[bytes]] = {}  # our own, to be reaped
+
+
+@dataclass(frozen=True)
+class Process:
+    """One started process, as its record states it.
+
+    `create_time` is psutil's, in seconds since the epoch; `starter_pid` and `starter_create_time` are those of the
+    process that started it. `token` is in the environment of the process and of all its descendants.
+    `log_start` is the offset in its log at which what it says begins: logs are appended to.
+    """
+
+    name: str
+    pid: int
+    create_time: float
+    argv: tuple[str, ...]
+    started_at: datetime
+    log: Path
+    token: str
+    die_with_parent: bool
+    starter_pid: int
+    starter_create_time: float
+    log_start: int = 0
+
+
+def trilayer_command(*arguments: str) -> list[str]:
+    """The command that runs `trilayer ARGUMENTS` with this Python.
+
+    With -P, the working directory is not searched for modules: a project's own `cli.py` or
+    `embedded.py` does not take the place of trilayer's. `load_catalog` adds the folder, last.
+    """
+    return [sys.executable, "-P", "-m", "trilayer.cli", *arguments]
+
+
+def start(
+    name: str,
+    argv: Sequence[str],
+    *,
+    home: Path,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    die_with_parent: bool = True,
+) -> Process:
+    """Start `argv` under `name`, in a session of its own, with both outputs appended to `home/logs/NAME.log`.
+
+    `env` is added to this process's environment. Ctrl-C in the terminal does not reach the child. With
+    `die_with_parent`, on Linux the kernel sends it SIGTERM when the *thread* that called this ends, so call it from
+    one that lives as long as the child should; elsewhere, and if it ignores that, `end_leftovers` ends it later.
+
+    Ends first what a former process of that name has left running. Raises ConflictError while one of that name runs.
+    """
+    end_remains(home, name)
+    log = home / "logs" / f"{name}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    token = uuid.uuid4().hex
+    with _uninterrupted(), log.open("ab") as output:
+        log_start = output.seek(0, os.SEEK_END)
+        child = subprocess.Popen(
+            with_parent(argv) if die_with_parent else list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **(env or {}), TOKEN_VARIABLE: token},
+            cwd=cwd,
+            start_new_session=True,
+        )
+        _children[child.pid] = child
+        process = Process(
+            name=name,
+            pid=child.pid,
+            create_time=psutil.Process(child.pid).create_time(),
+            argv=tuple(argv),
+            started_at=datetime.now(UTC),
+            log=log,
+            token=token,
+            die_with_parent=die_with_parent,
+            starter_pid=os.getpid(),
+            starter_create_time=psutil.Process().create_time(),
+            log_start=log_start,
+        )
+        _write(_record_path(home, name), process)
+    return process
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Holds SIGINT and SIGTERM back until the block has ended.
+
+    A handler may raise: between the start of a process and its record, that would leave a process
+    that nobody knows.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are handled in the main thread alone
+        return
+    came: list[int] = []
+    before: dict[int, Any] = {}
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[int(number)] = signal.getsignal(number) or signal.SIG_DFL
+            signal.signal(number, lambda number, _: came.append(number))
+        yield
+    finally:
+        for held, handler in before.items():
+            signal.signal(held, handler)
+        for held in came:
+            signal.raise_signal(held)
+
+
+def with_parent(argv: Sequence[str]) -> list[str]:
+    """`argv` as a command which, on Linux, gets SIGTERM when the thread of this process that starts it ends."""
+    return [sys.executable, "-I", "-S", "-c", _EXEC, str(os.getpid()), *argv]
+
+
+def running(home: Path, name: str) -> Process | None:
+    """The process that runs under `name`, or None; one with its pid that was created at another time is not it."""
+    process = _read(_record_path(home, name))
+    return process if process is not None and is_alive(process) else None
+
+
+def last_started(home: Path, name: str) -> Process | None:
+    """The process that was started last under `name`, whether it runs or not; None if it was ended in order."""
+    return _read(_record_path(home, name))
+
+
+def list_running(home: Path) -> list[Process]:
+    """All processes recorded in `home` that are alive, by name."""
+    return [process for process in _records(home) if is_alive(process)]
+
+
+def is_alive(process: Process) -> bool:
+    """Whether this very process runs; a zombie does not."""
+    return _find(process) is not None
+
+
+def exit_status(process: Process) -> int | None:
+    """The exit status (negative: the signal) of a process that this one started; None while it runs, or if unknown."""
+    child = _children.get(process.pid)
+    return child.poll() if child is not None else None
+
+
+def terminate(process: Process, *, home: Path, timeout_s: float = 15, last_s: float = 2) -> None:
+    """End `process` and all its descendants, and drop its record. Does nothing more if they are gone.
+
+    SIGTERM to the process alone, so that it ends its own children in order; what is left of its family when it is
+    gone, or after `timeout_s` seconds, gets SIGTERM and, `last_s` seconds later, SIGKILL.
+    """
+    family = _family(process)
+    leader = _find(process)
+    if leader is not None:
+        _signal(leader, signal.SIGTERM)
+        _wait([leader], timeout_s)
+    family = [member for member in {*family, *_family(process)} if _lives(member)]
+    for member in family:
+        _signal(member, signal.SIGTERM)
+    stubborn = _wait(family, timeout_s=last_s)
+    for member in stubborn:
+        _signal(member, signal.SIGKILL)
+    _wait(stubborn, timeout_s=10)
+    _reap(process.pid)
+    _record_path(home, process.name).unlink(missing_ok=True)
+
+
+def end_remains(home: Path, name: str) -> None:
+    """End what a dead process of that name left running, and wait until it has let go of its ports and files.
+
+    Raises ConflictError while the process itself runs.
+    """
+    process = _read(_record_path(home, name))
+    if process is None:
+        return
+    if is_alive(process) and not _is_ending(process):
+        raise ConflictError(f"{name} must not be running in {home}; got pid {process.pid}; stop it first")
+    terminate(process, home=home)
+
+
+def end_leftovers(home: Path, *, timeout_s: float = 15) -> list[Process]:
+    """End what was to die with its starter and has outlived it, descendants included, and drop stale records.
+
+    What a living process has started, and what was started to stay, is left alone. Returns those that were ended.
+    """
+    ended = []
+    for process in _records(home):
+        alive = is_alive(process)
+        if alive and not is_leftover(process):
+            continue
+        if _starter_lives(process):
+            continue  # it may be about to start the process again
+        if alive or _family(process):
+            ended.append(process)
+        terminate(process, home=home, timeout_s=timeout_s)
+    return ended
+
+
+def is_leftover(process: Process) -> bool:
+    """Whether `process` was to die with its starter, and the starter is gone."""
+    return process.die_with_parent and not _starter_lives(process)
+
+
+def log_tail(process: Process, lines: int = 30) -> str:
+    """The last lines that it wrote into its log, of at most 64 KiB; nothing of earlier processes of its name."""
+    with process.log.open("rb") as log:
+        size_bytes = log.seek(0, os.SEEK_END)
+        # A log that is shorter than where this start began was emptied since.
+        start = process.log_start if process.log_start <= size_bytes else 0
+        log.seek(max(start, size_bytes - 65_536))
+        return "\n".join(log.read().decode(errors="replace").splitlines()[-lines:])
+
+
+def _find(process: Process) -> psutil.Process | None:
+    _reap(process.pid)
+    try:
+        found = psutil.Process(process.pid)
+        same = abs(found.create_time() - process.create_time) < _TICK_S or _token(found) == process.token
+    except psutil.NoSuchProcess:
+        return None
+    return found if same and _lives(found) else None
+
+
+def _token(process: psutil.Process) -> str | None:
+    try:
+        return process.environ().get(TOKEN_VARIABLE)
+    except (psutil.AccessDenied, psutil.NoSuchProcess):
+        return None  # another user's, or gone: not ours
+
+
+def _reap(pid: int) -> None:
+    """Collect the exit status of a child of ours that has ended, so that it is not a zombie."""
+    child = _children.get(pid)
+    if child is not None:
+        child.poll()
+
+
+def _family(process: Process) -> list[psutil.Process]:
+    """The living process, its descendants, and those that lost their ancestors but carry its token."""
+    leader = _find(process)
+    family = set()
+    if leader is not None:
+        with suppress(psutil.NoSuchProcess):  # if it ends meanwhile, the token finds the others
+            family = {leader, *leader.children(recursive=True)}
+    for candidate in psutil.process_iter():
+        if _token(candidate) == process.token:
+            family.add(candidate)
+    return [member for member in family if _lives(member)]
+
+
+def _starter_lives(process: Process) -> bool:
+    try:
+        starter = psutil.Process(process.starter_pid)
+        same = abs(starter.create_time() - process.starter_create_time) < _CLOCK_STEP_S
+    except psutil.NoSuchProcess:
+        return False
+    return same and _lives(starter)
+
+
+def _lives(process: psutil.Process) -> bool:
+    """Whether it runs. A zombie does not, once its last thread, which may still hold ports and files, has ended."""
+    try:
+        return process.is_running() and (
+            process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1
+        )
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _is_ending(process: Process) -> bool:
+    """Whether the kernel is taking it down: its memory, command line included, goes before its ports and files."""
+    try:
+        return not psutil.Process(process.pid).cmdline()
+    except psutil.NoSuchProcess:
+        return True
+
+
+def _wait(family: Sequence[psutil.Process], timeout_s: float) -> list[psutil.Process]:
+    """Wait until all have ended, and return those that have not. Zombies have: PID 1 may be slow to collect them."""
+    deadline = time.monotonic() + timeout_s
+    while (living := [member for member in family if _lives(member)]) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return living
+
+
+def _signal(process: psutil.Process, number: signal.Signals) -> None:
+    try:
+        process.send_signal(number)  # psutil checks the creation time first
+    except psutil.NoSuchProcess:
+        return
+
+
+def _record_path(home: Path, name: str) -> Path:
+    return home / "processes" / f"{name}.json"
+
+
+def _records(home: Path) -> list[Process]:
+    found = [_read(path) for path in sorted((home / "processes").glob("*.json"))]
+    return [process for process in found if process is not None]
+
+
+def _read(path: Path) -> Process | None:
+    try:
+        record = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    record["argv"] = tuple(record["argv"])
+    record["started_at"] = datetime.fromisoformat(record["started_at"])
+    record["log"] = Path(record["log"])
+    return Process(**record)
+
+
+def _write(path: Path, process: Process) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    record = {**asdict(process), "started_at": process.started_at.isoformat(), "log": str(process.log)}
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(record, indent=2))
+    os.replace(partial, path)

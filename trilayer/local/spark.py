@@ -1,0 +1,64 @@
+"""A Spark Connect server for the batch layer: the driver that its runs share, so that none of them starts a JVM."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyspark
+
+from trilayer.local import processes
+from trilayer_core.errors import EnvironmentFault
+from trilayer_core.runtime.ports import choose_port
+from trilayer_core.runtime.progress import shown
+from trilayer_core.runtime.session import BATCH_CONF, driver_conf, driver_environment, listens
+from trilayer_core.runtime.settings import SPARK_ADDRESS, Settings
+
+NAME = "spark"
+SPARK_HOME = Path(pyspark.__file__).parent
+SERVER = ("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal")
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+def start(home: Path, settings: Settings, *, echo: Callable[[str], None]) -> processes.Process:
+    """Starts the server of `home`, on 127.0.0.1 only; `wait` for it. SPARK_ADDRESS in `home` says where it listens."""
+    echo("Starting Spark Connect")
+    port = choose_port(None, None)
+    conf = driver_conf(settings, memory_mb=settings.batch_memory_mb, conf=BATCH_CONF) | {
+        "spark.master": settings.spark_master,
+        "spark.app.name": "trilayer-batch",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+    }
+    options = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
+    command = [str(SPARK_HOME / "bin" / "spark-submit"), *options, *SERVER]
+    env = driver_environment(settings) | {"SPARK_HOME": str(SPARK_HOME)}
+    record = processes.start(NAME, command, home=home, env=env)
+    (home / SPARK_ADDRESS).write_text(f"sc://127.0.0.1:{port}")
+    return record
+
+
+def wait(
+    record: processes.Process, home: Path, *, timeout_s: float = 60, echo: Callable[[str], None] = _silent
+) -> str:
+    """The server's address, once it listens. Raises EnvironmentFault, with the end of its log, when it does not come up."""
+    remote = (home / SPARK_ADDRESS).read_text()
+    deadline = time.monotonic() + timeout_s
+    with shown("Waiting for Spark Connect", echo=echo):
+        while processes.is_alive(record) and time.monotonic() < deadline:
+            if listens(remote):
+                return remote
+            time.sleep(0.05)
+    raise EnvironmentFault(
+        f"Spark Connect must come up at {remote} within {timeout_s:g} s; it did not; see {record.log}, which ends:\n{processes.log_tail(record)}"
+    )
+
+
+def stop(home: Path, *, timeout_s: float = 10) -> None:
+    """Ends the server of `home`: SIGTERM, and SIGKILL after `timeout_s` seconds. Nothing if none runs."""
+    (home / SPARK_ADDRESS).unlink(missing_ok=True)
+    record = processes.running(home, NAME)
+    if record is not None:
+        processes.terminate(record, home=home, timeout_s=timeout_s, last_s=0.3)

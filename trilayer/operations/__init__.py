@@ -1,0 +1,1 @@
+"""What can be done with a project, apart from how it is shown: the command line, the tests and the demo share it."""

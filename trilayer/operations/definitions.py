@@ -1,0 +1,127 @@
+"""The definitions that are saved in a project's files, beside those that the stack runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from trilayer.local import processes
+from trilayer_core.definitions.catalog import Catalog
+from trilayer_core.errors import UsageError
+from trilayer_core.store.publications import Publication
+
+SETTLED_S = 1.0
+"""For how long the files must have stayed as they are: an editor may save several, one by one."""
+
+LOAD_S = 60
+"""How long the catalog may take to load."""
+
+
+@dataclass(frozen=True)
+class Definitions:
+    """Fingerprints of a catalog's views and streams, by name, and the project's files that make it."""
+
+    views: dict[str, str]
+    streams: dict[str, str]
+    files: tuple[str, ...]
+
+
+def loaded(catalog: Catalog, folder: Path) -> Definitions:
+    """Those of a catalog that this process has loaded from the project in `folder`."""
+    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    own = sorted(file for file in files if file and _belongs(Path(file), folder))
+    return Definitions(
+        {view.name: view.fingerprint for view in catalog.views},
+        {stream.name: catalog.stream_fingerprint(stream) for stream in catalog.streams},
+        tuple(own),
+    )
+
+
+def saved() -> Definitions:
+    """Those that the project's files hold now, read by a process of its own.
+
+    Raises:
+        UsageError: They can't be loaded; says why.
+    """
+    command = processes.with_parent(processes.trilayer_command("speed", "definitions"))
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LOAD_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise UsageError(f"the catalog must load within {LOAD_S} s; it did not") from None
+    if done.returncode:
+        raise UsageError((done.stderr.strip().splitlines() or ["it said nothing"])[-1])
+    # Whatever the project's modules print comes before.
+    document = json.loads(done.stdout.splitlines()[-1])
+    return Definitions(document["views"], document["streams"], tuple(document["files"]))
+
+
+def as_line(definitions: Definitions) -> str:
+    """What `saved` reads."""
+    return json.dumps(asdict(definitions))
+
+
+def changes(before: Definitions, now: Definitions, publication: Publication | None) -> list[str]:
+    """What the difference between two definitions means for answers, a sentence each; none if there is none."""
+    if before.views == now.views and before.streams == now.streams:
+        return []
+    sentences = []
+    for words, names in (
+        ("changed", [n for n in now.views if n in before.views and before.views[n] != now.views[n]]),
+        ("added", [n for n in now.views if n not in before.views]),
+        ("removed", [n for n in before.views if n not in now.views]),
+    ):
+        if names:
+            sentences.append(f"Definitions were {words}: {', '.join(names)}.")
+    published = {name: view.fingerprint for name, view in publication.views.items()} if publication else {}
+    waiting = [name for name, fingerprint in now.views.items() if published.get(name) != fingerprint]
+    if publication and waiting:
+        sentences.append(
+            f"Until a batch run has computed them in full, these views have no answer: {', '.join(waiting)}."
+            " Airflow's next run does so, or `trilayer batch run`; to have the former answers, undo the change."
+        )
+    return sentences
+
+
+class Watch:
+    """Looks whether the files of a project have been saved."""
+
+    def __init__(self, files: Iterable[str]) -> None:
+        self.follow(files)
+
+    def follow(self, files: Iterable[str]) -> None:
+        """From now on these files are looked at."""
+        self._files = tuple(files)
+        self._stamps = self._look()
+        self._changed_at: float | None = None
+
+    def changed(self) -> bool:
+        """Whether a file has changed, and none since for a second; then this is said once."""
+        stamps = self._look()
+        if stamps != self._stamps:
+            self._stamps, self._changed_at = stamps, time.monotonic()
+        if self._changed_at is None or time.monotonic() - self._changed_at < SETTLED_S:
+            return False
+        self._changed_at = None
+        return True
+
+    def _look(self) -> list[tuple[int, int] | None]:
+        return [_stamp(Path(file)) for file in self._files]
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        state = path.stat()
+    except OSError:
+        return None
+    return state.st_mtime_ns, state.st_size
+
+
+def _belongs(file: Path, folder: Path) -> bool:
+    return file.is_relative_to(folder) and not file.is_relative_to(sys.prefix)

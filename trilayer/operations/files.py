@@ -1,0 +1,507 @@
+"""Files as events: CSV, JSON Lines and Parquet as people have them, row by row.
+
+A row becomes the event that its stream's schema describes, as far as its cells allow. What does not fit is kept as it is, so that it is
+sent, and quarantined with its reason, like an event of any other producer: no row refuses a file.
+"""
+
+from __future__ import annotations
+
+import base64
+import bz2
+import csv
+import datetime as dt
+import gzip
+import io
+import json
+import lzma
+import re
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import chain, takewhile
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from trilayer_core.compute.fitting import Fitting
+from trilayer_core.compute.grouping import arrow_type
+from trilayer_core.definitions.expressions import FLOATS, INTEGERS, Field, is_decimal, path_text
+from trilayer_core.definitions.stream import Stream
+from trilayer_core.errors import UsageError, close_name, did_you_mean
+
+NULLS = ("", "NA", "NULL")
+"""Cells of a CSV that are NULL, unless they are text in quotes."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """A row of a file.
+
+    Attributes:
+        place: Such as `line 3`.
+        value: What is sent.
+        misfit: Why it will be quarantined, or None.
+        unknown: Its fields that the schema does not have.
+    """
+
+    place: str
+    value: bytes
+    misfit: str | None = None
+    unknown: tuple[str, ...] = ()
+
+
+@dataclass
+class Events:
+    """A file's events, in order. total: how many, where it is known. left_out: what of the file is in none of them."""
+
+    events: Iterator[Event]
+    progress: Callable[[], float]
+    total: int | None = None
+    left_out: str = ""
+
+    def __iter__(self) -> Iterator[Event]:
+        return self.events
+
+
+def read_events(
+    path: Path,
+    stream: Stream,
+    *,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    columns: Sequence[str] | None = None,
+) -> Events:
+    """A file's rows as events of a stream.
+
+    Args:
+        path: CSV, JSON Lines or Parquet, told by its ending; text may be compressed.
+        stream: What the events are of.
+        delimiter: Between the cells of a CSV; told by its first line unless given.
+        encoding: Of text; UTF-8 unless given, or UTF-16 where the file begins so.
+        columns: Names of a CSV's columns, if it has no header.
+
+    Raises:
+        UsageError: There is no such file, it is of no known kind, or it lacks a required column.
+    """
+    if not path.is_file():
+        raise UsageError(f"FILE must be a file; got {str(path)!r}, which is not there")
+    open_, name = _opener(path)
+    kind = Path(name).suffix.lower()
+    if kind == ".parquet":
+        return _read_parquet(path, stream)
+    if kind not in (".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".json"):
+        raise UsageError(
+            f"FILE must end in .csv, .tsv, .txt, .jsonl, .ndjson, .json or .parquet, and all but the last may be compressed"
+            f" (.gz, .bz2, .xz); got {path.name!r}"
+        )
+    text = _Text(path, open_, encoding)
+    if kind in (".csv", ".tsv", ".txt"):
+        delimiter = "\t" if delimiter == r"\t" or (kind == ".tsv" and not delimiter) else delimiter
+        if delimiter and (len(delimiter) != 1 or delimiter in '"\r\n'):
+            raise UsageError(
+                f"delimiter must be one character, such as ; or \\t, and no quotation mark; got {delimiter!r}"
+            )
+        return _read_csv(text, stream, delimiter, columns)
+    return _read_json(text, stream)
+
+
+def _opener(path: Path) -> tuple[Callable[..., IO[bytes]], str]:
+    """What opens the file, and its name without the ending of a compression."""
+    openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+    opener = openers.get(path.suffix.lower())
+    return (opener, path.stem) if opener else (open, path.name)
+
+
+class _Text:
+    """A text file, which knows how far it has been read."""
+
+    def __init__(self, path: Path, open_: Callable[..., Any], encoding: str | None) -> None:
+        self.path = path
+        self._file = path.open("rb")
+        self._size = max(1, path.stat().st_size)
+        if encoding is None:
+            start = self.bytes_of(open_).read(2)
+            encoding = "utf-16" if start in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+            self._file.seek(0)
+        try:
+            # Bytes that are no UTF-8 come back as they were where the text is sent.
+            errors = "surrogateescape" if encoding.startswith("utf-8") else "replace"
+            self._text = io.TextIOWrapper(self.bytes_of(open_), encoding, errors, newline="")
+        except LookupError:
+            raise UsageError(
+                f"encoding must be one that Python knows, such as latin-1 or utf-16; got {encoding!r}"
+            ) from None
+
+    def bytes_of(self, open_: Callable[..., Any]) -> Any:
+        return self._file if open_ is open else open_(self._file)
+
+    def lines(self) -> Iterator[str]:
+        """The lines, with their ends. Raises UsageError where the file can't be read on."""
+        number = 0
+        try:
+            for line in self._text:
+                number += 1
+                yield line
+        except (OSError, EOFError, UnicodeError, lzma.LZMAError, zlib.error) as error:
+            raise UsageError(
+                f"{self.path} must be readable to its end; after line {number:,} it is not: {error}"
+            ) from None
+
+    def progress(self) -> float:
+        """How much of the file has been read, from 0 to 1."""
+        return 1.0 if self._file.closed else self._file.tell() / self._size
+
+
+def as_bytes(text: str) -> bytes:
+    """UTF-8, with the bytes that were none as they were."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+# -- JSON --------------------------------------------------------------------------------------------------------------
+
+
+def _read_json(text: _Text, stream: Stream) -> Events:
+    fitting = Fitting(stream)
+    lines = text.lines()
+    blank = list(takewhile(lambda line: not line.strip(), feed := _Feed(lines)))
+    first = feed.taken[-1] if len(feed.taken) > len(blank) else ""
+    if first.lstrip().startswith("["):
+        values = _items(first + "".join(lines), text.path)
+        return Events((_event(f"item {n}", v, fitting) for n, v in enumerate(values, 1)), text.progress)
+    feed.give_back()
+
+    def events() -> Iterator[Event]:
+        # Lines of JSON end at \n alone: text may have a lone \r inside.
+        number, held = 1, ""
+        for part in chain(feed, [""]):
+            held += part
+            if part and not part.endswith("\n"):
+                continue
+            if line := held.rstrip("\r\n"):
+                yield _event(f"line {number}", as_bytes(line), fitting)
+            number, held = number + 1, ""
+
+    return Events(events(), text.progress)
+
+
+def _items(text: str, path: Path) -> Iterator[bytes]:
+    """The items of a JSON array, as they are written."""
+    decoder, place = json.JSONDecoder(), text.index("[") + 1
+    blank = re.compile(r"[\s,]*")
+    while (place := blank.match(text, place).end()) < len(text) and text[place] != "]":  # type: ignore[union-attr]  # it matches anything
+        try:
+            _, end = decoder.raw_decode(text, place)
+        except (ValueError, RecursionError) as error:
+            raise UsageError(
+                f"{path} must be JSON Lines, or one JSON array; got an array with an error: {error}"
+            ) from None
+        yield as_bytes(text[place:end])
+        place = end
+
+
+def _event(place: str, value: bytes, fitting: Fitting) -> Event:
+    judged = fitting.judge(value)
+    return Event(place, value, judged.misfit, judged.unknown)
+
+
+# -- CSV ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Record:
+    """One record of a CSV. line: the first of its lines. text: as it is in the file. cells: None if its quotes can't be made out; NULL is None."""
+
+    line: int
+    text: str
+    cells: list[str | None] | None
+
+
+def _read_csv(text: _Text, stream: Stream, delimiter: str | None, columns: Sequence[str] | None) -> Events:
+    lines = text.lines()
+    first = next(lines, "")
+    if not first.strip():
+        raise UsageError(
+            f"{text.path} must begin with a header, or --columns must name its columns; got an empty line"
+        )
+    records = read_records(chain([first], lines), delimiter or _delimiter_of(first), stream.max_event_bytes)
+    if columns is None:
+        header = [(cell or "").strip() for cell in next(records).cells or []]
+    else:
+        header = list(columns)
+    chosen, left_out = _choose(header, stream, text.path)
+    converters = [(place, field.path, _converter(field.type)) for place, field in chosen]
+    fitting = Fitting(stream)
+
+    def events() -> Iterator[Event]:
+        for record in records:
+            cells = record.cells
+            if cells and len(cells) > len(header) and not any(cells[len(header) :]):
+                cells = cells[: len(header)]  # what some spreadsheets add
+            if cells is not None and not any(cell is not None for cell in cells):
+                continue
+            place = f"line {record.line}"
+            if cells is None or len(cells) != len(header):
+                why = (
+                    "quotes that do not end"
+                    if cells is None
+                    else f"{len(cells)} cells, where the header has {len(header)}"
+                )
+                yield Event(place, as_bytes(record.text), why)
+                continue
+            row: dict[str, Any] = {}
+            for column, path, convert in converters:
+                if (cell := cells[column]) is not None:
+                    _put(row, path, convert(cell))
+            yield _event(place, encode(row), fitting)
+
+    return Events(events(), text.progress, left_out=left_out)
+
+
+def _delimiter_of(line: str) -> str:
+    """The likeliest of the usual delimiters, by a header."""
+    outside = re.sub(r'"[^"]*"', "", line)
+    return max(",;\t|", key=outside.count)
+
+
+def read_records(lines: Iterator[str], delimiter: str, most: int) -> Iterator[Record]:
+    """The records of a CSV; one in quotes may have several lines.
+
+    A quote that does not end would take all that follows for one cell. So a record that the file ends in, or that has a cell of more
+    than `most` characters, is its first line alone, and the next record begins with the second.
+    """
+    csv.field_size_limit(max(most, csv.field_size_limit()))
+    feed = _Feed(lines)
+    number = 1
+    for line in feed:
+        feed.taken = [line]
+        if '"' not in line:
+            cells = line.rstrip("\r\n").split(delimiter)
+            nulls: list[str | None] = [None if cell in NULLS else cell for cell in cells]
+            record = Record(number, line.rstrip("\r\n"), nulls)
+        else:
+            feed.taken = []
+            try:
+                cells = next(csv.reader(chain([line], feed), delimiter=delimiter, strict=True))
+                text = line + "".join(feed.taken)
+                record = Record(number, text.rstrip("\r\n"), _with_nulls(cells, text, delimiter))
+            except (csv.Error, StopIteration):
+                feed.give_back()
+                record = Record(number, line.rstrip("\r\n"), None)
+            feed.taken.insert(0, line)
+        number += len(feed.taken)
+        yield record
+
+
+class _Feed:
+    """Lines that can be given back. taken: those since it was last emptied."""
+
+    def __init__(self, lines: Iterator[str]) -> None:
+        self._lines, self._back = lines, list[str]()
+        self.taken: list[str] = []
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = self._back.pop() if self._back else next(self._lines)
+        self.taken.append(line)
+        return line
+
+    def give_back(self) -> None:
+        self._back += reversed(self.taken)
+        self.taken = []
+
+
+def _with_nulls(cells: list[str], text: str, delimiter: str) -> list[str | None]:
+    """None for NULL: text in quotes is none, and a cell that is not in quotes may be."""
+    if not any(cell in NULLS for cell in cells):
+        return list(cells)
+    parts = re.findall(
+        rf'(?:\A|{re.escape(delimiter)})\s*("(?:[^"]|"")*"|[^{re.escape(delimiter)}]*)', text.rstrip("\r\n")
+    )
+    quoted = [part.startswith('"') for part in parts] if len(parts) == len(cells) else [True] * len(cells)
+    return [
+        None if cell in NULLS and not q else _Quoted(cell) if q else cell
+        for cell, q in zip(cells, quoted, strict=True)
+    ]
+
+
+class _Quoted(str):
+    """A cell in quotes: NULL for a number, which some quote as well, and never for text."""
+
+    __slots__ = ()
+
+
+def _choose(header: Sequence[str], stream: Stream, path: Path) -> tuple[list[tuple[int, Field]], str]:
+    """The places of the stream's columns in a file's, and what to say of the others."""
+    chosen: list[tuple[int, Field]] = []
+    for field in stream.fields:
+        for name in dict.fromkeys([path_text(field.path), ".".join(field.path), field.name]):
+            if header.count(name) > 1:
+                raise UsageError(
+                    f"{path} must have each column once; it has {', '.join(header)}: rename one of {name}"
+                )
+            if name in header:
+                chosen.append((header.index(name), field))
+                break
+        else:
+            if field.required:
+                raise UsageError(
+                    f"{path} must have the column {path_text(field.path)} of stream {stream.name!r}; it has"
+                    f" {', '.join(header)}{did_you_mean(path_text(field.path), header)}; name its column in the schema with"
+                    f" `{field.name} {field.type} from 'COLUMN'`"
+                )
+    used = {place for place, _ in chosen}
+    unfound = [path_text(field.path) for field in stream.fields if field not in [f for _, f in chosen]]
+    rest = [
+        name + (did_you_mean(name, unfound) if close_name(name, unfound) else "")
+        for place, name in enumerate(header)
+        if place not in used and name
+    ]
+    return chosen, f"left out, since the schema has no such column: {', '.join(rest)}" if rest else ""
+
+
+def _put(row: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    for step in path[:-1]:
+        row = row.setdefault(step, {})
+    row[path[-1]] = value
+
+
+_INTEGER = re.compile(r"[-+]?\d+\Z", re.ASCII)
+_FLOAT = re.compile(
+    r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?\Z|[-+]?(?:nan|inf(?:inity)?)\Z", re.IGNORECASE | re.ASCII
+)
+_FLAGS = {"true": True, "false": False, "1": True, "0": False}
+
+
+def _converter(type_: str) -> Callable[[str], Any]:
+    """Of a cell: the value of a Spark type that it spells, else its text."""
+    if type_ == "string":
+        return str
+
+    def convert(cell: str) -> Any:
+        if isinstance(cell, _Quoted) and cell in NULLS:
+            return None
+        text = cell.strip()
+        if type_ in INTEGERS or type_ == "timestamp":
+            return int(text) if _INTEGER.match(text) and len(text) < 40 else text
+        if type_ in FLOATS:
+            return float(text) if _FLOAT.match(text) else text
+        if type_ == "boolean":
+            return _FLAGS.get(text.lower(), text)
+        if type_ == "binary":
+            return as_bytes(cell)
+        if type_.startswith(("array<", "struct<", "map<")):
+            try:
+                return json.loads(text)
+            except (ValueError, RecursionError):
+                return text
+        return text
+
+    return convert
+
+
+# -- Parquet -----------------------------------------------------------------------------------------------------------
+
+
+def _read_parquet(path: Path, stream: Stream) -> Events:
+    try:
+        file = pq.ParquetFile(path)
+    except (pa.ArrowException, OSError) as error:
+        raise UsageError(f"{path} must be a Parquet file; {error}") from None
+    total, fitting, done = file.metadata.num_rows, Fitting(stream), [0]
+    names = _leaves(file.schema_arrow)
+    chosen, left_out = _choose(names, stream, path)
+
+    def events() -> Iterator[Event]:
+        for batch in file.iter_batches(5_000):
+            columns = [
+                (f.path, _values(_column(batch, names[place]), f, path, done[0])) for place, f in chosen
+            ]
+            for number in range(len(batch)):
+                row: dict[str, Any] = {}
+                for steps, values in columns:
+                    if values[number] is not None:
+                        _put(row, steps, values[number])
+                done[0] += 1
+                yield _event(f"row {done[0]}", encode(row), fitting)
+
+    return Events(events(), lambda: done[0] / max(1, total), total, left_out)
+
+
+def _leaves(schema: pa.Schema) -> list[str]:
+    """Names of the columns, and paths of what structs hold at any depth."""
+    found: list[str] = []
+
+    def add(field: pa.Field, prefix: tuple[str, ...]) -> None:
+        path = (*prefix, field.name)
+        found.append(path_text(path) if prefix else field.name)
+        for inner in field.type if pa.types.is_struct(field.type) else []:
+            add(inner, path)
+
+    for field in schema:
+        add(field, ())
+    return found
+
+
+def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
+    if name in batch.schema.names:
+        return batch.column(name)
+    first, *steps = [a or b for a, b in re.findall(r"`([^`]+)`|([^.`]+)", name)]
+    return pc.struct_field(batch.column(first), steps) if steps else batch.column(first)
+
+
+def _values(column: pa.Array, field: Field, path: Path, before: int) -> list[Any]:
+    """A column's values in the stream's type, or as they are where one of them does not have it."""
+    if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
+        column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
+    try:
+        return column.cast(arrow_type(field.type)).to_pylist(maps_as_pydicts="strict")
+    except KeyError as error:
+        raise UsageError(
+            f"{path} must have a key of a map once in a row; in one of the rows {before + 1:,} to {before + len(column):,}"
+            f" it is there twice: {error}"
+        ) from None
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        convert = _converter(field.type)
+        return [_nearest(value, field.type, convert) for value in column.to_pylist()]
+
+
+def _nearest(value: Any, type_: str, convert: Callable[[str], Any]) -> Any:
+    """A value of another type, in the stream's where it can be without loss."""
+    if isinstance(value, str):
+        return convert(value)
+    if (
+        isinstance(value, float) and type_ in INTEGERS and value.is_integer()
+    ):  # as pandas keeps integers beside NULL
+        return int(value)
+    if isinstance(value, float) and value != value and type_ not in FLOATS:
+        return None
+    if isinstance(value, float) and is_decimal(type_):
+        return repr(value)
+    return value
+
+
+# -- events ------------------------------------------------------------------------------------------------------------
+
+
+def encode(row: dict[str, Any]) -> bytes:
+    """One event as JSON: NULLs left out, timestamps in UTC as ISO 8601, decimals with all their digits."""
+    present = {name: value for name, value in row.items() if value is not None}
+    return as_bytes(json.dumps(present, default=_jsonable, ensure_ascii=False))
+
+
+def _jsonable(value: object) -> object:
+    if isinstance(value, dt.datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    if isinstance(value, dt.date | dt.time):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return str(value)

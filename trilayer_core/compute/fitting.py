@@ -1,0 +1,343 @@
+"""Whether an event fits its stream, told without Spark, for what is about to be sent.
+
+`trilayer_core.compute.parsing` is what decides; this says beforehand what it will decide, and where they differ it is wrong. They agree on all that
+`tests/test_fitting.py` holds against both.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
+from decimal import ROUND_HALF_UP, Decimal, localcontext
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from sqlglot import exp
+
+from trilayer_core.definitions.expressions import (
+    FLOATS,
+    INTEGERS,
+    Field,
+    decimal_precision,
+    decimal_scale,
+    is_decimal,
+    normal_type,
+    path_text,
+)
+from trilayer_core.definitions.stream import Stream
+from trilayer_core.errors import close_name, did_you_mean
+
+Fits = Callable[[Any], bool]
+"""Of a value as Python reads it from JSON, never None."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What is said of one event.
+
+    Attributes:
+        misfit: Why it will be quarantined; None if it fits.
+        unknown: Its fields that the schema does not have, as paths: a misspelt one is NULL without
+            a word.
+    """
+
+    misfit: str | None
+    unknown: tuple[str, ...] = ()
+
+
+Known = dict[str, "Known | None"]
+"""The fields that a schema has in an object; None for those that it takes whole."""
+
+
+class Fitting:
+    """Judges the events of one stream."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._most_bytes = stream.max_event_bytes
+        self._fields = [(field, _of_type(field.type)) for field in stream.fields]
+        self._known: Known = {}
+        for field in stream.fields:
+            inner: Known | None = self._known
+            for step in field.path[:-1]:
+                inner = inner.setdefault(step, {}) if inner is not None else None
+            if inner is not None:
+                inner[field.path[-1]] = None
+
+    def misfit(self, value: bytes | None) -> str | None:
+        """Why an event with these bytes will be quarantined, in the parser's words as far as they go; None if it fits."""
+        return self.judge(value).misfit
+
+    def judge(self, value: bytes | None) -> Judgement:
+        """What will become of an event with these bytes."""
+        if value is None:
+            return Judgement("tombstone")
+        if len(value) > self._most_bytes:
+            return Judgement(f"oversized: {len(value)} bytes, at most {self._most_bytes}")
+        try:
+            event = json.loads(value.decode(), parse_float=Decimal)
+        except UnicodeDecodeError:
+            return Judgement("invalid UTF-8")
+        except (ValueError, RecursionError):
+            event = None
+        if not isinstance(event, dict):
+            return Judgement("broken JSON: must be one JSON object")
+        return Judgement(self._misfit(event), tuple(_unknown(event, self._known)))
+
+    def _misfit(self, event: dict[str, Any]) -> str | None:
+        wrong, missing = [], []
+        for field, fits in self._fields:
+            found = _find(event, field)
+            if found is None:
+                missing += [field.label] if field.required else []
+            elif not fits(found):
+                wrong.append(f"{field.label} must be {field.type}, got {_said(found)}")
+        if wrong:
+            return f"wrong type: {'; '.join(wrong)}"
+        return f"missing field: {', '.join(missing)}" if missing else None
+
+
+def reasons_of(text: str, stream: Stream) -> list[str]:
+    """What an event's reason has in common with those of others: each field, without what the event
+    had there.
+
+    Args:
+        text: The reason, as the parser or `Fitting` gives it.
+        stream: The event's.
+    """
+    kind, _, rest = text.partition(": ")
+    found: list[str] = []
+    if kind == "wrong type":
+        for field in stream.fields:
+            said = f"{field.label} must be {field.type}"
+            if rest.startswith(f"{said}, got ") or f"; {said}, got " in rest:
+                found.append(f"{kind}: {said}")
+    elif kind == "missing field":
+        found = [f"{kind}: {f.label}" for f in stream.fields if f", {f.label}, " in f", {rest}, "]
+    elif kind == "oversized":
+        found = [kind]
+    return found or [text]
+
+
+def said_unknown(unknown: Counter[str], stream: Stream) -> str:
+    """What to say of fields that a stream's schema does not have: the ten most frequent, with how
+    many events have each, and the field of the schema that was perhaps meant."""
+    known = [path_text(field.path) for field in stream.fields]
+    said = []
+    for name, number in unknown.most_common(10):
+        hint = did_you_mean(name, known) if close_name(name, known) else ""
+        said.append(f"{name} ({number:,}{hint})")
+    more = f" and {len(unknown) - 10} more" if len(unknown) > 10 else ""
+    return f"fields that the schema of {stream.name} does not have: {', '.join(said)}{more}"
+
+
+def _unknown(event: dict[str, Any], known: Known, before: tuple[str, ...] = ()) -> Iterator[str]:
+    for name, value in event.items():
+        if name not in known:
+            yield path_text((*before, name))
+        elif (inner := known[name]) is not None and isinstance(value, dict):
+            yield from _unknown(value, inner, (*before, name))
+
+
+def _said(value: Any) -> str:
+    """A value as it stood in the event, or its beginning."""
+    if isinstance(value, str):
+        return f'"{value[:40]}"'
+    if isinstance(value, Decimal | NotAnObject):
+        return str(value)[:40]
+    return json.dumps(value, default=str, ensure_ascii=False, separators=(",", ":"))[:40]
+
+
+def _find(event: dict[str, Any], field: Field) -> Any:
+    """The field's value; None where there is none. What a step can't be taken in is itself what was found, and fits nothing."""
+    found: Any = event
+    for place, step in enumerate(field.path):
+        if not isinstance(found, dict):
+            return NotAnObject(field.path[place - 1])
+        found = found.get(step)
+        if found is None:
+            return None
+    return found
+
+
+class NotAnObject:
+    """Stands where an object should hold a field."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"{self.name}, which is no object"
+
+
+def _of_type(type_: str) -> Fits:
+    """Whether a value is one of a Spark type, as from_json reads it."""
+    test = _scalar(type_) or _nested(type_)
+    return lambda value: not isinstance(value, NotAnObject) and test(value)
+
+
+def _scalar(type_: str) -> Fits | None:
+    if type_ in INTEGERS:
+        most = 1 << {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}[type_]
+        return lambda value: type(value) is int and -most <= value < most
+    if is_decimal(type_):
+        precision, scale = decimal_precision(type_), decimal_scale(type_)
+        return lambda value: _is_decimal(value, precision, scale)
+    return _SCALARS.get(type_) or (_is_float if type_ in FLOATS else None)
+
+
+def _nested(type_: str) -> Fits:
+    parsed = exp.DataType.build(type_, dialect="spark")
+    inner = parsed.expressions
+    if parsed.is_type("struct"):
+        fields = {field.name: _of_type(normal_type(field.kind)) for field in inner}
+
+        def fits_struct(value: Any) -> bool:
+            return isinstance(value, dict) and all(
+                value.get(name) is None or fits(value[name]) for name, fits in fields.items()
+            )
+
+        return fits_struct
+    of_one = _of_type(normal_type(inner[-1]))
+    if parsed.is_type("map"):
+        return lambda value: isinstance(value, dict) and all(v is None or of_one(v) for v in value.values())
+    return lambda value: isinstance(value, list) and all(v is None or of_one(v) for v in value)
+
+
+_NOT_FINITE = {"NaN", "Infinity", "+Infinity", "-Infinity", "+INF", "-INF"}
+
+
+def _is_float(value: Any) -> bool:
+    return type(value) in (int, float, Decimal) or (type(value) is str and value in _NOT_FINITE)
+
+
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?\Z")
+
+
+def _is_decimal(value: Any, precision: int, scale: int) -> bool:
+    if type(value) is str:
+        if len(value) > 1000 or not _NUMBER.match(value):
+            return False
+        value = Decimal(value)
+    if type(value) not in (int, Decimal) or (type(value) is Decimal and not value.is_finite()):
+        return False
+    with localcontext(prec=2100) as context:
+        context.rounding = ROUND_HALF_UP
+        number = Decimal(value)
+        if abs(number.adjusted()) > 1000:
+            return not number
+        return abs(number.quantize(Decimal(1).scaleb(-scale))) < Decimal(10) ** (precision - scale)
+
+
+_DATE = re.compile(r"\s*\+?(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?\s*\Z", re.DOTALL)
+_TIME = re.compile(
+    r"\s*(?P<sign>\+?)(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})(?:\s*\Z|[ T](\d{1,2})(?::(\d{1,2})"
+    r"(?::(\d{1,2})(?:\.\d*)?\s*(?P<zone>\S+(?: \S+)?)?)?)?)?)?)?\s*\Z"
+)
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?(?:([-+])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?)?\Z")
+
+
+def _is_date(value: Any) -> bool:
+    match = _DATE.match(value) if type(value) is str else None
+    return match is not None and _day(match) is not None
+
+
+def _day(match: re.Match[str], first: int = 1) -> date | None:
+    """The day of a match, whose groups of year, month and day begin with the one of that number."""
+    year, month, day = (match[first + place] for place in range(3))
+    try:
+        return date(int(year), int(month or 1), int(day or 1))
+    except ValueError:
+        return None
+
+
+_FIRST = datetime(1, 1, 1, tzinfo=UTC)
+_LAST_SECONDS = (
+    datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+).total_seconds()
+_FIRST_SECONDS = (_FIRST - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()
+
+
+def _is_timestamp(value: Any) -> bool:
+    if type(value) is int:
+        return _FIRST_SECONDS <= value <= _LAST_SECONDS
+    return type(value) is str and value[4:5] == "-" and _moment(value) is not None
+
+
+def _is_local(value: Any) -> bool:
+    match = _TIME.match(value) if type(value) is str else None
+    return match is not None and not match["zone"] and _moment(value) is not None
+
+
+def _moment(text: str) -> datetime | None:
+    """The moment of a text, in UTC; None where it names none of the years 1 to 9999."""
+    match = _TIME.match(text)
+    day = _day(match, 2) if match else None
+    if match is None or day is None:
+        return None
+    try:
+        zone = _zone(match["zone"]) if match["zone"] else UTC
+        hour, minute, second = (int(match[part] or 0) for part in (5, 6, 7))
+        return datetime(day.year, day.month, day.day, hour, minute, second, tzinfo=zone).astimezone(UTC)
+    except (ValueError, OverflowError, KeyError, OSError):
+        return None
+
+
+_JAVA_ZONES = frozenset(
+    [
+        "ACT",
+        "AET",
+        "AGT",
+        "ART",
+        "AST",
+        "BET",
+        "BST",
+        "CAT",
+        "CNT",
+        "CST",
+        "CTT",
+        "EAT",
+        "ECT",
+        "IET",
+        "IST",
+        "JST",
+        "MIT",
+        "NET",
+        "NST",
+        "PLT",
+        "PNT",
+        "PRT",
+        "PST",
+        "SST",
+        "VST",
+    ]
+)
+"""Names that Java has besides those of the tz database."""
+
+
+def _zone(text: str) -> tzinfo:
+    if text == "Z" or text in _JAVA_ZONES:
+        return UTC
+    match = _OFFSET.match(text)
+    if match is None:
+        return ZoneInfo(text)
+    hours, minutes = int(match[2] or 0), int(match[3] or 0)
+    if hours > 18 or minutes > 59 or (hours == 18 and minutes):
+        raise ValueError(text)
+    offset = timedelta(hours=hours, minutes=minutes, seconds=int(match[4] or 0))
+    return timezone(-offset if match[1] == "-" else offset)
+
+
+_BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?\Z")
+
+_SCALARS: dict[str, Fits] = {
+    "string": lambda value: True,
+    "boolean": lambda value: type(value) is bool,
+    "date": _is_date,
+    "timestamp": _is_timestamp,
+    "timestamp_ntz": _is_local,
+    "binary": lambda value: type(value) is str and _BASE64.match(value) is not None,
+}

@@ -1,0 +1,265 @@
+"""The one pass that both Spark layers run: the partials of all views of a source, from one reading of its rows.
+
+All views' keys go into one pass as grouping sets, equal inputs are computed once, and each view's partial is a slice of the result. A `Pass` is
+planned from definitions alone; what it makes of a DataFrame is the same whether the rows come from the log or from the master dataset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+
+from trilayer_core.definitions.aggregates import POSITION, State
+from trilayer_core.definitions.expressions import decimal_scale, is_decimal, normal_type
+from trilayer_core.definitions.stream import Source, Stream
+from trilayer_core.definitions.view import Measure, View
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+SET = "_set"
+GROUP = "_group"
+EVENTS = "_events"
+"""Number of rows behind each row of a pass."""
+OLDEST, NEWEST = "_oldest", "_newest"
+"""The least and the greatest stamp of the rows behind each row of a pass, where they are asked for."""
+
+
+def name(column: str) -> exp.Identifier:
+    return exp.to_identifier(column, quoted=True)
+
+
+def aggregate_sql(template: str, columns: Mapping[str, str], dialect: str, where: str | None = None) -> str:
+    """A state's SQL template with role names replaced by columns, in a dialect, optionally filtered by a boolean column."""
+    tree = sqlglot.parse_one(template, dialect="spark")
+    for node in list(tree.find_all(exp.Column)):
+        if node.name in columns:
+            node.replace(exp.column(name(columns[node.name])))
+    if where is not None:
+
+        def filtered(node: exp.Expr) -> exp.Expr:
+            if isinstance(node, exp.AggFunc):
+                return exp.Filter(this=node, expression=exp.Where(this=exp.column(name(where))))
+            return node
+
+        tree = tree.transform(filtered)
+    return tree.sql(dialect=dialect)
+
+
+def merge_sql(column: str, state: State, dialect: str) -> str:
+    """SQL that merges a state column over a group of partials."""
+    merged = aggregate_sql(state.merge_in(dialect), {"state": column}, dialect)
+    return f"CAST({merged} AS {sql_type(state.type, dialect)})"
+
+
+def sql_type(type_: str, dialect: str) -> str:
+    """A Spark type as the dialect spells it."""
+    return exp.DataType.build(type_, dialect="spark").sql(dialect=dialect)
+
+
+def quoted(column: str) -> str:
+    """An identifier for either engine's SQL."""
+    return name(column).sql(dialect="spark")
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What one pass over the rows of `source` computes for `views`."""
+
+    source: Source
+    views: tuple[View, ...]
+
+    @cached_property
+    def keys(self) -> dict[str, str]:
+        """Key SQL to the column that holds it in the pass."""
+        return _numbered("_k", (key.sql for view in self.views for key in view.keys))
+
+    @cached_property
+    def inputs(self) -> dict[str, str]:
+        """Input SQL (values, orders, filters) to the column that holds it."""
+        filters = [view.filter.sql for view in self.views if view.filter]
+        return _numbered(
+            "_i",
+            [*filters, *(sql for view in self.views for m in view.measures for sql in _input_sql(view, m))],
+        )
+
+    @cached_property
+    def states(self) -> dict[str, str]:
+        """State SQL to the column that holds it."""
+        populations = [self._population_sql(view) for view in self.views if view.filter]
+        states = [
+            self._state_sql(view, m, s)
+            for view in self.views
+            for m in view.measures
+            for s in m.states.values()
+        ]
+        return _numbered("_s", populations + states)
+
+    @cached_property
+    def state_types(self) -> dict[str, str]:
+        """Column that holds a state, or counts a view's rows, to its Spark type."""
+        types = dict.fromkeys(self.states.values(), "bigint")
+        for view in self.views:
+            types |= {
+                column: view.partial_columns[name]
+                for name, column in self.columns_of(view).items()
+                if column in types
+            }
+        return types
+
+    @cached_property
+    def sets(self) -> list[tuple[str, ...]]:
+        """The grouping sets, as tuples of key columns; views with the same keys share one."""
+        return list(dict.fromkeys(self._set_of(view) for view in self.views))
+
+    def _set_of(self, view: View) -> tuple[str, ...]:
+        members = {self.keys[key.sql] for key in view.keys}
+        return tuple(key for key in self.keys.values() if key in members)
+
+    def _state_sql(self, view: View, measure: Measure, state: State) -> str:
+        columns = {role: self.inputs[e.sql] for role, e in measure.inputs.items()}
+        where = _filter_sql(view, measure)
+        return aggregate_sql(state.partial, columns, "spark", self.inputs[where] if where else None)
+
+    def _population_sql(self, view: View) -> str:
+        assert view.filter
+        return aggregate_sql("count(1)", {}, "spark", self.inputs[view.filter.sql])
+
+    def run(self, rows: DataFrame, part: str = "") -> DataFrame:
+        """The pass over `rows`, each part of them by itself. part: an integer column of `rows`, 0 or more; all rows are one part without.
+
+        Returns the part column if there is one, `_set` (index of the grouping set), key columns (NULL where not in the set), `_events`, states.
+        """
+        from trilayer_core.runtime.session import select_from
+
+        return select_from(rows, lambda name: self.sql(name, part))
+
+    def sql(self, rows: str, part: str = "", stamp: str = "") -> str:
+        """`run` as a SELECT from `rows`, a name or a SELECT in brackets.
+
+        stamp: a column of `rows`, of which the result has `_oldest` and `_newest` after `_events`.
+        """
+        raw = [*(POSITION if isinstance(self.source, Stream) else ()), *([stamp] if stamp else [])]
+        keys = list(self.keys.values())
+        named = [
+            f"{sql} AS {column}" for columns in (self.keys, self.inputs) for sql, column in columns.items()
+        ]
+        source = f"(SELECT {', '.join([*([part] if part else []), *raw, *named])} FROM {rows})"
+        sets = len(self.sets)
+        if sets > 1:
+            # GROUPING SETS by hand: what Spark makes of its own it shuffles though one task holds it all, a tenth of a small micro-batch's time.
+            numbers = ", ".join(str(number) for number in range(sets))
+            source = f"(SELECT *, explode(array({numbers})) AS {SET} FROM {source})"
+            of_sets = [f"IF({SET} IN ({self._sets_with(key)}), {key}, NULL) AS {key}" for key in keys]
+        else:
+            source = f"(SELECT *, 0 AS {SET} FROM {source})"
+            of_sets = keys
+        # Part and set as one number, since each column of a group's key is hashed and compared for every row. Measured: 2 to 5 % more rows a second.
+        group = f"{part or 0} * {sets} + {SET} AS {GROUP}"
+        source = f"(SELECT {', '.join([group, *raw, *self.inputs.values(), *of_sets])} FROM {source})"
+        parts = [f"cast({GROUP} DIV {sets} AS int) AS {part}"] if part else []
+        stamps = {OLDEST: f"min({stamp})", NEWEST: f"max({stamp})"} if stamp else {}
+        aggregates = [f"count(1) AS {EVENTS}", *(f"{sql} AS {column}" for column, sql in stamps.items())]
+        aggregates += [f"{sql} AS {column}" for sql, column in self.states.items()]
+        # The cast makes fields of a struct nullable, as they are once partials are merged.
+        states = [f"cast({column} AS {type_}) AS {column}" for column, type_ in self.state_types.items()]
+        columns = [*parts, f"{GROUP} % {sets} AS {SET}", *keys, EVENTS, *stamps, *states]
+        grouped = ", ".join([GROUP, *keys])
+        return f"""
+            SELECT {", ".join(columns)} FROM (
+                SELECT {", ".join([grouped, *aggregates])} FROM {source} GROUP BY {grouped})"""
+
+    def _sets_with(self, key: str) -> str:
+        return ", ".join(str(number) for number, members in enumerate(self.sets) if key in members)
+
+    def columns_of(self, view: View) -> dict[str, str]:
+        """Column of the view's partial to column of the pass."""
+        columns = {key.name: self.keys[key.sql] for key in view.keys}
+        for measure in view.measures:
+            for column, state in measure.states.items():
+                columns[column] = self.states[self._state_sql(view, measure, state)]
+        return columns
+
+    def slice_of(self, view: View, result: DataFrame, extra: Sequence[str] = ()) -> DataFrame:
+        """The view's partial out of `run`'s result, after the columns of `extra`, such as its
+        part."""
+        from pyspark.sql import functions as F
+
+        rows = result.where(F.col(SET) == self.sets.index(self._set_of(view)))
+        if view.filter:
+            rows = rows.where(F.col(self.states[self._population_sql(view)]) > 0)
+        columns = (F.col(column).alias(name) for name, column in self.columns_of(view).items())
+        return rows.select(*extra, *columns)
+
+    def arrow_slice_of(self, view: View, result: pa.Table, extra: Sequence[str] = ()) -> pa.Table:
+        """As `slice_of`, for a result collected as Arrow."""
+        import pyarrow.compute as pc
+
+        rows = result.filter(pc.equal(result[SET], self.sets.index(self._set_of(view))))
+        if view.filter:
+            rows = rows.filter(pc.greater(rows[self.states[self._population_sql(view)]], 0))
+        columns = {name: rows[name] for name in extra} | {
+            name: rows[c] for name, c in self.columns_of(view).items()
+        }
+        return pa.table(columns).cast(
+            partial_schema(view, {name: rows.schema.field(name).type for name in extra})
+        )
+
+
+def plan(views: Sequence[View]) -> list[Pass]:
+    """One pass for each source of the views."""
+    by_source: dict[str, list[View]] = {}
+    for view in views:
+        by_source.setdefault(view.source.name, []).append(view)
+    return [Pass(group[0].source, tuple(group)) for group in by_source.values()]
+
+
+def partial_schema(view: View, extra: Mapping[str, pa.DataType] | None = None) -> pa.Schema:
+    """Arrow schema of a view's partials, after the extra columns."""
+    columns = dict(extra or {}) | {
+        column: arrow_type(type_) for column, type_ in view.partial_columns.items()
+    }
+    return pa.schema(list(columns.items()))
+
+
+_ARROW = {
+    "tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(), "bigint": pa.int64(),
+    "float": pa.float32(), "double": pa.float64(), "string": pa.string(), "binary": pa.binary(), "boolean": pa.bool_(),
+    "date": pa.date32(), "timestamp": pa.timestamp("us", "UTC"), "timestamp_ntz": pa.timestamp("us"),
+}  # fmt: skip
+
+
+def arrow_type(type_: str) -> pa.DataType:
+    """The Arrow type of a Spark type."""
+    if type_ in _ARROW:
+        return _ARROW[type_]
+    if is_decimal(type_):
+        return pa.decimal128(int(type_[8 : type_.index(",")]), decimal_scale(type_))
+    parsed = exp.DataType.build(type_, dialect="spark")
+    inner = parsed.expressions
+    if parsed.is_type("struct"):
+        return pa.struct([(field.name, arrow_type(normal_type(field.kind))) for field in inner])
+    if parsed.is_type("map"):
+        return pa.map_(*(arrow_type(normal_type(part)) for part in inner))
+    return pa.list_(arrow_type(normal_type(inner[0])))
+
+
+def _input_sql(view: View, measure: Measure) -> list[str]:
+    where = _filter_sql(view, measure)
+    return [expression.sql for expression in measure.inputs.values()] + ([where] if where else [])
+
+
+def _filter_sql(view: View, measure: Measure) -> str | None:
+    """Both filters, the view's and the aggregate's."""
+    filters = [expression.sql for expression in (view.filter, measure.where) if expression]
+    return " and ".join(f"({sql})" for sql in filters) if len(filters) > 1 else next(iter(filters), None)
+
+
+def _numbered(prefix: str, texts: Iterable[str]) -> dict[str, str]:
+    return {text: f"{prefix}{number}" for number, text in enumerate(dict.fromkeys(texts))}

@@ -1,0 +1,279 @@
+"""Merging and presenting partials in DuckDB, and comparing two views key by key. What makes SQL from definitions; it holds no data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+
+from trilayer_core.compute.grouping import merge_sql, name, sql_type
+from trilayer_core.definitions.expressions import FLOATS
+from trilayer_core.definitions.view import Measure, View
+from trilayer_core.definitions.windows import Window
+
+TOLERANCE = 1e-9
+"""Two floating-point sums count as equal up to this part of the sum of their numbers' magnitudes:
+the layers add up in another order.
+
+The error of a sum of n doubles is at most n * 2^-53 of that, whatever the order, and even where
+large numbers cancel each other out."""
+
+
+def open_duckdb(memory_mb: int = 1024, threads: int | None = None) -> duckdb.DuckDBPyConnection:
+    """A private in-memory DuckDB: UTC, one answer for one question, nothing but what it is given."""
+    config: dict[str, Any] = {"memory_limit": f"{memory_mb}MB", "python_enable_replacements": False}
+    if threads:
+        config["threads"] = threads
+    connection = duckdb.connect(":memory:", config=config)
+    connection.execute("SET GLOBAL TimeZone = 'UTC'")
+    return connection
+
+
+def create_table_sql(table: str, view: View, extra: Sequence[str] = ()) -> str:
+    """CREATE TABLE for partials of `view`, after columns given as SQL."""
+    columns = [
+        *extra,
+        *(f"{quoted_duckdb(c)} {sql_type(t, 'duckdb')}" for c, t in view.partial_columns.items()),
+    ]
+    return f"CREATE TABLE {table} ({', '.join(columns)})"
+
+
+def quoted_duckdb(column: str) -> str:
+    return name(column).sql(dialect="duckdb")
+
+
+def insert_rows(
+    connection: duckdb.DuckDBPyConnection, table: str, rows: pa.Table, order: Iterable[str] = ()
+) -> None:
+    """Appends an Arrow table's rows, by column name, sorted by the columns of `order`."""
+    connection.register("arriving", rows)
+    ordered = f" ORDER BY {', '.join(map(quoted_duckdb, order))}" if order else ""
+    connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM arriving{ordered}")
+    connection.unregister("arriving")
+
+
+def merge_select(view: View, tables: Sequence[str], keep: Sequence[str] = ()) -> str:
+    """SELECT of the partials of all `tables` merged by key; by the columns of `keep` too."""
+    return _merged_select(view, _union(view, tables, keep), keep)
+
+
+def _merged_select(view: View, sources: str, keep: Sequence[str]) -> str:
+    keys = [*keep, *(quoted_duckdb(key.name) for key in view.keys)]
+    states = [
+        f"{merge_sql(column, state, 'duckdb')} AS {quoted_duckdb(column)}"
+        for column, state in view.states.items()
+    ]
+    return f"SELECT {', '.join([*keys, *states])} FROM {sources} GROUP BY {', '.join(keys)}"
+
+
+def present_select(
+    view: View, tables: Sequence[str], keep: Sequence[str] = (), *, magnitudes: bool = False
+) -> str:
+    """SELECT of the view's answer, its `output` columns, from the partials of all `tables`: merged,
+    put together from panes, presented.
+
+    A window that ends after the year 9999 has NULL as its end.
+    keep: columns of the tables that come first in the answer, and by which it is grouped too.
+    magnitudes: with what `compare_answers` takes to compare floating-point sums by, as
+        NAME__magnitude.
+    """
+    columns = list(keep)
+    for key in view.keys:
+        columns.append(quoted_duckdb(key.name))
+        if key.window:
+            start = quoted_duckdb(key.name)
+            end = f"{start} + to_microseconds({key.window.size_us})"
+            fits = f"{start} <= make_timestamptz({key.window.last_us})"
+            columns.append(f"CASE WHEN {fits} THEN {end} END AS {quoted_duckdb(key.name + '_end')}")
+    columns += [f"{_present_sql(measure)} AS {quoted_duckdb(measure.name)}" for measure in view.measures]
+    if magnitudes:
+        columns += [
+            f"{_over_states(measure.magnitude_sql, measure)} AS {quoted_duckdb(measure.name + '__magnitude')}"
+            for measure in view.measures
+            if measure.magnitude_sql
+        ]
+    sources = _union(view, tables, keep)
+    if any(key.window and key.window.panes > 1 for key in view.keys):
+        sources = _windows_from_panes(view, sources, keep)
+    return f"SELECT {', '.join(columns)} FROM ({_merged_select(view, sources, keep)})"
+
+
+def _present_sql(measure: Measure, prefix: str = "") -> str:
+    """The measure as it is presented, of one row of merged partials. prefix: what its states'
+    columns are called with in front."""
+    presented = _over_states(measure.present_sql, measure, prefix)
+    return f"CAST({presented} AS {sql_type(measure.type, 'duckdb')})"
+
+
+def _over_states(sql: str, measure: Measure, prefix: str = "") -> str:
+    """SQL over the names of the measure's states as SQL over the columns that hold them."""
+    tree = sqlglot.parse_one(sql, dialect="duckdb")
+
+    def replace(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Column):
+            path = [part.name for part in node.parts]
+            found: exp.Expr = exp.column(name(f"{prefix}{measure.name}__{path[0]}"))
+            for field in path[1:]:
+                found = exp.Dot(this=exp.paren(found), expression=exp.to_identifier(field, quoted=True))
+            return found
+        return node
+
+    return tree.transform(replace).sql("duckdb")
+
+
+def _union(view: View, tables: Sequence[str], keep: Sequence[str]) -> str:
+    columns = ", ".join([*keep, *map(quoted_duckdb, view.partial_columns)])
+    if len(tables) == 1:
+        return tables[0]
+    return "(" + " UNION ALL ".join(f"SELECT {columns} FROM {table}" for table in tables) + ")"
+
+
+def _windows_from_panes(view: View, sources: str, keep: Sequence[str]) -> str:
+    """A row for each window that a pane is part of; the NULL pane is part of the NULL window alone."""
+    columns = [
+        f"{_window_starts(key.window, quoted_duckdb(key.name))} AS {quoted_duckdb(key.name)}"
+        if key.window
+        else quoted_duckdb(key.name)
+        for key in view.keys
+    ]
+    return f"(SELECT {', '.join([*keep, *columns, *map(quoted_duckdb, view.states)])} FROM {sources})"
+
+
+def _window_starts(window: Window, pane: str) -> str:
+    starts = f"generate_series({pane} - to_microseconds({window.size_us - window.slide_us}), {pane}, to_microseconds({window.slide_us}))"
+    return f"unnest(CASE WHEN {pane} IS NULL THEN [NULL::TIMESTAMPTZ] ELSE {starts} END)"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two answers to one view, key by key. missing: only on the left; extra: only on the right. keys: rows that are no match, some of them."""
+
+    match: int
+    differ: int
+    missing: int
+    extra: int
+    keys: Sequence[dict[str, Any]]
+
+    @property
+    def same(self) -> bool:
+        return not (self.differ or self.missing or self.extra)
+
+
+def compare(
+    connection: duckdb.DuckDBPyConnection,
+    view: View,
+    left: str,
+    right: str,
+    columns: Mapping[str, str],
+    show: int = 20,
+    into: str = "",
+    keep: Sequence[str] = (),
+) -> Comparison:
+    """Compares two tables (or queries in brackets) by the view's keys.
+
+    Args:
+        connection: The database.
+        view: Whose keys the tables have.
+        left: The one table.
+        right: The other.
+        columns: What is compared. A floating-point sum has its magnitude, as SQL over the rows `l`
+            and `r`: two such sums are equal within `TOLERANCE` of it. They are equal, too, if the
+            magnitude is beyond what a double holds, since then the order of addition decides
+            whether the sum is. All else has an empty text and must be equal exactly.
+        show: How many rows that do not match are returned.
+        into: A table that is left with a row for each key: `_kind`, the keys, and of each column
+            `left_NAME` and `right_NAME`.
+        keep: Columns that tell rows apart beside the view's keys.
+    """
+    keyed_by = [*keep, *view.key_output]
+    compared = into or "_compared"
+    join = " AND ".join(f"l.{quoted_duckdb(k)} IS NOT DISTINCT FROM r.{quoted_duckdb(k)}" for k in keyed_by)
+    equal = " AND ".join(_equal(name, magnitude) for name, magnitude in columns.items())
+    kind = f"CASE WHEN r._side IS NULL THEN 'missing' WHEN l._side IS NULL THEN 'extra' WHEN {equal} THEN 'match' ELSE 'differ' END"
+    keys = [f"coalesce(l.{quoted_duckdb(k)}, r.{quoted_duckdb(k)}) AS {quoted_duckdb(k)}" for k in keyed_by]
+    values = [f"{side}.{quoted_duckdb(name)} AS {quoted_duckdb(f'{label}_{name}')}"
+              for name in columns for side, label in (("l", "left"), ("r", "right"))]  # fmt: skip
+    joined = (
+        f"SELECT {kind} AS _kind, {', '.join([*keys, *values])}"
+        f" FROM (SELECT 1 AS _side, * FROM {left}) l FULL JOIN (SELECT 1 AS _side, * FROM {right}) r ON {join}"
+    )
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE {compared} AS {joined}")
+    found = connection.execute(f"SELECT _kind, count(*) FROM {compared} GROUP BY 1").fetchall()
+    counts = {str(kind_): int(number) for kind_, number in found}
+    shown = connection.sql(
+        f"SELECT * FROM {compared} WHERE _kind <> 'match' ORDER BY ALL LIMIT {show:d}"
+    ).to_arrow_table()
+    if not into:
+        connection.execute(f"DROP TABLE {compared}")
+    return Comparison(
+        counts.get("match", 0),
+        counts.get("differ", 0),
+        counts.get("missing", 0),
+        counts.get("extra", 0),
+        shown.to_pylist(),
+    )
+
+
+def compare_answers(
+    connection: duckdb.DuckDBPyConnection, view: View, left: str, right: str, *, magnitudes: bool = False
+) -> Comparison:
+    """`compare` of two answers, in the view's aggregates as they are presented.
+
+    magnitudes: whether the left answer has been selected with them; else floating-point sums are
+        compared relative to themselves.
+    """
+    columns = {}
+    for measure in view.measures:
+        if magnitudes:
+            relative = f"l.{quoted_duckdb(measure.name + '__magnitude')}" if measure.magnitude_sql else ""
+        else:
+            answer = quoted_duckdb(measure.name)
+            rounded = measure.type in FLOATS and measure.aggregate.kind in ("sum_", "mean")
+            relative = f"greatest(abs(l.{answer}), abs(r.{answer}))" if rounded else ""
+        columns[measure.name] = relative
+    return compare(connection, view, left, right, columns)
+
+
+def compare_partials(
+    connection: duckdb.DuckDBPyConnection,
+    view: View,
+    left: str,
+    right: str,
+    into: str = "",
+    keep: Sequence[str] = (),
+) -> Comparison:
+    """`compare` of two tables of partials, merged first, in their states: also where a sum is too large to be presented."""
+    columns = {}
+    for measure in view.measures:
+        for state_column, state in measure.states.items():
+            column = quoted_duckdb(f"{measure.name}__{state.relative_to}")
+            columns[state_column] = f"greatest(l.{column}, r.{column})" if state.relative_to else ""
+    merged_left, merged_right = (f"({merge_select(view, [table], keep)})" for table in (left, right))
+    return compare(connection, view, merged_left, merged_right, columns, into=into, keep=keep)
+
+
+def present_compared_select(view: View, compared: str, labels: tuple[str, str]) -> str:
+    """SELECT of what `compare_partials` has left in a table, in order of the keys, with the aggregates as they are presented.
+
+    Columns: `_kind`, the keys (a window's is the start of its pane), then of each aggregate NAME__LABEL for the left and the right side,
+    NULL where that side has no such key or its total does not fit.
+    """
+    keys = [quoted_duckdb(key.name) for key in view.keys]
+    values = [f"{_present_sql(measure, side)} AS {quoted_duckdb(f'{measure.name}__{label}')}"
+              for measure in view.measures for side, label in zip(("left_", "right_"), labels, strict=True)]  # fmt: skip
+    return f"SELECT _kind, {', '.join([*keys, *values])} FROM {compared} ORDER BY {', '.join(keys)}"
+
+
+def _equal(name: str, magnitude: str) -> str:
+    left, right = (f"{side}.{quoted_duckdb(name)}" for side in ("l", "r"))
+    same = f"{left} IS NOT DISTINCT FROM {right}"
+    if not magnitude:
+        return same
+    close = f"abs({left} - {right}) <= {TOLERANCE} * {magnitude}"
+    beyond = f"isinf({magnitude}) AND {left} IS NOT NULL AND {right} IS NOT NULL"
+    return f"({same} OR coalesce({close} OR ({beyond}), false))"

@@ -1,0 +1,1 @@
+"""What a project says: streams, views, windows and aggregates, with the fingerprints of each. Starts no engine."""

@@ -1,0 +1,143 @@
+"""The catalog: all views and named queries of a project, found by `module:attribute`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path
+
+from trilayer_core.definitions.expressions import check_name
+from trilayer_core.definitions.stream import Rows, Source, Stream, digest
+from trilayer_core.definitions.view import View
+from trilayer_core.errors import DefinitionError, UsageError, did_you_mean
+
+
+@dataclass(frozen=True)
+class Query:
+    """Named SQL over the views, in DuckDB's dialect."""
+
+    name: str
+    sql: str
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "name of a query")
+        if not self.sql.strip():
+            raise DefinitionError(f"query {self.name!r} must be SQL; got {self.sql!r}")
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """What is computed and asked. Declaring and reading it starts no JVM."""
+
+    _: KW_ONLY
+    views: Sequence[View]
+    queries: Sequence[Query] = field(default=())
+
+    def __post_init__(self) -> None:
+        if not self.views:
+            raise DefinitionError("a catalog must have at least one view; got none")
+        names = [view.name for view in self.views] + [query.name for query in self.queries]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise DefinitionError(
+                f"views and queries must have different names; got {', '.join(twice)} twice"
+            )
+        for what, found in (
+            ("stream", [v.stream for v in self.views]),
+            ("source", [v.source for v in self.views]),
+        ):
+            by_name: dict[str, Source] = {}
+            for source in found:
+                if by_name.setdefault(source.name, source) != source:
+                    raise DefinitionError(
+                        f"each {what} must be declared once; got two different ones named {source.name!r}"
+                    )
+        topics = [stream.topic for stream in self.streams]
+        if len(set(topics)) < len(topics):
+            raise DefinitionError(f"each topic must belong to one stream; got {', '.join(sorted(topics))}")
+
+    @property
+    def streams(self) -> list[Stream]:
+        return list({view.stream.name: view.stream for view in self.views}.values())
+
+    @property
+    def rows(self) -> list[Rows]:
+        """The `Rows` sources of its views."""
+        found = {view.source.name: view.source for view in self.views if isinstance(view.source, Rows)}
+        return list(found.values())
+
+    def stream(self, name: str) -> Stream:
+        for stream in self.streams:
+            if stream.name == name:
+                return stream
+        raise UsageError(
+            f"stream must be one of the catalog's; got {name!r}{did_you_mean(name, [s.name for s in self.streams])}"
+        )
+
+    def view(self, name: str) -> View:
+        for view in self.views:
+            if view.name == name:
+                return view
+        raise UsageError(
+            f"view must be one of the catalog's; got {name!r}{did_you_mean(name, [v.name for v in self.views])}"
+        )
+
+    def views_of(self, stream: Stream) -> list[View]:
+        return [view for view in self.views if view.stream.name == stream.name]
+
+    def stream_fingerprint(self, stream: Stream) -> str:
+        """Of the stream and every view on it: what one run of the speed layer computes."""
+        return digest(
+            stream.fingerprint, sorted((view.name, view.fingerprint) for view in self.views_of(stream))
+        )
+
+
+@contextmanager
+def _searched(folder: str) -> Iterator[None]:
+    """Has `folder` searched first for modules, and from then on last.
+
+    The project's imports mean its own files. What trilayer, Spark or Airflow imports later must not:
+    a project may have a `cli.py`, or any other name.
+    """
+    if folder in sys.path:
+        yield
+        return
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
+        sys.path.append(folder)
+
+
+def load_catalog(name: str) -> Catalog:
+    """The catalog at `module:attribute`, the module looked for in the working directory too.
+
+    Raises UsageError that says which half was not found; errors inside the module itself come through as they are.
+    """
+    module_name, _, attribute = name.partition(":")
+    if not module_name or not attribute:
+        raise UsageError(
+            f"catalog must be named as module:attribute (examples.flights:catalog); got {name!r}"
+        )
+    here = str(Path.cwd())
+    try:
+        with _searched(here):
+            module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (module_name == error.name or module_name.startswith(error.name + ".")):
+            raise
+        raise UsageError(
+            f"catalog {name!r} must be importable from {here}; got no module {error.name!r}; run from your project's folder,"
+            " or set `catalog` in trilayer.toml"
+        ) from None
+    catalog = getattr(module, attribute, None)
+    if not isinstance(catalog, Catalog):
+        known = [k for k, v in vars(module).items() if isinstance(v, Catalog)]
+        raise UsageError(
+            f"catalog {name!r} must be a Catalog; got {type(catalog).__name__}{did_you_mean(attribute, known)}"
+        )
+    return catalog

@@ -1,0 +1,441 @@
+"""SQL expressions of a definition, read without a JVM.
+
+An author writes Spark SQL; sqlglot parses it here, so that an unknown column, an aggregate in a key or a function whose
+answer changes from run to run is found when the catalog is declared. Every checked expression has a known type: Spark is
+told to `cast` to it, DuckDB declares its columns with it, and so both layers and the merge agree.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects import Spark
+from sqlglot.errors import SqlglotError
+from sqlglot.optimizer.annotate_types import annotate_types
+from sqlglot.tokens import TokenType
+
+from trilayer_core.errors import DefinitionError, did_you_mean
+
+IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*\Z")
+_DECIMAL = re.compile(r"\bdecimal\b(?!:)(?:\(([^)]*)\))?")
+INTEGERS = ("tinyint", "smallint", "int", "bigint")
+FLOATS = ("float", "double")
+SCALARS = (*INTEGERS, *FLOATS, "string", "boolean", "date", "timestamp", "timestamp_ntz", "binary")
+
+# Years that every reader can hold; Python's are the narrowest.
+RANGES = {
+    "date": "DATE'0001-01-01' AND DATE'9999-12-31'",
+    "timestamp": "TIMESTAMP'0001-01-01T00:00:00Z' AND TIMESTAMP'9999-12-31T23:59:59.999999Z'",
+    "timestamp_ntz": "TIMESTAMP_NTZ'0001-01-01T00:00:00' AND TIMESTAMP_NTZ'9999-12-31T23:59:59.999999'",
+}
+
+# Two layers evaluate an expression at two times on two machines; these would tell them apart.
+UNREPEATABLE = frozenset(
+    [
+        "rand",
+        "randn",
+        "random",
+        "uuid",
+        "shuffle",
+        "now",
+        "current_timestamp",
+        "current_date",
+        "current_time",
+        "localtimestamp",
+        "curdate",
+        "sysdate",
+        "unix_timestamp_now",
+        "monotonically_increasing_id",
+        "spark_partition_id",
+        "input_file_name",
+        "current_user",
+        "session_user",
+        "user",
+        "current_database",
+        "current_schema",
+        "current_catalog",
+        "current_timezone",
+        "version",
+        "randstr",
+        "uniform",
+    ]
+)
+
+# Text that Spark takes for a time of its clock where it makes a date or a timestamp of it. A time zone may follow.
+_CLOCK = re.compile(r"\s*(?:now|today|yesterday|tomorrow)\b\s*\S*\s*\Z", re.IGNORECASE)
+# Of what gives one of its parts, or text made of it, and of what makes an end of the word as text.
+_PASSES_ON = (
+    exp.If, exp.Case, exp.Coalesce, exp.Paren, exp.Nullif, exp.Greatest, exp.Least, exp.Lower, exp.Upper, exp.Replace
+)  # fmt: skip
+_OF_TEXT = (
+    exp.Predicate,
+    exp.Cast,
+    exp.Concat,
+    exp.DPipe,
+    exp.Bracket,
+    exp.StartsWith,
+    exp.EndsWith,
+    exp.Contains,
+)
+
+
+def check_name(name: str, what: str) -> str:
+    """`name` itself, or an error: names are SQL identifiers that need no quotes and leave `__` and a leading `_` to trilayer."""
+    if not isinstance(name, str) or not IDENTIFIER.match(name) or "__" in name:
+        raise DefinitionError(
+            f"{what} must be lower-case letters, digits and single underscores, a letter first; got {name!r}"
+        )
+    return name
+
+
+def is_decimal(type_: str) -> bool:
+    return type_.startswith("decimal(")
+
+
+def has_decimal(type_: str) -> bool:
+    """Whether values of the type are decimals or hold some."""
+    return bool(_DECIMAL.search(type_))
+
+
+def decimal_precision(type_: str) -> int:
+    """Digits of a `decimal(p,s)`."""
+    return int(type_[len("decimal(") : type_.index(",")])
+
+
+def decimal_scale(type_: str) -> int:
+    """Digits after the point of a `decimal(p,s)`."""
+    return int(type_[type_.index(",") + 1 : -1])
+
+
+def is_numeric(type_: str) -> bool:
+    return type_ in INTEGERS or type_ in FLOATS or is_decimal(type_)
+
+
+def is_orderable(type_: str) -> bool:
+    return type_ in SCALARS or is_decimal(type_)
+
+
+def normal_type(kind: exp.DataType, what: str = "a type") -> str:
+    """The one spelling of a type in trilayer: Spark's simple string, such as `decimal(10,2)` or `struct<a:int>`.
+
+    Raises DefinitionError that names `what` for a decimal that Spark does not have.
+    """
+
+    def decimal(match: re.Match[str]) -> str:
+        digits = re.fullmatch(r"(\d+)(?:,(\d+))?", match[1] or "10,0")  # Spark's own
+        precision, scale = (int(digits[1]), int(digits[2] or 0)) if digits else (0, 0)
+        if not (1 <= precision <= 38 and scale <= precision):
+            raise DefinitionError(
+                f"{what} must be a decimal of 1 to 38 digits, no more of them after the point; got {match[0]}"
+            )
+        return f"decimal({precision},{scale})"
+
+    text = re.sub(r"\s*([<>:,()])\s*", r"\1", kind.sql("spark").lower())
+    return _DECIMAL.sub(decimal, text)
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column of a stream: its name, its Spark type, and whether an event without it is rejected.
+
+    path: where an event has it, from the outside in; its name alone unless the schema says otherwise.
+    """
+
+    name: str
+    type: str
+    required: bool = False
+    path: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.path:
+            object.__setattr__(self, "path", (self.name,))
+
+    @property
+    def label(self) -> str:
+        """Its name, and in brackets the event's own name of it where that is another one."""
+        return self.name if self.path == (self.name,) else f"{self.name} ({path_text(self.path)})"
+
+
+def path_text(path: tuple[str, ...]) -> str:
+    """A path as a schema spells it: `user.id`; a name with a dot in backticks."""
+    return ".".join(f"`{name}`" if "." in name else name for name in path)
+
+
+def parse_schema(ddl: str, what: str, *, events: bool = False) -> tuple[Field, ...]:
+    """Fields of a Spark DDL schema such as `carrier string not null, dep_delay int`.
+
+    events: whether columns may say which field of an event they come from, as in `vendor_id int from 'VendorID', city string from
+    'address.city'`.
+
+    Raises DefinitionError for text that is no schema, a name or a field used twice, and a type that an event can't hold.
+    """
+    if not isinstance(ddl, str):
+        raise DefinitionError(f"schema of {what} must be Spark DDL (`name type, ...`); got {ddl!r}")
+    try:
+        plain, paths = _split_paths(ddl, what) if events else (ddl, {})
+        table = sqlglot.parse_one(f"CREATE TABLE t ({plain}\n)", dialect="spark")
+    except SqlglotError as error:
+        raise DefinitionError(
+            f"schema of {what} must be Spark DDL (`name type, ...`); got {ddl!r}: {_reason(error)}"
+        ) from None
+    schema = table.this
+    columns = schema.expressions if isinstance(schema, exp.Schema) else []
+    if not columns or not all(isinstance(column, exp.ColumnDef) and column.kind for column in columns):
+        raise DefinitionError(f"schema of {what} must be Spark DDL (`name type, ...`); got {ddl!r}")
+    fields: list[Field] = []
+    for place, column in enumerate(columns):
+        name = _check_column(column, f"column of {what}", events)
+        if name in (field.name for field in fields):
+            raise DefinitionError(f"columns of {what} must have different names; got {name!r} twice")
+        type_ = normal_type(column.kind, f"type of {what}.{name}")
+        if not (is_orderable(type_) or type_.startswith(("array<", "struct<", "map<string,"))):
+            raise DefinitionError(
+                f"type of {what}.{name} must be one of {', '.join(SCALARS)}, decimal(p,s), array, struct or map of string;"
+                f" got {type_!r}"
+            )
+        required = any(isinstance(rule.kind, exp.NotNullColumnConstraint) for rule in column.constraints)
+        fields.append(Field(name, type_, required, paths.get(place, ())))
+    for field in fields:
+        _check_path(field, fields, what)
+    return tuple(fields)
+
+
+def _check_column(column: exp.ColumnDef, what: str, events: bool) -> str:
+    """`check_name` of a column, with what to write instead where the event's own name was taken for it."""
+    try:
+        return check_name(column.name, what)
+    except DefinitionError as error:
+        words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+", column.name)
+        name = "_".join(words).lower()
+        if not (events and IDENTIFIER.match(name)):
+            raise
+        kind = column.args["kind"].sql("spark").lower()
+        raise DefinitionError(f"{error}; write `{name} {kind} from '{column.name}'`") from None
+
+
+def _split_paths(ddl: str, what: str) -> tuple[str, dict[int, tuple[str, ...]]]:
+    """A schema without its `from 'FIELD'`, and the path that each column's says, by the column's place."""
+    tokens = Spark().tokenize(ddl)
+    column, depth, first = 0, 0, True
+    paths: dict[int, tuple[str, ...]] = {}
+    cuts: list[tuple[int, int]] = []
+    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+        if token.token_type == TokenType.STRING:
+            continue
+        if token.token_type == TokenType.FROM and depth == 0 and not first:
+            if following is None or following.token_type != TokenType.STRING or column in paths:
+                raise DefinitionError(
+                    f"schema of {what} must name a field once, in quotes, after `from`; got {ddl!r}; write `vendor_id int from 'VendorID'`"
+                )
+            paths[column] = _parse_path(following.text, what)
+            cuts.append((token.start, following.end + 1))
+        depth += sum(token.text.count(c) for c in "(<") - sum(token.text.count(c) for c in ")>")
+        first = depth == 0 and token.token_type == TokenType.COMMA
+        column += first
+    for start, end in reversed(cuts):
+        ddl = ddl[:start] + ddl[end:]
+    return ddl, paths
+
+
+_STEP = re.compile(r"`([^`]+)`(?:\.|\Z)|([^.`]+)(?:\.(?=.)|\Z)", re.DOTALL)
+
+
+def _parse_path(text: str, what: str) -> tuple[str, ...]:
+    """The names in `user.id`, of which one with a dot is in backticks."""
+    steps, place = [], 0
+    while match := _STEP.match(text, place):
+        steps.append(match[1] or match[2])
+        place = match.end()
+    unspeakable = any(not step.isprintable() or set(step) & set('\\"') for step in steps)
+    if place < len(text) or not steps or unspeakable:
+        raise DefinitionError(
+            f"field of {what} must be a name, or names with dots between them, in which a name that has a dot itself stands in backticks,"
+            f" and no name has a quotation mark, a backslash or a control character; got {text!r}"
+        )
+    return tuple(steps)
+
+
+def _check_path(field: Field, fields: Iterable[Field], what: str) -> None:
+    """Raises DefinitionError if another column comes from the same field, from one within it, or from one whose name differs in its case
+    alone, which Spark does not tell apart."""
+    if field.path[0].lower() == "_corrupt":
+        raise DefinitionError(
+            f"field of {what}.{field.name} must not be _corrupt, which the parser itself uses"
+        )
+    for other in fields:
+        if other is field:
+            continue
+        one, two = ([step.lower() for step in path] for path in (field.path, other.path))
+        shared = 0
+        while shared < min(len(one), len(two)) and one[shared] == two[shared]:
+            shared += 1
+        if shared == len(one) or field.path[:shared] != other.path[:shared]:
+            raise DefinitionError(
+                f"columns of {what} must come from different fields, in more than their case, of which none holds the other; got"
+                f" {field.label} and {other.label}; take a struct once, and its fields by expressions, as in `user.id`"
+            )
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A checked Spark SQL expression over one stream's columns.
+
+    sql: Spark SQL of the value in `type`, which every engine can hold. columns: what it reads.
+    """
+
+    sql: str
+    type: str
+    columns: frozenset[str]
+
+
+def parse_expression(
+    sql: str, schema: Mapping[str, str], what: str, expect: str | None = None, *, parsed: bool = True
+) -> Expression:
+    """Checks one scalar expression against `schema` (column name to type) and finds its type.
+
+    expect: the type it must have ("boolean" for a filter), or None for any.
+    parsed: whether the columns come from the parser, which lets only values through that every
+    engine can hold. Any other value is made one: text that is not UTF-8 gets U+FFFD for what is
+    broken, a time outside of the years 1 to 9999 is NULL, as is a number that does not fit the
+    type.
+
+    Raises DefinitionError that names `what`: not one expression, unknown column, aggregate,
+    subquery, a function that answers differently each time, a type that can't be known or isn't the
+    expected one.
+    """
+    if not isinstance(sql, str) or not sql.strip():
+        raise DefinitionError(f"{what} must be a Spark SQL expression; got {sql!r}")
+    try:
+        statements = sqlglot.parse(f"SELECT\n{sql}\nFROM t", dialect="spark")
+    except SqlglotError as error:
+        raise DefinitionError(
+            f"{what} must be a Spark SQL expression; got {sql!r}: {_reason(error)}"
+        ) from None
+    select = statements[0] if len(statements) == 1 else None
+    if (
+        not isinstance(select, exp.Select)
+        or len(select.selects) != 1
+        or set(_clauses(select)) != {"expressions", "from"}
+    ):
+        raise DefinitionError(f"{what} must be one Spark SQL expression; got {sql!r}")
+    expression = select.selects[0]
+    if isinstance(expression, exp.Alias | exp.Star) or any(node.comments for node in expression.walk()):
+        raise DefinitionError(
+            f"{what} must be one expression without a name, a star or a comment; got {sql!r}"
+        )
+    _refuse_unrepeatable(expression, sql, what)
+    columns = _columns(expression, schema, sql, what)
+    for kind in expression.find_all(exp.DataType):
+        normal_type(kind, f"type in {what}")
+    type_ = _type(expression, select, schema)
+    _refuse_clock(expression, sql, what)
+    if type_ is None:
+        raise DefinitionError(
+            f"type of {what} must be known; got {sql!r}, which could be anything; write `cast({sql} as TYPE)`"
+        )
+    if expect is not None and type_ != expect:
+        raise DefinitionError(f"{what} must be {expect}; got {sql!r}, which is {type_}")
+    plain = isinstance(expression, exp.Column) and schema.get(expression.name) == type_
+    # The author's own text goes to Spark, in brackets: sqlglot has shown that it is exactly one expression.
+    found = sql.strip() if plain else f"try_cast(({sql.strip()}) as {type_})"
+    return Expression(found if plain and parsed else _holdable(found, type_), type_, columns)
+
+
+def _holdable(sql: str, type_: str) -> str:
+    """Spark SQL of the value, or of one in its place that DuckDB, Arrow and Python can hold."""
+    if type_ == "string":
+        return f"make_valid_utf8({sql})"
+    return f"IF({sql} BETWEEN {RANGES[type_]}, {sql}, NULL)" if type_ in RANGES else sql
+
+
+def _reason(error: SqlglotError) -> str:
+    errors = getattr(error, "errors", None)
+    return str(errors[0].get("description", error)) if errors else str(error).splitlines()[0]
+
+
+def _clauses(select: exp.Select) -> Iterable[str]:
+    return (
+        "from" if name in ("from", "from_") else name
+        for name, value in select.args.items()
+        if value and name != "kind"
+    )
+
+
+def _refuse_unrepeatable(expression: exp.Expr, sql: str, what: str) -> None:
+    for node in expression.walk():
+        if isinstance(node, exp.AggFunc | exp.Window | exp.Query | exp.Subquery | exp.Explode):
+            raise DefinitionError(
+                f"{what} must be computed from one event alone; got {sql!r}, which holds {node.sql('spark')!r}"
+                " (an aggregate, window function, subquery or generator); put aggregates in `aggregates=`"
+            )
+        if isinstance(node, exp.Func):
+            names = (
+                {node.name.lower()}
+                if isinstance(node, exp.Anonymous)
+                else {n.lower() for n in type(node).sql_names()}
+            )
+            if names & UNREPEATABLE:
+                raise DefinitionError(
+                    f"{what} must give the same answer in every run; got {sql!r}, which calls {sorted(names)[0]}();"
+                    " use the event's own columns, and put `now()` into the query instead"
+                )
+
+
+def _refuse_clock(expression: exp.Expr, sql: str, what: str) -> None:
+    """expression: with the types of its parts. A word is text where nothing beside it, in a comparison or a choice, may be a time."""
+    for literal in expression.find_all(exp.Literal):
+        if not literal.is_string or not _CLOCK.match(literal.this):
+            continue
+        node = literal.parent
+        while not isinstance(node, exp.Select | None):
+            if not isinstance(node, (*_PASSES_ON, *_OF_TEXT)) or any(
+                map(_may_be_time, node.iter_expressions())
+            ):
+                raise DefinitionError(
+                    f"{what} must give the same answer in every run; got {sql!r}, where Spark may take {literal.sql()} for a time"
+                    f" of its clock; use the event's own columns, or write `cast({literal.sql()} as string)` for the word"
+                )
+            node = node.parent if isinstance(node, _PASSES_ON) else None
+
+
+def _may_be_time(part: exp.Expr) -> bool:
+    if isinstance(part, exp.Bracket) and part.this.type is not None and part.this.type.expressions:
+        return part.this.type.expressions[-1].this in exp.DataType.TEMPORAL_TYPES
+    return part.type is None or part.type.this in (exp.DataType.Type.UNKNOWN, *exp.DataType.TEMPORAL_TYPES)
+
+
+def _columns(expression: exp.Expr, schema: Mapping[str, str], sql: str, what: str) -> frozenset[str]:
+    used = set()
+    for column in expression.find_all(exp.Column):
+        # `a.b` is a field of struct `a`, not column `b` of a table `a`.
+        name = column.parts[0].name
+        if name not in schema:
+            raise DefinitionError(
+                f"{what} must use columns of its source; got {name!r} in {sql!r}{did_you_mean(name, schema)}"
+            )
+        used.add(name)
+    return frozenset(used)
+
+
+def _type(expression: exp.Expr, select: exp.Select, schema: Mapping[str, str]) -> str | None:
+    for column in list(expression.find_all(exp.Column)):
+        if len(column.parts) == 1:
+            column.set("table", exp.to_identifier("t"))
+    annotated = annotate_types(select, schema={"t": dict(schema)}, dialect="spark").selects[0]
+    if isinstance(annotated, exp.Column):
+        return schema.get(annotated.name) if len(annotated.parts) == 2 and annotated.table == "t" else None
+    if isinstance(annotated, exp.TimestampTrunc):
+        return "timestamp"
+    if annotated.type is None:
+        return None
+    type_ = normal_type(annotated.type)
+    if isinstance(annotated, exp.Cast):
+        return type_ if is_orderable(type_) else None
+    # sqlglot's widths of computed numbers are not Spark's: take the widest, where nothing is lost.
+    if type_ in INTEGERS:
+        return "bigint"
+    if type_ in FLOATS:
+        return "double"
+    return type_ if type_ in SCALARS else None

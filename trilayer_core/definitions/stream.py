@@ -1,0 +1,319 @@
+"""Streams and row functions: what a view may be computed from.
+
+A `Stream` is a declared topic. `Rows` is the escape from SQL: any stateless DataFrame function of a stream, run by both layers.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import json
+import re
+import sys
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, fields, is_dataclass, replace
+from datetime import date, time, timedelta, tzinfo
+from decimal import Decimal
+from enum import Enum
+from functools import cached_property
+from pathlib import PurePath
+from typing import Any
+from uuid import UUID
+
+from trilayer_core.definitions.expressions import Field, check_name, parse_schema
+from trilayer_core.definitions.source_code import source_of
+from trilayer_core.errors import DefinitionError, did_you_mean
+
+PARSER = 4
+"""Raised when trilayer_core.compute.parsing reads some bytes otherwise than before: what an older one read is then parsed anew, as after a change of schema."""
+
+
+def digest(*parts: Any) -> str:
+    """SHA-256 over the canonical JSON of `parts`, as 16 hexadecimal digits: enough to tell definitions apart."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A topic of JSON events.
+
+    schema: Spark DDL, `carrier string not null, dep_delay int`; an event that lacks a `not null`
+    column is quarantined. A column comes from the event's field of its name, or from the one that
+    it names: `vendor_id int from 'VendorID', city string from 'address.city'` (a name with a dot
+    in it stands in backticks). A timestamp is ISO 8601 text, UTC where it names no zone, or a number of
+    seconds since 1970; dates and times are of the years 1 to 9999. A decimal is a number, or text
+    of one, with an exponent of at most three digits and no more than 1,000 characters. Within an
+    array, struct or map times are as Spark's from_json takes them, `10:00` as of the day of the
+    reading: declare them as text there.
+    event_time: the column (timestamp or date) that says when an event happened; events without it
+        are quarantined.
+    event_id: the column that names an event, where there is one. topic: the topic's name, the
+        stream's own unless given.
+    partitions: used only where trilayer creates the topic. max_event_bytes: a larger value is
+        quarantined as oversized.
+    """
+
+    name: str
+    schema: str
+    _: KW_ONLY
+    event_time: str
+    event_id: str | None = None
+    topic: str = ""
+    partitions: int = 2
+    max_event_bytes: int = 1_000_000
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "name of a stream")
+        if not self.topic:
+            object.__setattr__(self, "topic", self.name)
+        columns = self.columns
+        for role in ("event_time", "event_id"):
+            name = getattr(self, role)
+            if name is not None and name not in columns:
+                raise DefinitionError(
+                    f"{role} of stream {self.name!r} must be one of its columns; got {name!r}{did_you_mean(name, columns)}"
+                )
+        if columns[self.event_time] not in ("timestamp", "timestamp_ntz", "date"):
+            raise DefinitionError(
+                f"event_time of stream {self.name!r} must be a timestamp or a date; got {self.event_time!r},"
+                f" which is {columns[self.event_time]}"
+            )
+        if self.partitions < 1 or self.max_event_bytes < 1:
+            raise DefinitionError(f"partitions and max_event_bytes of stream {self.name!r} must be 1 or more")
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        always = (self.event_time, self.event_id)
+        parsed = parse_schema(self.schema, f"stream {self.name!r}", events=True)
+        return tuple(replace(f, required=f.required or f.name in always) for f in parsed)
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Column name to Spark type."""
+        return {field.name: field.type for field in self.fields}
+
+    @property
+    def stream(self) -> Stream:
+        """Itself: every source has a stream at its root."""
+        return self
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes when the same bytes may be read as other columns."""
+        own = [() if f.path == (f.name,) else (f.path,) for f in self.fields]
+        fields = [(f.name, f.type, f.required, *path) for f, path in zip(self.fields, own, strict=True)]
+        return digest("stream", PARSER, self.name, self.topic, fields, self.max_event_bytes)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows made from a stream's events by a stateless DataFrame function, run by both layers.
+
+    rows: DataFrame of the stream's columns to DataFrame of `schema`'s columns. It sees one slice of the log at a time,
+    so it may map, filter and explode, and must not aggregate, join events to each other or read a clock.
+    Its code, and what it uses of your own modules that are imported at the top of a file, are part of the definition.
+    schema: Spark DDL of what it returns, so that the views on it can be checked without starting Spark.
+    """
+
+    name: str
+    _: KW_ONLY
+    source: Stream
+    rows: Callable[[Any], Any]
+    schema: str
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "name of rows")
+        if not isinstance(self.source, Stream):
+            raise DefinitionError(
+                f"source of rows {self.name!r} must be a Stream; got {type(self.source).__name__}"
+            )
+        if not callable(self.rows):
+            raise DefinitionError(
+                f"rows of {self.name!r} must be a function of a DataFrame; got {self.rows!r}"
+            )
+        try:
+            inspect.signature(self.rows).bind(None)
+        except TypeError as error:
+            raise DefinitionError(
+                f"rows of {self.name!r} must be a function of a DataFrame and nothing else; got"
+                f" {getattr(self.rows, '__name__', self.rows)}{inspect.signature(self.rows)}: {error}"
+            ) from None
+        except ValueError:
+            pass  # a function of C that does not say what it takes
+        _ = self.columns
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Column name to Spark type."""
+        return {f.name: f.type for f in parse_schema(self.schema, f"rows {self.name!r}")}
+
+    @property
+    def stream(self) -> Stream:
+        return self.source
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes with the schema, the source, and what the function does, as `code_of` has it."""
+        return digest("rows", self.name, self.columns, self.source.fingerprint, code_of(self.rows))
+
+
+Source = Stream | Rows
+
+
+def code_of(function: Any) -> Any:
+    """What a function does, as nested lists: its source, defaults and closure, and what it names of
+    the author's own modules, followed once each. What belongs to Python or to an installed library
+    counts by name, with what it wraps.
+
+    It is the same in every process and under every minor version of Python. Only a function without
+    source, such as one typed into an interpreter, counts by its bytecode, which each minor version
+    has another of.
+    """
+    return _code(function, None, {})
+
+
+# Their repr says all of them.
+_PLAIN = (
+    bool, int, float, complex, str, bytes, type(None), date, time, timedelta, tzinfo, Decimal, UUID, PurePath, range
+)  # fmt: skip
+
+_PARTS: dict[type, tuple[str, ...]] = {
+    functools.partial: ("func", "args", "keywords"),
+    types.MethodType: ("__func__", "__self__"),
+    types.BuiltinFunctionType: ("__qualname__", "__self__"),
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    property: ("fget",),
+}
+
+
+def _code(value: Any, by: types.FunctionType | None, seen: dict[Any, Any]) -> Any:
+    """by: the function that refers to the value. seen: what has been followed, numbered, and kept since its id is its key."""
+    if isinstance(value, Enum):
+        return ["enum", type(value).__qualname__, value.name, _code(value.value, by, seen)]
+    if isinstance(value, re.Pattern):
+        return ["pattern", repr(value.pattern), value.flags]  # its repr ends after 200 characters
+    if isinstance(value, _PLAIN) or type(value).__module__ == "pyspark.sql.types":
+        return repr(value)
+    if isinstance(value, tuple):
+        return [_code(v, by, seen) for v in value]
+    if isinstance(value, set | frozenset):
+        # Each as if it were alone: their order is another one in each process.
+        return sorted(digest(_code(v, by, dict(seen))) for v in value)
+    key = (id(value), id(by) if isinstance(value, types.ModuleType) else None)
+    if key in seen:
+        return ["seen", seen[key][0]]
+    seen[key] = (len(seen), value)
+    if isinstance(value, list):
+        return ["list", *(_code(v, by, seen) for v in value)]
+    if isinstance(value, dict | types.MappingProxyType):
+        return ["dict", *(_code(item, by, seen) for item in value.items())]
+    if isinstance(value, types.FunctionType):
+        return _function(value, by, seen)
+    if isinstance(value, types.ModuleType):
+        named = _named(vars(value), by, seen) if _is_own(value.__name__, by) else {}
+        return ["module", value.__name__, named]
+    for kind, parts in _PARTS.items():
+        if isinstance(value, kind):
+            return [kind.__name__, *(_code(getattr(value, part), by, seen) for part in parts)]
+    if isinstance(value, type):
+        return ["class", value.__qualname__, _code(_body(value, by), by, seen)]
+    return ["object", _code(type(value), by, seen), _code(_state(value, by), by, seen)]
+
+
+def _function(value: types.FunctionType, by: types.FunctionType | None, seen: dict[Any, Any]) -> list[Any]:
+    cells = tuple(cell.cell_contents for cell in value.__closure__ or ())
+    if by is not None and not _is_own(value.__module__, by):
+        return ["function", value.__module__, value.__qualname__, _code(cells, by, seen)]
+    given = _code((cells, value.__defaults__, value.__kwdefaults__), value, seen)
+    said = source_of(value.__code__) or _bytecode(value.__code__)
+    return ["function", said, given, _named(value.__globals__, value, seen)]
+
+
+def _named(
+    namespace: Mapping[str, Any], by: types.FunctionType | None, seen: dict[Any, Any]
+) -> dict[str, Any]:
+    """Those of a module's variables that the code of `by` names."""
+    names = _names(by.__code__) if by else ()
+    return {name: _code(namespace[name], by, seen) for name in sorted(names) if name in namespace}
+
+
+def _body(value: type, by: types.FunctionType | None) -> tuple[Any, ...]:
+    if not _is_own(value.__module__, by):
+        return (value.__module__,)
+    # What Python makes of an enumeration, a dataclass or a named tuple differs from version to
+    # version; what it makes it of does not.
+    if issubclass(value, Enum):
+        values = [(name, member.value) for name, member in value.__members__.items()]
+        return (value.__bases__, values, *_written(value))
+    if issubclass(value, tuple) and hasattr(value, "_fields"):
+        defaults = getattr(value, "_field_defaults", {})
+        return (value.__bases__, value._fields, defaults, *_written(value))
+    if is_dataclass(value):
+        options = {name: getattr(value.__dataclass_params__, name) for name in _DATACLASS_OPTIONS}  # type: ignore[attr-defined]  # typeshed has it not
+        members = [
+            (f.name, f.default, f.default_factory) for f in fields(value) if f.name in value.__annotations__
+        ]
+        return (value.__bases__, options, members, *_written(value))
+    # Of what Python adds itself, all but methods says nothing, or the line number.
+    own = [(k, v) for k, v in vars(value).items() if callable(v) or not k.startswith("__")]
+    return (value.__bases__, *own)
+
+
+_DATACLASS_OPTIONS = ("init", "repr", "eq", "order", "unsafe_hash", "frozen")
+
+
+def _written(value: type) -> list[tuple[str, Any]]:
+    """The methods and properties that the author has written in a class, of all that are there."""
+    found = []
+    for name, member in vars(value).items():
+        function = getattr(member, "fget", None) or getattr(member, "__func__", member)
+        if not isinstance(function, types.FunctionType):
+            continue
+        if function.__globals__.get("__name__") != value.__module__:
+            continue
+        if source_of(function.__code__) is not None:
+            found.append((name, member))
+    return found
+
+
+def _state(value: Any, by: types.FunctionType | None) -> tuple[Any, ...]:
+    if is_dataclass(value):
+        return tuple((field.name, getattr(value, field.name)) for field in fields(value))
+    state = getattr(value, "__dict__", {})
+    if isinstance(value, types.SimpleNamespace) or _is_own(type(value).__module__, by):
+        return tuple(state.items())
+    # What functools and Spark's UDFs wrap.
+    return tuple(state[name] for name in ("__wrapped__", "func", "_returnType") if name in state)
+
+
+def _is_own(module: str | None, by: types.FunctionType | None) -> bool:
+    """Whether a module is the author's: of the package of the function that refers to it, or neither Python's nor installed."""
+    package = str(module).partition(".")[0]
+    if package in ("pyspark", "py4j", "trilayer"):  # installed or not: spark-submit brings its own
+        return False
+    if by is not None and package == str(by.__module__).partition(".")[0]:
+        return True
+    if package in sys.stdlib_module_names:
+        return False
+    file = getattr(sys.modules.get(str(module)), "__file__", None) or ""
+    return not {"site-packages", "dist-packages"} & {*PurePath(file).parts}
+
+
+def _names(code: types.CodeType) -> set[str]:
+    inner = (const for const in code.co_consts if isinstance(const, types.CodeType))
+    # The name of a module differs between running and importing it, and is in the code of every
+    # class.
+    return (set(code.co_names) - {"__name__"}).union(*map(_names, inner))
+
+
+def _bytecode(code: types.CodeType) -> list[Any]:
+    consts = [
+        _bytecode(c)
+        if isinstance(c, types.CodeType)
+        else repr(sorted(map(repr, c)) if isinstance(c, frozenset) else c)
+        for c in code.co_consts
+    ]
+    return [code.co_code.hex(), consts, list(code.co_names), list(code.co_varnames), code.co_flags]

@@ -1,0 +1,1 @@
+"""What processes need in order to run: settings, sessions, jars, ports, locks, failpoints and the clock."""

@@ -1,0 +1,50 @@
+"""The Java that Spark, Ivy and the embedded broker run on."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+from trilayer_core.errors import EnvironmentFault
+
+OLDEST_JAVA = 17
+
+
+@cache
+def java_executable() -> Path:
+    """The `java` of JAVA_HOME, else the one on the PATH; looked up and asked for its version once a process.
+
+    Raises EnvironmentFault, with the command that installs one, when there is none or it is older than 17.
+    """
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
+    if found is None:
+        place = f"JAVA_HOME is {home}, which has no bin/java" if home else "no java on the PATH"
+        raise EnvironmentFault(
+            f"Java must be {OLDEST_JAVA} or newer; got none ({place}); {_how_to_install()}"
+        )
+    answer = subprocess.run([found, "-version"], capture_output=True, text=True, check=False)
+    version = java_version(answer.stderr)
+    if version is None or version < OLDEST_JAVA:
+        got = (
+            version if version is not None else f"no version from {found} -version: {answer.stderr.strip()!r}"
+        )
+        raise EnvironmentFault(
+            f"Java must be {OLDEST_JAVA} or newer; got {got} ({found}); {_how_to_install()}"
+        )
+    return Path(found)
+
+
+def java_version(banner: str) -> int | None:
+    """The feature release in the text that `java -version` prints: 17 from "17.0.15", 8 from "1.8.0_402"."""
+    found = re.search(r'version "(?:1\.)?(\d+)', banner)
+    return int(found.group(1)) if found else None
+
+
+def _how_to_install() -> str:
+    if sys.platform == "darwin":
+        return "install it with: brew install openjdk@17, and set JAVA_HOME to what `brew --prefix openjdk@17` prints"
+    return "install it with: sudo apt-get install openjdk-17-jre-headless"

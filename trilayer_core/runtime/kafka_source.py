@@ -1,0 +1,53 @@
+"""How Spark reads a topic: the options of its Kafka source, and what its errors say."""
+
+from __future__ import annotations
+
+import json
+
+from pyspark.sql import DataFrame, SparkSession
+
+from trilayer_core.seam import Cut, Ranges
+
+# Measured: larger fetches, and polls of more records, than by default double the rows read per second. Polls of 20,000 records give part of that
+# back, since the garbage collector copies what a poll has returned.
+KAFKA_OPTIONS = {
+    "kafka.max.poll.records": "2000",
+    "kafka.max.partition.fetch.bytes": "8388608",
+    "kafka.receive.buffer.bytes": "1048576",
+    # A reader that has come to the end of a quiet log would be kept waiting there for half a second, in every micro-batch.
+    "kafka.fetch.max.wait.ms": "10",
+    "kafka.isolation.level": "read_committed",
+    "failOnDataLoss": "true",
+    "includeHeaders": "false",
+}
+
+
+def read_log(
+    spark: SparkSession, bootstrap_servers: str, topic: str, ranges: Ranges, *, complete: bool = True
+) -> DataFrame:
+    """The records of `ranges`, in one bounded read: key, value, headers, partition, offset, timestamp.
+
+    complete: fail where the log does not hold all of them any more; else read what it holds.
+    """
+    return (
+        spark.read.format("kafka")
+        .options(**KAFKA_OPTIONS)
+        .option("includeHeaders", "true")
+        .option("failOnDataLoss", str(complete).lower())
+        .option("kafka.bootstrap.servers", bootstrap_servers)
+        .option("assign", json.dumps({topic: sorted(ranges)}))
+        .option("startingOffsets", offsets_json(topic, {p: r.start for p, r in ranges.items()}))
+        .option("endingOffsets", offsets_json(topic, {p: r.end for p, r in ranges.items()}))
+        .load()
+    )
+
+
+def offsets_json(topic: str, offsets: Cut) -> str:
+    """Offsets as Spark's Kafka source takes them."""
+    return json.dumps({topic: {str(partition): offset for partition, offset in sorted(offsets.items())}})
+
+
+def lost_by_log(text: str) -> bool:
+    """Whether a Spark error says that the log no longer holds the offsets that were asked for."""
+    signs = ("OffsetOutOfRange", "Some data may have been lost", "data may have been missed")
+    return any(sign in text for sign in signs)

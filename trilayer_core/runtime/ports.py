@@ -1,0 +1,38 @@
+"""Ports of this machine: one asked for, the one had before, or a free one."""
+
+import socket
+
+from trilayer_core.errors import ConflictError
+
+
+def choose_port(wanted: int | None, before: str | None, not_this: int | None = None) -> int:
+    """`wanted`, which must be free; else `before`, if it is; else a free one. Raises ConflictError."""
+    if wanted is not None:
+        if not is_free(wanted):
+            raise ConflictError(
+                f"port {wanted} must be free on 127.0.0.1; got one in use; choose another or free it"
+            )
+        return wanted
+    if before is not None and int(before) != not_this and is_free(int(before)):
+        return int(before)
+    return free_port()
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on this port of 127.0.0.1."""
+    with socket.socket() as probe:
+        # Connections of a former server may linger.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True

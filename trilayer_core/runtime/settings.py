@@ -1,0 +1,242 @@
+"""Settings, from `trilayer.toml` in the working directory and `TRILAYER_*` variables, the variables winning."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from platformdirs import user_cache_path
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+from pydantic_settings import SettingsError as NoJSONError
+
+from trilayer_core.errors import SettingsError, did_you_mean
+
+FILE = "trilayer.toml"
+BROKER_ADDRESS = "broker-address"
+"""File below `home` in which `trilayer up` says where its broker listens."""
+SPARK_ADDRESS = "spark-address"
+"""File below `home` in which `trilayer up` says where its Spark Connect server listens."""
+
+
+def default_jars() -> Path:
+    """Where jars are kept for all projects of this user."""
+    return user_cache_path("trilayer") / "jars"
+
+
+class Settings(BaseSettings):
+    """Every setting, with its unit in its name where it has one. A relative path is relative to the working directory."""
+
+    model_config = SettingsConfigDict(env_prefix="TRILAYER_", extra="forbid", frozen=True)
+
+    catalog: str = Field("examples.flights:catalog", description="the catalog, as module:attribute")
+    store: str = Field(".trilayer/store", min_length=1, description="folder or URI of the store")
+    home: Path = Field(Path(".trilayer"), description="folder of the local stack: broker, logs, processes")
+    jars: Path = Field(
+        default_factory=default_jars,
+        description="folder of the jars that are fetched: broker, Kafka connector; for all projects of a user",
+    )
+    bootstrap_servers: str = Field(
+        "", description="Kafka brokers; empty: the embedded broker of `trilayer up`"
+    )
+    replication_factor: int = Field(1, ge=1, description="of the topics that trilayer creates")
+
+    tick_s: int = Field(60, ge=1, description="length of a tick; cuts fall on ticks")
+    settle_s: float = Field(2.0, ge=0, description="how long after T its cut may be asked for")
+    reconcile: Literal["warn", "fail"] = Field(
+        "warn", description="what a run does when batch and speed differ"
+    )
+    keep_versions: int = Field(5, ge=2, description="publications kept for rollback")
+    batch_every_s: int = Field(
+        600, ge=60, description="length of a scheduled batch run's data interval, whose end is T"
+    )
+    full_at: str = Field("03:30", description="time of day, UTC, of the nightly full recompute")
+    late_after: int = Field(
+        2, ge=1, description="intervals by which the cut in force may lag before it is late"
+    )
+    batch_command: str = Field(
+        "",
+        description="what runs `trilayer` in a scheduled task, such as a spark-submit; this Python if empty",
+    )
+
+    spark_master: str = Field(
+        "local[2]", description="Spark master of both layers; empty: as spark-submit says"
+    )
+    spark_remote: str = Field(
+        "",
+        description="Spark Connect server of the batch layer, such as sc://host:15002; empty: that of `trilayer up`, or a session of its own",
+    )
+    spark_connector_lock: Path | None = Field(
+        None, description="lock file of the Kafka connector's jars; trilayer's own if empty"
+    )
+    spark_conf: dict[str, str] = Field(default_factory=dict, description="further Spark settings")
+    batch_memory_mb: int = Field(1024, ge=512, description="heap of the batch layer's Spark driver")
+    speed_memory_mb: int = Field(640, ge=384, description="heap of the speed layer's Spark driver")
+    broker_memory_mb: int = Field(384, ge=256, description="heap of the embedded broker")
+    airflow_port: int = Field(
+        0, ge=0, le=65535, description="port of the local stack's Airflow; 0: a free one"
+    )
+    serving_memory_mb: int = Field(2048, ge=64, description="most memory a DuckDB connection may use")
+
+    speed_trigger_s: float = Field(0.0, ge=0, description="least time between two micro-batches")
+    speed_max_events: int = Field(1_000_000, ge=1, description="most events of one micro-batch: backpressure")
+    compact_after: int = Field(
+        24, ge=2, description="commits of like size after which they are compacted into one"
+    )
+
+    @field_validator("tick_s")
+    @classmethod
+    def _tick_divides_a_day(cls, tick_s: int) -> int:
+        if 86_400 % tick_s:
+            raise ValueError("must divide a day (86400) evenly")
+        return tick_s
+
+    @field_validator("batch_every_s")
+    @classmethod
+    def _interval_is_a_cron(cls, seconds: int) -> int:
+        if seconds % 60 or (3600 % seconds and (seconds % 3600 or 86_400 % seconds)):
+            raise ValueError("must be minutes that divide an hour, or hours that divide a day")
+        return seconds
+
+    @field_validator("full_at")
+    @classmethod
+    def _time_of_day(cls, text: str) -> str:
+        datetime.strptime(text, "%H:%M")  # noqa: DTZ007  # a time of day has no zone
+        return text
+
+    @field_validator("bootstrap_servers")
+    @classmethod
+    def _hosts_and_ports(cls, text: str) -> str:
+        # As Kafka's clients read it, which leave a protocol aside.
+        servers = [server.strip().split("://")[-1] for server in text.split(",") if server.strip()]
+        if text and not (servers and all(map(_is_address, servers))):
+            raise ValueError("must be host:port, or several with commas between them")
+        return text
+
+    @field_validator("spark_remote")
+    @classmethod
+    def _spark_connect(cls, text: str) -> str:
+        server = urlsplit(text).netloc
+        if text and not (
+            text.startswith("sc://") and (_is_address(server) or _is_address(f"{server}:15002"))
+        ):
+            raise ValueError("must be sc://host:port")
+        return text
+
+    @model_validator(mode="after")
+    def _ticks_divide_the_interval(self) -> Settings:
+        if self.batch_every_s % self.tick_s:
+            raise ValueError(
+                f"batch_every_s must be a multiple of tick_s, since cuts fall on ticks; got {self.batch_every_s} and {self.tick_s}"
+            )
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=FILE)
+
+    @property
+    def tick(self) -> timedelta:
+        return timedelta(seconds=self.tick_s)
+
+    @property
+    def tick_ms(self) -> int:
+        return self.tick_s * 1000
+
+    @property
+    def settle_ms(self) -> int:
+        return round(self.settle_s * 1000)
+
+    @property
+    def late_after_s(self) -> int:
+        """How far the cut in force may lie back before the batch is late."""
+        return self.late_after * self.batch_every_s
+
+    def environment(self) -> dict[str, str]:
+        """These settings as `TRILAYER_*` variables, for a process that should have the same."""
+        # Defaults too: the other process may find a file that says otherwise.
+        values = self.model_dump(mode="json", exclude_none=True)
+        return {
+            f"TRILAYER_{name.upper()}": json.dumps(value) if isinstance(value, dict) else str(value)
+            for name, value in values.items()
+        }
+
+
+def load_settings(**overrides: object) -> Settings:
+    """The settings in force here. Raises SettingsError that names the setting, where it was set, and what it must be."""
+    unknown = [
+        name
+        for name in os.environ
+        if name.startswith("TRILAYER_") and _field(name) not in Settings.model_fields
+    ]
+    for name in unknown:
+        if name not in ("TRILAYER_FAILPOINT", "TRILAYER_PROCESS"):
+            known = [f"TRILAYER_{field.upper()}" for field in Settings.model_fields]
+            raise SettingsError(
+                f"variable {name} must be one of trilayer's settings{did_you_mean(name, known)}"
+            )
+    try:
+        settings = Settings(**overrides)  # type: ignore[arg-type]  # pydantic checks what mypy can't know
+    except ValidationError as error:
+        raise SettingsError(
+            "; ".join(_describe(e["loc"], e["msg"], e.get("input")) for e in error.errors())
+        ) from None
+    except NoJSONError:  # spark_conf is the one setting whose variable is read as JSON
+        raise SettingsError(
+            f"variable TRILAYER_SPARK_CONF must be a JSON object; got {os.environ.get('TRILAYER_SPARK_CONF')!r}"
+        ) from None
+    except (ValueError, TypeError) as error:
+        raise SettingsError(f"{FILE} must be TOML: {error}") from None
+    address = settings.home / BROKER_ADDRESS
+    if not settings.bootstrap_servers and address.exists():
+        settings = settings.model_copy(update={"bootstrap_servers": address.read_text().strip()})
+    return settings
+
+
+def settings_folder() -> Path | None:
+    """The working directory, or the nearest folder above it, that has a `trilayer.toml`; None if none has."""
+    here = Path.cwd()
+    return next((folder for folder in [here, *here.parents] if (folder / FILE).is_file()), None)
+
+
+def _field(variable: str) -> str:
+    return variable.removeprefix("TRILAYER_").lower()
+
+
+def _is_address(text: str) -> bool:
+    """Whether it is host:port; an IPv6 host is in square brackets."""
+    parts = re.fullmatch(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):(\d+)", text)
+    return parts is not None and 0 < int(parts[1]) < 65536
+
+
+def _describe(loc: tuple[int | str, ...], message: str, value: object) -> str:
+    message = message.removeprefix("Value error, ")
+    if not loc and isinstance(value, dict):  # of several settings together, which the message names
+        return f"{' and '.join(_where(name) for name in value if name in message)}: {message}"
+    name = ".".join(map(str, loc))
+    where = _where(name)
+    if message.startswith("Extra inputs"):
+        return f"{where} is no setting{did_you_mean(name, Settings.model_fields)}"
+    return f"{where}: {message[0].lower()}{message[1:]}; got {value!r}"
+
+
+def _where(name: str) -> str:
+    variable = f"TRILAYER_{name.partition('.')[0].upper()}"
+    return f"variable {variable}" if variable in os.environ else f"{name!r} in {FILE}"

@@ -1,0 +1,569 @@
+"""The store: every file that the layers share, on a local disk, S3 or HDFS.
+
+Documents (JSON) carry their own digest; tables (Parquet) are referred to by a `StoredFile` that
+holds theirs. What is read has been checked, byte for byte, before anything is made of it. A write
+is atomic: a reader sees all of a file or none. On object stores `create` and `lock` can't be made
+exclusive through pyarrow.fs; there the batch's scheduler must not start two runs (`Store.limits`
+says it to a person).
+
+What the system refuses (a full disk, a failing device, a missing permission) is a StoreError that
+names the file. A write that fails leaves nothing behind; one whose process is killed leaves a
+temporary file, which `stale_temporaries` finds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlparse
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.fs
+import pyarrow.parquet as pq
+
+from trilayer_core.errors import IntegrityError, SettingsError, StoreError
+from trilayer_core.runtime.failpoints import failpoint
+from trilayer_core.runtime.file_lock import exclusive, unless_held
+
+Name = TypeVar("Name")
+Content = TypeVar("Content")
+
+STALE_AFTER_S = 60.0
+"""Only what is older than this is looked at as left over; each kind has a further proof, see leftovers.py."""
+
+SPEED_LOCK = "locks/speed"
+"""Held by the speed layer for as long as it runs."""
+
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")
+"""The name of a file that `Store.write` has not finished."""
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A Parquet file of the store. path: relative to the store. sha256: of all its bytes."""
+
+    path: str
+    rows: int
+    bytes: int
+    sha256: str
+
+    @staticmethod
+    def of(document: dict[str, Any]) -> StoredFile:
+        return StoredFile(document["path"], document["rows"], document["bytes"], document["sha256"])
+
+
+class Store:
+    """Files under one root. uri: a folder, `file://`, `s3://` or `hdfs://` URI; other schemes as pyarrow.fs knows them."""
+
+    def __init__(self, uri: str) -> None:
+        if "://" not in uri:
+            uri = Path(uri).expanduser().resolve().as_uri()
+        try:
+            self.fs, self.root = pyarrow.fs.FileSystem.from_uri(uri)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise SettingsError(
+                f"store must be a folder or a URI that pyarrow can open; got {uri!r}: {error}"
+            ) from None
+        self.root = self.root.rstrip("/")
+        self.local = isinstance(self.fs, pyarrow.fs.LocalFileSystem)
+        parsed = urlparse(uri)
+        self._prefix = f"{parsed.scheme}://{'' if self.local else parsed.netloc}"
+        self._netloc_in_path = not self.local and self.root.startswith(parsed.netloc)
+
+    def path(self, relative: str) -> str:
+        """The path as this file system says it."""
+        return f"{self.root}/{relative}" if relative else self.root
+
+    def uri(self, relative: str) -> str:
+        """The path as Spark says it."""
+        path = self.path(relative)
+        if self._netloc_in_path:
+            return f"{urlparse(self._prefix).scheme}://{path}"
+        return f"{self._prefix}{path}"
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    def read(self, relative: str) -> bytes:
+        """All bytes of a file. Raises IntegrityError, which names it, where there is none;
+        StoreError where it can't be read."""
+        try:
+            failpoint("store.read", relative)
+            if self.local:
+                return Path(self.path(relative)).read_bytes()
+            with self.fs.open_input_file(self.path(relative)) as file:
+                return bytes(file.read())
+        except FileNotFoundError:
+            raise IntegrityError(
+                f"{relative} must be in the store {self.root}; it is missing; {mending(relative)}"
+            ) from None
+        except OSError as error:
+            raise self.fault(error, "read", relative) from error
+
+    def exists(self, relative: str) -> bool:
+        """Whether there is such a file or folder. Raises StoreError where the system won't tell."""
+        with self._faults("look for", relative):
+            if not self.local:
+                return self.fs.get_file_info(self.path(relative)).type != pyarrow.fs.FileType.NotFound
+            try:
+                os.stat(self.path(relative))
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+            return True
+
+    def names(self, relative: str) -> list[str]:
+        """Names, sorted, of the files and folders in a folder; none where there is no such folder."""
+        with self._faults("list", relative):
+            if self.local:
+                try:
+                    found = os.listdir(self.path(relative))
+                except FileNotFoundError:
+                    return []
+                return sorted(name for name in found if not name.startswith("."))
+            selector = pyarrow.fs.FileSelector(self.path(relative), allow_not_found=True)
+            return sorted(info.base_name for info in self.fs.get_file_info(selector))
+
+    def write(self, relative: str, data: bytes, *, durable: bool = True) -> None:
+        """Writes or replaces a file at once.
+
+        Args:
+            relative: The file's path in the store; its folder is made where it is not there.
+            data: All bytes of the file.
+            durable: Whether the file, on a local disk, also survives a power cut that comes after
+                this call.
+
+        Raises:
+            StoreError: It could not be written; what was there is unchanged, and nothing else is
+                left.
+        """
+        with self._faults("write", relative):
+            if not self.local:
+                self.fs.create_dir(os.path.dirname(self.path(relative)), recursive=True)
+                with self.fs.open_output_stream(self.path(relative)) as stream:
+                    stream.write(data)
+                return
+            with self._temporary(relative, data, durable) as temporary:
+                os.replace(temporary, self.path(relative))
+            if durable:
+                _sync(os.path.dirname(self.path(relative)))
+
+    def create(self, relative: str, data: bytes, *, durable: bool = True) -> bool:
+        """As `write`, for a file that must not be there yet: False, and nothing written, where it
+        is."""
+        if not self.local:
+            if self.exists(relative):
+                return False
+            self.write(relative, data)
+            return True
+        with self._faults("write", relative):
+            with self._temporary(relative, data, durable) as temporary:
+                try:
+                    os.link(temporary, self.path(relative))
+                except FileExistsError:
+                    return False
+            if durable:
+                _sync(os.path.dirname(self.path(relative)))
+            return True
+
+    def delete(self, relative: str) -> None:
+        """Deletes a file or a folder with all in it; nothing happens where there is none."""
+        path = self.path(relative)
+        with self._faults("delete", relative):
+            if not self.local:
+                kind = self.fs.get_file_info(path).type
+                if kind == pyarrow.fs.FileType.Directory:
+                    self.fs.delete_dir(path)
+                elif kind == pyarrow.fs.FileType.File:
+                    self.fs.delete_file(path)
+                return
+            try:
+                os.unlink(path)
+            except (FileNotFoundError, NotADirectoryError):
+                return
+            except (IsADirectoryError, PermissionError):  # POSIX has the second for a folder, Linux the first
+                if not os.path.isdir(path) or os.path.islink(path):
+                    raise
+                _delete_folder(path)
+
+    @contextlib.contextmanager
+    def _temporary(self, relative: str, data: bytes, durable: bool) -> Iterator[str]:
+        """A file beside `relative` that has the data, until the block ends.
+
+        It is locked for as long: one without a lock is nobody's, and is left over
+        (`stale_temporaries`).
+        """
+        folder, name = os.path.split(self.path(relative))
+        temporary = f"{folder}/.{name}.{uuid4().hex[:8]}"
+        try:
+            file = open(temporary, "wb")  # noqa: SIM115  # closed below; the folder is made only when it is not there
+        except FileNotFoundError:
+            _make_folder(folder)
+            file = open(temporary, "wb")  # noqa: SIM115
+        try:
+            with file:
+                with contextlib.suppress(OSError):  # a file system without locks
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                file.write(data)
+                failpoint("store.write", relative)
+                file.flush()
+                if durable:
+                    os.fsync(file.fileno())
+                yield temporary
+        finally:
+            with contextlib.suppress(FileNotFoundError):  # it has been moved to its place
+                os.unlink(temporary)
+
+    def stale_temporaries(self, folders: Iterable[str]) -> Iterator[str]:
+        """The temporary files in these folders whose writers were killed. Only local stores have
+        such files."""
+        if not self.local:
+            return
+        for folder in folders:
+            with self._faults("list", folder):
+                try:
+                    names = os.listdir(self.path(folder))
+                except (FileNotFoundError, NotADirectoryError):
+                    continue
+            for name in sorted(names):
+                if _TEMPORARY.fullmatch(name):
+                    relative = f"{folder}/{name}".lstrip("/")
+                    if self.age_s(relative) > STALE_AFTER_S and not _is_locked(self.path(relative)):
+                        yield relative
+
+    def age_s(self, relative: str) -> float:
+        """Seconds since a file, or the list of a folder, was last written; 0 where there is none,
+        or the store does not say."""
+        try:
+            return time.time() - os.stat(self.path(relative)).st_mtime if self.local else 0.0
+        except OSError:
+            return 0.0
+
+    def size(self, relative: str) -> int:
+        """Bytes of a file, or of all files in a folder."""
+        path = self.path(relative)
+        info = self.fs.get_file_info(path)
+        if info.type != pyarrow.fs.FileType.Directory:
+            return int(info.size or 0)
+        inside = self.fs.get_file_info(pyarrow.fs.FileSelector(path, recursive=True))
+        return sum(int(found.size or 0) for found in inside)
+
+    def sync(self, relative: str) -> None:
+        """Forces all that another process has written below a folder onto a local disk, so that a
+        power cut does not take it."""
+        if not self.local:
+            return
+        with self._faults("sync", relative):
+            path = self.path(relative)
+            os.stat(path)
+            for folder, _, files in os.walk(path, topdown=False):
+                for name in files:
+                    if not name.startswith("."):  # Hadoop's checksums, which nothing here reads
+                        _sync(f"{folder}/{name}")
+                _sync(folder)
+            while path != self.root and len(path) > len(self.root):
+                path = os.path.dirname(path)
+                _sync(path)
+
+    def sync_folder(self, relative: str) -> None:
+        """Forces a folder's list onto a local disk, so that what was deleted from it stays deleted
+        after a power cut."""
+        if self.local:
+            with self._faults("sync", relative), contextlib.suppress(FileNotFoundError):
+                _sync(self.path(relative))
+
+    def limits(self) -> list[str]:
+        """What a local disk promises and this store does not, for a person to read; nothing for a
+        local disk."""
+        if self.local:
+            return []
+        found = [
+            "this store has no locks and can't refuse a second writer: two batch runs or rollbacks at the same moment can put a wrong answer"
+            " in force. Have one scheduler start them, one at a time, and roll back only while no batch run works",
+        ]
+        if isinstance(self.fs, pyarrow.fs.HadoopFileSystem):
+            found.append(
+                "this store writes files in place: a process that is killed while it writes a document leaves a part of it, which every later"
+                " run refuses by name; restore that file or delete it by hand"
+            )
+        return found
+
+    # -- what the system refuses ---------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _faults(self, doing: str, relative: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self.fault(error, doing, relative) from error
+
+    def fault(self, error: OSError, doing: str, relative: str) -> StoreError:
+        """The error to raise where the system did not let a file be read, written, listed or
+        deleted.
+
+        Args:
+            error: What the system said.
+            doing: What was tried, a verb: read, write.
+            relative: The file's path in the store.
+        """
+        if error.errno in _FULL:
+            advice = "free space on the disk or quota that holds it, then run this again"
+        elif error.errno in _FORBIDDEN:
+            advice = "give the user that runs trilayer the right to do so, or mount the file system writable, then run this again"
+        elif error.errno == errno.EIO:
+            advice = "the disk or its connection fails (the system's log says more, `dmesg`): mend or replace it, then run this again"
+        else:
+            advice = "the file system refused: remove the cause, then run this again"
+        reason = error.strerror or str(error) or type(error).__name__
+        return StoreError(f"could not {doing} {self.path(relative)}: {reason}; {advice}")
+
+    # -- documents -----------------------------------------------------------------------------------------------------
+
+    def read_document(self, relative: str) -> dict[str, Any]:
+        """A JSON document written by `write_document`. Raises IntegrityError where it is missing or not what was written."""
+        return parse_document(self.read(relative), relative)
+
+    def write_document(self, relative: str, document: dict[str, Any]) -> None:
+        """Writes or replaces a JSON document, with its own digest in it. As `write`, durable."""
+        self.write(relative, document_bytes(document))
+
+    def create_document(self, relative: str, document: dict[str, Any], *, durable: bool = True) -> bool:
+        """As `write_document`, for one that must not be there yet: False, and nothing written, if
+        it is."""
+        return self.create(relative, document_bytes(document), durable=durable)
+
+    # -- tables --------------------------------------------------------------------------------------------------------
+
+    def write_table(self, relative: str, table: pa.Table, *, durable: bool = True) -> StoredFile:
+        """Writes a table as one Parquet file."""
+        buffer = io.BytesIO()
+        pq.write_table(table, buffer, compression="zstd", use_dictionary=table.num_rows > 1000)
+        data = buffer.getvalue()
+        self.write(relative, data, durable=durable)
+        return StoredFile(relative, table.num_rows, len(data), hashlib.sha256(data).hexdigest())
+
+    def read_table(self, file: StoredFile, columns: list[str] | None = None) -> pa.Table:
+        """A Parquet file's table, after its digest was checked. Raises IntegrityError that names the file."""
+        # Threads, and pyarrow's look at a file as a dataset, cost more than a small file's pages.
+        parquet = pq.ParquetFile(pa.BufferReader(self.read_checked(file)))
+        return parquet.read(columns, use_threads=file.bytes > 1 << 20)
+
+    def read_checked(self, file: StoredFile) -> bytes:
+        """All bytes of a file, after its digest was checked. Raises IntegrityError that names the
+        file."""
+        data = self.read(file.path)
+        _check_content(file, len(data), hashlib.sha256(data).hexdigest())
+        return data
+
+    def check(self, file: StoredFile) -> None:
+        """Raises IntegrityError, which names the file, unless its bytes are those that were written."""
+        if not self.exists(file.path):
+            raise IntegrityError(
+                f"{file.path} must be in the store {self.root}; it is missing; {mending(file.path)}"
+            )
+        _check_content(file, *self._digest(file.path))
+
+    def check_all(self, files: Iterable[StoredFile]) -> None:
+        """As `check`, several at a time."""
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(self.check, files))
+
+    def _digest(self, relative: str) -> tuple[int, str]:
+        digest, size = hashlib.sha256(), 0
+        with self._faults("read", relative), self.fs.open_input_stream(self.path(relative)) as stream:
+            while chunk := stream.read(1 << 22):
+                digest.update(chunk)
+                size += len(chunk)
+        return size, digest.hexdigest()
+
+    def describe(self, relative: str) -> StoredFile:
+        """The `StoredFile` of a Parquet file that another engine has written."""
+        size, digest = self._digest(relative)
+        with self._faults("read", relative):
+            rows = pq.read_metadata(self.path(relative), filesystem=self.fs).num_rows
+        return StoredFile(relative, rows, size, digest)
+
+    def describe_folder(self, relative: str) -> list[StoredFile]:
+        """Every Parquet file with rows in a folder that Spark has written; it writes empty ones
+        too.
+
+        They are made durable first, since Spark does not: what refers to them must not outlive
+        them.
+        """
+        self.sync(relative)
+        files = [
+            self.describe(f"{relative}/{name}") for name in self.names(relative) if name.endswith(".parquet")
+        ]
+        return [file for file in files if file.rows]
+
+    # -- locks ---------------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def lock(self, relative: str, what: str, wait_s: float = 0.0) -> Iterator[None]:
+        """Holds a lock that the system takes back when its process dies, however it dies. Not
+        re-entrant.
+
+        Args:
+            relative: The lock's path in the store.
+            what: What to call the work that it is for.
+            wait_s: For how long to wait for another that holds it.
+
+        Raises:
+            ConflictError: Another process or thread holds it; says who.
+        """
+        if not self.local:
+            yield
+            return
+        with contextlib.ExitStack() as held:
+            with self._faults("lock", relative):
+                held.enter_context(exclusive(Path(self.path(relative)), once=what, wait_s=wait_s))
+            yield
+
+    @contextlib.contextmanager
+    def unless_locked(self, relative: str) -> Iterator[bool]:
+        """Gives True and holds the lock until the block ends if it is free; gives False if it is
+        not.
+
+        It is False as well on stores that have no locks. Hold it for a moment only: `lock` waits
+        for `GRACE_S` before it refuses.
+        """
+        if not self.local:
+            yield False
+            return
+        with contextlib.ExitStack() as held:
+            with self._faults("lock", relative):
+                free = held.enter_context(unless_held(Path(self.path(relative))))
+            yield free
+
+
+def ingest_lock_path(stream: str) -> str:
+    """The lock that an ingest of the stream with this name holds."""
+    return f"locks/ingest-{stream}"
+
+
+def _make_folder(folder: str) -> None:
+    """Makes a folder and those above it, durably: a power cut would take what is written into them
+    with them."""
+    there = folder
+    while not os.path.isdir(there):
+        there = os.path.dirname(there)
+    os.makedirs(folder, exist_ok=True)
+    while folder != there:
+        folder = os.path.dirname(folder)
+        _sync(folder)
+
+
+def _sync(path: str) -> None:
+    """Forces a file, or the list of what is in a folder, onto the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _delete_folder(path: str) -> None:
+    """All of a folder, also while another process deletes in it, or one that has been given up
+    still writes into it."""
+    for attempt in range(10):
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY or attempt == 9:
+                raise
+        if not os.path.exists(path):
+            return
+
+
+def _is_locked(path: str) -> bool:
+    """Whether another holds the lock of a file."""
+    try:
+        with open(path, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # also where it has just been moved to its place
+        return True
+    return False
+
+
+def read_listed(listing: Callable[[], list[Name]], read: Callable[[Name], Content]) -> list[Content]:
+    """What is listed, read; all of it again where that fails and the listing has changed meanwhile. Raises IntegrityError where it has not."""
+    while True:
+        names = listing()
+        try:
+            return [read(name) for name in names]
+        except IntegrityError:
+            if names == listing():
+                raise
+
+
+def document_bytes(document: dict[str, Any]) -> bytes:
+    """JSON with a `sha256` over all else in it."""
+    # Through JSON once, so that the digest is over what will be read: its keys are text.
+    body = json.loads(json.dumps(document, default=_jsonable))
+    return json.dumps(body | {"sha256": _document_digest(body)}, indent=1).encode()
+
+
+def parse_document(data: bytes, relative: str) -> dict[str, Any]:
+    """The reverse of `document_bytes`. Raises IntegrityError that names the file."""
+    try:
+        document = json.loads(data)
+        expected = document.pop("sha256")
+    except (ValueError, KeyError, AttributeError, TypeError):
+        raise IntegrityError(
+            f"{relative} must be a JSON document of trilayer's; it was truncated or replaced; {mending(relative)}"
+        ) from None
+    if _document_digest(document) != expected:
+        raise IntegrityError(
+            f"{relative} must have the content that its digest says; it was altered; {mending(relative)}"
+        )
+    return document
+
+
+_MENDING = {
+    "speed": "run `trilayer speed run --rebuild`",
+    "batch": "run `trilayer batch rollback`, then `trilayer batch run --full`",
+    "publications": "run `trilayer batch rollback VERSION`, then `trilayer batch run --full`",
+}
+
+
+def mending(relative: str) -> str:
+    """What a person can do about a file of the store that is not as it was written."""
+    return _MENDING.get(relative.partition("/")[0], "restore the file from a copy")
+
+
+def _check_content(file: StoredFile, size: int, digest: str) -> None:
+    if size != file.bytes:
+        raise IntegrityError(
+            f"{file.path} must have {file.bytes} bytes; got {size}: it was truncated or replaced; {mending(file.path)}"
+        )
+    if digest != file.sha256:
+        raise IntegrityError(
+            f"{file.path} must have SHA-256 {file.sha256[:12]}…; its bytes were altered; {mending(file.path)}"
+        )
+
+
+def _document_digest(body: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, StoredFile):
+        return asdict(value)
+    raise TypeError(f"{value!r} can't be written to a JSON document")

@@ -1,0 +1,226 @@
+"""What killed processes leave in a store: files and folders that nothing refers to or ever will,
+and that nobody writes.
+
+Nothing here is found by its age alone. Of each there is a proof that no process can still make it
+count:
+
+- a temporary file: its writer does not hold its lock any more;
+- an interval's folder: the interval's manifest names another, or there is none and no ingest of the stream works;
+- a batch view's folder, or a run's: no version needs it, and its run has published, or a later one has taken over, so that it can't;
+- a segment's file: later micro-batches are committed and it is in no commit, or it is compaction's and no speed layer works;
+- a generation's folder: it has no `generation.json`, and no speed layer works.
+
+On stores that are not local there are no locks, and what only a lock could prove is left alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from trilayer_core.errors import IntegrityError, StoreError
+from trilayer_core.store.files import SPEED_LOCK, STALE_AFTER_S, Store, ingest_lock_path
+from trilayer_core.store.publications import newest_token, read_past, read_version, version_numbers
+
+logger = logging.getLogger("trilayer.store")
+
+TEMPORARY, INTERVAL, ATTEMPT, RUN, SEGMENT, GENERATION = (
+    "temporary file", "interval without manifest", "batch view never published", "run that was overtaken",
+    "segment file without commit", "generation never begun",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """A file or folder that can be deleted.
+
+    Attributes:
+        what: Of what kind it is, one of the constants above.
+        path: Where it is in the store.
+        lock: The lock without which it must not be deleted, since a process that starts might write
+            a file of its name anew.
+        commit: A file that is looked for under the lock; if it is there, the leftover is needed
+            after all.
+    """
+
+    what: str
+    path: str
+    lock: str = ""
+    commit: str = ""
+
+
+def find_leftovers(store: Store, *, thorough: bool = True, chains: bool = True) -> list[Leftover]:
+    """All that killed processes have left.
+
+    Args:
+        store: The store.
+        thorough: Whether to read the manifest of every interval. Without it, an interval's only
+            folder is taken for the one that its manifest names, which costs a listing however long
+            the history is.
+        chains: Whether to look among the intervals at all.
+    """
+    return [
+        *(Leftover(TEMPORARY, path) for path in store.stale_temporaries(_written_to(store, chains))),
+        *(_intervals(store, thorough) if chains else ()),
+        *_attempts_and_runs(store),
+        *_segments(store),
+    ]
+
+
+def clear(store: Store, found: Iterable[Leftover]) -> int:
+    """Deletes what `find_leftovers` has found, and returns how many of them."""
+    deleted = 0
+    for left in found:
+        if not left.lock:
+            store.delete(left.path)
+            deleted += 1
+            continue
+        with store.unless_locked(left.lock) as free:
+            if free and not store.exists(left.commit):
+                store.delete(left.path)
+                deleted += 1
+    return deleted
+
+
+def _written_to(store: Store, chains: bool) -> Iterator[str]:
+    """The folders into which trilayer itself writes files."""
+    yield from ("", "publications", "fence")
+    for kind in ("streams", "quarantine"):
+        yield from (f"{kind}/{name}" for name in store.names(kind))
+    for stream in store.names("master") if chains else ():
+        yield from (f"master/{stream}/{schema}" for schema in store.names(f"master/{stream}"))
+    for run in store.names("runs"):
+        yield from (f"runs/{run}", f"runs/{run}/reconciliation")
+    for stream in store.names("speed"):
+        for generation in store.names(f"speed/{stream}"):
+            folder = f"speed/{stream}/{generation}"
+            yield from (folder, f"{folder}/commits", f"{folder}/data")
+
+
+def _intervals(store: Store, thorough: bool) -> Iterator[Leftover]:
+    for stream in store.names("master"):
+        for schema in store.names(f"master/{stream}"):
+            chain = f"master/{stream}/{schema}"
+            # The folders first: of those that are listed, no manifest that is written meanwhile is
+            # missed.
+            folders: dict[str, list[str]] = {}
+            for name in store.names(chain):
+                if not name.endswith(".json"):
+                    folders.setdefault(name.split("-")[0], []).append(name)
+            manifests = {name for name in store.names(chain) if name.endswith(".json")}
+            unfinished = []
+            for number, names in folders.items():
+                if f"{number}.json" not in manifests:
+                    unfinished += [name for name in names if store.age_s(f"{chain}/{name}") > STALE_AFTER_S]
+                elif thorough or len(names) > 1:
+                    used = _used(store, f"{chain}/{number}.json")
+                    yield from (
+                        Leftover(INTERVAL, f"{chain}/{name}") for name in names if used and name not in used
+                    )
+            if unfinished:
+                yield from _given_up(store, stream, chain, unfinished)
+
+
+def _used(store: Store, manifest: str) -> set[str]:
+    """The folders that a manifest names; an empty set if it can't be read.
+
+    The set also holds an empty name, so that an interval without files is not taken for a manifest
+    that can't be read.
+    """
+    try:
+        files = store.read_document(manifest)["files"]
+    except (IntegrityError, StoreError) as error:
+        logger.warning("what it refers to is left alone: %s", error)
+        return set()
+    return {file["path"].split("/")[-2] for file in files} | {""}
+
+
+def _given_up(store: Store, stream: str, chain: str, unfinished: Iterable[str]) -> Iterator[Leftover]:
+    """Of the folders without a manifest those that no ingest under way has made."""
+    with store.unless_locked(ingest_lock_path(stream)) as free:
+        manifests = set(store.names(chain)) if free else set()
+    if free:
+        for name in unfinished:
+            if f"{name.split('-')[0]}.json" not in manifests:
+                yield Leftover(INTERVAL, f"{chain}/{name}")
+
+
+def _attempts_and_runs(store: Store) -> Iterator[Leftover]:
+    attempts = [
+        f"batch/{view}/{name}" for view in store.names("batch") for name in store.names(f"batch/{view}")
+    ]
+    runs = store.names("runs")
+    # In this order: a version that is written from here on is of this token, or a later one.
+    newest = newest_token(store)
+    try:
+        kept = [read_version(store, number) for number in version_numbers(store)]
+        past = read_past(store).by_use
+    except (IntegrityError, StoreError) as error:
+        logger.warning("what it may need is left alone: %s", error)
+        return
+    needed = {file.path.rsplit("/", 1)[0] for p in kept for view in p.views.values() for file in view.files}
+    tokens = {publication.token for publication in kept}
+    done = {publication.token for publication in kept if publication.version in past}
+    for path in attempts:
+        token = _token(path.rsplit("/", 1)[1])
+        if path not in needed and (token < newest or token in done):
+            yield Leftover(ATTEMPT, path)
+    for name in runs:
+        if _token(name) not in tokens and _token(name) < newest:
+            yield Leftover(RUN, f"runs/{name}")
+
+
+def _token(name: str) -> float:
+    """The token with which a folder's name begins; infinity if there is none, so that the folder is
+    never old enough."""
+    return int(name[:8]) if name[:8].isdigit() else float("inf")
+
+
+def _segments(store: Store) -> Iterator[Leftover]:
+    for stream in store.names("speed"):
+        for generation in store.names(f"speed/{stream}"):
+            folder = f"speed/{stream}/{generation}"
+            if not store.exists(f"{folder}/generation.json"):
+                if store.age_s(folder) > STALE_AFTER_S:
+                    yield Leftover(GENERATION, folder, SPEED_LOCK, f"{folder}/generation.json")
+                continue
+            # The files first: of those that are listed, no commit that is written meanwhile is
+            # missed.
+            files = store.names(f"{folder}/data")
+            commits = [span for name in store.names(f"{folder}/commits") if (span := _span(name))]
+            abandoned = _abandoned(commits)
+            for name in files:
+                span = _span(name)
+                path = f"{folder}/data/{name}"
+                if span is None or span in commits:
+                    continue
+                if abandoned(span):
+                    yield Leftover(SEGMENT, path)
+                elif span[0] < span[1] and store.age_s(path) > STALE_AFTER_S:
+                    with store.unless_locked(SPEED_LOCK) as free:
+                        pass
+                    if free:
+                        commit = f"{folder}/commits/{name[:25]}.json"
+                        yield Leftover(SEGMENT, path, SPEED_LOCK, commit)
+
+
+def _span(name: str) -> tuple[int, int] | None:
+    """First and last micro-batch, of the name of a commit or of a segment's file; None for another
+    name."""
+    first, last = name[:12], name[13:25]
+    return (int(first), int(last)) if first.isdigit() and last.isdigit() else None
+
+
+def _abandoned(commits: list[tuple[int, int]]) -> Callable[[tuple[int, int]], bool]:
+    """Whether micro-batches that are in no commit of their own can't get one any more, since what
+    is committed goes beyond them."""
+    newest = max((last for _, last in commits), default=-1)
+
+    def beyond(span: tuple[int, int]) -> bool:
+        first, last = span
+        if first == last:
+            return last <= newest
+        return any(begin <= first and last <= end for begin, end in commits)
+
+    return beyond

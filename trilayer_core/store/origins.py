@@ -1,0 +1,142 @@
+"""Where the counting of a stream's log begins, as the store records it.
+
+```
+streams/STREAM/origin.json               the first origin
+streams/STREAM/origins/00000002.json     one for each loss that was accepted since
+```
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trilayer_core.definitions.stream import Stream
+from trilayer_core.errors import ConflictError, LogError
+from trilayer_core.log.broker import Log, Topic
+from trilayer_core.runtime.clock import now_ms
+from trilayer_core.seam import Cut, Ranges, cut_from_json, ranges_to_json
+from trilayer_core.store.files import Store
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the counting of a stream's log begins: at first sight of it, and anew after a loss that
+    was accepted.
+
+    Offsets mean the same record within one origin only.
+
+    Attributes:
+        topic_id: The topic's id, as the broker gave it.
+        start: Per partition, the first offset that counts.
+        number: 1 for the first origin, and one more with each loss that was accepted.
+    """
+
+    topic_id: str
+    start: Cut
+    number: int = 1
+
+    @property
+    def identity(self) -> str:
+        """What intervals, generations and publications keep as their `topic_id`.
+
+        It is the topic's id itself for the first origin, so that older stores read as they are.
+        Kafka's topic ids have no `#`.
+        """
+        return self.topic_id if self.number == 1 else f"{self.topic_id}#{self.number}"
+
+
+def origin_number(identity: str) -> int:
+    """The number of the origin with this identity."""
+    return int(identity.partition("#")[2] or 1)
+
+
+def origin(store: Store, stream: Stream, topic: Topic, log: Log) -> Origin:
+    """The stream's present origin; the first one is recorded when either layer first sees the log.
+
+    Raises:
+        LogError: The topic is another one now: it was deleted and created again.
+    """
+    path = _origin_path(stream, 1)
+    if not store.exists(path):
+        document = {"topic": topic.name, "topic_id": topic.id, "start": log.beginning(topic)}
+        store.create_document(path, document)
+    found = read_origin(store, stream)
+    assert found is not None
+    check_same_topic(stream, found.topic_id, topic)
+    return found
+
+
+def read_origin(store: Store, stream: Stream) -> Origin | None:
+    """The stream's present origin as it is recorded, without asking the broker."""
+    if not store.exists(_origin_path(stream, 1)):
+        return None
+    later = [int(name.removesuffix(".json")) for name in store.names(f"streams/{stream.name}/origins")]
+    return _read_origin(store, stream, max(later, default=1))
+
+
+def origins(store: Store, stream: Stream) -> list[Origin]:
+    """Every origin that the stream has had, oldest first."""
+    present = read_origin(store, stream)
+    return [_read_origin(store, stream, n + 1) for n in range(present.number)] if present else []
+
+
+def begin_origin(
+    store: Store, stream: Stream, topic: Topic, start: Cut, before: Origin, reason: str, departed: Ranges
+) -> Origin:
+    """Records a new origin, from which the stream's log counts from now on.
+
+    Args:
+        store: Where it is recorded.
+        stream: The stream.
+        topic: The topic as it is now.
+        start: Per partition, the first offset that counts.
+        before: The origin that ends.
+        reason: What was found, in the words of the error that reported it.
+        departed: Per partition, the offsets of the origin before that the log no longer holds as
+            they were ingested.
+
+    Raises:
+        ConflictError: Another process has just begun one.
+    """
+    number = before.number + 1
+    document = {
+        "number": number,
+        "topic": topic.name,
+        "topic_id": topic.id,
+        "start": dict(start),
+        "before": before.identity,
+        "reason": reason,
+        "departed": ranges_to_json(departed),
+        "accepted_ms": now_ms(),
+    }
+    path = _origin_path(stream, number)
+    if not store.create_document(path, document):
+        raise ConflictError(f"{path} must be new; another process has just written it; run again")
+    return Origin(topic.id, dict(start), number)
+
+
+def _origin_path(stream: Stream, number: int) -> str:
+    folder = f"streams/{stream.name}"
+    return f"{folder}/origin.json" if number == 1 else f"{folder}/origins/{number:08d}.json"
+
+
+def _read_origin(store: Store, stream: Stream, number: int) -> Origin:
+    document = store.read_document(_origin_path(stream, number))
+    return Origin(document["topic_id"], cut_from_json(document["start"]), number)
+
+
+def check_same_topic(stream: Stream, known_id: str, topic: Topic) -> None:
+    """Raises LogError unless the topic is the one with this id."""
+    if known_id != topic.id:
+        raise LogError(
+            f"topic {topic.name!r} of stream {stream.name!r} must be the one with id {known_id}; got id {topic.id}:"
+            " it was deleted and created again, and its offsets count anew. What was ingested from the old topic"
+            f" stays in the master dataset and in the answers. {ACCEPT}"
+        )
+
+
+ACCEPT = (
+    "To go on with the log as it is now, run `trilayer batch run --accept-loss`, which records the loss and begins"
+    " a new origin"
+)
+"""What an operator can do about a log that is no longer the one that was ingested."""

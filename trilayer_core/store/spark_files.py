@@ -1,0 +1,46 @@
+"""Files of the store that Spark writes."""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import suppress
+
+from pyspark.sql import DataFrame
+
+from trilayer_core.errors import StoreError
+from trilayer_core.store.files import Store, StoredFile
+
+_REFUSALS = {
+    os.strerror(number): number
+    for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES)
+}
+
+
+def write_files(rows: DataFrame, folder: str, store: Store) -> list[StoredFile]:
+    """Writes rows as Parquet files into a new folder of the store, from where they survive a power
+    cut.
+
+    Args:
+        rows: What to write.
+        folder: A folder that is not there yet.
+        store: The store, which Spark's executors must reach as well.
+
+    Returns:
+        The files that have rows.
+
+    Raises:
+        StoreError: The system refused, on this machine or an executor's. The folder is gone again,
+            however Spark failed.
+    """
+    try:
+        rows.write.parquet(store.uri(folder))
+        return store.describe_folder(folder)
+    except Exception as error:
+        with suppress(StoreError):
+            store.delete(folder)
+        for line in str(error).splitlines():
+            for reason, number in _REFUSALS.items():
+                if reason in line:
+                    raise store.fault(OSError(number, reason), "have Spark write", folder) from error
+        raise
