@@ -12,9 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.conftest import JARS, PROJECT
-from trilayer.cli import context
 from trilayer.cli.main import app
 from trilayer.operations import checks
+from trilayer.operations.project import Project
+from trilayer.operations.project import project as open_project
 from trilayer_core.definitions.catalog import load_catalog
 from trilayer_core.errors import EnvironmentFault, TrilayerError
 from trilayer_core.log.broker import Log
@@ -53,7 +54,7 @@ def settings(folder, **values):
 
 def project():
     found = load_settings()
-    return context.Project(found, load_catalog(found.catalog), Store(found.store))
+    return Project(found, load_catalog(found.catalog), Store(found.store))
 
 
 def doctor():
@@ -118,7 +119,7 @@ def test_a_project_is_found_from_below_it(folder, monkeypatch):
     assert line["mark"] == "note"
     assert f"{folder} has one: run trilayer in that folder" in line["says"]
     with pytest.raises(TrilayerError, match=f"{folder} has a trilayer.toml: run trilayer in that folder"):
-        context.project()
+        open_project()
 
 
 def test_status_does_not_wait_for_a_broker_that_is_not_there(folder):
