@@ -1,10 +1,18 @@
-"""trilayer: a view is written once, counted exactly once, and asked in SQL. This is what an author of views imports."""
+"""trilayer: a view is written once, counted exactly once, and asked in SQL.
 
-from trilayer_core.definitions.aggregates import count, first, latest, max_, mean, min_, sum_
-from trilayer_core.definitions.catalog import Catalog, Query
-from trilayer_core.definitions.stream import Rows, Stream
-from trilayer_core.definitions.view import View
-from trilayer_core.definitions.windows import sliding, tumbling
+This is what an author of views imports. Each name is loaded when it is first used, so that `trilayer
+--help` and the like don't wait for it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trilayer_core.definitions.aggregates import count, first, latest, max_, mean, min_, sum_
+    from trilayer_core.definitions.catalog import Catalog, Query
+    from trilayer_core.definitions.stream import Rows, Stream
+    from trilayer_core.definitions.view import View
+    from trilayer_core.definitions.windows import sliding, tumbling
 
 __all__ = [
     "Catalog",
@@ -22,3 +30,22 @@ __all__ = [
     "sum_",
     "tumbling",
 ]  # fmt: skip
+
+_DEFINED_IN = {
+    "aggregates": ("count", "first", "latest", "max_", "mean", "min_", "sum_"),
+    "catalog": ("Catalog", "Query"),
+    "stream": ("Rows", "Stream"),
+    "view": ("View",),
+    "windows": ("sliding", "tumbling"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _DEFINED_IN.items():
+        if name in names:
+            return getattr(import_module(f"trilayer_core.definitions.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -5,60 +5,95 @@ from __future__ import annotations
 import platform
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 from trilayer.cli.context import err, out, set_up_logging
 from trilayer_core.errors import TrilayerError
 
+
+@dataclass(frozen=True)
+class Entry:
+    """A command in the list that `trilayer --help` shows, without the module that defines it.
+
+    Attributes:
+        at: Where it is defined, as `module:attribute`: a function, or an app with commands of its own.
+        help: The first paragraph of its own help.
+    """
+
+    at: str
+    help: str
+
+
 COMMANDS = {
-    "up": "trilayer.cli.stack:up",
-    "demo": "trilayer.cli.demo:demo",
-    "replay": "trilayer.cli.replay:replay",
-    "batch": "trilayer.cli.batch:app",
-    "speed": "trilayer.cli.speed:app",
-    "sql": "trilayer.cli.sql:sql",
-    "status": "trilayer.cli.status:status",
-    "doctor": "trilayer.cli.doctor:doctor",
-    "quarantine": "trilayer.cli.quarantine:app",
-    "verify": "trilayer.cli.verify:verify",
-    "notebooks": "trilayer.cli.notebooks:notebooks",
+    "up": Entry(
+        "trilayer.cli.stack:up",
+        "Starts the local stack and keeps it until Ctrl-C: a Kafka broker, unless bootstrap_servers is"
+        " set, the speed layer, and Airflow.",
+    ),
+    "demo": Entry(
+        "trilayer.cli.demo:demo",
+        "Replays a year of real flights through the whole system in about three minutes, and proves"
+        " the answer.",
+    ),
+    "replay": Entry(
+        "trilayer.cli.replay:replay",
+        "Sends a file's rows to a stream's topic, in order. Lines of JSON are sent as they are.",
+    ),
+    "batch": Entry("trilayer.cli.batch:app", "The batch layer: runs, their steps, history, rollback."),
+    "speed": Entry("trilayer.cli.speed:app", "The speed layer."),
+    "sql": Entry("trilayer.cli.sql:sql", "Asks the views."),
+    "status": Entry("trilayer.cli.status:status", "How the streams, views and processes stand."),
+    "doctor": Entry(
+        "trilayer.cli.doctor:doctor",
+        "Checks this machine, the settings, the catalog, the broker, the topics and the store.",
+    ),
+    "quarantine": Entry("trilayer.cli.quarantine:app", "Events that did not fit their schema."),
+    "verify": Entry(
+        "trilayer.cli.verify:verify",
+        "Compares log, master dataset and views with each other: every record that the log still"
+        " holds, and every key against a recompute.",
+    ),
+    "notebooks": Entry(
+        "trilayer.cli.notebooks:notebooks",
+        "Puts the notebooks into a folder: batch against speed, freshness and lag, of your own catalog"
+        " and store.",
+    ),
 }
-"""Where each command is defined: a function, or an app with commands of its own."""
 
 
-class _Commands(Mapping[str, Any]):
-    """The commands by name. Each is imported when it is asked for: all of them take a second longer."""
-
-    def __getitem__(self, name: str) -> Any:
-        module, _, attribute = COMMANDS[name].partition(":")
-        found = getattr(import_module(module), attribute)
-        alone = typer.Typer()
-        alone.callback()(lambda: None)
-        if isinstance(found, typer.Typer):
-            alone.add_typer(found, name=name)
-        else:
-            alone.command(name)(found)
-        return get_group(alone).commands[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(COMMANDS)
-
-    def __len__(self) -> int:
-        return len(COMMANDS)
+def load(name: str) -> TyperGroup | TyperCommand:
+    """The command of this name, from its module. All modules together take seconds, with their engines."""
+    module, _, attribute = COMMANDS[name].at.partition(":")
+    found = getattr(import_module(module), attribute)
+    alone = typer.Typer()
+    alone.callback()(lambda: None)
+    if isinstance(found, typer.Typer):
+        alone.add_typer(found, name=name)
+    else:
+        alone.command(name)(found)
+    command = get_group(alone).commands[name]
+    assert isinstance(command, TyperGroup | TyperCommand)
+    return command
 
 
 class _Group(TyperGroup):
+    """The commands of COMMANDS: listed by their entries, loaded when one of them is to run."""
+
     def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self.commands = _Commands()  # type: ignore[assignment]  # nothing is added to it
+        listed = {name: TyperCommand(name, help=entry.help) for name, entry in COMMANDS.items()}
+        super().__init__(**{**options, "commands": listed})
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, load(name) if name else None, rest
 
 
 app = typer.Typer(
