@@ -1,6 +1,8 @@
-"""The batch layer: recomputes authoritative views from the master dataset, in steps that each can be run again.
+"""The batch layer: recomputes authoritative views from the master dataset, in steps that each can
+be run again.
 
     cut -> ingest -> recompute -> reconcile -> publish         and, on its own, rollback
 
-What a step found is recorded under `runs/TOKEN/STEP.json`, from which the next one goes on, in the same process or another.
+What a step found is recorded under `runs/TOKEN/STEP.json`, from which the next one goes on, in the
+same process or another.
 """

@@ -46,7 +46,8 @@ def accept_loss(stream: Stream, settings: Settings, store: Store) -> Origin | No
         have = chain_end(of_origin(chain, present.identity), present.start)
         if present.topic_id != topic.id:
             reason = (
-                f"the topic with id {present.topic_id} was deleted; the one of its name now has id {topic.id}"
+                f"the topic with id {present.topic_id} was deleted; the one of its name now has id"
+                f" {topic.id}"
             )
             start = log.beginning(topic)
             departs_at = present.start
@@ -63,8 +64,8 @@ def accept_loss(stream: Stream, settings: Settings, store: Store) -> Origin | No
         departed = {p: r for p, r in departed.items() if r.start < r.end}
     begun = begin_origin(store, stream, topic, start, present, reason, departed)
     logger.warning(
-        "stream %s: the loss is accepted and recorded; origin %s begins at %s; offsets of the origin before that the log"
-        " no longer holds as they were ingested: %s",
+        "stream %s: the loss is accepted and recorded; origin %s begins at %s; offsets of the"
+        " origin before that the log no longer holds as they were ingested: %s",
         stream.name,
         begun.number,
         ", ".join(f"{p}:{offset}" for p, offset in sorted(start.items())),
@@ -94,7 +95,9 @@ def departures(
     """
     end, beginning = log.end(topic), log.beginning(topic)
     return {
-        p: _departure(topic, p, _held(known, chain, p, have.get(p, 0)), end[p], beginning[p], log, store)
+        p: _departure(
+            topic, p, _held(known, chain, p, have.get(p, 0)), end[p], beginning[p], log, store
+        )
         if p in have
         else 0
         for p in topic.partitions
@@ -137,7 +140,8 @@ def _departure(
             newest = log.last_records(topic, {partition: last}).get(partition)
             if newest is None or newest.offset <= offsets[-1]:
                 return last
-        # What follows the last record in common may have been the marker of a transaction, and be a record now.
+        # What follows the last record in common may have been the marker of a transaction, and be a
+        # record now.
         return max(offsets[agreeing - 1] + 1, beginning)
     return beginning
 

@@ -26,9 +26,22 @@ from trilayer_core.seam import (
 )
 from trilayer_core.store.continuity import check_log
 from trilayer_core.store.files import Store
-from trilayer_core.store.master import Chain, Interval, chain_end, longest_chain, newest_of, recorded_cuts
+from trilayer_core.store.master import (
+    Chain,
+    Interval,
+    chain_end,
+    longest_chain,
+    newest_of,
+    recorded_cuts,
+)
 from trilayer_core.store.origins import origin
-from trilayer_core.store.publications import check_token, in_force, newest_token, take_token, versions
+from trilayer_core.store.publications import (
+    check_token,
+    in_force,
+    newest_token,
+    take_token,
+    versions,
+)
 
 logger = logging.getLogger("trilayer.batch")
 
@@ -61,7 +74,10 @@ class Run:
     @staticmethod
     def of(document: dict[str, Any]) -> Run:
         return Run(
-            **(document | {"cuts": {name: cut_from_json(cut) for name, cut in document["cuts"].items()}})
+            **(
+                document
+                | {"cuts": {name: cut_from_json(cut) for name, cut in document["cuts"].items()}}
+            )
         )
 
 
@@ -99,7 +115,9 @@ def cut(
     run = Run(token, t_ms, full, cuts, {name: topic_id for name, (_, topic_id) in streams.items()})
     store.write_document(run.path("cut"), dict(vars(run)))
     for name, found in cuts.items():
-        logger.info("cut %s at T=%s: %s", name, run.t, ", ".join(f"{p}:{o}" for p, o in found.items()))
+        logger.info(
+            "cut %s at T=%s: %s", name, run.t, ", ".join(f"{p}:{o}" for p, o in found.items())
+        )
     return run
 
 
@@ -142,8 +160,9 @@ def choose_t(
     check_tick(until_ms, now_ms(), settings.tick_ms, settings.settle_ms)
     if until_ms < floor and not at_least:
         raise UsageError(
-            f"T must not lie before {format_time(floor)}, up to which events have been ingested; got {format_time(until_ms)};"
-            " `trilayer batch rollback` goes back to an earlier publication"
+            f"T must not lie before {format_time(floor)}, up to which events have been ingested;"
+            f" got {format_time(until_ms)}; `trilayer batch rollback` goes back to an earlier"
+            " publication"
         )
     return max(until_ms, floor)
 
@@ -157,7 +176,9 @@ def t_of_all(catalog: Catalog, settings: Settings) -> int:
     now = now_ms()
     with Log(settings.bootstrap_servers) as log:
         topics = [log.topic(stream) for stream in catalog.streams]
-        marks = [mark for topic in topics for mark in log.last_records(topic, log.end(topic)).values()]
+        marks = [
+            mark for topic in topics for mark in log.last_records(topic, log.end(topic)).values()
+        ]
     newest = max((mark.append_ms for mark in marks), default=0)
     return tick_of(min(newest, now + settings.settle_ms), settings.tick_ms) + settings.tick_ms
 
@@ -178,7 +199,8 @@ def _recorded(catalog: Catalog, settings: Settings, store: Store) -> dict[str, M
     """The newest cuts of each stream, by their Ts."""
     latest = latest_ms(settings)
     return {
-        stream.name: recorded_cuts(store, stream, latest, lambda interval: True) for stream in catalog.streams
+        stream.name: recorded_cuts(store, stream, latest, lambda interval: True)
+        for stream in catalog.streams
     }
 
 
@@ -200,7 +222,10 @@ def check_clock(catalog: Catalog, settings: Settings, store: Store) -> None:
     """
     latest = latest_ms(settings)
     found = [
-        (chain[-1].t_ms, f"interval {chain[-1].number} of stream {stream.name!r} in the master dataset")
+        (
+            chain[-1].t_ms,
+            f"interval {chain[-1].number} of stream {stream.name!r} in the master dataset",
+        )
         for stream in catalog.streams
         if (chain := longest_chain(store, stream))
     ]
@@ -208,9 +233,11 @@ def check_clock(catalog: Catalog, settings: Settings, store: Store) -> None:
     t_ms, what = max(found, default=(0, ""))
     if t_ms > latest:
         raise ClockError(
-            f"no T may be later than now, {format_time(now_ms())}; {what} is of T={format_time(t_ms)}: it was cut by a machine whose clock"
-            " was ahead, or this one's is behind. Set the clock that is wrong. If it was the other one, `trilayer batch run --accept-clock`"
-            " goes on from that cut with T as it is now; no event is counted twice or left out"
+            f"no T may be later than now, {format_time(now_ms())}; {what} is of"
+            f" T={format_time(t_ms)}: it was cut by a machine whose clock was ahead, or this one's"
+            " is behind. Set the clock that is wrong. If it was the other one, `trilayer batch"
+            " run --accept-clock` goes on from that cut with T as it is now; no event is counted"
+            " twice or left out"
         )
 
 
@@ -231,10 +258,13 @@ def _cut_of(
     index = TimeIndex(log, topic, settings.tick_ms, settings.settle_ms, now_ms)
     for partition, record in index.stamped_later_than_now().items():
         logger.warning(
-            "stream %s partition %s: offset %s is stamped %s, which is later than now; cuts pass it by,"
-            " or wait for it a tick at most",
-            stream.name, partition, record.offset, format_time(record.stamp),
-        )  # fmt: skip
+            "stream %s partition %s: offset %s is stamped %s, which is later than now; cuts pass"
+            " it by, or wait for it a tick at most",
+            stream.name,
+            partition,
+            record.offset,
+            format_time(record.stamp),
+        )
     have = chain_end(newest_of(Chain(store, stream), present.identity), present.start)
     if t_ms in recorded:
         found = recorded[t_ms]
@@ -243,27 +273,33 @@ def _cut_of(
         floor = recorded[before] if before is not None else present.start
         found = index.cut(t_ms, floor, accept_clock=accept_clock)
     bound = effective_cut(t_ms, found, recorded)
-    # Never below what is ingested, nor below where the log began; a partition that was added since a recorded cut begins at 0.
+    # Never below what is ingested, nor below where the log began; a partition that was added since
+    # a recorded cut begins at 0.
     partitions = topic.partitions if t_ms not in recorded else sorted(bound)
     return {p: max(bound.get(p, 0), have.get(p, 0)) for p in partitions}, present.identity
 
 
 def check_ends_at(stream: Stream, end: Cut, cut: Cut) -> None:
-    """Raises CoverageError unless the master dataset's end is the cut. It is not where another run, which had found another cut for
-    the same T, has ingested in between. A partition of which nothing is ingested may be missing in either."""
+    """Raises CoverageError unless the master dataset's end is the cut.
+
+    It is not where another run, which had found another cut for the same T, has ingested in
+    between. A partition of which nothing is ingested may be missing in either.
+    """
     if {p: offset for p, offset in end.items() if offset} != {
         p: offset for p, offset in cut.items() if offset
     }:
         raise CoverageError(
-            f"stream {stream.name!r}: the master dataset must end at the cut {dict(cut)}; it ends at {dict(end)};"
-            " nothing was published; run `trilayer batch run`"
+            f"stream {stream.name!r}: the master dataset must end at the cut {dict(cut)}; it ends"
+            f" at {dict(end)}; nothing was published; run `trilayer batch run`"
         )
 
 
 def find_run(store: Store, token: int | None = None, until_ms: int | None = None) -> Run:
-    """The run that a step on its own goes on with: that of `token`, or the one that the last `cut` began.
+    """The run that a step on its own goes on with: that of `token`, or the one that the last `cut`
+    began.
 
-    Raises ConflictError where a later run has taken over from `token`, UsageError where the run is not for `until_ms`.
+    Raises ConflictError where a later run has taken over from `token`, UsageError where the run is
+    not for `until_ms`.
     """
     if token is not None:
         check_token(store, token)
@@ -271,11 +307,13 @@ def find_run(store: Store, token: int | None = None, until_ms: int | None = None
     path = f"runs/{token:08d}/cut.json"
     if not token or not store.exists(path):
         raise UsageError(
-            "a step must follow a cut; there is no run to go on with; run `trilayer batch cut` first"
+            "a step must follow a cut; there is no run to go on with; run `trilayer batch cut`"
+            " first"
         )
     run = Run.of(store.read_document(path))
     if until_ms is not None and run.t_ms != until_ms:
         raise UsageError(
-            f"--until must be the T of the newest cut, {run.t}; got {format_time(until_ms)}; run `trilayer batch cut` for it"
+            f"--until must be the T of the newest cut, {run.t}; got {format_time(until_ms)}; run"
+            " `trilayer batch cut` for it"
         )
     return run

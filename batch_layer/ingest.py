@@ -1,6 +1,8 @@
-"""Step 2, ingest: copies the log below the cut into the master dataset, an interval that goes on exactly where the last one ended.
+"""Step 2, ingest: copies the log below the cut into the master dataset, an interval that goes on
+exactly where the last one ended.
 
-The writing of the interval's manifest is the commit, and from then on its end is the recorded cut for T.
+The writing of the interval's manifest is the commit, and from then on its end is the recorded cut
+for T.
 """
 
 from __future__ import annotations
@@ -91,14 +93,16 @@ def ingest(
         interval = _copied(
             stream, run, chain, present, topic, marks, log, settings, store, spark, accept_loss
         )
-        # The last record, which was there before and is there now, vouches for what was read in between.
+        # The last record, which was there before and is there now, vouches for what was read in
+        # between.
         if different := changed(topic, marks, run.cuts[stream.name], log):
             partition, (mark, found) = next(iter(different.items()))
             place = found or mark
             assert place is not None
             raise LogError(
-                f"stream {stream.name!r} partition {partition}: the log must not change while it is read;"
-                f" the record at offset {place.offset} did. Nothing was ingested; run `trilayer batch run` again"
+                f"stream {stream.name!r} partition {partition}: the log must not change while it"
+                f" is read; the record at offset {place.offset} did. Nothing was ingested; run"
+                " `trilayer batch run` again"
             )
         departed = departed_generation(stream, identity, topic, log, store)
         interval = replace(interval, departed=max(departed, newest_departed(chain, identity)))
@@ -116,8 +120,9 @@ def ingest(
 def _check_origin(stream: Stream, run: Run, present: Origin | None) -> None:
     if present is None or present.identity != run.topic_ids[stream.name]:
         raise OvertakenError(
-            f"stream {stream.name!r}: a run must be ingested in the origin that it was cut in, {run.topic_ids[stream.name]};"
-            f" the present one is {present and present.identity}: a loss was accepted since; run `trilayer batch run`"
+            f"stream {stream.name!r}: a run must be ingested in the origin that it was cut in,"
+            f" {run.topic_ids[stream.name]}; the present one is {present and present.identity}: a"
+            " loss was accepted since; run `trilayer batch run`"
         )
 
 
@@ -162,7 +167,9 @@ def _copied(
     # Where retention, or many markers, hide the last record, the one before stands for it.
     known = own[-1].marks if own else {}
     ends = {p: mark or known.get(p) for p, mark in {**known, **marks}.items()}
-    return Interval(len(chain), run.t_ms, present.identity, ranges, lost, files, events, quarantined, ends)
+    return Interval(
+        len(chain), run.t_ms, present.identity, ranges, lost, files, events, quarantined, ends
+    )
 
 
 def note_attempt(stream: Stream, run: Run, store: Store) -> None:
@@ -179,10 +186,14 @@ def note_attempt(stream: Stream, run: Run, store: Store) -> None:
 
 
 def _reparse(stream: Stream, store: Store, spark: StartSpark) -> Sequence[Interval]:
-    """The stream's chain under its present schema; what only another schema's chain has is parsed anew from the raw bytes."""
+    """The stream's chain under its present schema; what only another schema's chain has is parsed
+    anew from the raw bytes.
+    """
     chain = Chain(store, stream)
     others = [
-        Chain(store, stream, schema) for schema in schemas(store, stream) if schema != stream.fingerprint
+        Chain(store, stream, schema)
+        for schema in schemas(store, stream)
+        if schema != stream.fingerprint
     ]
     longest = max(others, key=len, default=chain)
     if len(longest) <= len(chain):
@@ -209,7 +220,10 @@ def _reparse(stream: Stream, store: Store, spark: StartSpark) -> Sequence[Interv
 def _write(
     stream: Stream, number: int, records: Callable[[], DataFrame] | None, store: Store
 ) -> tuple[Sequence[StoredFile], int, int]:
-    """Files, events and quarantined events of one interval. A folder of a killed attempt has no manifest and is never read."""
+    """Files, events and quarantined events of one interval.
+
+    A folder of a killed attempt has no manifest and is never read.
+    """
     if records is None:
         return [], 0, 0
     failpoint("ingest.before-write")

@@ -1,4 +1,6 @@
-"""Step 5, publish: puts all recomputed views in force at once, and clears away what no kept version needs. Rollback is its reverse."""
+"""Step 5, publish: puts all recomputed views in force at once, and clears away what no kept version
+needs. Rollback is its reverse.
+"""
 
 from __future__ import annotations
 
@@ -85,8 +87,8 @@ def publish(
     base = in_force(store)
     if (base.version if base else None) != recomputed.base:
         raise TrilayerError(
-            f"a run must publish on top of what it was computed from, version {recomputed.base}; {base.version if base else None} is in force;"
-            " run `trilayer batch run` again"
+            f"a run must publish on top of what it was computed from, version {recomputed.base};"
+            f" {base.version if base else None} is in force; run `trilayer batch run` again"
         )
     failpoint("publish.before-version")
     kind = "full" if "full" in recomputed.kinds.values() else "incremental"
@@ -104,7 +106,9 @@ def publish(
     }
     if base and kind == "incremental" and _is_the_same(base, run, streams, views):
         write_look(store, Look(base.version, run.t_ms, run.token, now_ms()))
-        logger.info("nothing new up to T=%s: version %s, T=%s, stays in force", run.t, base.version, base.t)
+        logger.info(
+            "nothing new up to T=%s: version %s, T=%s, stays in force", run.t, base.version, base.t
+        )
         clean(catalog, settings, store)
         return base
     publication = write_version(
@@ -128,10 +132,14 @@ def publish(
 
 
 def _is_the_same(
-    base: Publication, run: Run, streams: Mapping[str, PublishedStream], views: Mapping[str, PublishedView]
+    base: Publication,
+    run: Run,
+    streams: Mapping[str, PublishedStream],
+    views: Mapping[str, PublishedView],
 ) -> bool:
     """Whether a version of these streams and views would say what the one in force says, at a later
-    T. One whose own T is later than the run's was cut by a clock that was ahead, and is replaced."""
+    T. One whose own T is later than the run's was cut by a clock that was ahead, and is replaced.
+    """
     return (
         base.t_ms <= run.t_ms
         and base.streams == streams
@@ -146,7 +154,9 @@ def _published(stream: Stream, run: Run, base: Publication | None, store: Store)
     cut, identity = run.cuts[stream.name], run.topic_ids[stream.name]
     before = base.streams[stream.name] if base else None
     if before:
-        below = intervals_below(chain_after(store, stream, before.cut, before.topic_id), cut, identity)
+        below = intervals_below(
+            chain_after(store, stream, before.cut, before.topic_id), cut, identity
+        )
         added = intervals_after(below, before.cut, stream, before.topic_id)
     else:
         below = added = intervals_below(read_chain(store, stream), cut, identity)
@@ -166,14 +176,15 @@ def rollback(version: int | None, store: Store, hold: Held | None = None) -> Pub
     """An older version in force again, its cuts with it; the one that was in force before the
     present unless named. Fences off any run under way.
 
-    hold: who keeps it in force from then on; without one, the next batch run publishes on top of it.
+    hold: who keeps it in force from then on; without one, the next batch run publishes on top of
+        it.
     """
     target = roll_back(store, version, hold)
     logger.info("version %s in force again, T=%s", target.version, target.t)
     return target
 
 
-# -- clearing away -----------------------------------------------------------------------------------------------------
+# -- clearing away ---------------------------------------------------------------------------------
 
 
 def clean(catalog: Catalog, settings: Settings, store: Store) -> None:
@@ -188,7 +199,8 @@ def clean(catalog: Catalog, settings: Settings, store: Store) -> None:
     kept = retire_versions(store, settings.keep_versions)
     if kept is None:
         logger.warning(
-            "nothing is cleared away: a version that is kept can't be read, so that what it needs is not known"
+            "nothing is cleared away: a version that is kept can't be read, so that what it needs"
+            " is not known"
         )
         return
     failpoint("clean.before-files")
@@ -237,20 +249,33 @@ def _clean_segments(stream: Stream, kept: Sequence[Publication], store: Store) -
     for generation in known:
         cut = oldest_cut(kept, stream, generation.topic_id)
         old = generation is not known[-1]
-        if old and (not _needed(generation, stream, kept) or _superseded(generation, stream, cut, store)):
-            store.delete(f"{folder(stream, generation.name)}/generation.json")  # without which it is none
+        if old and (
+            not _needed(generation, stream, kept) or _superseded(generation, stream, cut, store)
+        ):
+            store.delete(
+                f"{folder(stream, generation.name)}/generation.json"
+            )  # without which it is none
             store.delete(folder(stream, generation.name))
             continue
         for first, last in commit_names(store, stream, generation.name):
             try:
                 commit = read_commit(store, stream, generation.name, first, last)
             except IntegrityError as error:
-                logger.debug("not cleared away, since compaction took it or it can't be read: %s", error)
+                logger.debug(
+                    "not cleared away, since compaction took it or it can't be read: %s", error
+                )
                 continue
-            if any(r.end > cut.get(p, 0) for segment in commit.segments for p, r in segment.ranges.items()):
+            if any(
+                r.end > cut.get(p, 0)
+                for segment in commit.segments
+                for p, r in segment.ranges.items()
+            ):
                 break
             store.delete(commit_path(stream, generation.name, first, last))
-            for file in [*commit.files.values(), *([commit.quarantine] if commit.quarantine else [])]:
+            for file in [
+                *commit.files.values(),
+                *([commit.quarantine] if commit.quarantine else []),
+            ]:
                 store.delete(file.path)
 
 
@@ -267,7 +292,9 @@ def _needed(generation: Generation, stream: Stream, kept: Sequence[Publication])
 
 
 def _superseded(generation: Generation, stream: Stream, cut: Cut, store: Store) -> bool:
-    """Whether a newer generation of the same definitions has taken over, for every cut that a rollback could come back to."""
+    """Whether a newer generation of the same definitions has taken over, for every cut that a
+    rollback could come back to.
+    """
     try:
         best = best_cover(store, stream, generation.topic_id, generation.views, cut)
     except (CoverageError, IntegrityError):

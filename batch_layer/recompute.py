@@ -1,8 +1,10 @@
 """Step 3, recompute: the batch views below the cut, as files of partials.
 
-A batch view is a few files whose partials, merged, are the view: an incremental run adds the new interval's partials as a file of its own, and merges it
-with the files before it only while those are not much larger. So a run costs what is new, whatever the history (the idea of a log-structured merge tree:
-O'Neil, Cheng, Gawlick, O'Neil, 1996). A full run computes one file from the whole master dataset. Both hold the same partials.
+A batch view is a few files whose partials, merged, are the view: an incremental run adds the new
+interval's partials as a file of its own, and merges it with the files before it only while those
+are not much larger. So a run costs what is new, whatever the history (the idea of a log-structured
+merge tree: O'Neil, Cheng, Gawlick, O'Neil, 1996). A full run computes one file from the whole
+master dataset. Both hold the same partials.
 """
 
 from __future__ import annotations
@@ -28,7 +30,13 @@ from trilayer_core.definitions.view import View
 from trilayer_core.errors import OvertakenError
 from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.store.files import Store, StoredFile
-from trilayer_core.store.master import Interval, chain_after, intervals_after, intervals_below, read_chain
+from trilayer_core.store.master import (
+    Interval,
+    chain_after,
+    intervals_after,
+    intervals_below,
+    read_chain,
+)
 from trilayer_core.store.publications import Publication, check_token, in_force
 from trilayer_core.store.spark_files import write_files
 
@@ -40,9 +48,11 @@ GROWTH = 2
 
 @dataclass(frozen=True)
 class Recomputed:
-    """Per view: the files of the new batch view, and those of what the intervals since the base have added.
+    """Per view: the files of the new batch view, and those of what the intervals since the base
+    have added.
 
-    base: the publication in force that the run started from, None where there was none. definitions: per view, the fingerprint it was
+    base: the publication in force that the run started from, None where there was none.
+        definitions: per view, the fingerprint it was
     computed by. kinds: per stream, incremental or full.
     """
 
@@ -54,8 +64,13 @@ class Recomputed:
 
     @property
     def changed_keys(self) -> dict[str, int]:
-        """Per view, how many keys the events since the base have touched: all of them, where there is no base to go on from."""
-        return {name: sum(f.rows for f in self.added.get(name, files)) for name, files in self.views.items()}
+        """Per view, how many keys the events since the base have touched: all of them, where there
+        is no base to go on from.
+        """
+        return {
+            name: sum(f.rows for f in self.added.get(name, files))
+            for name, files in self.views.items()
+        }
 
     @staticmethod
     def of(document: dict[str, Any]) -> Recomputed:
@@ -72,7 +87,9 @@ class Recomputed:
 
 
 def recompute(catalog: Catalog, run: Run, store: Store, spark: StartSpark) -> Recomputed:
-    """Computes every view, incrementally where the publication in force has it by the same definition. Done once for a run."""
+    """Computes every view, incrementally where the publication in force has it by the same
+    definition. Done once for a run.
+    """
     check_token(store, run.token)
     done = recomputed_before(catalog, run, store)
     if done:
@@ -103,10 +120,14 @@ def recompute(catalog: Catalog, run: Run, store: Store, spark: StartSpark) -> Re
                 views |= _compute(pass_, chain, run, store, spark, "full")
             elif base is not None:
                 views |= _side_by_side(
-                    pass_.views, partial(_grown, base=base, added=added, run=run, store=store, spark=spark)
+                    pass_.views,
+                    partial(_grown, base=base, added=added, run=run, store=store, spark=spark),
                 )
         logger.info(
-            "recomputed %s views of %s, %s", len(catalog.views_of(stream)), stream.name, kinds[stream.name]
+            "recomputed %s views of %s, %s",
+            len(catalog.views_of(stream)),
+            stream.name,
+            kinds[stream.name],
         )
     result = Recomputed(base.version if base else None, definitions, kinds, views, added)
     failpoint("recompute.before-record")
@@ -116,15 +137,19 @@ def recompute(catalog: Catalog, run: Run, store: Store, spark: StartSpark) -> Re
 
 
 def recomputed_before(catalog: Catalog, run: Run, store: Store) -> Recomputed | None:
-    """What the run has recomputed, None where it hasn't. Raises OvertakenError where that was by other definitions than the catalog's."""
+    """What the run has recomputed, None where it hasn't.
+
+    Raises OvertakenError where that was by other definitions than the catalog's.
+    """
     if not store.exists(run.path("recompute")):
         return None
     found = Recomputed.of(store.read_document(run.path("recompute")))
     changed = {name for name, _ in found.definitions.items() ^ _definitions(catalog).items()}
     if changed:
         raise OvertakenError(
-            f"a run must end with the definitions it was recomputed by; {', '.join(sorted(changed))} changed since;"
-            " run `trilayer batch run`, or clear the whole run in Airflow"
+            "a run must end with the definitions it was recomputed by;"
+            f" {', '.join(sorted(changed))} changed since; run `trilayer batch run`, or clear the"
+            " whole run in Airflow"
         )
     return found
 
@@ -146,13 +171,19 @@ def is_continued(catalog: Catalog, stream: Stream, base: Publication) -> bool:
     )
 
 
-def rows_of(pass_: Pass, intervals: Sequence[Interval], store: Store, spark: StartSpark) -> DataFrame | None:
+def rows_of(
+    pass_: Pass, intervals: Sequence[Interval], store: Store, spark: StartSpark
+) -> DataFrame | None:
     """The pass's rows in the master dataset, digests checked first; None where there are none."""
     files = [file for interval in intervals for file in interval.files]
     if not files:
         return None
     store.check_all(files)
-    rows = spark().read.parquet(*(store.uri(file.path) for file in files)).where(F.col(REJECT).isNull())
+    rows = (
+        spark()
+        .read.parquet(*(store.uri(file.path) for file in files))
+        .where(F.col(REJECT).isNull())
+    )
     if isinstance(pass_.source, Rows):
         return pass_.source.rows(rows.select(*pass_.source.stream.columns))
     return rows
@@ -190,7 +221,9 @@ def _grown(
     store: Store,
     spark: StartSpark,
 ) -> Sequence[StoredFile]:
-    """The files of the base and the added ones, those at the end merged while each is not much larger than what follows it."""
+    """The files of the base and the added ones, those at the end merged while each is not much
+    larger than what follows it.
+    """
     before, new = base.views[view.name].files, added[view.name]
     if not new:
         return before
@@ -205,21 +238,32 @@ def _grown(
 
 
 def merge(view: View, partials: DataFrame) -> DataFrame:
-    """Partials of `view`, merged by key in Spark. Also how a view too large for one DuckDB is read."""
+    """Partials of `view`, merged by key in Spark.
+
+    Also how a view too large for one DuckDB is read.
+    """
     states = [
-        F.expr(merge_sql(column, state, "spark")).alias(column) for column, state in view.states.items()
+        F.expr(merge_sql(column, state, "spark")).alias(column)
+        for column, state in view.states.items()
     ]
     return partials.groupBy(*(quoted(key.name) for key in view.keys)).agg(*states)
 
 
-def _write(partials: DataFrame, view: View, run: Run, store: Store, kind: str) -> Sequence[StoredFile]:
-    # A folder of its own for each attempt: what a killed one has begun may still be written to on a server or a cluster.
+def _write(
+    partials: DataFrame, view: View, run: Run, store: Store, kind: str
+) -> Sequence[StoredFile]:
+    # A folder of its own for each attempt: what a killed one has begun may still be written to on a
+    # server or a cluster.
     folder = f"batch/{view.name}/{run.token:08d}-{kind}-{uuid4().hex[:6]}"
     return write_files(partials, folder, store)
 
 
-def merged_view(view: View, publication: Publication, spark: SparkSession, store: Store) -> DataFrame:
-    """The batch view's partials as one DataFrame, digests checked, for views too large for one DuckDB."""
+def merged_view(
+    view: View, publication: Publication, spark: SparkSession, store: Store
+) -> DataFrame:
+    """The batch view's partials as one DataFrame, digests checked, for views too large for one
+    DuckDB.
+    """
     files = publication.views[view.name].files
     store.check_all(files)
     schema = ", ".join(f"{quoted(name)} {type_}" for name, type_ in view.partial_columns.items())
@@ -230,7 +274,10 @@ def merged_view(view: View, publication: Publication, spark: SparkSession, store
 
 def _plain(value: Any) -> Any:
     return (
-        {name: list(files) if not isinstance(files, str) else files for name, files in value.items()}
+        {
+            name: list(files) if not isinstance(files, str) else files
+            for name, files in value.items()
+        }
         if isinstance(value, dict)
         else value
     )

@@ -1,7 +1,8 @@
 """Step 4, reconcile: what both layers have computed of the very same events, compared key by key.
 
-The batch's share is what the run's new intervals have added, the speed layer's the segments between the same two cuts. Every key of the two
-is kept beside the run, with both answers, as long as the run's publication is.
+The batch's share is what the run's new intervals have added, the speed layer's the segments between
+the same two cuts. Every key of the two is kept beside the run, with both answers, as long as the
+run's publication is.
 """
 
 from __future__ import annotations
@@ -42,11 +43,12 @@ logger = logging.getLogger("trilayer.batch")
 def reconcile(
     catalog: Catalog, run: Run, recomputed: Recomputed, settings: Settings, store: Store
 ) -> dict[str, Any]:
-    """Per view: match, differ, missing (batch alone has the key), extra (speed alone) and the `file` that has every key of them; or
-    `not_compared` with the reason.
+    """Per view: match, differ, missing (batch alone has the key), extra (speed alone) and the
+    `file` that has every key of them; or `not_compared` with the reason.
 
-    After a full run `changed` counts keys in which it differs from what an incremental run would have published. Computed once for a run.
-    Raises DifferenceError for any difference if the setting `reconcile` is `fail`, however often it is called.
+    After a full run `changed` counts keys in which it differs from what an incremental run would
+    have published. Computed once for a run. Raises DifferenceError for any difference if the
+    setting `reconcile` is `fail`, however often it is called.
     """
     check_token(store, run.token)
     if store.exists(run.path("reconcile")):
@@ -65,8 +67,10 @@ def reconcile(
     ]
     if different and settings.reconcile == "fail":
         raise DifferenceError(
-            f"batch and speed must agree; they differ in {', '.join(different)}; see {run.path('reconcile')};"
-            ' to publish the batch\'s answer all the same, set reconcile = "warn" and run `trilayer batch publish`'
+            f"batch and speed must agree; they differ in {', '.join(different)};"
+            f" see {run.path('reconcile')};"
+            ' to publish the batch\'s answer all the same, set reconcile = "warn" and run'
+            " `trilayer batch publish`"
         )
     return found
 
@@ -87,7 +91,11 @@ def _reconcile(
             for view in catalog.views_of(stream):
                 share = _load_speed(connection, view, share, find, store)
                 found[view.name] = _compare(connection, view, share, recomputed, base, run, store)
-                if base and recomputed.kinds[stream.name] == "full" and view.name in recomputed.added:
+                if (
+                    base
+                    and recomputed.kinds[stream.name] == "full"
+                    and view.name in recomputed.added
+                ):
                     before = [*base.views[view.name].files, *recomputed.added[view.name]]
                     full = _comparison(connection, view, recomputed.views[view.name], before, store)
                     found[view.name]["changed"] = full.differ + full.missing + full.extra
@@ -96,16 +104,22 @@ def _reconcile(
 
 
 Share = tuple[Cover, Mapping[str, frozenset[int]]] | str
-"""The segments between the two cuts, as a cover and the ticks of its commits; or the reason why there is nothing to compare."""
+"""The segments between the two cuts, as a cover and the ticks of its commits; or the reason why
+there is nothing to compare.
+"""
 
 
-def _speed_share(catalog: Catalog, stream: Stream, run: Run, base: Publication | None, store: Store) -> Share:
+def _speed_share(
+    catalog: Catalog, stream: Stream, run: Run, base: Publication | None, store: Store
+) -> Share:
     views = {view.name: view.fingerprint for view in catalog.views_of(stream)}
     origin = read_origin(store, stream)
     assert origin is not None
     if base is not None and stream.name not in base.streams:
         return "the stream is new"
-    if (base.streams[stream.name].topic_id if base else origin.topic_id) != run.topic_ids[stream.name]:
+    if (base.streams[stream.name].topic_id if base else origin.topic_id) != run.topic_ids[
+        stream.name
+    ]:
         return "a new origin has begun since"
     start = base.streams[stream.name].cut if base else origin.start
     end = run.cuts[stream.name]
@@ -121,18 +135,27 @@ def _speed_share(catalog: Catalog, stream: Stream, run: Run, base: Publication |
     behind = [p for p, offset in end.items() if covered.head.get(p, 0) < offset]
     if behind:
         return f"the speed layer has not reached the cut in partition {behind[0]}"
-    between = {name: ticks - above.ticks.get(name, frozenset()) for name, ticks in covered.ticks.items()}
+    between = {
+        name: ticks - above.ticks.get(name, frozenset()) for name, ticks in covered.ticks.items()
+    }
     return covered, {name: ticks for name, ticks in between.items() if ticks}
 
 
 def _load_speed(
-    connection: duckdb.DuckDBPyConnection, view: View, share: Share, find: Callable[[], Share], store: Store
+    connection: duckdb.DuckDBPyConnection,
+    view: View,
+    share: Share,
+    find: Callable[[], Share],
+    store: Store,
 ) -> Share:
-    """The share whose partials of the view are loaded: found again where compaction has taken what was listed. The reason where they can't be read."""
+    """The share whose partials of the view are loaded: found again where compaction has taken what
+    was listed. The reason where they can't be read.
+    """
     attempts = 3
     while not isinstance(share, str):
         connection.execute(
-            f"DROP TABLE IF EXISTS speed_share; {create_table_sql('speed_share', view, ['_tick BIGINT'])}"
+            "DROP TABLE IF EXISTS speed_share;"
+            f" {create_table_sql('speed_share', view, ['_tick BIGINT'])}"
         )
         covered, between = share
         try:
@@ -163,8 +186,12 @@ def _compare(
         return {"not_compared": "the definition has changed"}
     added = recomputed.added[view.name] if base is not None else recomputed.views[view.name]
     _load_files(connection, "batch_share", view, added, store)
-    counts = _counts(compare_partials(connection, view, "batch_share", "speed_share", into="compared"))
-    every = connection.sql(present_compared_select(view, "compared", ("batch", "speed"))).to_arrow_table()
+    counts = _counts(
+        compare_partials(connection, view, "batch_share", "speed_share", into="compared")
+    )
+    every = connection.sql(
+        present_compared_select(view, "compared", ("batch", "speed"))
+    ).to_arrow_table()
     # Before the record that names it: a run that is killed between the two writes it again.
     return counts | {
         "file": asdict(store.write_table(f"{run.folder}/reconciliation/{view.name}.parquet", every))
@@ -184,7 +211,11 @@ def _comparison(
 
 
 def _load_files(
-    connection: duckdb.DuckDBPyConnection, table: str, view: View, files: Sequence[StoredFile], store: Store
+    connection: duckdb.DuckDBPyConnection,
+    table: str,
+    view: View,
+    files: Sequence[StoredFile],
+    store: Store,
 ) -> None:
     connection.execute(f"DROP TABLE IF EXISTS {table}; {create_table_sql(table, view)}")
     for file in files:
@@ -206,5 +237,9 @@ def _say(name: str, counts: dict[str, Any]) -> None:
         return
     bad = counts["differ"] or counts["missing"] or counts["extra"]
     level = logging.WARNING if bad else logging.INFO
-    logger.log(level, "reconcile %s: match %s, differ %s, missing %s, extra %s", name,
-               *(f"{counts[kind]:,}" for kind in ("match", "differ", "missing", "extra")))  # fmt: skip
+    logger.log(
+        level,
+        "reconcile %s: match %s, differ %s, missing %s, extra %s",
+        name,
+        *(f"{counts[kind]:,}" for kind in ("match", "differ", "missing", "extra")),
+    )

@@ -123,7 +123,9 @@ def batch_lock(store: Store) -> AbstractContextManager[None]:
 
 
 def ingest_lock(store: Store, stream: Stream) -> AbstractContextManager[None]:
-    """The lock that lets one ingest of a stream work at a time; ingests of several streams may run side by side."""
+    """The lock that lets one ingest of a stream work at a time; ingests of several streams may run
+    side by side.
+    """
     return store.lock(ingest_lock_path(stream.name), f"an ingest of {stream.name!r}")
 
 
@@ -133,8 +135,8 @@ def batch_spark(settings: Settings, rows: Sequence[Rows] = ()) -> Iterator[Start
 
     Args:
         settings: The settings.
-        rows: What will be run; starting the session raises DefinitionError where the function of one
-            does not return what it declares.
+        rows: What will be run; starting the session raises DefinitionError where the function of
+            one does not return what it declares.
     """
     started: list[SparkSession] = []
     one_at_a_time = Lock()

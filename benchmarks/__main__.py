@@ -1,4 +1,6 @@
-"""`python -m benchmarks [NAME ...]`: runs each benchmark in a process of its own and prints a table of what was measured."""
+"""`python -m benchmarks [NAME ...]`: runs each benchmark in a process of its own and prints a table
+of what was measured.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,16 @@ from typing import NoReturn
 
 from benchmarks.figure import Figure, Options, run, table
 
-BENCHMARKS = ("speed", "freshness", "incremental", "recompute", "query", "endurance", "memory", "airflow")
+BENCHMARKS = (
+    "speed",
+    "freshness",
+    "incremental",
+    "recompute",
+    "query",
+    "endurance",
+    "memory",
+    "airflow",
+)
 
 ENDS = (signal.SIGTERM, signal.default_int_handler)
 """So that a benchmark told to end stops what it has started, as at Ctrl-C."""
@@ -24,24 +35,34 @@ ENDS = (signal.SIGTERM, signal.default_int_handler)
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(BENCHMARKS)}; all unless given")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"{', '.join(BENCHMARKS)}; all unless given"
+    )
     parser.add_argument("--repeats", type=int, default=5, help="measured runs of each program")
-    parser.add_argument("--scale", type=float, default=1.0, help="share of the full number of events")
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="share of the full number of events"
+    )
     arguments = parser.parse_args()
     unknown = set(arguments.names) - set(BENCHMARKS)
     if unknown:
-        parser.error(f"NAME must be one of {', '.join(BENCHMARKS)}; got {', '.join(sorted(unknown))}")
+        parser.error(
+            f"NAME must be one of {', '.join(BENCHMARKS)}; got {', '.join(sorted(unknown))}"
+        )
     signal.signal(signal.SIGTERM, _end)
     options = Options(arguments.repeats, arguments.scale)
     figures: list[Figure] = []
     for name in arguments.names or BENCHMARKS:
         print(f"{name}: load {os.getloadavg()[0]:.2f}", file=sys.stderr, flush=True)
         # A process each: the first Spark session of a process fixes its heap.
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), signal.signal, ENDS) as pool:
+        with ProcessPoolExecutor(
+            1, multiprocessing.get_context("spawn"), signal.signal, ENDS
+        ) as pool:
             found = pool.submit(run, name, options).result()
         print(table(found), file=sys.stderr, flush=True)
         figures += found
-    print(f"{_machine()}; {arguments.repeats} repeats, scale {arguments.scale:g}\n\n{table(figures)}")
+    print(
+        f"{_machine()}; {arguments.repeats} repeats, scale {arguments.scale:g}\n\n{table(figures)}"
+    )
 
 
 def _end(number: int, _: FrameType | None) -> NoReturn:
@@ -55,8 +76,9 @@ def _machine() -> str:
     packages = ", ".join(f"{name} {version(name)}" for name in ("pyspark", "duckdb", "pyarrow"))
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return (
-        f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, {memory_gib:.0f} GiB, {platform.system()} {platform.machine()},"
-        f" Python {platform.python_version()}, {packages}"
+        f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, {memory_gib:.0f} GiB,"
+        f" {platform.system()} {platform.machine()}, Python {platform.python_version()},"
+        f" {packages}"
     )
 
 

@@ -1,6 +1,8 @@
-"""What Airflow adds: start-up of the whole stack, its idle memory and processor time, and its overhead on a scheduled run of the demo catalog.
+"""What Airflow adds: start-up of the whole stack, its idle memory and processor time, and its
+overhead on a scheduled run of the demo catalog.
 
-The commands that a run is made of say in their tasks' logs how long they took; the rest of the run's wall time is Airflow's.
+The commands that a run is made of say in their tasks' logs how long they took; the rest of the
+run's wall time is Airflow's.
 """
 
 from __future__ import annotations
@@ -65,7 +67,9 @@ def _measure(
 ) -> list[Figure]:
     def announced() -> bool:
         if up.poll() is not None:
-            raise AssertionError(f"`trilayer up` must run; it ended:\n{(folder / 'up.log').read_text()}")
+            raise AssertionError(
+                f"`trilayer up` must run; it ended:\n{(folder / 'up.log').read_text()}"
+            )
         return "Ctrl-C ends it" in (folder / "up.log").read_text()
 
     start_s = seconds(lambda: _until(announced))
@@ -139,9 +143,9 @@ def _of(api: httpx.Client, run: str) -> tuple[int, float]:
         if task["state"] != "success":
             continue
         index = {"map_index": task["map_index"]}
-        lines = api.get(f"{tasks}/{task['task_id']}/logs/{task['try_number']}", params=index).json()[
-            "content"
-        ]
+        lines = api.get(
+            f"{tasks}/{task['task_id']}/logs/{task['try_number']}", params=index
+        ).json()["content"]
         commands += sum(float(found[1]) for line in lines for found in re.finditer(TOOK, str(line)))
         if task["task_id"] == "ingest":
             value = api.get(
@@ -152,8 +156,14 @@ def _of(api: httpx.Client, run: str) -> tuple[int, float]:
 
 
 def _processes(folder: Path) -> list[psutil.Process]:
-    roots = [r.pid for r in processes.list_running(folder / ".trilayer") if r.name in airflow.PROCESSES]
-    return [p for pid in roots for p in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]]
+    roots = [
+        r.pid for r in processes.list_running(folder / ".trilayer") if r.name in airflow.PROCESSES
+    ]
+    return [
+        p
+        for pid in roots
+        for p in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+    ]
 
 
 def _memory_gib(folder: Path) -> float:

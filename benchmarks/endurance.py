@@ -46,7 +46,9 @@ WARM = 6  # rounds that are not measured: as many versions are kept then as ever
 HOUR_MS, EVERY_MS, COMPACT_EVERY = 3_600_000, 100, 50
 
 STREAM = Stream("sales", "user string, quantity bigint, sold_at timestamp", event_time="sold_at")
-VIEW = View("by_user", source=STREAM, key=["user"], aggregates={"sales": count(), "items": sum_("quantity")})
+VIEW = View(
+    "by_user", source=STREAM, key=["user"], aggregates={"sales": count(), "items": sum_("quantity")}
+)
 
 
 def measure(options: Options) -> Sequence[Figure]:
@@ -57,14 +59,14 @@ def measure(options: Options) -> Sequence[Figure]:
 def _partials(keys: int, value: int) -> pa.Table:
     with duckdb.connect() as connection:
         made = connection.sql(
-            f"SELECT 'u' || lpad((i * 7919 % 1000003)::VARCHAR, 7, '0') AS \"user\", 1::BIGINT AS sales__n,"
-            f" {value}::BIGINT AS items__sum FROM range({keys}) r(i)"
+            "SELECT 'u' || lpad((i * 7919 % 1000003)::VARCHAR, 7, '0') AS \"user\", 1::BIGINT AS"
+            f" sales__n, {value}::BIGINT AS items__sum FROM range({keys}) r(i)"
         )
         table: pa.Table = made.to_arrow_table()
         return table.cast(partial_schema(VIEW))
 
 
-# -- publications ------------------------------------------------------------------------------------------------------
+# -- publications ----------------------------------------------------------------------------------
 
 
 def _publications(options: Options) -> Iterator[Figure]:
@@ -114,7 +116,9 @@ def _read_while(at: Path, keys: int, number: int, orders: Pipe) -> tuple[list[fl
             try:
                 while not stop.is_set():
                     with connection.snapshot() as snapshot:
-                        items = snapshot.sql("SELECT coalesce(sum(items), 0) FROM by_user").rows()[0][0]
+                        items = snapshot.sql("SELECT coalesce(sum(items), 0) FROM by_user").rows()[
+                            0
+                        ][0]
                         if items != keys * (snapshot.provenance.version or 0):
                             raise AssertionError(
                                 f"got {items} items of version {snapshot.provenance.version}"
@@ -149,7 +153,7 @@ def _version(connection: serving_layer.Connection) -> int:
         return snapshot.provenance.version or 0
 
 
-# -- a year ------------------------------------------------------------------------------------------------------------
+# -- a year ----------------------------------------------------------------------------------------
 
 
 class QuietLog(Log):
@@ -218,7 +222,9 @@ class Past:
             ranges = {0: Range(number * PER_RUN, (number + 1) * PER_RUN)}
             t_ms = self.start_ms + (number + 1) * RUN_MS
             interval = Interval(number, t_ms, "topic", ranges, {}, [file], PER_RUN, 0)
-            self.store.create_document(f"{folder}/{number:08d}.json", interval.to_json(), durable=False)
+            self.store.create_document(
+                f"{folder}/{number:08d}.json", interval.to_json(), durable=False
+            )
         self.now = self.start_ms + self.runs * RUN_MS + 1
         written.publish(_partials(1000, 1), self.runs * PER_RUN, self.now - 1)
 
@@ -233,7 +239,9 @@ class Past:
         settings = Settings(store=self.store.root, settle_s=0)
 
         def work() -> None:
-            made = cut(catalog, settings, self.store, choose_t(catalog, settings, self.store, None), False)
+            made = cut(
+                catalog, settings, self.store, choose_t(catalog, settings, self.store, None), False
+            )
             ingest(STREAM, made, settings, self.store, _no_spark)
             recomputed = recompute(catalog, made, self.store, _no_spark)
             found = reconcile(catalog, made, recomputed, settings, self.store)
@@ -250,7 +258,9 @@ class Past:
         """Seconds of a micro-batch that passes a tick boundary, without Spark."""
         log = self.log(further=PER_RUN)
         begin = self.runs * PER_RUN
-        ticks = Ticks(STREAM, log.topic(STREAM), log, self.store, 60_000, 0, lambda: self.now + RUN_MS)
+        ticks = Ticks(
+            STREAM, log.topic(STREAM), log, self.store, 60_000, 0, lambda: self.now + RUN_MS
+        )
         first, middle = begin + PER_RUN // 20, begin + PER_RUN // 5
         ticks.split({0: Range(begin, first)}, {0: first})
         found: dict[int, Any] = {}
@@ -262,7 +272,9 @@ class Past:
     def leftovers(self) -> list[str]:
         """What is in the chain's folder and of no interval."""
         folder = chain_folder(STREAM, STREAM.fingerprint)
-        used = {file.path.split("/")[-2] for i in read_chain(self.store, STREAM) for file in i.files}
+        used = {
+            file.path.split("/")[-2] for i in read_chain(self.store, STREAM) for file in i.files
+        }
         return [n for n in self.store.names(folder) if not n.endswith(".json") and n not in used]
 
     def files(self) -> int:
@@ -307,7 +319,10 @@ def _year(options: Options) -> Iterator[Figure]:
             yield Figure(f"{title}, a year / a day", "", [ratio], at_most=1.2)
         files = [past.files() for past in pasts.values()]
         yield Figure(
-            "files outside the master dataset, a year / a day", "", [files[1] / files[0]], at_most=1.05
+            "files outside the master dataset, a year / a day",
+            "",
+            [files[1] / files[0]],
+            at_most=1.05,
         )
         left = sum(len(past.leftovers()) for past in pasts.values())
         yield Figure("folders of no interval", "", [left], at_most=0)
@@ -331,7 +346,7 @@ def _look_around_at_once(connection: serving_layer.Connection) -> None:
     connection._refresh._looked_around = float("-inf")
 
 
-# -- an open tick ------------------------------------------------------------------------------------------------------
+# -- an open tick ----------------------------------------------------------------------------------
 
 
 def _open_tick(options: Options) -> Iterator[Figure]:

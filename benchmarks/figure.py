@@ -26,7 +26,9 @@ class Options:
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured quantity, a value a repeat. at_least, at_most: what its median should reach, where something is asked of it."""
+    """One measured quantity, a value a repeat. at_least, at_most: what its median should reach,
+    where something is asked of it.
+    """
 
     what: str
     unit: str
@@ -60,11 +62,8 @@ def table(figures: Sequence[Figure]) -> str:
     lines = ["| what | median | min to max | to reach | met |", "|---|---|---|---|---|"]
     for f in figures:
         shown = [_number(value) for value in (median(f.values), min(f.values), max(f.values))]
-        lines.append(
-            f"| {f.what} | {shown[0]} {f.unit} | {shown[1]} to {shown[2]} | {f.reach} | {f.met} |".replace(
-                "  ", " "
-            )
-        )
+        cells = [f.what, f"{shown[0]} {f.unit}", f"{shown[1]} to {shown[2]}", f.reach, f.met]
+        lines.append(f"| {' | '.join(cells)} |".replace("  ", " "))
     return "\n".join(lines)
 
 

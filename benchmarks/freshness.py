@@ -1,7 +1,9 @@
-"""Freshness: from the creation of an event until a DuckDB answer counts it, at 2,000 events a second.
+"""Freshness: from the creation of an event until a DuckDB answer counts it, at 2,000 events a
+second.
 
-The producer, the speed layer and the reader are a process each, as they would be. The producer stamps each event when it makes it; the reader asks
-for the newest stamp again and again. An event is visible with the first answer whose newest stamp is not older than its own.
+The producer, the speed layer and the reader are a process each, as they would be. The producer
+stamps each event when it makes it; the reader asks for the newest stamp again and again. An event
+is visible with the first answer whose newest stamp is not older than its own.
 """
 
 from __future__ import annotations
@@ -27,16 +29,50 @@ from trilayer_core.store.files import Store
 RATE, WARM_UP_S, WINDOW_S = 2_000, 60.0, 20.0
 REACH = {"two": (0.4, 0.8), "five": (0.45, 0.9)}
 
-STREAM = Stream("visits", "visitor string, page string, took_ms int, created_us bigint, at timestamp", event_time="at")  # fmt: skip
+STREAM = Stream(
+    "visits",
+    "visitor string, page string, took_ms int, created_us bigint, at timestamp",
+    event_time="at",
+)
 VIEWS = [
-    View("by_visitor", source=STREAM, key=["visitor"], aggregates={
-        "visits": count(), "slow": count(where="took_ms > 500"), "mean_ms": mean("took_ms"), "newest": max_("created_us")}),
-    View("by_page_day", source=STREAM, key={"page": "page", "day": "to_date(`at`)"}, aggregates={
-        "visits": count(), "ms": sum_("took_ms"), "quickest": min_("took_ms"), "slowest": max_("took_ms")}),
-    View("by_minute", source=STREAM, key={"minute": tumbling("`at`", "1 minute")}, aggregates={"visits": count(), "newest": max_("created_us")}),
-    View("by_page", source=STREAM, key=["page"], aggregates={"visits": count(), "mean_ms": mean("took_ms")}),
-    View("by_speed", source=STREAM, key={"tenth": "took_ms div 100"}, aggregates={"visits": count()}),
-]  # fmt: skip
+    View(
+        "by_visitor",
+        source=STREAM,
+        key=["visitor"],
+        aggregates={
+            "visits": count(),
+            "slow": count(where="took_ms > 500"),
+            "mean_ms": mean("took_ms"),
+            "newest": max_("created_us"),
+        },
+    ),
+    View(
+        "by_page_day",
+        source=STREAM,
+        key={"page": "page", "day": "to_date(`at`)"},
+        aggregates={
+            "visits": count(),
+            "ms": sum_("took_ms"),
+            "quickest": min_("took_ms"),
+            "slowest": max_("took_ms"),
+        },
+    ),
+    View(
+        "by_minute",
+        source=STREAM,
+        key={"minute": tumbling("`at`", "1 minute")},
+        aggregates={"visits": count(), "newest": max_("created_us")},
+    ),
+    View(
+        "by_page",
+        source=STREAM,
+        key=["page"],
+        aggregates={"visits": count(), "mean_ms": mean("took_ms")},
+    ),
+    View(
+        "by_speed", source=STREAM, key={"tenth": "took_ms div 100"}, aggregates={"visits": count()}
+    ),
+]
 TWO, FIVE = Catalog(views=VIEWS[:2]), Catalog(views=VIEWS)
 QUESTION = "SELECT max(newest) FROM by_visitor"
 
@@ -62,7 +98,9 @@ def _measure(name: str, catalog: Catalog, options: Options) -> tuple[list[float]
             log.ensure(STREAM)
         ready = folder / "ready"
         command = [sys.executable, "-m", "trilayer.cli", "speed", "run", "--ready-file", str(ready)]
-        speed = processes.start("speed", command, home=folder, env=settings.environment(), cwd=PROJECT)
+        speed = processes.start(
+            "speed", command, home=folder, env=settings.environment(), cwd=PROJECT
+        )
         producer = multiprocessing.get_context("spawn").Process(
             target=produce, args=(settings.bootstrap_servers,)
         )
@@ -81,7 +119,8 @@ def _measure(name: str, catalog: Catalog, options: Options) -> tuple[list[float]
                     halves.append(float(np.percentile(delays, 50)))
                     tails.append(float(np.percentile(delays, 99)))
                     say(
-                        f"{name} views: p50 {halves[-1]:.3f} s, p99 {tails[-1]:.3f} s, {len(delays):,} events"
+                        f"{name} views: p50 {halves[-1]:.3f} s, p99 {tails[-1]:.3f} s,"
+                        f" {len(delays):,} events"
                     )
                 _check(connection)
         finally:
@@ -101,15 +140,17 @@ def produce(bootstrap_servers: str) -> None:
         created_us = time.time_ns() // 1000
         at = datetime.fromtimestamp(created_us / 1e6, UTC).isoformat(timespec="milliseconds")
         event = (
-            f'{{"visitor":"v{sent * 7919 % 1_000:06d}","page":"p{sent * 31 % 500:03d}","took_ms":{sent * 17 % 1000},'
-            f'"created_us":{created_us},"at":"{at}"}}'
+            f'{{"visitor":"v{sent * 7919 % 1_000:06d}","page":"p{sent * 31 % 500:03d}",'
+            f'"took_ms":{sent * 17 % 1000},"created_us":{created_us},"at":"{at}"}}'
         )
         producer.send(STREAM.topic, event.encode())
         sent += 1
 
 
 def _watch(connection: serving_layer.Connection, for_s: float) -> list[tuple[float, int]]:
-    """(moment of the answer, newest stamp in it), in seconds and microseconds since 1970, asked every 30 ms."""
+    """(moment of the answer, newest stamp in it), in seconds and microseconds since 1970, asked
+    every 30 ms.
+    """
     seen: list[tuple[float, int]] = []
     until = time.monotonic() + for_s
     while time.monotonic() < until:
@@ -121,7 +162,9 @@ def _watch(connection: serving_layer.Connection, for_s: float) -> list[tuple[flo
 
 
 def _delays(seen: Sequence[tuple[float, int]]) -> list[float]:
-    """Seconds from creation to visibility, of a regular sample of the events between the first and the last answer."""
+    """Seconds from creation to visibility, of a regular sample of the events between the first and
+    the last answer.
+    """
     stamps = [newest for _, newest in seen]
     created = np.arange(stamps[0] + 1, stamps[-1], 1_000_000 // RATE)
     return [seen[bisect_left(stamps, int(stamp))][0] - stamp / 1e6 for stamp in created]

@@ -1,6 +1,8 @@
-"""An incremental batch run over the same new interval, after a history and after ten times that history.
+"""An incremental batch run over the same new interval, after a history and after ten times that
+history.
 
-A run's steps are timed together, from cut to publish, in a Spark session started before. Each repeat begins with a copy of the same store.
+A run's steps are timed together, from cut to publish, in a Spark session started before. Each
+repeat begins with a copy of the same store.
 """
 
 from __future__ import annotations
@@ -62,13 +64,17 @@ def measure(options: Options) -> Sequence[Figure]:
 def _prepare(
     name: str, history: int, new: int, settings: Settings, folder: Path, spark: StartSpark
 ) -> tuple[Catalog, Path, int]:
-    """A store in which the history is published and a new interval, all arrived, waits for the run of `until_ms`."""
+    """A store in which the history is published and a new interval, all arrived, waits for the run
+    of `until_ms`.
+    """
     stream: Stream = replace(SALES, topic=f"sales{name}")
     catalog = Catalog(views=views(stream)[:2])
     template = folder / f"template-{name}"
     produce(spark(), write_events(folder / f"events-{name}-0", history), stream, settings)
     _run(catalog, settings, Store(str(template)), spark, _settled(settings))
-    produce(spark(), write_events(folder / f"events-{name}-1", new, first=history), stream, settings)
+    produce(
+        spark(), write_events(folder / f"events-{name}-1", new, first=history), stream, settings
+    )
     return catalog, template, _settled(settings)
 
 
@@ -80,9 +86,18 @@ def _settled(settings: Settings) -> int:
     return t_ms
 
 
-def _run(catalog: Catalog, settings: Settings, store: Store, spark: StartSpark, until_ms: int) -> None:
+def _run(
+    catalog: Catalog, settings: Settings, store: Store, spark: StartSpark, until_ms: int
+) -> None:
     run = cut(catalog, settings, store, choose_t(catalog, settings, store, until_ms), full=False)
     for stream in catalog.streams:
         ingest(stream, run, settings, store, spark)
     recomputed = recompute(catalog, run, store, spark)
-    publish(catalog, run, recomputed, reconcile(catalog, run, recomputed, settings, store), settings, store)
+    publish(
+        catalog,
+        run,
+        recomputed,
+        reconcile(catalog, run, recomputed, settings, store),
+        settings,
+        store,
+    )

@@ -1,6 +1,8 @@
-"""Memory of the whole local stack: broker, speed layer, replay, a batch run and a reader, all of them while the demo runs.
+"""Memory of the whole local stack: broker, speed layer, replay, a batch run and a reader, all of
+them while the demo runs.
 
-Proportional set size (PSS) shares out what processes have in common, so that the sum over processes is what they really hold.
+Proportional set size (PSS) shares out what processes have in common, so that the sum over processes
+is what they really hold.
 """
 
 from __future__ import annotations

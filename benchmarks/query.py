@@ -1,4 +1,6 @@
-"""A point query on a merged view of a million keys, batch and speed, beside the same rows in one native DuckDB table, asked the same way."""
+"""A point query on a merged view of a million keys, batch and speed, beside the same rows in one
+native DuckDB table, asked the same way.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,20 @@ from trilayer_core.store.segments import TICK, Commit, Generation, Segment, comm
 
 KEYS, SEGMENTS, SEGMENT_ROWS, QUERIES = 1_000_000, 100, 1_000, 300
 
-STREAM = Stream("sales", "user string, quantity int, price double, sold_at timestamp", event_time="sold_at")
-VIEW = View("by_user", source=STREAM, key=["user"], aggregates={
-    "sales": count(), "items": sum_("quantity"), "mean_price": mean("price"), "dearest": max_("price")})  # fmt: skip
+STREAM = Stream(
+    "sales", "user string, quantity int, price double, sold_at timestamp", event_time="sold_at"
+)
+VIEW = View(
+    "by_user",
+    source=STREAM,
+    key=["user"],
+    aggregates={
+        "sales": count(),
+        "items": sum_("quantity"),
+        "mean_price": mean("price"),
+        "dearest": max_("price"),
+    },
+)
 CATALOG = Catalog(views=[VIEW])
 
 
@@ -92,7 +105,9 @@ def _native(settings: Settings, connection: serving_layer.Connection) -> duckdb.
 
 
 def _fill(store: Store, keys: int) -> None:
-    """A publication of `keys` keys, and as many segments as two hours of a busy stream leave between compactions."""
+    """A publication of `keys` keys, and as many segments as two hours of a busy stream leave
+    between compactions.
+    """
     random_ = random.Random(42)
     every = random_.sample(range(keys), keys)
     batch = store.write_table("batch/by_user/00000001-full/part.parquet", _partials(every, random_))
@@ -111,7 +126,9 @@ def _fill(store: Store, keys: int) -> None:
     generation = Generation(
         "000001-000000", topic_id, fingerprint, {"by_user": VIEW.fingerprint}, cut, now_ms()
     )
-    store.create_document(f"{folder(STREAM, generation.name)}/generation.json", generation.to_json())
+    store.create_document(
+        f"{folder(STREAM, generation.name)}/generation.json", generation.to_json()
+    )
     for number in range(SEGMENTS):
         table = _partials(random_.sample(range(keys), min(keys, SEGMENT_ROWS)), random_)
         table = table.add_column(0, TICK, pa.array([60_000] * len(table), pa.int64()))
@@ -121,7 +138,9 @@ def _fill(store: Store, keys: int) -> None:
         start = keys + number * SEGMENT_ROWS
         segment = Segment(60_000, {0: Range(start, start + SEGMENT_ROWS)}, SEGMENT_ROWS, 0)
         commit = Commit(number, number, [segment], {"by_user": file}, None, now_ms())
-        store.create_document(commit_path(STREAM, generation.name, number, number), commit.to_json())
+        store.create_document(
+            commit_path(STREAM, generation.name, number, number), commit.to_json()
+        )
 
 
 def _partials(keys: Sequence[int], random_: random.Random) -> pa.Table:

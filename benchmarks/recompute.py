@@ -1,6 +1,8 @@
-"""Full recompute of two views from the master dataset, with DuckDB doing the same two group-bys from the same files beside it.
+"""Full recompute of two views from the master dataset, with DuckDB doing the same two group-bys
+from the same files beside it.
 
-Spark's session is started before; digests are checked and results written within the time, as in a batch run.
+Spark's session is started before; digests are checked and results written within the time, as in a
+batch run.
 """
 
 from __future__ import annotations
@@ -41,7 +43,11 @@ def measure(options: Options) -> Sequence[Figure]:
             say(f"{number:,} events in {len(files)} files of the master dataset")
             for repeat in range(options.repeats + 1):
                 run = Run(
-                    take_token(store, "benchmark"), 1, True, {SALES.name: {0: number}}, {SALES.name: "t"}
+                    take_token(store, "benchmark"),
+                    1,
+                    True,
+                    {SALES.name: {0: number}},
+                    {SALES.name: "t"},
                 )
                 took, found = timed(partial(recompute, TWO, run, store, spark))
                 with duckdb.connect(config={"threads": 2}) as duck:
@@ -61,7 +67,10 @@ def measure(options: Options) -> Sequence[Figure]:
 
 
 def write_master(spark: SparkSession, store: Store, events: Path, number: int) -> list[str]:
-    """One ingested interval with the events, parsed and written as ingest does it. Paths of its files."""
+    """One ingested interval with the events, parsed and written as ingest does it.
+
+    Paths of its files.
+    """
     records = spark.read.parquet(str(events)).select(
         F.lit(0).alias("_partition"),
         F.monotonically_increasing_id().alias("_offset"),
@@ -74,7 +83,9 @@ def write_master(spark: SparkSession, store: Store, events: Path, number: int) -
     parse(records, SALES).drop(FITS).coalesce(4).write.parquet(store.uri(folder))
     files = store.describe_folder(folder)
     interval = Interval(0, 1, "t", {0: Range(0, number)}, {}, files, number, 0)
-    store.create_document(f"{chain_folder(SALES, SALES.fingerprint)}/00000000.json", interval.to_json())
+    store.create_document(
+        f"{chain_folder(SALES, SALES.fingerprint)}/00000000.json", interval.to_json()
+    )
     return [store.path(file.path) for file in files]
 
 
@@ -82,7 +93,8 @@ def _group(duck: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:
     listed = ", ".join(f"'{file}'" for file in files)
     for view in TWO.views:
         duck.execute(
-            f"CREATE TABLE {view.name} AS {EXPECTED[view.name].format(events=f'read_parquet([{listed}])')}"
+            f"CREATE TABLE {view.name} AS"
+            f" {EXPECTED[view.name].format(events=f'read_parquet([{listed}])')}"
         )
 
 

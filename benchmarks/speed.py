@@ -1,6 +1,7 @@
 """Speed layer: rows a second from a backlog in Kafka to committed segments.
 
-The limit program is the same streaming read, with the same options and batch size, parsed with from_json and thrown away in Spark's noop sink.
+The limit program is the same streaming read, with the same options and batch size, parsed with
+from_json and thrown away in Spark's noop sink.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from trilayer_core.store.files import Store
 EVENTS = 4_000_000
 WARM_UP_BATCHES = 40
 
-# Spark keeps the consumers of a query that has ended, and 20,000 records that each has fetched, for five minutes: with a query a repeat in
-# one session they would fill the heap that the next query needs. A real speed layer has one query a stream.
+# Spark keeps the consumers of a query that has ended, and 20,000 records that each has fetched, for
+# five minutes: with a query a repeat in one session they would fill the heap that the next query
+# needs. A real speed layer has one query a stream.
 FORGET = {
     f"spark.kafka.consumer.{cache}.{name}": "5s"
     for cache in ("cache", "fetchedData.cache")
@@ -44,15 +46,21 @@ def measure(options: Options) -> Sequence[Figure]:
             "trilayer-speed", settings, memory_mb=settings.speed_memory_mb, conf=SPARK_CONF | FORGET
         )
         events = write_events(folder / "events.parquet", number)
-        say(f"{number:,} events written in {seconds(lambda: produce(spark, events, SALES, settings)):.1f} s")
+        say(
+            f"{number:,} events written in"
+            f" {seconds(lambda: produce(spark, events, SALES, settings)):.1f} s"
+        )
         for repeat in range(-1, options.repeats + 1):
-            # Two rounds warm the JVM up. The first is of as many micro-batches as make it compile what plans one, as a speed layer's has after
-            # its first minutes; its answers are compared.
+            # Two rounds warm the JVM up. The first is of as many micro-batches as make it compile
+            # what plans one, as a speed layer's has after its first minutes; its answers are
+            # compared.
             intake = settings.speed_max_events if repeat >= 0 else number // WARM_UP_BATCHES
             settled = settings.model_copy(update={"speed_max_events": intake})
             runs = {"limit": _limit(spark, settled, folder, number)}
             for name, catalog in programs.items():
-                runs[name] = _product(spark, catalog, settled, folder, events if repeat < 0 else None)
+                runs[name] = _product(
+                    spark, catalog, settled, folder, events if repeat < 0 else None
+                )
             say(", ".join(f"{name} {number / run:,.0f} rows/s" for name, run in runs.items()))
             if repeat > 0:
                 for name, run in runs.items():
@@ -64,17 +72,28 @@ def measure(options: Options) -> Sequence[Figure]:
         Figure("speed layer, one view", "rows/s", rates["one"]),
         Figure("speed layer, two views", "rows/s", rates["two"]),
         Figure("speed layer, five views", "rows/s", rates["five"]),
-        Figure("speed layer, two views / limit", "", ratios(rates["two"], rates["limit"]), at_least=0.7),
-        Figure("speed layer, five views / one view", "", ratios(rates["five"], rates["one"]), at_least=0.75),
+        Figure(
+            "speed layer, two views / limit", "", ratios(rates["two"], rates["limit"]), at_least=0.7
+        ),
+        Figure(
+            "speed layer, five views / one view",
+            "",
+            ratios(rates["five"], rates["one"]),
+            at_least=0.75,
+        ),
     ]
 
 
 def _limit(spark: SparkSession, settings: Settings, folder: Path, number: int) -> float:
     records = (
-        spark.readStream.format("kafka").options(**KAFKA_OPTIONS)
-        .option("kafka.bootstrap.servers", settings.bootstrap_servers).option("subscribe", SALES.topic)
-        .option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", str(settings.speed_max_events)).load()
-    )  # fmt: skip
+        spark.readStream.format("kafka")
+        .options(**KAFKA_OPTIONS)
+        .option("kafka.bootstrap.servers", settings.bootstrap_servers)
+        .option("subscribe", SALES.topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", str(settings.speed_max_events))
+        .load()
+    )
     writer = _parsed(records).writeStream.format("noop").trigger(processingTime="0 seconds")
     writer = writer.option("checkpointLocation", str(folder / f"limit-{uuid4().hex}"))
     query = None
@@ -95,7 +114,9 @@ def _limit(spark: SparkSession, settings: Settings, folder: Path, number: int) -
 
 
 def _parsed(records: DataFrame) -> DataFrame:
-    columns = ", ".join([*(f"{field.name} {field.type}" for field in SALES.fields), "_corrupt string"])
+    columns = ", ".join(
+        [*(f"{field.name} {field.type}" for field in SALES.fields), "_corrupt string"]
+    )
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt", "timeZone": "UTC"}
     event = F.from_json(F.col("value").cast("string"), columns, options)
     return records.select("partition", "offset", event.alias("event")).select(

@@ -1,4 +1,6 @@
-"""The events and views that are measured: sales of about 100 bytes of JSON, made by number, so that DuckDB can say what the answers must be."""
+"""The events and views that are measured: sales of about 100 bytes of JSON, made by number, so that
+DuckDB can say what the answers must be.
+"""
 
 from __future__ import annotations
 
@@ -28,46 +30,99 @@ SALES = Stream("sales", SCHEMA, event_time="sold_at", partitions=4)
 
 
 def views(stream: Stream) -> list[View]:
-    """Five views with five different keys. The first two are the pair of the figures that speak of two views."""
+    """Five views with five different keys.
+
+    The first two are the pair of the figures that speak of two views.
+    """
     return [
-        View("by_user", source=stream, key=["user"], aggregates={
-            "sales": count(), "large": count(where="quantity > 5"), "items": sum_("quantity"), "mean_price": mean("price")}),
-        View("by_product_day", source=stream, key={"product": "product", "day": "to_date(sold_at)"}, aggregates={
-            "sales": count(), "items": sum_("quantity"), "cheapest": min_("price"), "dearest": max_("price")}),
-        View("by_hour", source=stream, key={"hour": tumbling("sold_at", "1 hour")}, aggregates={"sales": count(), "mean_price": mean("price")}),
-        View("by_product", source=stream, key=["product"], aggregates={"sales": count(), "items": sum_("quantity")}),
-        View("by_quantity", source=stream, key=["quantity"], aggregates={"sales": count(), "dearest": max_("price")}),
-    ]  # fmt: skip
+        View(
+            "by_user",
+            source=stream,
+            key=["user"],
+            aggregates={
+                "sales": count(),
+                "large": count(where="quantity > 5"),
+                "items": sum_("quantity"),
+                "mean_price": mean("price"),
+            },
+        ),
+        View(
+            "by_product_day",
+            source=stream,
+            key={"product": "product", "day": "to_date(sold_at)"},
+            aggregates={
+                "sales": count(),
+                "items": sum_("quantity"),
+                "cheapest": min_("price"),
+                "dearest": max_("price"),
+            },
+        ),
+        View(
+            "by_hour",
+            source=stream,
+            key={"hour": tumbling("sold_at", "1 hour")},
+            aggregates={"sales": count(), "mean_price": mean("price")},
+        ),
+        View(
+            "by_product",
+            source=stream,
+            key=["product"],
+            aggregates={"sales": count(), "items": sum_("quantity")},
+        ),
+        View(
+            "by_quantity",
+            source=stream,
+            key=["quantity"],
+            aggregates={"sales": count(), "dearest": max_("price")},
+        ),
+    ]
 
 
 ONE, TWO, FIVE = (Catalog(views=views(SALES)[:number]) for number in (1, 2, 5))
 
 EXPECTED = {
-    "by_user": "SELECT user, count(*) AS sales, count(*) FILTER (quantity > 5) AS large, sum(quantity) AS items, avg(price) AS mean_price"
-               " FROM {events} GROUP BY user",
-    "by_product_day": "SELECT product, sold_at::DATE AS day, count(*) AS sales, sum(quantity) AS items, min(price) AS cheapest, max(price) AS dearest"
-                      " FROM {events} GROUP BY ALL",
-    "by_hour": "SELECT time_bucket(INTERVAL 1 HOUR, sold_at) AS hour, count(*) AS sales, avg(price) AS mean_price FROM {events} GROUP BY ALL",
-    "by_product": "SELECT product, count(*) AS sales, sum(quantity) AS items FROM {events} GROUP BY ALL",
-    "by_quantity": "SELECT quantity, count(*) AS sales, max(price) AS dearest FROM {events} GROUP BY ALL",
-}  # fmt: skip
+    "by_user": (
+        "SELECT user, count(*) AS sales, count(*) FILTER (quantity > 5) AS large, sum(quantity) AS"
+        " items, avg(price) AS mean_price FROM {events} GROUP BY user"
+    ),
+    "by_product_day": (
+        "SELECT product, sold_at::DATE AS day, count(*) AS sales, sum(quantity) AS items,"
+        " min(price) AS cheapest, max(price) AS dearest FROM {events} GROUP BY ALL"
+    ),
+    "by_hour": (
+        "SELECT time_bucket(INTERVAL 1 HOUR, sold_at) AS hour, count(*) AS sales, avg(price) AS"
+        " mean_price FROM {events} GROUP BY ALL"
+    ),
+    "by_product": (
+        "SELECT product, count(*) AS sales, sum(quantity) AS items FROM {events} GROUP BY ALL"
+    ),
+    "by_quantity": (
+        "SELECT quantity, count(*) AS sales, max(price) AS dearest FROM {events} GROUP BY ALL"
+    ),
+}
 """Each view in DuckDB's own words, over a table of events."""
 
 
 def write_events(path: Path, number: int, first: int = 0) -> Path:
-    """`number` events as Parquet, numbered from `first`: their columns, and `value`, the JSON. An event every 100 ms."""
+    """`number` events as Parquet, numbered from `first`: their columns, and `value`, the JSON.
+
+    An event every 100 ms.
+    """
     columns = f"""
-        'u' || lpad((hash(i * 3) % {USERS})::VARCHAR, 6, '0') AS user, 'p' || lpad((hash(i * 5) % {PRODUCTS})::VARCHAR, 4, '0') AS product,
+        'u' || lpad((hash(i * 3) % {USERS})::VARCHAR, 6, '0') AS user,
+        'p' || lpad((hash(i * 5) % {PRODUCTS})::VARCHAR, 4, '0') AS product,
         (1 + hash(i * 7) % 9)::INTEGER AS quantity, (hash(i * 11) % 10000)::DOUBLE / 100 AS price,
         TIMESTAMPTZ '2026-03-01 00:00:00+00' + to_milliseconds(i * 100) AS sold_at"""
     value = """
-        '{"user":"' || user || '","product":"' || product || '","quantity":' || quantity || ',"price":' || price
-        || ',"sold_at":"' || strftime(sold_at::TIMESTAMP, '%Y-%m-%dT%H:%M:%S.%g') || 'Z"}' AS value"""
+        '{"user":"' || user || '","product":"' || product
+        || '","quantity":' || quantity || ',"price":' || price
+        || ',"sold_at":"' || strftime(sold_at::TIMESTAMP, '%Y-%m-%dT%H:%M:%S.%g') || 'Z"}'
+        AS value"""
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'; SET enable_progress_bar = false")
         connection.execute(
-            f"COPY (SELECT *, {value} FROM (SELECT {columns} FROM range({first}, {first + number}) r(i)))"
-            f" TO '{path}' (FORMAT parquet, ROW_GROUP_SIZE 250000)"
+            f"COPY (SELECT *, {value} FROM (SELECT {columns} FROM range({first}, {first + number})"
+            f" r(i))) TO '{path}' (FORMAT parquet, ROW_GROUP_SIZE 250000)"
         )
     return path
 
@@ -77,7 +132,9 @@ def produce(spark: SparkSession, events: Path, stream: Stream, settings: Setting
     with Log(settings.bootstrap_servers) as log:
         log.ensure(stream)
     sink = spark.read.parquet(str(events)).select("value").write.format("kafka")
-    sink.option("kafka.bootstrap.servers", settings.bootstrap_servers).option("topic", stream.topic).save()
+    sink.option("kafka.bootstrap.servers", settings.bootstrap_servers).option(
+        "topic", stream.topic
+    ).save()
 
 
 def check(catalog: Catalog, settings: Settings, store: Store, *events: Path) -> None:
@@ -87,7 +144,9 @@ def check(catalog: Catalog, settings: Settings, store: Store, *events: Path) -> 
         duck.execute("SET TimeZone = 'UTC'")
         for view in catalog.views:
             answer = connection.sql(f"FROM {view.name}").arrow()
-            duck.register("answer", answer.select([n for n in answer.column_names if not n.endswith("_end")]))
+            duck.register(
+                "answer", answer.select([n for n in answer.column_names if not n.endswith("_end")])
+            )
             expected = EXPECTED[view.name].format(events=f"read_parquet([{files}])")
             found = compare_answers(duck, view, f"({expected})", "answer")
             if not found.same or not found.match:

@@ -102,10 +102,19 @@ class Written:
         if isinstance(files, pa.Table):
             path = f"batch/{self.view.name}/{token:08d}-full-000000/part.parquet"
             files = [self.store.write_table(path, files, durable=False)]
-        stream = PublishedStream(self.topic_id, self.stream.fingerprint, {0: self.end}, self.end, 0, 0)
+        stream = PublishedStream(
+            self.topic_id, self.stream.fingerprint, {0: self.end}, self.end, 0, 0
+        )
         publication = Publication(
-            next_version(self.store), t_ms, token, "full", None, now_ms(),
-            {self.stream.name: stream}, {self.view.name: PublishedView(self.view.fingerprint, files)}, {},
-        )  # fmt: skip
+            next_version(self.store),
+            t_ms,
+            token,
+            "full",
+            None,
+            now_ms(),
+            {self.stream.name: stream},
+            {self.view.name: PublishedView(self.view.fingerprint, files)},
+            {},
+        )
         put_in_force(self.store, write_version(self.store, publication).version, token, "publish")
         return publication

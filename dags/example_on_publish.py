@@ -1,4 +1,7 @@
-"""example_on_publish: a DAG of your own that runs whenever a view has a new version. Copy it, and put your work in its task."""
+"""example_on_publish: a DAG of your own that runs whenever a view has a new version.
+
+Copy it, and put your work in its task.
+"""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +15,10 @@ view = load_project().assets[0]
 with DAG(
     "example_on_publish",
     description=f"Runs when {view.name} is published",
-    doc_md="Scheduled on the Asset of a batch view. The event says which version it is and how many keys have changed.",
+    doc_md=(
+        "Scheduled on the Asset of a batch view. The event says which version it is and how many"
+        " keys have changed."
+    ),
     schedule=[view],
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
     catchup=False,

@@ -1,4 +1,7 @@
-"""lambda_batch: the batch layer, run at the end of each interval. T, where the log is cut, is the end of the run's data interval."""
+"""lambda_batch: the batch layer, run at the end of each interval.
+
+T, where the log is cut, is the end of the run's data interval.
+"""
 
 from datetime import UTC, datetime, timedelta
 
@@ -12,13 +15,16 @@ with DAG(
     "lambda_batch",
     description="Events from Kafka into exact views: cut, ingest, recompute, reconcile, publish",
     doc_md="""
-**One run brings the batch views up to T, the end of its data interval**, and puts them in force all at once.
+**One run brings the batch views up to T, the end of its data interval**, and puts them in force all
+at once.
 
 - *Trigger* with `full: true` recomputes everything from the master dataset.
-- *Clear* a run, rerun an old one or backfill: events are never counted again and publishing never goes backwards. A run whose interval is
-  published already is skipped, and says by which version.
-- *Clear* one task of the newest run: it is done again with the same result. A task of an older run ends without a change: clear its `cut` with it.
-- A run that was thought dead and comes back can't publish: `cut` takes a token, and only the newest token may publish.
+- *Clear* a run, rerun an old one or backfill: events are never counted again and publishing never
+  goes backwards. A run whose interval is published already is skipped, and says by which version.
+- *Clear* one task of the newest run: it is done again with the same result. A task of an older run
+  ends without a change: clear its `cut` with it.
+- A run that was thought dead and comes back can't publish: `cut` takes a token, and only the newest
+  token may publish.
 
 The same by hand: `trilayer batch run`. To go back: the DAG `lambda_rollback`.
 """,
@@ -27,7 +33,9 @@ The same by hand: `trilayer batch run`. To go back: the DAG `lambda_rollback`.
     catchup=False,
     max_active_runs=1,
     deadline=project.late,
-    params={"full": Param(False, type="boolean", description="Recompute from the whole master dataset")},
+    params={
+        "full": Param(False, type="boolean", description="Recompute from the whole master dataset")
+    },
     default_args={
         "retries": 3,
         "retry_delay": timedelta(seconds=10),
@@ -41,31 +49,47 @@ The same by hand: `trilayer batch run`. To go back: the DAG `lambda_rollback`.
     cut = TrilayerOperator(
         task_id="cut",
         arguments=[
-            "batch", "cut", "--at-least",
-            "{% if dag_run.data_interval_end %}--until={{ dag_run.data_interval_end.isoformat() }}{% endif %}",
+            "batch",
+            "cut",
+            "--at-least",
+            (
+                "{% if dag_run.data_interval_end %}--until={{ dag_run.data_interval_end.isoformat()"
+                " }}{% endif %}"
+            ),
             "{% if params.full %}--full{% endif %}",
         ],
-        doc_md="Decides where each partition is cut at T, and takes the run's token. Skips the run if T is published already.",
-    )  # fmt: skip
+        doc_md=(
+            "Decides where each partition is cut at T, and takes the run's token. Skips the run if"
+            " T is published already."
+        ),
+    )
 
     ingest = TrilayerOperator.partial(
         task_id="ingest",
         arguments=["batch", "ingest", *run],
         map_index_template="{{ task.stream }}",
-        doc_md="Copies the log below the cut into the master dataset, a task a stream. What does not fit its schema goes to the quarantine.",
+        doc_md=(
+            "Copies the log below the cut into the master dataset, a task a stream. What does not"
+            " fit its schema goes to the quarantine."
+        ),
     ).expand(stream=project.streams)
 
     recompute = TrilayerOperator(
         task_id="recompute",
         arguments=["batch", "recompute", *run],
-        doc_md="Computes all views below the cut: adds what is new, or everything anew with `full: true`.",
+        doc_md=(
+            "Computes all views below the cut: adds what is new, or everything anew with `full:"
+            " true`."
+        ),
     )
 
     reconcile = TrilayerOperator(
         task_id="reconcile",
         arguments=["batch", "reconcile", *run],
-        doc_md="Holds batch and speed against each other over the same events, key by key. A difference warns, or fails the run if the"
-        " setting `reconcile` is `fail`.",
+        doc_md=(
+            "Holds batch and speed against each other over the same events, key by key. A"
+            " difference warns, or fails the run if the setting `reconcile` is `fail`."
+        ),
     )
 
     publish = PublishOperator(

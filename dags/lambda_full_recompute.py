@@ -11,12 +11,14 @@ project = load_project()
 
 with DAG(
     "lambda_full_recompute",
-    description="All views from the whole master dataset: equal to what is published, or corrected and told",
+    description=(
+        "All views from the whole master dataset: equal to what is published, or corrected and told"
+    ),
     doc_md="""
 Runs `lambda_batch` with `full: true`, so that the two never compete, then says what came of it.
 
-A full run must equal what is in force. Where it does not, the recomputed views are published, and `report` says in how many keys of which
-views they differ, and shows some.
+A full run must equal what is in force. If it does not, the recomputed views are published, and
+`report` says in how many keys of which views they differ, and shows some.
 """,
     schedule=project.nightly,
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
@@ -33,7 +35,10 @@ views they differ, and shows some.
         deferrable=True,
         poke_interval=5,
         fail_when_dag_is_paused=True,
-        doc_md="One run of `lambda_batch` with `full: true`. Fails where `lambda_batch` is paused, since its run would wait for ever.",
+        doc_md=(
+            "One run of `lambda_batch` with `full: true`. Fails where `lambda_batch` is paused,"
+            " since its run would wait for ever."
+        ),
     )
 
     report = TrilayerOperator(
@@ -45,8 +50,11 @@ views they differ, and shows some.
             "--since={{ dag_run.start_date.isoformat() }}",
             "--json",
         ],
-        doc_md="Per view: `changed`, the number of keys that the full run has corrected, and `changed_keys`, some of them. Skipped where the"
-        " run was skipped, and so has published nothing.",
+        doc_md=(
+            "Per view: `changed`, the number of keys that the full run has corrected, and"
+            " `changed_keys`, some of them. Skipped where the run was skipped, and so has"
+            " published nothing."
+        ),
     )
 
     run >> report

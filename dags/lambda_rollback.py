@@ -14,12 +14,13 @@ with DAG(
     doc_md="""
 Choose a `version` of those that are kept, or none for the one that was in force before the present.
 
-The views and the cut go back together, and the speed layer covers what came since, so that no event is lost or counted twice. A batch run
-under way is fenced off: it ends as skipped.
+The views and the cut go back together, and the speed layer covers what came since, so that no event
+is lost or counted twice. A batch run under way is fenced off: it ends as skipped.
 
-**What the next run of `lambda_batch` does:** it publishes on top of the older version, with every event that has come since, so that the
-rollback lasts for one interval. With `hold`, it is skipped, and so are the runs after it, until someone runs `lambda_release`. Events go on
-being answered meanwhile: the speed layer covers them.
+**What the next run of `lambda_batch` does:** it publishes on top of the older version, with every
+event that has come since, so that the rollback lasts for one interval. With `hold`, it is skipped,
+and so are the runs after it, until someone runs `lambda_release`. Events go on being answered
+meanwhile: the speed layer covers them.
 """,
     schedule=None,
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
@@ -29,16 +30,23 @@ being answered meanwhile: the speed layer covers them.
             None,
             type=["string", "integer", "null"],
             examples=project.kept,
-            description="Version to go back to: its number, or a line of the list; empty for the one that was in force before the present",
+            description=(
+                "Version to go back to: its number, or a line of the list; empty for the one that"
+                " was in force before the present"
+            ),
         ),
         "hold": Param(
             False,
             type="boolean",
-            description="Off: the next run of lambda_batch publishes on top of it. On: it stays in force until lambda_release is run."
-            " A hold that is there already stays either way",
+            description=(
+                "Off: the next run of lambda_batch publishes on top of it. On: it stays in force"
+                " until lambda_release is run. A hold that is there already stays either way"
+            ),
         ),
         "why": Param(
-            "", type=["string", "null"], description="Why it is held, for those whose runs are skipped"
+            "",
+            type=["string", "null"],
+            description="Why it is held, for those whose runs are skipped",
         ),
     },
     tags=["trilayer", "batch layer"],

@@ -1,4 +1,6 @@
-"""What the notebooks share: the way to their project, and tables as plain HTML that reads anywhere and sorts by a click on a column's head where scripts may run."""
+"""What the notebooks share: the way to their project, and tables as plain HTML that reads anywhere
+and sorts by a click on a column's head where scripts may run.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +12,17 @@ import pandas as pd
 from trilayer_core.runtime.settings import settings_folder
 
 _SORT = (
-    "(function(e){var h=e.target.closest('th'),b=h.closest('table').tBodies[0],i=h.cellIndex,"
-    "d=h.dataset.down=-(h.dataset.down||-1),v=function(r){return r.cells[i].textContent.replace(/,/g,'')};"
-    "Array.from(b.rows).sort(function(r,s){var x=v(r),y=v(s);"
-    "return d*(isNaN(x-y)?x.localeCompare(y):x-y)}).forEach(function(r){b.appendChild(r)})})(event)"
+    "(function(e){var"
+    " h=e.target.closest('th'),b=h.closest('table').tBodies[0],i=h.cellIndex,d=h.dataset.down=-(h.dataset.down||-1),v=function(r){return"
+    " r.cells[i].textContent.replace(/,/g,'')};Array.from(b.rows).sort(function(r,s){var"
+    " x=v(r),y=v(s);return"
+    " d*(isNaN(x-y)?x.localeCompare(y):x-y)}).forEach(function(r){b.appendChild(r)})})(event)"
 )
 
 
 def enter_project() -> None:
-    """Goes to the folder whose settings count: the nearest one, from the notebook's upwards, that has a `trilayer.toml`.
+    """Goes to the folder whose settings count: the nearest one, from the notebook's upwards, that
+    has a `trilayer.toml`.
 
     Without one, it is the notebook's own, or the one above where that is called `notebooks`.
     """
@@ -27,7 +31,10 @@ def enter_project() -> None:
 
 
 class table:
-    """A data frame as a table, without its index. At most `rows` rows are shown, and the caption says so."""
+    """A data frame as a table, without its index.
+
+    At most `rows` rows are shown, and the caption says so.
+    """
 
     def __init__(self, frame: pd.DataFrame, caption: str = "", *, rows: int = 100) -> None:
         # Whole numbers with gaps between them are whole numbers again.

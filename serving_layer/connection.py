@@ -1,8 +1,10 @@
 """A connection for analysts: SQL in, rows out, each answer with what it stands on.
 
-Schemas `merged` (the default), `batch` and `speed` hold each view; the catalog's queries are views beside them. Schema `arrivals` holds the
-speed layer's share by the tick that the events arrived in, schema `tables` the analyst's own lookup tables. Every process has its own in-memory DuckDB, fed from the store, so that readers
-don't wait for each other; an answer is computed on one snapshot from beginning to end.
+Schemas `merged` (the default), `batch` and `speed` hold each view; the catalog's queries are views
+beside them. Schema `arrivals` holds the speed layer's share by the tick that the events arrived in,
+schema `tables` the analyst's own lookup tables. Every process has its own in-memory DuckDB, fed
+from the store, so that readers don't wait for each other; an answer is computed on one snapshot
+from beginning to end.
 """
 
 from __future__ import annotations
@@ -38,7 +40,11 @@ class Snapshot:
     """One state of all views, for as many queries as are asked of it."""
 
     def __init__(
-        self, cursor: duckdb.DuckDBPyConnection, provenance: Provenance, catalog: Catalog, loaded: Loaded
+        self,
+        cursor: duckdb.DuckDBPyConnection,
+        provenance: Provenance,
+        catalog: Catalog,
+        loaded: Loaded,
     ) -> None:
         self._cursor, self._catalog, self._loaded = cursor, catalog, loaded
         self.provenance = provenance
@@ -48,17 +54,20 @@ class Snapshot:
     def sql(self, query: str, layer: Layer = "merged") -> Result:
         """The answer to one SELECT, whole. A query that fails on the way ends the snapshot.
 
-        Columns of a view: its keys, after a window's start its end as NAME_end, then its aggregates. Times are UTC. In schema `arrivals` a view
-        is the speed layer's share with `_tick` before that, the start of the tick in which a row's events arrived.
+        Columns of a view: its keys, after a window's start its end as NAME_end, then its
+        aggregates. Times are UTC. In schema `arrivals` a view is the speed layer's share with
+        `_tick` before that, the start of the tick in which a row's events arrived.
 
-        Raises UsageError for SQL that is broken, writes, or names what isn't there; CoverageError for a view that has no answer yet.
+        Raises UsageError for SQL that is broken, writes, or names what isn't there; CoverageError
+        for a view that has no answer yet.
         """
         if layer not in LAYERS:
             raise UsageError(f"layer must be one of {', '.join(LAYERS)}; got {layer!r}")
         self._check(query)
         if not self.sound:
             raise UsageError(
-                "a snapshot must not be used after a query has failed in it; open another: connection.snapshot()"
+                "a snapshot must not be used after a query has failed in it; open another:"
+                " connection.snapshot()"
             )
         self.sound = False
         self._cursor.execute(f"SET search_path = '{layer},tables'")
@@ -92,7 +101,9 @@ class Snapshot:
         self._check_views(statements[0].query)
 
     def _explained(self, query: str) -> list[duckdb.Statement]:
-        """What an EXPLAIN is of, since with ANALYZE it is run: from its first word on that begins a statement."""
+        """What an EXPLAIN is of, since with ANALYZE it is run: from its first word on that begins a
+        statement.
+        """
         text = query.encode()
         for place, _ in duckdb.tokenize(query):
             with suppress(duckdb.Error):
@@ -110,14 +121,17 @@ class Snapshot:
         try:
             waiting, seen = list(aside.get_table_names(query)), set()
         except duckdb.Error:
-            return  # DESCRIBE and SHOW name no tables; what is wrong otherwise is said when it is run
+            # DESCRIBE and SHOW name no tables; what is wrong otherwise is said when it is run.
+            return
         while waiting:
             name = waiting.pop().split(".")[-1].strip('"').lower()
             if name in seen:
                 continue
             seen.add(name)
             if name in self._loaded.missing_views:
-                raise CoverageError(f"view {name!r} has no answer: {self._loaded.missing_views[name]}")
+                raise CoverageError(
+                    f"view {name!r} has no answer: {self._loaded.missing_views[name]}"
+                )
             if name in queries:
                 waiting += aside.get_table_names(queries[name])
 
@@ -139,7 +153,9 @@ class Connection:
 
     @property
     def catalog(self) -> Catalog:
-        """The definitions that this connection answers: `.views` with their keys and aggregates, `.queries`, `.streams`."""
+        """The definitions that this connection answers: `.views` with their keys and aggregates,
+        `.queries`, `.streams`.
+        """
         return self._catalog
 
     def __enter__(self) -> Connection:
@@ -165,15 +181,18 @@ class Connection:
 
     @contextmanager
     def snapshot(self, version: int | None = None) -> Iterator[Snapshot]:
-        """One state of all views, which does not move while it is in use: the newest, or that of an earlier publication.
+        """One state of all views, which does not move while it is in use: the newest, or that of an
+        earlier publication.
 
-        version: a publication that is kept, as `history` lists them. All layers then answer as they would if it were in force: batch as it was
-        published, speed from its cut on up to the present head, merged both of them. It is loaded into a database of its own, of up to
-        `serving_memory_mb`, that ends with the snapshot.
+        version: a publication that is kept, as `history` lists them. All layers then answer as they
+            would if it were in force: batch as it was
+        published, speed from its cut on up to the present head, merged both of them. It is loaded
+        into a database of its own, of up to `serving_memory_mb`, that ends with the snapshot.
 
-        Raises UsageError for a version that is not kept, CoverageError where no segments cover the log from its cut on. A view whose definition
-        has changed since has no answer: CoverageError when it is asked. Without a speed layer of these definitions answers stop at the
-        cut, and the provenance's `note` says so.
+        Raises UsageError for a version that is not kept, CoverageError where no segments cover the
+        log from its cut on. A view whose definition has changed since has no answer: CoverageError
+        when it is asked. Without a speed layer of these definitions answers stop at the cut, and
+        the provenance's `note` says so.
         """
         opened = self._newest() if version is None else self._earlier(version)
         with opened as snapshot:
@@ -186,7 +205,9 @@ class Connection:
 
     @contextmanager
     def snapshots(self, number: int) -> Iterator[list[Snapshot]]:
-        """As many snapshots as asked for, all of the newest state: a query that fails in one ends none of the others."""
+        """As many snapshots as asked for, all of the newest state: a query that fails in one ends
+        none of the others.
+        """
         with self._lock:
             loaded = self._refresh.refresh()
             cursors = [self._on(loaded) for _ in range(number)]
@@ -213,7 +234,9 @@ class Connection:
             yield Snapshot(database, self._provenance(loaded), self._catalog, loaded)
 
     def _on(self, loaded: Loaded) -> duckdb.DuckDBPyConnection:
-        """A cursor whose transaction sees the tables as `loaded` says: one that an earlier snapshot has left, or a new one."""
+        """A cursor whose transaction sees the tables as `loaded` says: one that an earlier snapshot
+        has left, or a new one.
+        """
         idle, self._idle = self._idle, []
         for before, cursor in idle:
             if before is loaded:
@@ -261,7 +284,9 @@ class Connection:
             return snapshot.sql(query, layer)
 
     def provenance(self) -> Provenance:
-        """What an answer asked now stands on, with the lag behind the broker where that can be reached."""
+        """What an answer asked now stands on, with the lag behind the broker where that can be
+        reached.
+        """
         with self._lock:
             loaded = self._refresh.refresh()
         return self.with_lag(self._provenance(loaded))
@@ -278,43 +303,52 @@ class Connection:
         streams = {name: replace(s, lag=lags.get(name)) for name, s in provenance.streams.items()}
         return replace(provenance, streams=streams)
 
-    # -- what the store remembers --------------------------------------------------------------------------------------
+    # -- what the store remembers ------------------------------------------------------------------
 
     def history(self) -> list[history.Version]:
-        """The publications kept for rollback, oldest first, as `trilayer batch history --json` has them; see `Version`.
+        """The publications kept for rollback, oldest first, as `trilayer batch history --json` has
+        them; see `Version`.
 
-        `pandas.DataFrame(connection.history())` is a table of them. Empty before the first publication.
+        `pandas.DataFrame(connection.history())` is a table of them. Empty before the first
+        publication.
         """
         return history.history(self._store)
 
     def reconciliation(self, view: str, version: int | None = None) -> Table:
-        """Every key of `view` that batch and speed layer have both to have computed for a publication, the one in force unless given, in order.
+        """Every key of `view` that batch and speed layer have both to have computed for a
+        publication, the one in force unless given, in order.
 
-        Columns: `_kind` (match, differ, missing: batch alone, extra: speed alone; see `Reconciled`), the view's keys (a window's is the start
-        of its pane, `slide` long), then of each aggregate AGGREGATE__batch and AGGREGATE__speed: what the layer makes of the events between
-        the cut of the publication's base and its own, NULL where it has no such key, and where a total does not fit its column.
+        Columns: `_kind` (match, differ, missing: batch alone, extra: speed alone; see
+            `Reconciled`), the view's keys (a window's is the start
+        of its pane, `slide` long), then of each aggregate AGGREGATE__batch and AGGREGATE__speed:
+        what the layer makes of the events between the cut of the publication's base and its own,
+        NULL where it has no such key, and where a total does not fit its column.
 
-        Raises UsageError for a view or version that is not there, CoverageError, with the reason, where the two were not compared.
+        Raises UsageError for a view or version that is not there, CoverageError, with the reason,
+        where the two were not compared.
         """
         return history.reconciliation(self._catalog.view(view), version, self._store)
 
     def segments(self, stream: str) -> Table:
-        """What the speed layer has committed of `stream` above the cut of the oldest publication kept, a row for each segment, in order.
+        """What the speed layer has committed of `stream` above the cut of the oldest publication
+        kept, a row for each segment, in order.
 
-        A segment is the events of one tick in one micro-batch; micro-batches of closed ticks are compacted, and a segment is then those of
-        a tick in several. Columns:
+        A segment is the events of one tick in one micro-batch; micro-batches of closed ticks are
+        compacted, and a segment is then those of a tick in several. Columns:
 
-            generation     the speed layer's life that answers stand on; after a rebuild it has read everything again, at that time
-            first, last    the micro-batches that it was committed with, the same number twice until they are compacted
-            tick           start of the tick that its events arrived in, by the broker's clock; UTC as all times here
-            events         records, `quarantined` ones included
-            oldest, newest first and last append time of them, by the broker's clock; NULL in commits before trilayer kept them
-            committed_at   when the newest of the micro-batches was committed
-            waited_s       the longest time, in seconds, from an event's append to its commit, by the clocks of broker and speed layer
-            ranges         list of {partition, start, end}: offsets [start, end)
-            batch_version  the oldest version kept whose batch share has them; NULL while they are the speed layer's alone
+            generation     the speed layer's life that answers stand on; after a rebuild it has read
+            everything again, at that time first, last    the micro-batches that it was committed
+            with, the same number twice until they are compacted tick           start of the tick
+            that its events arrived in, by the broker's clock; UTC as all times here events
+            records, `quarantined` ones included oldest, newest first and last append time of them,
+            by the broker's clock; NULL in commits before trilayer kept them committed_at   when the
+            newest of the micro-batches was committed waited_s       the longest time, in seconds,
+            from an event's append to its commit, by the clocks of broker and speed layer ranges
+            list of {partition, start, end}: offsets [start, end) batch_version  the oldest version
+            kept whose batch share has them; NULL while they are the speed layer's alone
 
-        Empty where the speed layer has not run these definitions. Raises UsageError for a stream that is not the catalog's.
+        Empty where the speed layer has not run these definitions. Raises UsageError for a stream
+        that is not the catalog's.
         """
         found = self._catalog.stream(stream)
         with self._lock:
@@ -326,11 +360,17 @@ class Connection:
         below = publication.streams if publication else {}
         streams = {
             name: StreamProvenance(
-                s.cut, s.head, s.generation, s.events, s.quarantined, s.note,
-                quarantined_in_all=s.quarantined + (below[name].quarantined if name in below else 0),
+                s.cut,
+                s.head,
+                s.generation,
+                s.events,
+                s.quarantined,
+                s.note,
+                quarantined_in_all=s.quarantined
+                + (below[name].quarantined if name in below else 0),
             )
             for name, s in loaded.streams.items()
-        }  # fmt: skip
+        }
         return Provenance(
             publication.version if publication else None,
             format_time(publication.t_ms) if publication else None,
@@ -349,7 +389,9 @@ def _open(
     """A database with every schema of an analyst's, and what loads it from the store."""
     database = open_duckdb(settings.serving_memory_mb)
     refresh = Refresh(database, catalog, store, before_swap=before_swap)
-    database.execute("CREATE TABLE _batch._anchor (one INTEGER); INSERT INTO _batch._anchor VALUES (1)")
+    database.execute(
+        "CREATE TABLE _batch._anchor (one INTEGER); INSERT INTO _batch._anchor VALUES (1)"
+    )
     for layer in LAYERS:
         _create_views(database, catalog, layer)
     database.execute("CREATE SCHEMA tables")
@@ -375,7 +417,9 @@ def _put_table(database: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -
             f"CREATE OR REPLACE TABLE tables.{quoted_duckdb(name)} AS SELECT * FROM _arriving_table"
         )
     except duckdb.Error as error:
-        raise UsageError(f"table {name!r} must be one that DuckDB can hold: {str(error).strip()}") from None
+        raise UsageError(
+            f"table {name!r} must be one that DuckDB can hold: {str(error).strip()}"
+        ) from None
     finally:
         database.unregister("_arriving_table")
 
@@ -388,11 +432,15 @@ def _create_views(database: duckdb.DuckDBPyConnection, catalog: Catalog, layer: 
             for t, member in ((batch_table(view), "batch"), (speed_table(view), "speed"))
             if layer in ("merged", member)
         ]
-        database.execute(f"CREATE VIEW {layer}.{quoted_duckdb(view.name)} AS {present_select(view, tables)}")
+        database.execute(
+            f"CREATE VIEW {layer}.{quoted_duckdb(view.name)} AS {present_select(view, tables)}"
+        )
 
 
 def _create_queries(database: duckdb.DuckDBPyConnection, catalog: Catalog) -> None:
-    """The queries in each layer, which may be over one another and over other layers: those first that wait for none of the others."""
+    """The queries in each layer, which may be over one another and over other layers: those first
+    that wait for none of the others.
+    """
     waiting = [(layer, query) for layer in LAYERS for query in catalog.queries]
     while waiting:
         missing: dict[tuple[Layer, Query], str] = {}
@@ -406,8 +454,11 @@ def _create_queries(database: duckdb.DuckDBPyConnection, catalog: Catalog) -> No
             except duckdb.Error as error:
                 raise UsageError(_not_made(query, error)) from None
         if len(missing) == len(waiting):
-            # A query that is over a wrong one, or over itself by way of others, can't be told from the wrong one itself.
-            raise UsageError("\n".join(why for (layer, _), why in missing.items() if layer == waiting[0][0]))
+            # A query that is over a wrong one, or over itself by way of others, can't be told from
+            # the wrong one itself.
+            raise UsageError(
+                "\n".join(why for (layer, _), why in missing.items() if layer == waiting[0][0])
+            )
         waiting = list(missing)
 
 
@@ -416,19 +467,26 @@ def _not_made(query: Query, error: duckdb.Error) -> str:
 
 
 def connect(
-    catalog: Catalog | str | None = None, settings: Settings | None = None, store: Store | None = None
+    catalog: Catalog | str | None = None,
+    settings: Settings | None = None,
+    store: Store | None = None,
 ) -> Connection:
     """Opens the serving layer on a store. Without arguments: on what the settings name.
 
-    Raises IntegrityError or CoverageError, at the first question, for a store whose answer can't be proven.
+    Raises IntegrityError or CoverageError, at the first question, for a store whose answer can't be
+    proven.
     """
     settings = settings or load_settings()
-    found = load_catalog(catalog or settings.catalog) if not isinstance(catalog, Catalog) else catalog
+    found = (
+        load_catalog(catalog or settings.catalog) if not isinstance(catalog, Catalog) else catalog
+    )
     return Connection(found, settings, store or Store(settings.store))
 
 
 def _without_hugeint(table: pa.Table) -> pa.Table:
-    """DuckDB adds bigints up as HUGEINT, which Arrow has only as decimal(38,0): bigint again, where all its values fit."""
+    """DuckDB adds bigints up as HUGEINT, which Arrow has only as decimal(38,0): bigint again, where
+    all its values fit.
+    """
     for place, field in enumerate(table.schema):
         if field.type == pa.decimal128(38, 0):
             with suppress(pa.ArrowInvalid):

@@ -1,4 +1,5 @@
-"""What the store remembers: the publications kept, what was reconciled for them, and what the speed layer has committed since the oldest.
+"""What the store remembers: the publications kept, what was reconciled for them, and what the speed
+layer has committed since the oldest.
 
 Nothing here is loaded into a connection's tables: each is read from the store when it is asked for.
 """
@@ -50,9 +51,11 @@ class StreamShare:
 
 @dataclass(frozen=True)
 class Reconciled:
-    """Keys of one view that both layers have computed of the same events, those that the publication added to its base.
+    """Keys of one view that both layers have computed of the same events, those that the
+    publication added to its base.
 
-    match: both the same. differ: not the same. missing: batch alone has the key. extra: the speed layer alone. not_compared: why there is
+    match: both the same. differ: not the same. missing: batch alone has the key. extra: the speed
+        layer alone. not_compared: why there is
     nothing to compare; the counts are None then.
     """
 
@@ -74,8 +77,8 @@ class Version:
     corrected_keys: those of each view in which a full run differs from what incremental runs had.
     streams and reconciliation: of each stream and view, in detail. published: whether it is in
     force or has been; False for what a run has written that was killed, or overtaken, before it
-    could publish it. looked_t: the latest T at which a run found nothing new since, as ISO 8601; None
-    where none has looked, or the last look was at another version.
+    could publish it. looked_t: the latest T at which a run found nothing new since, as ISO 8601;
+    None where none has looked, or the last look was at another version.
     """
 
     version: int
@@ -102,7 +105,9 @@ def history(store: Store) -> list[Version]:
     current = in_force(store)
     published = read_past(store).by_use
     return [
-        version_of(publication, current, publication.version in published, last_look(store, publication))
+        version_of(
+            publication, current, publication.version in published, last_look(store, publication)
+        )
         for publication in versions(store)
     ]
 
@@ -119,7 +124,9 @@ def version_of(
         name: StreamShare(dict(s.cut), s.events, s.quarantined, s.lost, origin_number(s.topic_id))
         for name, s in publication.streams.items()
     }
-    reconciled = {name: _reconciled(publication.reconciliation.get(name)) for name in publication.views}
+    reconciled = {
+        name: _reconciled(publication.reconciliation.get(name)) for name in publication.views
+    }
     compared = [r for r in reconciled.values() if r.not_compared is None]
     return Version(
         version=publication.version,
@@ -155,7 +162,9 @@ def _differing(found: Reconciled) -> int:
 
 
 def reconciliation(view: View, version: int | None, store: Store) -> Table:
-    """Every key that was compared for a publication, with both answers; see `Connection.reconciliation`."""
+    """Every key that was compared for a publication, with both answers; see
+    `Connection.reconciliation`.
+    """
     publication = in_force(store) if version is None else choose_version(versions(store), version)
     if publication is None:
         raise UsageError(
@@ -164,10 +173,13 @@ def reconciliation(view: View, version: int | None, store: Store) -> Table:
     found = publication.reconciliation.get(view.name)
     why = _reconciled(found).not_compared
     if found is None or why is not None:
-        raise CoverageError(f"view {view.name!r} was not compared for version {publication.version}: {why}")
+        raise CoverageError(
+            f"view {view.name!r} was not compared for version {publication.version}: {why}"
+        )
     if "file" not in found:
         raise CoverageError(
-            f"view {view.name!r} of version {publication.version} must have been compared by a run that keeps every key; it has only counts:"
+            f"view {view.name!r} of version {publication.version} must have been compared by a run"
+            " that keeps every key; it has only counts:"
             f" {', '.join(f'{found[kind]} {kind}' for kind in KINDS)}"
         )
     return Table(store.read_table(StoredFile.of(found["file"])))
@@ -187,7 +199,9 @@ SEGMENTS = pa.schema(
         ("waited_s", pa.float64()),
         (
             "ranges",
-            pa.list_(pa.struct([("partition", pa.int32()), ("start", pa.int64()), ("end", pa.int64())])),
+            pa.list_(
+                pa.struct([("partition", pa.int32()), ("start", pa.int64()), ("end", pa.int64())])
+            ),
         ),
         ("batch_version", pa.int64()),
     ]
@@ -195,7 +209,9 @@ SEGMENTS = pa.schema(
 
 
 def segments(stream: Stream, generation: str | None, store: Store) -> Table:
-    """What the generation has committed, a row for each segment, in order; see `Connection.segments`."""
+    """What the generation has committed, a row for each segment, in order; see
+    `Connection.segments`.
+    """
     kept = [p for p in versions(store) if stream.name in p.streams]
     commits = read_commits(store, stream, generation) if generation else []
     rows = [
@@ -206,12 +222,15 @@ def segments(stream: Stream, generation: str | None, store: Store) -> Table:
     return Table(pa.Table.from_pylist(rows, SEGMENTS))
 
 
-def _row(commit: Commit, segment: Segment, stream: Stream, kept: Sequence[Publication]) -> dict[str, Any]:
+def _row(
+    commit: Commit, segment: Segment, stream: Stream, kept: Sequence[Publication]
+) -> dict[str, Any]:
     below = [
         p.version
         for p in kept
         if all(
-            r.end <= p.streams[stream.name].cut.get(partition, 0) for partition, r in segment.ranges.items()
+            r.end <= p.streams[stream.name].cut.get(partition, 0)
+            for partition, r in segment.ranges.items()
         )
     ]
     return {

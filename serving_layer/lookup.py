@@ -34,15 +34,17 @@ def lookup_table(data: Any) -> pa.Table:
         return pa.Table.from_pylist(data) if isinstance(data, list) else pa.table(data)
     except (pa.ArrowException, TypeError, ValueError, AttributeError) as error:
         raise UsageError(
-            "a lookup table must be a file's path, a DataFrame, an Arrow table or a list of dicts; got"
-            f" {type(data).__name__}: {error}"
+            "a lookup table must be a file's path, a DataFrame, an Arrow table or a list of"
+            f" dicts; got {type(data).__name__}: {error}"
         ) from None
 
 
 def _read(path: Path) -> pa.Table:
     reader = _READERS.get(Path(path.name.removesuffix(".gz")).suffix.lower())
     if reader is None:
-        raise UsageError(f"a lookup table's file must end in {', '.join(_READERS)}; got {str(path)!r}")
+        raise UsageError(
+            f"a lookup table's file must end in {', '.join(_READERS)}; got {str(path)!r}"
+        )
     if not path.is_file():
         raise UsageError(f"a lookup table must be a file; got {str(path)!r}, which is not there")
     try:

@@ -1,7 +1,9 @@
-"""Loading what is new: publications and segments from the store into native DuckDB tables, a whole state at a time.
+"""Loading what is new: publications and segments from the store into native DuckDB tables, a whole
+state at a time.
 
-`Loaded` describes what the tables hold; a refresh works out what they should hold, and moves them there in one transaction, so that no
-reader sees half. Coverage is proven before anything is loaded: what can't be proven is an error, and the tables stay as they were.
+`Loaded` describes what the tables hold; a refresh works out what they should hold, and moves them
+there in one transaction, so that no reader sees half. Coverage is proven before anything is loaded:
+what can't be proven is an error, and the tables stay as they were.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ from trilayer_core.store.segments import (
 )
 
 LOOK_AROUND_S = 1.0
-"""How often the whole of a stream's folder is listed, for generations and compactions; the next commit is looked for each time."""
+"""How often the whole of a stream's folder is listed, for generations and compactions; the next
+commit is looked for each time.
+"""
 
 MOST_DELETED = 0.25
 """A view's batch table is written anew once the rows deleted from it are more than this share of
@@ -59,12 +63,16 @@ MOST_AT_ONCE = 100
 """Commits that are loaded in one transaction, when a reader has not asked for a while."""
 
 COMPACT_ROWS = 50_000
-"""A view's speed rows are merged by tick when they have grown to twice what they were after the last time, and to this many."""
+"""A view's speed rows are merged by tick when they have grown to twice what they were after the
+last time, and to this many.
+"""
 
 
 @dataclass(frozen=True)
 class StreamState:
-    """What the tables hold of one stream's speed layer. next_batch: the micro-batch that would come next. note: why there is none."""
+    """What the tables hold of one stream's speed layer. next_batch: the micro-batch that would come
+    next. note: why there is none.
+    """
 
     cut: Cut
     generation: str | None = None
@@ -116,7 +124,12 @@ class Refresh:
     ):
         """before_swap: called before tables are replaced, to end the read transactions that nobody
         uses."""
-        self._connection, self._catalog, self._store, self._clock = connection, catalog, store, clock
+        self._connection, self._catalog, self._store, self._clock = (
+            connection,
+            catalog,
+            store,
+            clock,
+        )
         self._before_swap = before_swap
         self._commits = {stream.name: KnownCommits() for stream in catalog.streams}
         self._looked_around = float("-inf")
@@ -130,7 +143,8 @@ class Refresh:
     def refresh(self) -> Loaded:
         """Loads what is new and returns what the tables hold now.
 
-        Raises IntegrityError for a file that is missing, truncated or altered, CoverageError for offsets that no segment covers.
+        Raises IntegrityError for a file that is missing, truncated or altered, CoverageError for
+        offsets that no segment covers.
         """
         said = ""
         for attempt in range(10):
@@ -149,9 +163,11 @@ class Refresh:
         raise AssertionError("unreachable")
 
     def load(self, version: int) -> Loaded:
-        """Loads an earlier publication that is kept, and the segments from its cut on up to the present head, as if it were in force.
+        """Loads an earlier publication that is kept, and the segments from its cut on up to the
+        present head, as if it were in force.
 
-        To be called once, and `refresh` not after it. Raises as `refresh`, and UsageError for a version that is not kept.
+        To be called once, and `refresh` not after it. Raises as `refresh`, and UsageError for a
+        version that is not kept.
         """
         for attempt in range(5):
             publication = choose_version(versions(self._store), version)
@@ -159,7 +175,8 @@ class Refresh:
                 self._reload(None, publication, lambda: version in version_numbers(self._store))
                 return self.loaded
             except (IntegrityError, CoverageError):
-                # Compacted or cleared away while it was being read: then it is listed otherwise now.
+                # Compacted or cleared away while it was being read: then it is listed otherwise
+                # now.
                 if attempt == 4:
                     raise
         raise AssertionError("unreachable")
@@ -178,7 +195,7 @@ class Refresh:
         for stream in self._catalog.streams:
             self._load_next(stream)
 
-    # -- the cheap way: the next commit of the generation that is loaded -----------------------------------------------
+    # -- the cheap way: the next commit of the generation that is loaded ---------------------------
 
     def _load_next(self, stream: Stream) -> None:
         state = self.loaded.streams[stream.name]
@@ -196,9 +213,14 @@ class Refresh:
 
     def _append(self, stream: Stream, state: StreamState, commits: list[Commit]) -> StreamState:
         """Loads commits that go on from the state's head, in one transaction."""
-        used, head = cover(stream.name, state.head, (piece for commit in commits for piece in commit.pieces))
+        used, head = cover(
+            stream.name, state.head, (piece for commit in commits for piece in commit.pieces)
+        )
         ticks = ticks_by_commit(used)
-        tables = {view.name: self._partials(view, commits, ticks) for view in self._catalog.views_of(stream)}
+        tables = {
+            view.name: self._partials(view, commits, ticks)
+            for view in self._catalog.views_of(stream)
+        }
         failpoint("refresh.before-load")
         rows = dict(self.loaded.speed_rows)
         with _transaction(self._connection):
@@ -239,13 +261,18 @@ class Refresh:
         for view in self._catalog.views:
             if self.loaded.speed_rows.get(view.name, 0) >= COMPACT_ROWS * 2:
                 with _transaction(self._connection):
-                    _replace_table(self._connection, view, merge_select(view, [speed_table(view)], [TICK]))
-                left = _single(self._connection.execute(f"SELECT count(*) FROM {speed_table(view)}"))
+                    _replace_table(
+                        self._connection, view, merge_select(view, [speed_table(view)], [TICK])
+                    )
+                left = _single(
+                    self._connection.execute(f"SELECT count(*) FROM {speed_table(view)}")
+                )
                 self.loaded = replace(
-                    self.loaded, speed_rows={**self.loaded.speed_rows, view.name: min(left, COMPACT_ROWS)}
+                    self.loaded,
+                    speed_rows={**self.loaded.speed_rows, view.name: min(left, COMPACT_ROWS)},
                 )
 
-    # -- the whole way: publication, generations, coverage -------------------------------------------------------------
+    # -- the whole way: publication, generations, coverage -----------------------------------------
 
     def _reload(
         self, pointer: bytes | None, publication: Publication | None, stands: Callable[[], bool]
@@ -271,7 +298,8 @@ class Refresh:
             missing |= absent
         if not stands():
             raise IntegrityError(
-                "the publication that is read must stay in force meanwhile; another took its place; ask again"
+                "the publication that is read must stay in force meanwhile; another took its"
+                " place; ask again"
             )
         stale = {
             stream.name
@@ -281,7 +309,8 @@ class Refresh:
         for stream in self._catalog.streams:
             if stream.name not in stale:
                 self._load_next(stream)
-                # Short of the head although nothing is missing: what comes next was compacted before it was loaded here.
+                # Short of the head although nothing is missing: what comes next was compacted
+                # before it was loaded here.
                 if _reach(self.loaded.streams[stream.name]) < _reach(states[stream.name]):
                     stale.add(stream.name)
         if not stale and not moved:
@@ -291,7 +320,9 @@ class Refresh:
     def _find(
         self, stream: Stream, publication: Publication | None
     ) -> tuple[Cover | None, StreamState, dict[str, str]]:
-        """The cover of the stream from the publication's cut, what is said of it, and the views that have no answer."""
+        """The cover of the stream from the publication's cut, what is said of it, and the views
+        that have no answer.
+        """
         views = self._catalog.views_of(stream)
         of_stream = origins(self._store, stream)
         # Before the first publication the answers are those of the first origin's segments: what
@@ -305,7 +336,10 @@ class Refresh:
                 and origin is not None
                 and any(v.name in publication.views for v in self._catalog.views)
             ):
-                why = f"it was added after version {publication.version}; it has an answer from the next publication on"
+                why = (
+                    f"it was added after version {publication.version}; it has an answer from the"
+                    " next publication on"
+                )
             if why or origin is None:
                 return None, StreamState({}, note=why), {view.name: why for view in views}
             cut, topic_id, departed, fit = origin.start, origin.topic_id, 0, list(views)
@@ -315,7 +349,8 @@ class Refresh:
             fit = [
                 v
                 for v in views
-                if v.name in publication.views and publication.views[v.name].fingerprint == v.fingerprint
+                if v.name in publication.views
+                and publication.views[v.name].fingerprint == v.fingerprint
             ]
         missing = {v.name: _no_answer(v, publication) for v in views if v not in fit}
         fingerprints = {view.name: view.fingerprint for view in fit}
@@ -327,7 +362,10 @@ class Refresh:
         )
         if found is None:
             why = _why_alone(of_stream, topic_id) or "the speed layer has not run these definitions"
-            note = f"{why}: answers stop at the cut of {'T=' + publication.t if publication else 'no publication'}"
+            note = (
+                f"{why}: answers stop at the cut of"
+                f" {'T=' + publication.t if publication else 'no publication'}"
+            )
             return None, StreamState(cut, head=cut, note=note), missing
         there = generations(self._store, stream)
         known.keep(generation.name for generation in there)
@@ -350,7 +388,9 @@ class Refresh:
         missing: Mapping[str, str],
         stale: set[str],
     ) -> None:
-        """Moves batch tables to the publication and the stale streams' speed tables to their covers, in one transaction."""
+        """Moves batch tables to the publication and the stale streams' speed tables to their
+        covers, in one transaction.
+        """
         before = self.loaded
         files: dict[str, Mapping[StoredFile, int]] = {}
         arriving: dict[str, list[tuple[int, pa.Table]]] = {}
@@ -368,7 +408,9 @@ class Refresh:
                 else:
                     numbers[file] = self._next_file
                     self._next_file += 1
-                    arriving.setdefault(view.name, []).append((numbers[file], self._store.read_table(file)))
+                    arriving.setdefault(view.name, []).append(
+                        (numbers[file], self._store.read_table(file))
+                    )
             files[view.name] = numbers
         speed: dict[str, list[pa.Table]] = {}
         for stream in self._catalog.streams:
@@ -383,19 +425,28 @@ class Refresh:
         with _transaction(self._connection):
             for view in self._catalog.views:
                 held = before.files.get(view.name, {})
-                deleted[view.name] = self._delete(view, held, files[view.name], deleted.get(view.name, 0))
+                deleted[view.name] = self._delete(
+                    view, held, files[view.name], deleted.get(view.name, 0)
+                )
                 for number, table in arriving.get(view.name, []):
                     typed = table.select(list(view.partial_columns)).cast(partial_schema(view))
-                    numbered = typed.append_column("_file", pa.array([number] * len(typed), pa.int32()))
-                    # Sorted by key: a query for a few keys then leaves most row groups out by their minimum and maximum.
-                    insert_rows(self._connection, batch_table(view), numbered, [k.name for k in view.keys])
+                    numbered = typed.append_column(
+                        "_file", pa.array([number] * len(typed), pa.int32())
+                    )
+                    # Sorted by key: a query for a few keys then leaves most row groups out by their
+                    # minimum and maximum.
+                    insert_rows(
+                        self._connection, batch_table(view), numbered, [k.name for k in view.keys]
+                    )
                 if view.stream.name in stale:
                     _replace_table(self._connection, view, None)
                     for table in speed.get(view.name, []):
                         insert_rows(self._connection, speed_table(view), table)
                     rows[view.name] = sum(table.num_rows for table in speed.get(view.name, []))
             failpoint("refresh.before-commit")
-        kept = {name: (states[name] if name in stale else self.loaded.streams[name]) for name in states}
+        kept = {
+            name: (states[name] if name in stale else self.loaded.streams[name]) for name in states
+        }
         self.loaded = Loaded(pointer, publication, files, kept, dict(missing), rows, deleted)
         failpoint("refresh.after-commit")
         self._compact()
@@ -448,7 +499,9 @@ def _why_alone(known: Sequence[Origin], topic_id: str) -> str:
     has."""
     if not known or known[-1].identity == topic_id:
         return ""
-    return "a loss was accepted since; what the log has had from there on is in the next publication"
+    return (
+        "a loss was accepted since; what the log has had from there on is in the next publication"
+    )
 
 
 def _why_ended(used: Generation, newest: Generation, cut: Cut) -> str:
@@ -457,7 +510,10 @@ def _why_ended(used: Generation, newest: Generation, cut: Cut) -> str:
     if newest.fingerprint != used.fingerprint:
         return "the speed layer runs other definitions since"
     if any(start > cut.get(partition, 0) for partition, start in newest.start.items()):
-        return "the speed layer has begun anew above the cut: answers stop at the head until the next publication"
+        return (
+            "the speed layer has begun anew above the cut: answers stop at the head until the next"
+            " publication"
+        )
     return ""
 
 
@@ -474,9 +530,13 @@ def _no_answer(view: View, publication: Publication | None) -> str:
     assert publication
     if view.name not in publication.views:
         return (
-            f"it was added after version {publication.version}; it has an answer from the next publication on"
+            f"it was added after version {publication.version}; it has an answer from the next"
+            " publication on"
         )
-    return f"its definition has changed since version {publication.version}; it has an answer from the next publication on"
+    return (
+        f"its definition has changed since version {publication.version}; it has an answer from"
+        " the next publication on"
+    )
 
 
 def _count(commits: Iterable[Commit], ticks: Mapping[str, frozenset[int]]) -> tuple[int, int]:
@@ -492,13 +552,19 @@ def _count(commits: Iterable[Commit], ticks: Mapping[str, frozenset[int]]) -> tu
 
 
 def _replace_table(connection: duckdb.DuckDBPyConnection, view: View, query: str | None) -> None:
-    """The view's speed table with the rows of `query`, or none. A new table: deleted rows would go on costing every scan."""
+    """The view's speed table with the rows of `query`, or none.
+
+    A new table: deleted rows would go on costing every scan.
+    """
     table = speed_table(view)
     if query is None:
-        connection.execute(f"DROP TABLE {table}; {create_table_sql(table, view, [f'{TICK} BIGINT'])}")
+        connection.execute(
+            f"DROP TABLE {table}; {create_table_sql(table, view, [f'{TICK} BIGINT'])}"
+        )
         return
     connection.execute(
-        f"CREATE TABLE _speed._next AS {query}; DROP TABLE {table}; ALTER TABLE _speed._next RENAME TO {quoted_duckdb(view.name)}"
+        f"CREATE TABLE _speed._next AS {query}; DROP TABLE {table}; ALTER TABLE _speed._next"
+        f" RENAME TO {quoted_duckdb(view.name)}"
     )
 
 

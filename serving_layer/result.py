@@ -69,7 +69,8 @@ class StreamProvenance:
     Attributes:
         cut: Below it is the batch layer's share.
         head: Up to it the answer reaches.
-        generation: The speed layer's generation that covers what lies between; None where none does.
+        generation: The speed layer's generation that covers what lies between; None where none
+            does.
         speed_events: Events between the two.
         quarantined: Those of them that do not fit the schema.
         note: Why the head is where it is, where that needs saying.
@@ -89,7 +90,9 @@ class StreamProvenance:
 
 @dataclass(frozen=True)
 class Provenance:
-    """What an answer stands on. version, t, kind: of the publication, None before the first. exact: no aggregate is approximate."""
+    """What an answer stands on. version, t, kind: of the publication, None before the first. exact:
+    no aggregate is approximate.
+    """
 
     version: int | None
     t: str | None

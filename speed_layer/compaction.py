@@ -1,6 +1,7 @@
 """Compaction: many small commits, merged into one that covers the same.
 
-The wide commit is written first and the narrow ones deleted after it; a reader takes the widest, so that it meets every event once at any moment.
+The wide commit is written first and the narrow ones deleted after it; a reader takes the widest, so
+that it meets every event once at any moment.
 """
 
 from __future__ import annotations
@@ -139,7 +140,12 @@ def _level(commit: Commit, at_least: int) -> int:
 
 
 def _groups(
-    store: Store, stream: Stream, generation: str, commits: Sequence[Commit], recent_ms: int, now: int
+    store: Store,
+    stream: Stream,
+    generation: str,
+    commits: Sequence[Commit],
+    recent_ms: int,
+    now: int,
 ) -> list[list[Commit]]:
     """Neighbouring commits that may be merged with one another without a segment across a cut that
     is, or will be, recorded.
@@ -226,7 +232,9 @@ def _merged(store: Store, view: View, run: Sequence[Commit], path: str) -> Store
     with open_duckdb(threads=1) as connection:
         connection.execute(create_table_sql("partials", view, [f"{TICK} BIGINT"]))
         for commit in run:
-            table = read_partials(store, commit, view, frozenset(segment.tick for segment in commit.segments))
+            table = read_partials(
+                store, commit, view, frozenset(segment.tick for segment in commit.segments)
+            )
             if table is not None:
                 insert_rows(connection, "partials", table)
         merged = connection.sql(merge_select(view, ["partials"], [TICK])).to_arrow_table()
@@ -267,8 +275,10 @@ def _joined(stream: Stream, segments: Sequence[Segment]) -> Mapping[int, Range]:
             known = joined.get(partition)
             if known is not None and r.start != known.end:
                 raise CoverageError(
-                    f"stream {stream.name!r} partition {partition}: a segment to be compacted must begin at offset {known.end}, where the one"
-                    f" before it in its tick ends; got [{r.start}, {r.end}); rebuild the speed layer: `trilayer speed run --rebuild`"
+                    f"stream {stream.name!r} partition {partition}: a segment to be compacted must"
+                    f" begin at offset {known.end}, where the one before it in its tick ends; got"
+                    f" [{r.start}, {r.end}); rebuild the speed layer: `trilayer speed run"
+                    " --rebuild`"
                 )
             joined[partition] = Range(known.start if known else r.start, r.end)
     return joined

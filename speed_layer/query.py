@@ -1,4 +1,6 @@
-"""The streaming query of one stream: generations, the offsets of a micro-batch, and what keeps it running."""
+"""The streaming query of one stream: generations, the offsets of a micro-batch, and what keeps it
+running.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,12 @@ class StreamQuery:
     """
 
     def __init__(
-        self, catalog: Catalog, stream: Stream, settings: Settings, store: Store, spark: SparkSession
+        self,
+        catalog: Catalog,
+        stream: Stream,
+        settings: Settings,
+        store: Store,
+        spark: SparkSession,
     ) -> None:
         self.stream = stream
         self.generation: Generation | None = None
@@ -113,7 +120,9 @@ class StreamQuery:
             .options(**KAFKA_OPTIONS)
             .option("kafka.bootstrap.servers", self._settings.bootstrap_servers)
             .option("subscribe", topic.name)
-            .option("startingOffsets", offsets_json(topic.name, self._start_offsets(topic.partitions)))
+            .option(
+                "startingOffsets", offsets_json(topic.name, self._start_offsets(topic.partitions))
+            )
             .option("maxOffsetsPerTrigger", str(self._settings.speed_max_events))
         )
         writer = reader.load().writeStream.foreachBatch(self._process).queryName(self.stream.name)
@@ -127,7 +136,8 @@ class StreamQuery:
     def stop(self) -> None:
         """Ends the query when no micro-batch is under way: Spark is noisy when one is torn apart.
 
-        One that does not end, since its broker is gone, is cancelled; it is replayed at the next start.
+        One that does not end, since its broker is gone, is cancelled; it is replayed at the next
+        start.
         """
         self._stopping.set()
         if not self._between_batches.acquire(timeout=STOP_TIMEOUT_S):
@@ -204,7 +214,7 @@ class StreamQuery:
             return None
         return self._query.exception() or RuntimeError("the query was stopped from outside")
 
-    # -- generations ---------------------------------------------------------------------------------------------------
+    # -- generations -------------------------------------------------------------------------------
 
     def _checkpoint(self, generation: Generation) -> str:
         """Where Spark keeps what it has planned and done, in the store."""
@@ -218,7 +228,10 @@ class StreamQuery:
         why = self._ended(newest, present.identity, topic)
         if why:
             logger.warning(
-                "stream %s: generation %s ends, and another begins: %s", self.stream.name, newest.number, why
+                "stream %s: generation %s ends, and another begins: %s",
+                self.stream.name,
+                newest.number,
+                why,
             )
         return None if why else newest
 
@@ -278,7 +291,9 @@ class StreamQuery:
         for partition, first in self._log.beginning(topic).items():
             offset = following.get(partition, 0)
             if offset < first:
-                return f"the log no longer holds offsets [{offset}, {first}) of partition {partition}"
+                return (
+                    f"the log no longer holds offsets [{offset}, {first}) of partition {partition}"
+                )
         return ""
 
     def _tick_ms_of(self, generation: Generation) -> int | None:
@@ -313,7 +328,10 @@ class StreamQuery:
         # Spark rounds each partition's share of the most up to one.
         if found <= most + len(end):
             return ""
-        return f"micro-batch {batch} was planned with {found:,} events; speed_max_events is {most:,} now"
+        return (
+            f"micro-batch {batch} was planned with {found:,} events; speed_max_events is {most:,}"
+            " now"
+        )
 
     def _begin(self, topic: Topic, present: Origin, *, anew: bool) -> Generation:
         """A generation that reads from the cut of the oldest publication kept, so that a rollback
@@ -324,10 +342,13 @@ class StreamQuery:
         """
         assert self._log
         start = dict(present.start)
-        # Before the first publication answers begin at the origin, whatever a run that died has written.
+        # Before the first publication answers begin at the origin, whatever a run that died has
+        # written.
         standing = in_force(self._store)
         known_versions = versions(self._store) if standing else []
-        of_stream = [p.streams[self.stream.name] for p in known_versions if self.stream.name in p.streams]
+        of_stream = [
+            p.streams[self.stream.name] for p in known_versions if self.stream.name in p.streams
+        ]
         kept = [published.cut for published in of_stream if published.topic_id == present.identity]
         for partition in {p for cut in kept for p in cut}:
             start[partition] = min(cut.get(partition, start.get(partition, 0)) for cut in kept)
@@ -341,10 +362,14 @@ class StreamQuery:
                 start[partition] = first
                 if needed.get(partition, 0) < first:
                     logger.warning(
-                        "stream %s partition %s: the log no longer holds offsets [%s, %s), which follow the batch views in force;"
-                        " this generation answers from the next publication on: run `trilayer batch run`",
-                        self.stream.name, partition, needed.get(partition, 0), first,
-                    )  # fmt: skip
+                        "stream %s partition %s: the log no longer holds offsets [%s, %s), which"
+                        " follow the batch views in force; this generation answers from the next"
+                        " publication on: run `trilayer batch run`",
+                        self.stream.name,
+                        partition,
+                        needed.get(partition, 0),
+                        first,
+                    )
         known = generations(self._store, self.stream)
         # Above those that are ruled out too, whether their folders are still there or not.
         departed = newest_departed(longest_chain(self._store, self.stream), present.identity)
@@ -372,16 +397,19 @@ class StreamQuery:
         return generation
 
     def _start_offsets(self, partitions: tuple[int, ...]) -> dict[int, int]:
-        """From where Spark reads; of a partition, too, that was added and ingested after `partitions` were asked for."""
+        """From where Spark reads; of a partition, too, that was added and ingested after
+        `partitions` were asked for.
+        """
         assert self.generation
         start = self.generation.start
         return {partition: start.get(partition, 0) for partition in sorted({*partitions, *start})}
 
-    # -- micro-batches -------------------------------------------------------------------------------------------------
+    # -- micro-batches -----------------------------------------------------------------------------
 
     def _process(self, records: DataFrame, batch_id: int) -> None:
-        # Spark's stop waits for this very thread: waiting here for `stop` to let go of the lock would last for ever. To return would have
-        # Spark count the micro-batch as done; the error leaves it to be replayed.
+        # Spark's stop waits for this very thread: waiting here for `stop` to let go of the lock
+        # would last for ever. To return would have Spark count the micro-batch as done; the error
+        # leaves it to be replayed.
         while not self._between_batches.acquire(timeout=0.02):
             if self._stopping.is_set():
                 raise InterruptedError(
@@ -391,24 +419,31 @@ class StreamQuery:
             assert self.generation
             ranges = self._ranges(batch_id)
             if (
-                self._store.exists(commit_path(self.stream, self.generation.name, batch_id, batch_id))
+                self._store.exists(
+                    commit_path(self.stream, self.generation.name, batch_id, batch_id)
+                )
                 or not ranges
             ):
                 return
             self._look_back()
             commit = self._commit(records, batch_id, ranges)
             self._read = self._read.and_of([commit])
-            logger.debug("stream %s: micro-batch %s, %s events", self.stream.name, batch_id, size(ranges))
+            logger.debug(
+                "stream %s: micro-batch %s, %s events", self.stream.name, batch_id, size(ranges)
+            )
             bad = sum(segment.quarantined for segment in commit.segments)
             if bad:
                 logger.warning(
-                    "stream %s: %s events quarantined; see `trilayer quarantine list`", self.stream.name, bad
+                    "stream %s: %s events quarantined; see `trilayer quarantine list`",
+                    self.stream.name,
+                    bad,
                 )
         finally:
             self._between_batches.release()
 
     def _commit(self, records: DataFrame, batch_id: int, ranges: Ranges) -> Commit:
-        """Writes and commits a micro-batch, if all that was read of it is of the state of the log that its marks are of.
+        """Writes and commits a micro-batch, if all that was read of it is of the state of the log
+        that its marks are of.
 
         Raises LogError if it is not, or may not be. `docs/seam.md` argues why these checks suffice.
         """
@@ -425,31 +460,42 @@ class StreamQuery:
         )  # fmt: skip
 
     def _check_leaders(self, marks: Marks) -> None:
-        """Raises LogError if a partition's last record is of another leader than in the micro-batches before: Spark may have fetched
-        records ahead that the new leader does not have."""
+        """Raises LogError if a partition's last record is of another leader than in the
+        micro-batches before: Spark may have fetched records ahead that the new leader does not
+        have.
+        """
         for partition, mark in marks.items():
             if mark and self._epochs.setdefault(partition, mark.epoch) != mark.epoch:
                 self._read_again(f"partition {partition} has another leader")
 
     def _vouch(self, marks: Marks, ends: Cut, looked: float) -> Marks:
-        """The marks, for the commit to keep, if the log has lost nothing since they were looked up; else raises LogError.
+        """The marks, for the commit to keep, if the log has lost nothing since they were looked up;
+        else raises LogError.
 
-        marks: of the last records below `ends`. looked: when they were looked up, by the monotonic clock.
+        marks: of the last records below `ends`. looked: when they were looked up, by the monotonic
+            clock.
         """
         assert self._log
         assert self._topic
         self._look_back()
-        if time.monotonic() - looked >= LOOK_BACK_S and changed(self._topic, marks, ends, self._log):
+        if time.monotonic() - looked >= LOOK_BACK_S and changed(
+            self._topic, marks, ends, self._log
+        ):
             self._read_again("the log has lost what a micro-batch has read of it")
         return marks
 
     def _read_again(self, why: str) -> NoReturn:
-        """Ends the query, so that the next `start` has the micro-batch read anew, by consumers that have fetched nothing yet."""
+        """Ends the query, so that the next `start` has the micro-batch read anew, by consumers that
+        have fetched nothing yet.
+        """
         self.unsettled = why
         raise LogError(f"stream {self.stream.name!r}: {why}; the micro-batch is read again")
 
     def _last_records(self, ends: Cut) -> Marks:
-        """The last record below each offset. Raises LogError if the log does not reach one of the offsets."""
+        """The last record below each offset.
+
+        Raises LogError if the log does not reach one of the offsets.
+        """
         assert self._log
         if self._topic is None or not ends.keys() <= set(self._topic.partitions):
             self._topic = self._log.topic(self.stream)
@@ -460,7 +506,8 @@ class StreamQuery:
         return {p: found.get(p) for p in ends}
 
     def look(self) -> None:
-        """If no micro-batch is running, checks whether the log has lost records that were read, and sets `departed` if so.
+        """If no micro-batch is running, checks whether the log has lost records that were read, and
+        sets `departed` if so.
 
         A micro-batch looks itself, but none comes while the log does not grow.
         """
@@ -478,11 +525,12 @@ class StreamQuery:
             self._between_batches.release()
 
     def _look_back(self) -> None:
-        """Raises LogError if the log has lost what was ingested, or what was read before. Does nothing if the last look is younger than
-        `LOOK_BACK_S`.
+        """Raises LogError if the log has lost what was ingested, or what was read before.
 
-        Called before a micro-batch is read and before it is committed, so that records which came in the place of lost ones are not
-        committed on top of those.
+        Does nothing if the last look is younger than `LOOK_BACK_S`.
+
+        Called before a micro-batch is read and before it is committed, so that records which came
+        in the place of lost ones are not committed on top of those.
         """
         assert self._log
         if time.monotonic() - self._looked_back < LOOK_BACK_S:
@@ -517,22 +565,29 @@ class StreamQuery:
         None if nothing."""
         assert self._log
         try:
-            self._read = NOTHING_READ.and_of(read_commits(self._store, self.stream, generation.name))
+            self._read = NOTHING_READ.and_of(
+                read_commits(self._store, self.stream, generation.name)
+            )
         except IntegrityError:
-            self._read = NOTHING_READ  # what can't be read is no evidence; `_ended` has its say about it
+            self._read = (
+                NOTHING_READ  # what can't be read is no evidence; `_ended` has its say about it
+            )
         end = self._log.end(topic)
         for batch in self._planned(generation)[-1:]:
             try:
                 planned = self._planned_end(generation, batch)
                 before = self._planned_end(generation, batch - 1) if batch else generation.start
             except IntegrityError:
-                break  # a checkpoint that can't be read is no evidence; `_ended` has its say about it
+                # A checkpoint that can't be read is no evidence; `_ended` has its say about it.
+                break
             if short := falls_short(planned, before) or falls_short(end, planned):
                 return short
         return lost_of(self._read, topic, self._log)
 
     def _ranges(self, batch_id: int) -> dict[int, Range]:
-        """The micro-batch's offsets, from Spark's checkpoint, where they are written before it runs. Raises LogError if they go back."""
+        """The micro-batch's offsets, from Spark's checkpoint, where they are written before it
+        runs. Raises LogError if they go back.
+        """
         assert self.generation
         end = self._end_of(batch_id)
         start = self._end_of(batch_id - 1) if batch_id else self.generation.start
@@ -562,13 +617,18 @@ class StreamQuery:
             return {int(partition): offset for partition, offset in offsets.items()}
         except (ValueError, LookupError, TypeError, AttributeError):
             raise IntegrityError(
-                f"{path} must hold the offsets that Spark has planned; it was truncated or altered, as by a power cut;"
-                " run `trilayer speed run --rebuild`"
+                f"{path} must hold the offsets that Spark has planned; it was truncated or"
+                " altered, as by a power cut; run `trilayer speed run --rebuild`"
             ) from None
 
 
 def _ruled_out(generation: Generation, chain: Sequence[Interval]) -> str | None:
-    """Says so if a batch run has found that the log lost what the generation had read: readers never merge it again."""
+    """Says so if a batch run has found that the log lost what the generation had read: readers
+    never merge it again.
+    """
     if generation.number > newest_departed(chain, generation.topic_id):
         return None
-    return f"a batch run has found that the log lost records which generation {generation.number} had read"
+    return (
+        f"a batch run has found that the log lost records which generation {generation.number} had"
+        " read"
+    )

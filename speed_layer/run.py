@@ -29,24 +29,40 @@ from trilayer_core.store.segments import CompactionFault, Generation, compaction
 logger = logging.getLogger("trilayer.speed")
 
 SPARK_CONF = {
-    # Measured: 200 partitions cost two seconds a micro-batch, one next to nothing, at any rate a single machine reaches.
+    # Measured: 200 partitions cost two seconds a micro-batch, one next to nothing, at any rate a
+    # single machine reaches.
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
-    # Half the time of an empty micro-batch. Should a crash tear a checkpoint all the same, deleting it begins a new generation.
-    "spark.sql.streaming.checkpointFileManagerClass":
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
-    # An idle query asks Kafka for news this often; at the 10 ms that Spark asks by default it takes a third of a core, here and in the broker.
+    # Half the time of an empty micro-batch. Should a crash tear a checkpoint all the same, deleting
+    # it begins a new generation.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing"
+        ".FileSystemBasedCheckpointFileManager"
+    ),
+    # An idle query asks Kafka for news this often; at the 10 ms that Spark asks by default it takes
+    # a third of a core, here and in the broker.
     "spark.sql.streaming.pollingDelay": "30ms",
-    # A result is in the heap several times over on its way to Python. Measured: so a heap of 640 MB holds the groups of a million events with
-    # a key each in five views, where without it half a million in two views filled it.
+    # A result is in the heap several times over on its way to Python. Measured: so a heap of 640 MB
+    # holds the groups of a million events with a key each in five views, where without it half a
+    # million in two views filled it.
     "spark.sql.execution.arrow.compression.codec": "zstd",
     "spark.sql.execution.arrow.compression.zstd.level": "1",
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.streaming.numRecentProgressUpdates": "2",
-}  # fmt: skip
+}
 
-_AWAY = ("TimeoutException", "DisconnectException", "KafkaException", "Failed to construct kafka", "UnknownTopicOrPartition",
-         "LEADER_NOT_AVAILABLE", "Call(callName", "OffsetFetch", "Connection to node", "trilayer_core.errors.EnvironmentFault: ")  # fmt: skip
+_AWAY = (
+    "TimeoutException",
+    "DisconnectException",
+    "KafkaException",
+    "Failed to construct kafka",
+    "UnknownTopicOrPartition",
+    "LEADER_NOT_AVAILABLE",
+    "Call(callName",
+    "OffsetFetch",
+    "Connection to node",
+    "trilayer_core.errors.EnvironmentFault: ",
+)
 
 
 ORIGIN_LOOK_S = 2.0
@@ -62,16 +78,23 @@ def run_speed(
     rebuild: bool = False,
     on_ready: Callable[[list[StreamQuery]], None] = lambda queries: None,
 ) -> None:
-    """Runs every stream's query until `stop` is set. Raises ConflictError where another process runs the speed layer on this store."""
+    """Runs every stream's query until `stop` is set.
+
+    Raises ConflictError where another process runs the speed layer on this store.
+    """
     with driver_at_work("speed_memory_mb, or lower speed_max_events"), ExitStack() as stack:
         stack.enter_context(store.lock(SPEED_LOCK, "the speed layer"))
         with Log(settings.bootstrap_servers) as log:
             for stream in catalog.streams:
                 log.ensure(stream, settings.replication_factor)
-        spark = session("trilayer-speed", settings, memory_mb=settings.speed_memory_mb, conf=SPARK_CONF)
+        spark = session(
+            "trilayer-speed", settings, memory_mb=settings.speed_memory_mb, conf=SPARK_CONF
+        )
         stack.callback(spark.stop)
         check_rows(catalog.rows, spark)
-        queries = [StreamQuery(catalog, stream, settings, store, spark) for stream in catalog.streams]
+        queries = [
+            StreamQuery(catalog, stream, settings, store, spark) for stream in catalog.streams
+        ]
         compactors = [Compactor(query, catalog, settings, store, stop) for query in queries]
         try:
             for query in queries:
@@ -117,23 +140,28 @@ def _check(query: StreamQuery, settings: Settings, stop: threading.Event) -> Non
         return
     if missing:
         raise LogError(
-            f"stream {query.stream.name!r}: the log must still hold what the speed layer goes on with; retention took it, or the topic was"
-            f" created again; run `trilayer batch run`, then start again: {first_cause(text)}"
+            f"stream {query.stream.name!r}: the log must still hold what the speed layer goes on"
+            " with; retention took it, or the topic was created again; run `trilayer batch run`,"
+            f" then start again: {first_cause(text)}"
         )
     if not any(sign in text for sign in _AWAY) and _reachable(settings):
         raise TrilayerError(
-            f"stream {query.stream.name!r}: its query ended: {first_cause(text)}; start it again. If an expression of a view, or the"
-            " function of a `Rows` source, fails on an event, change that first; if a file below speed/ is named at each start,"
-            " run `trilayer speed run --rebuild`"
+            f"stream {query.stream.name!r}: its query ended: {first_cause(text)}; start it again."
+            " If an expression of a view, or the function of a `Rows` source, fails on an event,"
+            " change that first; if a file below speed/ is named at each start, run `trilayer"
+            " speed run --rebuild`"
         ) from ended
     _wait_out(query, first_cause(text), settings, stop)
 
 
 def _follow_origin(query: StreamQuery, settings: Settings, stop: threading.Event) -> None:
-    """Starts a query again once a loss has been accepted, since the offsets of its generation no longer count, and once the log has lost
-    what it has read."""
+    """Starts a query again once a loss has been accepted, since the offsets of its generation no
+    longer count, and once the log has lost what it has read.
+    """
     if query.overtaken():
-        logger.warning("stream %s: a new origin has begun; another generation follows it", query.stream.name)
+        logger.warning(
+            "stream %s: a new origin has begun; another generation follows it", query.stream.name
+        )
         _start_again(query, settings, stop)
         return
     query.look()
@@ -155,7 +183,9 @@ def _wait_out(query: StreamQuery, why: str, settings: Settings, stop: threading.
     broker comes and goes."""
     while not stop.is_set():
         logger.warning(
-            "stream %s: waits for the broker, and reads nothing meanwhile: %s", query.stream.name, why
+            "stream %s: waits for the broker, and reads nothing meanwhile: %s",
+            query.stream.name,
+            why,
         )
         query.stop()
         # At least once: a broker may answer here and not answer the query, again and again.
@@ -187,7 +217,12 @@ class Compactor(threading.Thread):
     `check`."""
 
     def __init__(
-        self, query: StreamQuery, catalog: Catalog, settings: Settings, store: Store, stop: threading.Event
+        self,
+        query: StreamQuery,
+        catalog: Catalog,
+        settings: Settings,
+        store: Store,
+        stop: threading.Event,
     ) -> None:
         super().__init__(daemon=True, name=f"compaction-{query.stream.name}")
         self._query, self._settings, self._store, self._stopping = query, settings, store, stop
@@ -208,8 +243,9 @@ class Compactor(threading.Thread):
         if self._ended_by is not None:
             kind = type(self._ended_by).__name__
             raise TrilayerError(
-                f"stream {self._query.stream.name!r}: its compaction ended: {kind}: {first_cause(str(self._ended_by))};"
-                " start the speed layer again; if it ends so again, run `trilayer speed run --rebuild`"
+                f"stream {self._query.stream.name!r}: its compaction ended: {kind}:"
+                f" {first_cause(str(self._ended_by))}; start the speed layer again; if it ends so"
+                " again, run `trilayer speed run --rebuild`"
             ) from self._ended_by
 
     def _compact(self) -> None:
@@ -239,4 +275,6 @@ class Compactor(threading.Thread):
                 self._store.delete(path)
             self._fault = fault
         except (TrilayerError, OSError) as error:
-            logger.warning("stream %s: what compaction met can't be kept: %s", self._query.stream.name, error)
+            logger.warning(
+                "stream %s: what compaction met can't be kept: %s", self._query.stream.name, error
+            )

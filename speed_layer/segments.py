@@ -1,4 +1,6 @@
-"""From a micro-batch to its committed segment: partials of all views by tick, then one commit file that makes them count."""
+"""From a micro-batch to its committed segment: partials of all views by tick, then one commit file
+that makes them count.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ MAX_TICKS = 64
 """Most ticks that one pass tells apart: their boundaries go into an expression."""
 
 FEW_EVENTS = 20_000
-"""Up to so many events one task does it all, which saves a micro-batch the shuffle and most of the scheduling."""
+"""Up to so many events one task does it all, which saves a micro-batch the shuffle and most of the
+scheduling.
+"""
 
 PLACE = "_place"
 """Which of the ticks of a pass a row is in, counted from 0."""
@@ -46,10 +50,11 @@ STAMP = "_timestamp"
 """The broker's append time."""
 
 QUARANTINE_BYTES = 64 * 2**20
-"""Most bytes of values, and most of keys, that a commit keeps of events that do not fit their schema.
+"""Most bytes of values, and most of keys, that a commit keeps of events that do not fit their
+schema.
 
-They go through the driver's memory: a micro-batch may hold a million such events of a megabyte each. The log and the
-master dataset have them whole.
+They go through the driver's memory: a micro-batch may hold a million such events of a megabyte
+each. The log and the master dataset have them whole.
 """
 
 Parts = Mapping[int, Mapping[int, Range]]
@@ -58,7 +63,9 @@ Parts = Mapping[int, Mapping[int, Range]]
 
 @dataclass(frozen=True)
 class Census:
-    """The events of one tick in a micro-batch, quarantined ones included, and the first and last append time of them, in ms."""
+    """The events of one tick in a micro-batch, quarantined ones included, and the first and last
+    append time of them, in ms.
+    """
 
     events: int
     quarantined: int
@@ -76,9 +83,12 @@ def write_segment(
     store: Store,
     before_commit: Callable[[], Marks] = dict,
 ) -> Commit:
-    """Computes and commits one micro-batch. Running it again before the commit overwrites what it wrote; after it, it must not be called.
+    """Computes and commits one micro-batch.
 
-    before_commit: called when all has been read and written. It gives the commit's marks; what it raises keeps the micro-batch from being
+    Running it again before the commit overwrites what it wrote; after it, it must not be called.
+
+    before_commit: called when all has been read and written. It gives the commit's marks; what it
+        raises keeps the micro-batch from being
     committed.
     """
     view = f"_records_{stream.name}"
@@ -87,7 +97,9 @@ def write_segment(
     spark = records.sparkSession
     few = sum(size(ranges) for ranges in parts.values()) <= FEW_EVENTS
     # No more tasks than can run at once: each would make a group of its own of every key.
-    records.coalesce(1 if few else spark.sparkContext.defaultParallelism).createOrReplaceTempView(view)
+    records.coalesce(1 if few else spark.sparkContext.defaultParallelism).createOrReplaceTempView(
+        view
+    )
     raw = f"(SELECT {kafka} FROM {view})"
     parsed, with_reasons = (
         f"({parse_sql(stream, raw, columns, reasons=reasons)})" for reasons in (False, True)
@@ -111,11 +123,15 @@ def write_segment(
         if table.num_rows
     }
     quarantine = (
-        _write("_quarantine", rejected, batch_id, stream, generation, store) if rejected is not None else None
+        _write("_quarantine", rejected, batch_id, stream, generation, store)
+        if rejected is not None
+        else None
     )
     marks = before_commit()
     committed_ms = now_ms()
-    segments = [_segment(tick, ranges, census.get(tick), committed_ms) for tick, ranges in parts.items()]
+    segments = [
+        _segment(tick, ranges, census.get(tick), committed_ms) for tick, ranges in parts.items()
+    ]
     commit = Commit(batch_id, batch_id, segments, files, quarantine, committed_ms, marks)
     failpoint("segment.before-commit")
     store.create_document(
@@ -125,7 +141,9 @@ def write_segment(
     return commit
 
 
-def _segment(tick: int, ranges: Mapping[int, Range], found: Census | None, committed_ms: int) -> Segment:
+def _segment(
+    tick: int, ranges: Mapping[int, Range], found: Census | None, committed_ms: int
+) -> Segment:
     if found is None:  # offsets without records: a transaction's markers
         return Segment(tick, ranges, 0, 0)
     times = (found.oldest_ms, found.newest_ms, committed_ms - found.oldest_ms)
@@ -145,7 +163,9 @@ def _compute(
             if isinstance(pass_.source, Rows):
                 for place in range(len(some)):
                     columns = ", ".join(f"`{name}`" for name in pass_.source.stream.columns)
-                    rows = spark.sql(f"SELECT {columns} FROM {placed} WHERE {PLACE} = {place} AND {FITS}")
+                    rows = spark.sql(
+                        f"SELECT {columns} FROM {placed} WHERE {PLACE} = {place} AND {FITS}"
+                    )
                     made = pass_.source.rows(rows).withColumn(PART, F.lit(2 * place))
                     _slice(pass_, _collect(pass_.run(made, PART), some), tables)
                 continue
@@ -162,10 +182,12 @@ def _compute(
 
 
 def _placed(parsed: str, some: Parts, parts: Parts) -> str:
-    """A SELECT in brackets of the parsed rows in `some` of the micro-batch's `parts`, with their place and part.
+    """A SELECT in brackets of the parsed rows in `some` of the micro-batch's `parts`, with their
+    place and part.
 
-    Where a tick begins and ends goes in as arrays, and as few different numbers of them: Spark compiles numbers that stand by themselves
-    into its code, which would be new, and slow, with each tick.
+    Where a tick begins and ends goes in as arrays, and as few different numbers of them: Spark
+    compiles numbers that stand by themselves into its code, which would be new, and slow, with each
+    tick.
     """
     ticks = list(some.values())
     number = max(2, 1 << (len(ticks) - 1).bit_length())
@@ -180,7 +202,10 @@ def _placed(parsed: str, some: Parts, parts: Parts) -> str:
     ]
     numbered = " ".join(f"{case} THEN {place}" for place, case in enumerate(cases))
     placed = f"SELECT *, CASE {before} THEN NULL {numbered} END AS {PLACE} FROM {parsed}"
-    return f"(SELECT *, 2 * {PLACE} + IF({FITS}, 0, 1) AS {PART} FROM ({placed}) WHERE {PLACE} IS NOT NULL)"
+    return (
+        f"(SELECT *, 2 * {PLACE} + IF({FITS}, 0, 1) AS {PART} FROM ({placed}) WHERE {PLACE} IS NOT"
+        " NULL)"
+    )
 
 
 def _collect(rows: DataFrame, some: Parts) -> pa.Table:
@@ -200,7 +225,10 @@ def _slice(pass_: Pass, result: pa.Table, tables: dict[str, list[pa.Table]]) -> 
 
 def _census(table: pa.Table) -> dict[int, Census]:
     """Per tick, of groups of its events."""
-    stamps = {name: pc.cast(table[name], pa.timestamp("ms", "UTC"), safe=False) for name in (OLDEST, NEWEST)}
+    stamps = {
+        name: pc.cast(table[name], pa.timestamp("ms", "UTC"), safe=False)
+        for name in (OLDEST, NEWEST)
+    }
     groups = pa.table(
         {TICK: table[TICK], EVENTS: table[EVENTS], "bad": pc.if_else(table[FITS], 0, table[EVENTS])}
         | {name: column.cast(pa.int64()) for name, column in stamps.items()}
@@ -209,34 +237,46 @@ def _census(table: pa.Table) -> dict[int, Census]:
         [(EVENTS, "sum"), ("bad", "sum"), (OLDEST, "min"), (NEWEST, "max")]
     )
     return {
-        row[TICK]: Census(row[f"{EVENTS}_sum"], row["bad_sum"], row[f"{OLDEST}_min"], row[f"{NEWEST}_max"])
+        row[TICK]: Census(
+            row[f"{EVENTS}_sum"], row["bad_sum"], row[f"{OLDEST}_min"], row[f"{NEWEST}_max"]
+        )
         for row in found.to_pylist()
     }
 
 
-def _rejected(spark: SparkSession, parsed: str, parts: Parts, columns: list[str], bad: int) -> pa.Table:
-    """The `bad` events that do not fit, with their reasons, each cut to its share of what may be kept."""
+def _rejected(
+    spark: SparkSession, parsed: str, parts: Parts, columns: list[str], bad: int
+) -> pa.Table:
+    """The `bad` events that do not fit, with their reasons, each cut to its share of what may be
+    kept.
+    """
     share = quarantine_share(bad)
     cut = {"_value": f"substring(_value, 1, {share})", "_key": f"substring(_key, 1, {share})"}
     shown = [f"{cut[name]} AS {name}" if name in cut else name for name in columns]
     reason = f"substring({REJECT}, 1, {max(share // 4, SHORTEST_REASON)}) AS {REJECT}"
     wanted = ", ".join([PART, *shown, f"cast(octet_length(_value) AS bigint) AS {BYTES}", reason])
     return pa.concat_tables(
-        _collect(spark.sql(f"SELECT {wanted} FROM {_placed(parsed, some, parts)} WHERE NOT {FITS}"), some)
+        _collect(
+            spark.sql(f"SELECT {wanted} FROM {_placed(parsed, some, parts)} WHERE NOT {FITS}"), some
+        )
         for some in _batched(parts)
     ).drop_columns([FITS])
 
 
 def quarantine_share(events: int) -> int:
-    """How many bytes of its value each of so many events in one quarantine may keep: a power of two.
+    """How many bytes of its value each of so many events in one quarantine may keep: a power of
+    two.
 
-    Spark compiles the number into its code, which would be new, and slow, with each number of events.
+    Spark compiles the number into its code, which would be new, and slow, with each number of
+    events.
     """
     return 1 << (max(QUARANTINE_BYTES // events, 1).bit_length() - 1)
 
 
 def fit_quarantine(table: pa.Table, events: int) -> pa.Table:
-    """The rows of a quarantine as they are kept beside others, `events` in all, with the share that leaves to each."""
+    """The rows of a quarantine as they are kept beside others, `events` in all, with the share that
+    leaves to each.
+    """
     table = with_bytes(table)
     share = quarantine_share(events)
     for column in ("_value", "_key"):

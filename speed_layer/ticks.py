@@ -1,4 +1,6 @@
-"""Which tick each offset of a micro-batch belongs to, by the broker's time index and the cuts that batch runs have recorded."""
+"""Which tick each offset of a micro-batch belongs to, by the broker's time index and the cuts that
+batch runs have recorded.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,18 @@ from trilayer_core.store.origins import read_origin
 _NEVER = 1 << 62
 
 MOST_WAITING = 256
-"""Boundaries that are kept for partitions without a record since then. The next one that comes to such a partition is
-stamped about now, so that it needs the newest boundary, or a few before that where clocks differ."""
+"""Boundaries that are kept for partitions without a record since then.
+
+The next one that comes to such a partition is stamped about now, so that it needs the newest
+boundary, or a few before that where clocks differ.
+"""
 
 
 class Ticks:
-    """The boundaries between ticks around the end of what has been read. One look-up a micro-batch; one more a boundary passed."""
+    """The boundaries between ticks around the end of what has been read.
+
+    One look-up a micro-batch; one more a boundary passed.
+    """
 
     def __init__(
         self,
@@ -45,9 +53,12 @@ class Ticks:
         self._recorded: Mapping[int, Cut] = {}
 
     def split(self, ranges: Ranges, end: Cut) -> dict[int, dict[int, Range]]:
-        """Tick to the part of `ranges` in it. To be called with ranges that go on where the last ones ended.
+        """Tick to the part of `ranges` in it.
 
-        end: up to where every partition has been read, those without a range too: a boundary that they have not passed is still needed.
+        To be called with ranges that go on where the last ones ended.
+
+        end: up to where every partition has been read, those without a range too: a boundary that
+            they have not passed is still needed.
         """
         if not end.keys() <= set(self._index.topic.partitions):
             self._index.topic = self._log.topic(self._stream)  # a partition was added
@@ -76,7 +87,9 @@ class Ticks:
         self._next_ms = -(-max(passed, default=0) // self._tick_ms) * self._tick_ms
 
     def _find_unknown(self, end: Cut) -> None:
-        """Asks again for boundaries of partitions that had no record at or after T when they were looked up, and have new ones now."""
+        """Asks again for boundaries of partitions that had no record at or after T when they were
+        looked up, and have new ones now.
+        """
         waiting: set[int] = set()
         for t_ms, bound in sorted(self._boundaries.items()):
             # A partition without a record at or after T has none at or after a later one.
@@ -88,11 +101,14 @@ class Ticks:
                 self._floors.clear()
 
     def _find_next(self, end: Cut) -> bool:
-        """Finds the next boundary that has a record at or after it; False where every partition's lies at or above `end`."""
+        """Finds the next boundary that has a record at or after it; False where every partition's
+        lies at or above `end`.
+        """
         offsets, stamps = self._index.first(self._next_ms, self._floor(self._next_ms))
         if not any(offsets.get(p, _NEVER) < offset for p, offset in end.items()):
             return False
-        # Ticks without a record begin where the next one with records does: they need no boundary of their own.
+        # Ticks without a record begin where the next one with records does: they need no boundary
+        # of their own.
         t_ms = max(self._next_ms, tick_of(min(stamps.values()), self._tick_ms))
         self._recorded = self._read_recorded()
         index = {p: offsets.get(p, _NEVER) for p in self._index.topic.partitions}
@@ -122,8 +138,10 @@ class Ticks:
         return all(cut.get(p, 0) <= offset for p, offset in self._start.items())
 
     def _forget(self, end: Cut) -> None:
-        """Keeps the newest boundary that lies at or below the end in every partition, and all after it; of those that only partitions
-        without a record since then have not passed, the newest `MOST_WAITING`."""
+        """Keeps the newest boundary that lies at or below the end in every partition, and all after
+        it; of those that only partitions without a record since then have not passed, the newest
+        `MOST_WAITING`.
+        """
         passed: list[int] = []
         waiting: list[int] = []
         for t_ms, bound in sorted(self._boundaries.items()):

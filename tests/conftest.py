@@ -1,6 +1,8 @@
-"""What all tests share, and all of it real: one broker and one Spark session, and what is made on a tmp_path.
+"""What all tests share, and all of it real: one broker and one Spark session, and what is made on a
+tmp_path.
 
-`make test` runs two of pytest's workers beside each other, a file of tests on one of them; each has its own broker and session.
+`make test` runs two of pytest's workers beside each other, a file of tests on one of them; each has
+its own broker and session.
 """
 
 import itertools
@@ -42,7 +44,9 @@ def no_settings_from_outside(monkeypatch):
 
 @pytest.fixture(scope="session")
 def shared_classes() -> None:
-    """What `trilayer up` has made on its first start: Spark starts quicker for it, in these tests a hundred times."""
+    """What `trilayer up` has made on its first start: Spark starts quicker for it, in these tests a
+    hundred times.
+    """
     class_archive.share(Settings(jars=JARS), echo=lambda _: None)
 
 
@@ -57,7 +61,9 @@ def broker(tmp_path_factory, shared_classes) -> Iterator[Broker]:
 
 @pytest.fixture(scope="session")
 def spark(shared_classes):
-    """One Spark session for the test run, made where both layers get theirs, with the speed layer's settings."""
+    """One Spark session for the test run, made where both layers get theirs, with the speed layer's
+    settings.
+    """
     from speed_layer.run import SPARK_CONF
     from trilayer_core.runtime.session import session
 
@@ -70,7 +76,9 @@ def spark(shared_classes):
 
 @pytest.fixture(scope="session")
 def spark_connect(tmp_path_factory, shared_classes) -> Iterator[str]:
-    """One Spark Connect server for the test run: what the batch commands that tests start as processes have as their `spark_remote`."""
+    """One Spark Connect server for the test run: what the batch commands that tests start as
+    processes have as their `spark_remote`.
+    """
     home = tmp_path_factory.mktemp("spark-connect")
     # Tests run each plan a few times, not long enough for the thorough compiler.
     settings = Settings(home=home, jars=JARS, spark_conf={JAVA_OPTIONS: "-XX:TieredStopAtLevel=1"})

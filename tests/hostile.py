@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from trilayer import Stream
 
 SCHEMA = (
-    "id string not null, n int, big bigint, price decimal(10,2), wide decimal(38,2), ratio double, flag boolean, d date,"
-    " at timestamp, local timestamp_ntz, raw binary, nested struct<a:int,price:decimal(10,2)>,"
-    " prices array<decimal(10,2)>, rates map<string,decimal(5,3)>"
+    "id string not null, n int, big bigint, price decimal(10,2), wide decimal(38,2), ratio double,"
+    " flag boolean, d date, at timestamp, local timestamp_ntz, raw binary, nested"
+    " struct<a:int,price:decimal(10,2)>, prices array<decimal(10,2)>, rates"
+    " map<string,decimal(5,3)>"
 )
 MAX_EVENT_BYTES = 200_000
 
@@ -71,7 +72,8 @@ def event(fields: str = "", id_: str = "fits") -> bytes:
 
 def _huge_exponent(rng: random.Random) -> Made:
     exponent = rng.choice(_EXPONENTS)
-    number = f"{rng.choice(['', '-'])}{rng.choice(['1', '1.5', '9.99'])}{rng.choice('eE')}{rng.choice(['', '+'])}{exponent}"
+    digits = f"{rng.choice(['', '-'])}{rng.choice(['1', '1.5', '9.99'])}"
+    number = f"{digits}{rng.choice('eE')}{rng.choice(['', '+'])}{exponent}"
     field = rng.choice(
         [
             '"price": {}',
@@ -98,7 +100,9 @@ def _overwritten_exponent(rng: random.Random) -> Made:
 
 
 def _exponent_in_text(rng: random.Random) -> Made:
-    id_ = rng.choice(["fits 1e100000000", "fits a3e123456", "fits 12E+99999", "fits \\u0031e999999999"])
+    id_ = rng.choice(
+        ["fits 1e100000000", "fits a3e123456", "fits 12E+99999", "fits \\u0031e999999999"]
+    )
     return event('"price": 1.5', id_), True
 
 
@@ -118,7 +122,8 @@ def _huge_digits(rng: random.Random) -> Made:
 def _largest(rng: random.Random) -> Made:
     sign = rng.choice(["", "-"])
     return event(
-        f'"n": 2147483647, "big": 9223372036854775807, "wide": {sign}{"9" * 36}.99, "price": 99999999.99'
+        f'"n": 2147483647, "big": 9223372036854775807, "wide": {sign}{"9" * 36}.99, "price":'
+        " 99999999.99"
     ), True
 
 
@@ -241,24 +246,54 @@ def _not_one_object(rng: random.Random) -> Made:
 
 def _not_json(rng: random.Random) -> Made:
     fields = rng.choice(
-        ['"n": +1', '"n": 01', '"n": 0x10', '"n": 1_000', '"n": .5', '"n": 1.', '"n": 1,', '"n" 1', '"n": undefined', "n: 1", "'n': 1",
-         '"n": 1 /* one */', '"n": 1 // one', '"ratio": nan', '"n": tru', r'"n": "\x41"', r'"n": "\u00g0"', '"n": "\\'])  # fmt: skip
+        [
+            '"n": +1',
+            '"n": 01',
+            '"n": 0x10',
+            '"n": 1_000',
+            '"n": .5',
+            '"n": 1.',
+            '"n": 1,',
+            '"n" 1',
+            '"n": undefined',
+            "n: 1",
+            "'n': 1",
+            '"n": 1 /* one */',
+            '"n": 1 // one',
+            '"ratio": nan',
+            '"n": tru',
+            r'"n": "\x41"',
+            r'"n": "\u00g0"',
+            '"n": "\\',
+        ]
+    )
     return event(fields, "bad"), False
 
 
 def _no_number(rng: random.Random) -> Made:
     return event(
-        f'"{rng.choice(["n", "big", "price", "wide"])}": {rng.choice(["NaN", "Infinity", "-Infinity", "true", "{}", "[]"])}',
+        f'"{rng.choice(["n", "big", "price", "wide"])}":'
+        f" {rng.choice(['NaN', 'Infinity', '-Infinity', 'true', '{}', '[]'])}",
         "bad",
     ), False
 
 
 def _wrong_type(rng: random.Random) -> Made:
     wrong = {
-        "n": ['"seven"', "1.5", "2147483648", "1e400"], "big": ["9223372036854775808", '"x"'], "price": ['"x"', "100000000", '""'],
-        "wide": ["1" + "0" * 36], "ratio": ['"x"', "[]"], "flag": ["1", '"yes"'], "d": ['"2026-02-30"', "20260301"], "at": ['"soon"', "1.5", "1e30"],
-        "local": ['"10:00"', "7"], "raw": ['"!"', "7"], "nested": ["[]", '{"a": "x"}', "7"], "prices": ['["x"]', "{}"], "rates": ['{"a": "x"}', "[1]"],
-    }  # fmt: skip
+        "n": ['"seven"', "1.5", "2147483648", "1e400"],
+        "big": ["9223372036854775808", '"x"'],
+        "price": ['"x"', "100000000", '""'],
+        "wide": ["1" + "0" * 36],
+        "ratio": ['"x"', "[]"],
+        "flag": ["1", '"yes"'],
+        "d": ['"2026-02-30"', "20260301"],
+        "at": ['"soon"', "1.5", "1e30"],
+        "local": ['"10:00"', "7"],
+        "raw": ['"!"', "7"],
+        "nested": ["[]", '{"a": "x"}', "7"],
+        "prices": ['["x"]', "{}"],
+        "rates": ['{"a": "x"}', "[1]"],
+    }
     field = rng.choice(list(wrong))
     return event(f'"{field}": {rng.choice(wrong[field])}', "bad"), False
 
@@ -303,7 +338,20 @@ def _lacking(rng: random.Random) -> Made:
 
 def _many_misfits(rng: random.Random) -> Made:
     text = '"' + rng.choice(["w", "日", "\\u0000", '\\"']) * 60 + '"'
-    names = ["n", "big", "price", "wide", "ratio", "flag", "d", "local", "raw", "nested", "prices", "rates"]
+    names = [
+        "n",
+        "big",
+        "price",
+        "wide",
+        "ratio",
+        "flag",
+        "d",
+        "local",
+        "raw",
+        "nested",
+        "prices",
+        "rates",
+    ]
     return event(", ".join(f'"{name}": {text}' for name in names), "bad"), False
 
 
@@ -313,19 +361,50 @@ def _white_space(rng: random.Random) -> Made:
 
 
 def _plain(rng: random.Random) -> Made:
-    fields = f'"n": {rng.randrange(100)}, "price": {rng.randrange(10_000) / 100}, "flag": true, "nested": {{"a": 1, "price": 1.5}}'
+    fields = (
+        f'"n": {rng.randrange(100)}, "price": {rng.randrange(10_000) / 100}, "flag": true,'
+        f' "nested": {{"a": 1, "price": 1.5}}'
+    )
     return event(fields), True
 
 
 KINDS: dict[str, Callable[[random.Random], Made]] = {
     make.__name__.removeprefix("_"): make
     for make in (
-        _huge_exponent, _hidden_exponent, _overwritten_exponent, _exponent_in_text, _exponent_of_a_double, _huge_digits, _largest, _deep, _deep_enough,
-        _wide, _long_text, _too_long, _long_name, _duplicates, _control_raw, _control_escaped, _surrogate, _not_utf8, _other_encoding,
-        _byte_order_mark, _noise, _no_record, _not_one_object, _not_json, _no_number, _wrong_type, _out_of_time, _edge_of_time, _lacking,
-        _many_misfits, _white_space, _plain,
+        _huge_exponent,
+        _hidden_exponent,
+        _overwritten_exponent,
+        _exponent_in_text,
+        _exponent_of_a_double,
+        _huge_digits,
+        _largest,
+        _deep,
+        _deep_enough,
+        _wide,
+        _long_text,
+        _too_long,
+        _long_name,
+        _duplicates,
+        _control_raw,
+        _control_escaped,
+        _surrogate,
+        _not_utf8,
+        _other_encoding,
+        _byte_order_mark,
+        _noise,
+        _no_record,
+        _not_one_object,
+        _not_json,
+        _no_number,
+        _wrong_type,
+        _out_of_time,
+        _edge_of_time,
+        _lacking,
+        _many_misfits,
+        _white_space,
+        _plain,
     )
-}  # fmt: skip
+}
 """Kind of event to what makes one."""
 
 

@@ -1,4 +1,6 @@
-"""A pipeline in one process, of real parts, for tests that drive the layers step by step: one topic, one store, the shared Spark session."""
+"""A pipeline in one process, of real parts, for tests that drive the layers step by step: one
+topic, one store, the shared Spark session.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ Answer = dict[tuple[Hashable, ...], dict[str, Any]]
 class Pipeline:
     """Both layers and the serving layer over one stream. Use as a context manager."""
 
-    def __init__(self, catalog: Catalog, settings: Settings, store: Store, spark: SparkSession) -> None:
+    def __init__(
+        self, catalog: Catalog, settings: Settings, store: Store, spark: SparkSession
+    ) -> None:
         (self.stream,) = catalog.streams
         self.catalog, self.settings, self.store, self.spark = catalog, settings, store, spark
         self._query: StreamQuery | None = None
@@ -50,10 +54,13 @@ class Pipeline:
         self._connection.close()
         self._producer.close()
 
-    # -- arrivals --------------------------------------------------------------------------------------------------------
+    # -- arrivals ----------------------------------------------------------------------------------
 
     def produce(self, values: Sequence[tuple[int, bytes | None]]) -> list[tuple[int, int, int]]:
-        """Appends (partition, value) in order. Returns (partition, offset, append time in ms) of each."""
+        """Appends (partition, value) in order.
+
+        Returns (partition, offset, append time in ms) of each.
+        """
         sent = [
             self._producer.send(self.stream.topic, value, key=b"k", partition=partition)
             for partition, value in values
@@ -68,7 +75,7 @@ class Pipeline:
         moment = now_ms()
         until(lambda: latest_tick(now_ms(), tick_ms, settle_ms) > moment)
 
-    # -- layers ----------------------------------------------------------------------------------------------------------
+    # -- layers ------------------------------------------------------------------------------------
 
     def catch_up(self, rebuild: bool = False) -> None:
         """Has the speed layer commit all that has arrived; starts it where it is not running."""
@@ -76,7 +83,8 @@ class Pipeline:
             self.start_speed(rebuild)
         with Log(self.settings.bootstrap_servers) as log:
             end = log.end(self.topic)
-        # processAllAvailable may return for a trigger that had looked at the log before what has just arrived.
+        # processAllAvailable may return for a trigger that had looked at the log before what has
+        # just arrived.
         until(lambda: self._running.processAllAvailable() or self._committed(end), timeout_s=60)
 
     def start_speed(self, rebuild: bool = False) -> StreamQuery:
@@ -136,7 +144,7 @@ class Pipeline:
     def rollback(self, version: int | None = None) -> Publication:
         return rollback(version, self.store)
 
-    # -- answers ---------------------------------------------------------------------------------------------------------
+    # -- answers -----------------------------------------------------------------------------------
 
     def answers(
         self, layer: Layer = "merged", views: Iterable[str] | None = None
@@ -144,7 +152,9 @@ class Pipeline:
         """View to its answer, all on one snapshot, with the snapshot's provenance."""
         with self._connection.snapshot() as snapshot:
             found = {
-                view.name: by_key(snapshot.sql(f"select * from {view.name}", layer).dicts(), view.key_output)
+                view.name: by_key(
+                    snapshot.sql(f"select * from {view.name}", layer).dicts(), view.key_output
+                )
                 for view in self.catalog.views
                 if views is None or view.name in views
             }
@@ -164,5 +174,6 @@ def by_key(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Answer:
 def quick(bootstrap_servers: str, **more: Any) -> Settings:
     """Settings for tests: ticks of a second, cuts settled at once."""
     return Settings(
-        bootstrap_servers=bootstrap_servers, **({"tick_s": 1, "settle_s": 0.1, "speed_trigger_s": 0.0} | more)
+        bootstrap_servers=bootstrap_servers,
+        **({"tick_s": 1, "settle_s": 0.1, "speed_trigger_s": 0.0} | more),
     )

@@ -1,7 +1,8 @@
 """A view in plain Python: what every layer is held against.
 
-It shares nothing with what it judges: no Spark, no DuckDB, no SQL. A test states a view's keys and filters once more, as Python functions
-of an event, and this module groups with dictionaries and adds up with exact arithmetic.
+It shares nothing with what it judges: no Spark, no DuckDB, no SQL. A test states a view's keys and
+filters once more, as Python functions of an event, and this module groups with dictionaries and
+adds up with exact arithmetic.
 """
 
 from __future__ import annotations
@@ -21,14 +22,18 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class NotANumber(Enum):
-    """Stands for NaN in keys and answers, since NaN equals nothing, not even itself; and no string is equal to this."""
+    """Stands for NaN in keys and answers, since NaN equals nothing, not even itself; and no string
+    is equal to this.
+    """
 
     NAN = "NaN"
 
 
 @dataclass(frozen=True)
 class Event:
-    """An event that fits its schema, at its place in the log. row: column to Python value, None for NULL."""
+    """An event that fits its schema, at its place in the log. row: column to Python value, None for
+    NULL.
+    """
 
     partition: int
     offset: int
@@ -48,7 +53,9 @@ def no_filter(row: Mapping[str, Value]) -> bool | None:
 
 @dataclass(frozen=True)
 class Asked:
-    """One aggregate. kind: as the product's own names (count, sum_, ...). integral: a sum is exact and NULL is no zero."""
+    """One aggregate. kind: as the product's own names (count, sum_, ...). integral: a sum is exact
+    and NULL is no zero.
+    """
 
     kind: str
     value: Field | None = None
@@ -82,7 +89,9 @@ def answer(
     where: Field = no_filter,
     rows: Callable[[Mapping[str, Value]], Iterable[Mapping[str, Value]]] = lambda row: [row],
 ) -> dict[tuple[Hashable, ...], dict[str, Value]]:
-    """Key (canonical, in the order of `key`) to the value of each aggregate. rows: what a row function makes of one event."""
+    """Key (canonical, in the order of `key`) to the value of each aggregate. rows: what a row
+    function makes of one event.
+    """
     groups: dict[tuple[Hashable, ...], list[Event]] = {}
     for event in events:
         for row in rows(event.row):
@@ -97,7 +106,9 @@ def answer(
     }
 
 
-def _keys(row: Mapping[str, Value], parts: Sequence[Field | Windowed]) -> list[tuple[Hashable, ...]]:
+def _keys(
+    row: Mapping[str, Value], parts: Sequence[Field | Windowed]
+) -> list[tuple[Hashable, ...]]:
     keys: list[tuple[Hashable, ...]] = [()]
     for part in parts:
         values = part.starts(row) if isinstance(part, Windowed) else [part(row)]
@@ -121,7 +132,11 @@ def aggregate(asked: Asked, events: Iterable[Event]) -> Value:
         return _sum(values)
     if asked.kind == "mean":
         total = _sum(values)
-        return total / len(values) if isinstance(total, float) else float(Fraction(total) / len(values))
+        return (
+            total / len(values)
+            if isinstance(total, float)
+            else float(Fraction(total) / len(values))
+        )
     assert asked.kind in ("min_", "max_"), asked.kind
     return canonical((min if asked.kind == "min_" else max)(values, key=order))
 
@@ -180,7 +195,9 @@ def canonical(value: Value) -> Hashable:
 
 
 def same(got: Value, expected: Value, tolerance: float = 0.0) -> bool:
-    """Whether two answers are the same: of one type, bit for bit, except floats where a tolerance is given."""
+    """Whether two answers are the same: of one type, bit for bit, except floats where a tolerance
+    is given.
+    """
     if got is None or expected is None:
         return got is expected
     if expected is NotANumber.NAN:

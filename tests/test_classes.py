@@ -1,4 +1,6 @@
-"""The archive of Spark's classes: used where it is, done without where it is not, or is no archive at all."""
+"""The archive of Spark's classes: used where it is, done without where it is not, or is no archive
+at all.
+"""
 
 import subprocess
 
@@ -18,7 +20,9 @@ def test_an_archive_that_does_not_fit_is_left_aside_without_a_word(tmp_path):
     options = class_archive.java_option(settings).split()
     assert len(options) == 2
     plain, with_it = (
-        subprocess.run([java_executable(), *more, "-version"], capture_output=True, text=True, check=True)
+        subprocess.run(
+            [java_executable(), *more, "-version"], capture_output=True, text=True, check=True
+        )
         for more in ((), options)
     )
     assert with_it.stdout == plain.stdout == ""

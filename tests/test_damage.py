@@ -1,4 +1,6 @@
-"""What docs/operations.md says to do about a damaged store does mend it, and clearing away never leaves one that can't be read."""
+"""What docs/operations.md says to do about a damaged store does mend it, and clearing away never
+leaves one that can't be read.
+"""
 
 from pathlib import Path
 
@@ -9,7 +11,13 @@ from tests.test_serving import catalog_on, fill, sales, truncate
 from trilayer_core.errors import IntegrityError
 from trilayer_core.seam import Range
 from trilayer_core.store.files import Store
-from trilayer_core.store.master import Interval, chain_folder, delete_chain, read_chain, recorded_cuts
+from trilayer_core.store.master import (
+    Interval,
+    chain_folder,
+    delete_chain,
+    read_chain,
+    recorded_cuts,
+)
 from trilayer_core.store.publications import version_numbers, versions
 from trilayer_core.store.segments import commit_names, commit_path, folder, generations
 
@@ -39,7 +47,9 @@ def test_a_rebuild_mends_a_damaged_segment(pipeline, damaged):
     commit = Path(store.path(commit_path(stream, pipeline.generation, first, last)))
     partials = Path(store.path(f"{folder(stream, pipeline.generation)}/data"))
     pipeline.stop_speed()
-    truncate(commit if damaged == "commit" else next(partials.glob(f"{first:012d}-*-totals.parquet")))
+    truncate(
+        commit if damaged == "commit" else next(partials.glob(f"{first:012d}-*-totals.parquet"))
+    )
     with pytest.raises(IntegrityError):
         counts(pipeline)
     pipeline.wait_for_tick()
@@ -78,7 +88,11 @@ def test_a_rollback_mends_a_damaged_publication(pipeline, named):
     pipeline.wait_for_tick()
     pipeline.batch(full=True)
     assert version_numbers(pipeline.store) == [damaged + 1, damaged + 2]
-    kept = {file.path.rsplit("/", 1)[0] for p in versions(pipeline.store) for file in p.views["totals"].files}
+    kept = {
+        file.path.rsplit("/", 1)[0]
+        for p in versions(pipeline.store)
+        for file in p.views["totals"].files
+    }
     assert kept == {f"batch/totals/{attempt}" for attempt in pipeline.store.names("batch/totals")}
 
 

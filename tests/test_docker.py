@@ -1,4 +1,6 @@
-"""The containers, as far as they can be checked without Docker: what compose.yml and the Dockerfile name exists, and fits together."""
+"""The containers, as far as they can be checked without Docker: what compose.yml and the Dockerfile
+name exists, and fits together.
+"""
 
 import json
 import re
@@ -30,8 +32,25 @@ IMAGE_ROOT = "/opt/trilayer"
 """Where the image has the project."""
 
 OURS = {name: service for name, service in SERVICES.items() if "build" in service}
-STATED = {"command", "depends_on", "environment", "healthcheck", "hostname", "image", "init", "ports", "restart", "stop_grace_period",
-          "tmpfs", "user", "volumes", "build", "env_file", "cap_drop", "security_opt"}  # fmt: skip
+STATED = {
+    "command",
+    "depends_on",
+    "environment",
+    "healthcheck",
+    "hostname",
+    "image",
+    "init",
+    "ports",
+    "restart",
+    "stop_grace_period",
+    "tmpfs",
+    "user",
+    "volumes",
+    "build",
+    "env_file",
+    "cap_drop",
+    "security_opt",
+}
 """What services state, each key known to Compose: a mistyped one is in none."""
 
 HEALTH = {"test", "interval", "timeout", "retries", "start_period", "start_interval"}
@@ -56,23 +75,33 @@ def variables(name: str) -> dict[str, str]:
 
 
 def included(path: str) -> bool:
-    """Whether the build sees a path of the project: the last line of the ignore file that matches it decides."""
+    """Whether the build sees a path of the project: the last line of the ignore file that matches
+    it decides.
+    """
     seen = True
     for line in (DOCKER / "Dockerfile.dockerignore").read_text().splitlines():
         pattern = line.removeprefix("!")
-        if line and not line.startswith("#") and (pattern == "*" or Path(path).is_relative_to(pattern)):
+        if (
+            line
+            and not line.startswith("#")
+            and (pattern == "*" or Path(path).is_relative_to(pattern))
+        ):
             seen = line.startswith("!")
     return seen
 
 
-# -- compose.yml -------------------------------------------------------------------------------------------------------
+# -- compose.yml -----------------------------------------------------------------------------------
 
 
 def test_the_services_are_those_of_the_system():
     airflow = {
-        f"airflow-{part}" for part in ("init", "api-server", "scheduler", "dag-processor", "triggerer")
+        f"airflow-{part}"
+        for part in ("init", "api-server", "scheduler", "dag-processor", "triggerer")
     }
-    assert set(SERVICES) == {"kafka", "spark-master", "spark-worker", "speed", "tools", "postgres"} | airflow
+    assert (
+        set(SERVICES)
+        == {"kafka", "spark-master", "spark-worker", "speed", "tools", "postgres"} | airflow
+    )
     assert set(SERVICES) - set(OURS) == {"kafka", "postgres"}
 
 
@@ -114,7 +143,10 @@ def test_what_stays_up_has_a_health_check_and_what_does_not_is_waited_for(name):
 @every_service
 def test_a_service_waits_for_those_that_there_are(name):
     for other, wait in SERVICES[name].get("depends_on", {}).items():
-        assert "healthcheck" in SERVICES[other] or wait["condition"] == "service_completed_successfully"
+        assert (
+            "healthcheck" in SERVICES[other]
+            or wait["condition"] == "service_completed_successfully"
+        )
 
 
 @every_service
@@ -125,7 +157,11 @@ def test_all_are_on_one_network_and_only_this_machine_reaches_them(name):
 
 
 def test_every_volume_is_declared_and_used():
-    mounted = {volume.split(":")[0] for service in SERVICES.values() for volume in service.get("volumes", [])}
+    mounted = {
+        volume.split(":")[0]
+        for service in SERVICES.values()
+        for volume in service.get("volumes", [])
+    }
     assert mounted == set(COMPOSE["volumes"])
 
 
@@ -139,7 +175,7 @@ def test_secrets_have_no_default_and_are_kept_out_of_git_and_image():
     assert not included("docker/.env")
 
 
-# -- settings ----------------------------------------------------------------------------------------------------------
+# -- settings --------------------------------------------------------------------------------------
 
 
 @every_one_of_ours
@@ -158,12 +194,16 @@ def test_the_settings_are_trilayers_and_valid(name, monkeypatch, tmp_path):
     assert listener in SERVICES["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"].split(",")
     words = SERVICES["spark-master"]["command"]
     host, port = words[words.index("--host") + 1], words[words.index("--port") + 1]
-    assert settings.spark_master == f"spark://{host}:{port}" == SERVICES["spark-worker"]["command"][-1]
+    assert (
+        settings.spark_master == f"spark://{host}:{port}" == SERVICES["spark-worker"]["command"][-1]
+    )
     assert host == SERVICES["spark-master"]["hostname"]
 
 
 def test_three_applications_fit_on_one_worker():
-    """The speed layer, a batch run, and `trilayer verify`: an application that finds no core waits, without end and without an error."""
+    """The speed layer, a batch run, and `trilayer verify`: an application that finds no core waits,
+    without end and without an error.
+    """
     words = SERVICES["spark-worker"]["command"]
     conf = json.loads(variables("speed")["TRILAYER_SPARK_CONF"])
     assert int(words[words.index("--cores") + 1]) >= 3 * int(conf["spark.cores.max"])
@@ -177,19 +217,28 @@ def test_the_broker_has_what_the_layers_rely_on_as_the_embedded_one(tmp_path):
     kafka._write_properties(tmp_path, None)
     embedded = kafka._read_properties(tmp_path)
     stated = SERVICES["kafka"]["environment"]
-    for name in ("process.roles", "auto.create.topics.enable", "log.message.timestamp.type", "offsets.topic.replication.factor",
-                 "transaction.state.log.replication.factor", "transaction.state.log.min.isr", "share.coordinator.state.topic.min.isr",
-                 "share.coordinator.state.topic.replication.factor"):  # fmt: skip
+    for name in (
+        "process.roles",
+        "auto.create.topics.enable",
+        "log.message.timestamp.type",
+        "offsets.topic.replication.factor",
+        "transaction.state.log.replication.factor",
+        "transaction.state.log.min.isr",
+        "share.coordinator.state.topic.min.isr",
+        "share.coordinator.state.topic.replication.factor",
+    ):
         assert stated[f"KAFKA_{name.replace('.', '_').upper()}"] == embedded[name]
 
 
-# -- commands and paths ------------------------------------------------------------------------------------------------
+# -- commands and paths ----------------------------------------------------------------------------
 
 
 @every_one_of_ours
 def test_a_command_is_there_and_takes_its_arguments(name):
     program, *arguments = SERVICES[name]["command"]
-    assert (Path(sys.executable).parent / program).exists(), f"{program} must come with requirements/dev.txt"
+    assert (Path(sys.executable).parent / program).exists(), (
+        f"{program} must come with requirements/dev.txt"
+    )
     if program == "trilayer":
         command = [sys.executable, "-m", "trilayer.cli", *arguments, "--help"]
         subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
@@ -205,19 +254,29 @@ def test_airflow_has_the_commands(tmp_path):
     """Asked for all of them at once: it takes seconds to import."""
     script = (
         "from airflow.cli.cli_config import core_commands as commands\n"
-        "print(*(c.name + ' ' + s.name for c in commands for s in getattr(c, 'subcommands', ())), *(c.name for c in commands), sep='\\n')"
+        "below = [c.name + ' ' + s.name for c in commands for s in getattr(c, 'subcommands', ())]\n"
+        "print(*below, *(c.name for c in commands), sep='\\n')"
     )
     answer = subprocess.run(
-        [sys.executable, "-c", script], env={"AIRFLOW_HOME": str(tmp_path)}, text=True, capture_output=True, check=True
-    )  # fmt: skip
+        [sys.executable, "-c", script],
+        env={"AIRFLOW_HOME": str(tmp_path)},
+        text=True,
+        capture_output=True,
+        check=True,
+    )
     wanted = {" ".join(s["command"][1:]) for s in OURS.values() if s["command"][0] == "airflow"}
     assert wanted <= set(answer.stdout.splitlines())
 
 
 @every_one_of_ours
 def test_paths_in_the_image_are_paths_of_the_project(name):
-    words = [*SERVICES[name].get("command", []), *SERVICES[name].get("healthcheck", {}).get("test", [])]
-    found = set(re.findall(rf"{IMAGE_ROOT}(?:/([\w./-]+))?", " ".join([*words, *variables(name).values()])))
+    words = [
+        *SERVICES[name].get("command", []),
+        *SERVICES[name].get("healthcheck", {}).get("test", []),
+    ]
+    found = set(
+        re.findall(rf"{IMAGE_ROOT}(?:/([\w./-]+))?", " ".join([*words, *variables(name).values()]))
+    )
     found |= {word for word in words if word.endswith(".py")}  # relative to WORKDIR
     assert instructions("WORKDIR") == [IMAGE_ROOT]
     for path in found:
@@ -226,11 +285,15 @@ def test_paths_in_the_image_are_paths_of_the_project(name):
 
 
 def test_health_checks_of_airflow_name_its_components():
-    named = {service["healthcheck"]["test"][-1] for name, service in OURS.items() if name.startswith("airflow") and "healthcheck" in service}  # fmt: skip
+    named = {
+        service["healthcheck"]["test"][-1]
+        for name, service in OURS.items()
+        if name.startswith("airflow") and "healthcheck" in service
+    }
     assert named == {"metadatabase", "scheduler", "dag_processor", "triggerer"}
 
 
-# -- the image ---------------------------------------------------------------------------------------------------------
+# -- the image -------------------------------------------------------------------------------------
 
 
 def test_the_image_is_pinned_and_its_user_is_not_root():
@@ -250,7 +313,9 @@ def test_what_is_copied_is_there():
 def test_every_requirement_that_is_installed_has_a_hash():
     installed = re.findall(r"-r /tmp/requirements/([\w.-]+)", " ".join(instructions("RUN")))
     copied = {
-        Path(source).name: ROOT / source for copy in instructions("COPY") for source in copy.split()[:-1]
+        Path(source).name: ROOT / source
+        for copy in instructions("COPY")
+        for source in copy.split()[:-1]
     }
     assert installed
     for name in installed:
@@ -275,10 +340,13 @@ def test_the_build_sees_the_project_and_not_its_data():
 def test_spark_is_where_the_image_says():
     python = re.search(r"python:(\d+\.\d+)", instructions("FROM")[0])
     assert python
-    assert variables("speed")["SPARK_HOME"] == f"/usr/local/lib/python{python[1]}/site-packages/pyspark"
+    assert (
+        variables("speed")["SPARK_HOME"]
+        == f"/usr/local/lib/python{python[1]}/site-packages/pyspark"
+    )
 
 
-# -- health checks -----------------------------------------------------------------------------------------------------
+# -- health checks ---------------------------------------------------------------------------------
 
 
 class Airflow(BaseHTTPRequestHandler):
@@ -288,7 +356,9 @@ class Airflow(BaseHTTPRequestHandler):
         found = self.path == "/health"
         self.send_response(200 if found else 404)
         self.end_headers()
-        self.wfile.write(b'{"scheduler": {"status": "healthy"}, "triggerer": {"status": "unhealthy"}}')
+        self.wfile.write(
+            b'{"scheduler": {"status": "healthy"}, "triggerer": {"status": "unhealthy"}}'
+        )
 
     def log_message(self, *_: object):
         pass
@@ -314,7 +384,7 @@ def test_a_health_check_tells_what_is_well_from_what_is_not(url):
             healthy(nothing)
 
 
-# -- the document ------------------------------------------------------------------------------------------------------
+# -- the document ----------------------------------------------------------------------------------
 
 
 def test_the_document_names_every_service_and_what_was_tried():

@@ -67,7 +67,10 @@ def consume(broker, topic, count):
     consumer.seek_to_beginning()
     values = []
     until(
-        lambda: len(values.extend(r.value for b in consumer.poll(500).values() for r in b) or values) >= count
+        lambda: (
+            len(values.extend(r.value for b in consumer.poll(500).values() for r in b) or values)
+            >= count
+        )
     )
     consumer.close()
     return values
@@ -92,10 +95,14 @@ def test_records_survive_a_move_to_other_ports(home):
     produce(broker, "t", [b"kept"])
     kafka.stop(home)
     ports = {
-        name: int(value) for name, value in kafka._read_properties(home).items() if name.endswith(".port")
+        name: int(value)
+        for name, value in kafka._read_properties(home).items()
+        if name.endswith(".port")
     }
     assert len(ports) == 2
-    taken = [socket.create_server(("127.0.0.1", port)) for port in ports.values()]  # sets SO_REUSEADDR
+    taken = [
+        socket.create_server(("127.0.0.1", port)) for port in ports.values()
+    ]  # sets SO_REUSEADDR
     try:
         moved = start(home)
         assert moved.bootstrap != broker.bootstrap
@@ -108,7 +115,9 @@ def test_records_survive_a_move_to_other_ports(home):
 def test_it_listens_on_loopback_only_and_stamps_append_time(home):
     broker = start(home)
     listening = {
-        c.laddr.ip for c in psutil.Process(broker.pid).net_connections("inet") if c.status == "LISTEN"
+        c.laddr.ip
+        for c in psutil.Process(broker.pid).net_connections("inet")
+        if c.status == "LISTEN"
     }
     assert {address.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
     create_topic(broker, "t")
@@ -154,7 +163,8 @@ def test_a_stranger_with_the_recorded_pid_is_not_the_broker_and_is_not_touched(h
         path = home / "processes" / "kafka.json"
         record = json.loads(path.read_text())
         kafka.stop(home)
-        # as if the pid had been reused, with the very same creation time: only the command line tells
+        # as if the pid had been reused, with the very same creation time: only the command line
+        # tells
         as_recorded = {
             **record,
             "pid": stranger.pid,
@@ -190,7 +200,9 @@ def test_it_stops_cleanly_when_its_starter_is_killed(home):
         "kafka.start(Path(sys.argv[1]), jars=Path(sys.argv[2]), echo=lambda _: None)\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
-    subprocess.run([sys.executable, "-c", script, str(home), str(JARS)], cwd=PROJECT, timeout=90, check=False)
+    subprocess.run(
+        [sys.executable, "-c", script, str(home), str(JARS)], cwd=PROJECT, timeout=90, check=False
+    )
     assert (home / "processes" / "kafka.json").exists()
     until(lambda: kafka.running(home) is None)
     assert (home / "kafka" / "data" / ".kafka_cleanshutdown").exists()
@@ -201,7 +213,8 @@ def test_one_that_does_not_come_up_says_why(home):
     kafka.stop(home)
     (home / "kafka" / "data" / "meta.properties").write_text("version=1\ncluster.id=x\nnode.id=7\n")
     with pytest.raises(
-        EnvironmentFault, match=r"(?s)Kafka must come up on 127\.0\.0\.1.*status 1.*Stored node id 7"
+        EnvironmentFault,
+        match=r"(?s)Kafka must come up on 127\.0\.0\.1.*status 1.*Stored node id 7",
     ):
         start(home)
     assert processes.list_running(home) == []
@@ -228,5 +241,7 @@ def test_a_port_that_is_taken_after_it_was_chosen_is_chosen_anew(home, monkeypat
         said = []
         broker = kafka.start(home, jars=JARS, echo=said.append)
     assert broker.bootstrap != f"127.0.0.1:{taken}"
-    begun = [line for line in said if ", for " not in line]  # without those that say how long it takes
+    begun = [
+        line for line in said if ", for " not in line
+    ]  # without those that say how long it takes
     assert begun[-2:] == ["Another program has taken the port meanwhile", "Starting Kafka"]

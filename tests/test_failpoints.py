@@ -1,4 +1,4 @@
-"""The failpoints that fail or dawdle, on a real store; those that kill are used by tests/recovery."""
+"""The failpoints that fail or dawdle, on a real store; tests/recovery has those that kill."""
 
 import errno
 import time

@@ -10,17 +10,73 @@ from trilayer import Stream
 from trilayer_core.compute.fitting import Fitting, reasons_of, said_unknown
 
 DAYS = [
-    "2026-01-01", "2026-1-1", "2026-02-30", "2026-01", "2026", "0000-01-01", "0001-01-01", "9999-12-31", "10000-01-01", "+2026-01-01",
-    "-2026-01-01", "20260101", "2026/01/01", "01/02/2026", " 2026-01-01", "2026-01-01 ", "2026-1-", "2026-", "2026-01-01x",
-]  # fmt: skip
+    "2026-01-01",
+    "2026-1-1",
+    "2026-02-30",
+    "2026-01",
+    "2026",
+    "0000-01-01",
+    "0001-01-01",
+    "9999-12-31",
+    "10000-01-01",
+    "+2026-01-01",
+    "-2026-01-01",
+    "20260101",
+    "2026/01/01",
+    "01/02/2026",
+    " 2026-01-01",
+    "2026-01-01 ",
+    "2026-1-",
+    "2026-",
+    "2026-01-01x",
+]
 CLOCKS = [
-    "", "T", "T10", "T10:00", " 10:00", "T10:00:00", "T10:00:00.", "T10:00:00.5", "T10:00:00.123456789", "t10:00:00", "T24:00:00",
-    "T23:59:60", "T1:2:3", "  10:00:00", "T10:00:00 ", "T:", "T10:",
-]  # fmt: skip
+    "",
+    "T",
+    "T10",
+    "T10:00",
+    " 10:00",
+    "T10:00:00",
+    "T10:00:00.",
+    "T10:00:00.5",
+    "T10:00:00.123456789",
+    "t10:00:00",
+    "T24:00:00",
+    "T23:59:60",
+    "T1:2:3",
+    "  10:00:00",
+    "T10:00:00 ",
+    "T:",
+    "T10:",
+]
 ZONES = [
-    "", "Z", "z", " Z", "+01:00", "-09:00", "+1", "+01", "+0100", "+1:00", "+01:00:30", "+18:00", "+19:00", " +01:00", "UTC", " UTC",
-    "GMT+1", "UTC+01:00", "Europe/Berlin", " Europe/Berlin", "EST", "CET", "Mars/Olympus", "+24:00", "ABC", " PST",
-]  # fmt: skip
+    "",
+    "Z",
+    "z",
+    " Z",
+    "+01:00",
+    "-09:00",
+    "+1",
+    "+01",
+    "+0100",
+    "+1:00",
+    "+01:00:30",
+    "+18:00",
+    "+19:00",
+    " +01:00",
+    "UTC",
+    " UTC",
+    "GMT+1",
+    "UTC+01:00",
+    "Europe/Berlin",
+    " Europe/Berlin",
+    "EST",
+    "CET",
+    "Mars/Olympus",
+    "+24:00",
+    "ABC",
+    " PST",
+]
 TIMES = [
     *(json.dumps(day + clock) for day in DAYS for clock in CLOCKS),
     *(
@@ -28,22 +84,117 @@ TIMES = [
         for time in ("2026-01-01T10:00:00", "2026-01-01 10:00", "2026-01-01")
         for zone in ZONES
     ),
-    *('"10:00"', '"now"', '""', '"epoch"', '"0001-01-01T00:00:00+09:00"', '"9999-12-31T23:59:59-09:00"'),
-    *('"0001-01-01T00:00:00-09:00"', "253402300799", "253402300800", "-62135596800", "-62135596801"),
+    *(
+        '"10:00"',
+        '"now"',
+        '""',
+        '"epoch"',
+        '"0001-01-01T00:00:00+09:00"',
+        '"9999-12-31T23:59:59-09:00"',
+    ),
+    *(
+        '"0001-01-01T00:00:00-09:00"',
+        "253402300799",
+        "253402300800",
+        "-62135596800",
+        "-62135596801",
+    ),
 ]
 VALUES = [
-    "0", "-1", "1.0", "1e2", "1.5", "127", "128", "-128", "-129", "255", "256", "32768", "2147483647", "2147483648", "9223372036854775807",
-    "9223372036854775808", "1767225600", "99999.994", "99999.995", "9999.99", "9999.994", "9999.995", "10000", "1e-5", "1e4", "1e3",
-    "12345678901234567890123", "NaN", "Infinity", "-Infinity", "1e400", "true", "false", "null", '"7"', '"7.5"', '" 7"', '"7 "', '"1e3"',
-    '"1e4"', '"+7"', '".5"', '"5."', '"x"', '"NaN"', '"Infinity"', '"-INF"', '"INF"', '"+INF"', '"inf"', '"1_0"', '"٣"', '"0x1"', '"1d"',
-    '"true"', '""', "{}", "[]", "[1]", '{"a":1}', '{"a":"1"}', '[1,"x"]', "[null]", '{"a":null}', '{"b":1}', '"aGk="', '"aGk"', '"a b"',
-]  # fmt: skip
+    "0",
+    "-1",
+    "1.0",
+    "1e2",
+    "1.5",
+    "127",
+    "128",
+    "-128",
+    "-129",
+    "255",
+    "256",
+    "32768",
+    "2147483647",
+    "2147483648",
+    "9223372036854775807",
+    "9223372036854775808",
+    "1767225600",
+    "99999.994",
+    "99999.995",
+    "9999.99",
+    "9999.994",
+    "9999.995",
+    "10000",
+    "1e-5",
+    "1e4",
+    "1e3",
+    "12345678901234567890123",
+    "NaN",
+    "Infinity",
+    "-Infinity",
+    "1e400",
+    "true",
+    "false",
+    "null",
+    '"7"',
+    '"7.5"',
+    '" 7"',
+    '"7 "',
+    '"1e3"',
+    '"1e4"',
+    '"+7"',
+    '".5"',
+    '"5."',
+    '"x"',
+    '"NaN"',
+    '"Infinity"',
+    '"-INF"',
+    '"INF"',
+    '"+INF"',
+    '"inf"',
+    '"1_0"',
+    '"٣"',
+    '"0x1"',
+    '"1d"',
+    '"true"',
+    '""',
+    "{}",
+    "[]",
+    "[1]",
+    '{"a":1}',
+    '{"a":"1"}',
+    '[1,"x"]',
+    "[null]",
+    '{"a":null}',
+    '{"b":1}',
+    '"aGk="',
+    '"aGk"',
+    '"a b"',
+]
 TYPES = [
-    "string", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal(6,2)", "decimal(38,0)", "decimal(5,5)", "boolean",
-    "date", "timestamp", "timestamp_ntz", "binary", "array<int>", "struct<a:int>", "map<string,int>", "array<string>",
-]  # fmt: skip
+    "string",
+    "tinyint",
+    "smallint",
+    "int",
+    "bigint",
+    "float",
+    "double",
+    "decimal(6,2)",
+    "decimal(38,0)",
+    "decimal(5,5)",
+    "boolean",
+    "date",
+    "timestamp",
+    "timestamp_ntz",
+    "binary",
+    "array<int>",
+    "struct<a:int>",
+    "map<string,int>",
+    "array<string>",
+]
 TYPED = Stream(
-    "typed", ", ".join(["at timestamp", *(f"x{n} {type_}" for n, type_ in enumerate(TYPES))]), event_time="at"
+    "typed",
+    ", ".join(["at timestamp", *(f"x{n} {type_}" for n, type_ in enumerate(TYPES))]),
+    event_time="at",
 )
 
 
@@ -61,17 +212,27 @@ def parsed(spark, stream, values):
 
 def test_fields_that_the_schema_does_not_have_are_named():
     stream = Stream(
-        "s", "a int, id string from 'user.id', whole string from 'raw', at timestamp", event_time="at"
+        "s",
+        "a int, id string from 'user.id', whole string from 'raw', at timestamp",
+        event_time="at",
     )
     fitting = Fitting(stream)
-    event = {"a": "x", "b": 1, "user": {"id": 1, "x.y": {"z": 2}}, "raw": {"any": 3}, "At": "2026-01-01"}
+    event = {
+        "a": "x",
+        "b": 1,
+        "user": {"id": 1, "x.y": {"z": 2}},
+        "raw": {"any": 3},
+        "At": "2026-01-01",
+    }
     judged = fitting.judge(json.dumps(event).encode())
     assert judged.unknown == ("b", "user.`x.y`", "At")
     assert judged.misfit == 'wrong type: a must be int, got "x"'
     assert fitting.judge(b'{"user": 7, "at": "2026-01-01"}').unknown == ()
     assert fitting.judge(b"[1]").unknown == ()
     said = said_unknown(Counter({"At": 1_000, "b": 2}), stream)
-    assert said == "fields that the schema of s does not have: At (1,000; did you mean 'at'?), b (2)"
+    assert (
+        said == "fields that the schema of s does not have: At (1,000; did you mean 'at'?), b (2)"
+    )
 
 
 def test_a_reason_is_counted_for_each_of_its_fields():
@@ -79,7 +240,9 @@ def test_a_reason_is_counted_for_each_of_its_fields():
     said = Fitting(stream).misfit(b'{"a": "z; w, got x", "c": 1.5, "at": "2026-01-01"}')
     assert reasons_of(said, stream) == ["wrong type: a must be int", "wrong type: c must be int"]
     assert reasons_of("missing field: at", stream) == ["missing field: at"]
-    stream = Stream("s", "a int not null, b string not null from 'B', at timestamp", event_time="at")
+    stream = Stream(
+        "s", "a int not null, b string not null from 'B', at timestamp", event_time="at"
+    )
     assert reasons_of(Fitting(stream).misfit(b"{}"), stream) == [
         "missing field: a", "missing field: b (B)", "missing field: at",
     ]  # fmt: skip

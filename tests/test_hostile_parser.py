@@ -1,4 +1,6 @@
-"""Hostile events, by the grammar of tests/hostile.py and by name: each fits or does not as it should, soon, with a short reason."""
+"""Hostile events, by the grammar of tests/hostile.py and by name: each fits or does not as it
+should, soon, with a short reason.
+"""
 
 import itertools
 from decimal import Decimal
@@ -23,16 +25,22 @@ BOMBS = {
     "exponent as text in a map": event('"rates": {"a": "1e100000000"}'),
     "exponent that is overwritten": event('"price": 1e100000000, "price": 1'),
     "exponent as text that is overwritten": event('"price": "1e100000000", "price": 1'),
-    "exponent as text that is overwritten in a struct": event('"nested": {"price": "1e100000000", "price": 1}'),
+    "exponent as text that is overwritten in a struct": event(
+        '"nested": {"price": "1e100000000", "price": 1}'
+    ),
     "digits escaped": event(r'"price": "\u0031e\u003100000000"'),
     "e escaped": event(r'"price": "1\u0065100000000"'),
-    "digits of another script": event('"price": "\u0661e\u0661\u0660\u0660\u0660\u0660\u0660\u0660\u0660\u0660"'),
-    "digits of another script escaped": event(r'"price": "\u0661e\u0661\u0660\u0660\u0660\u0660\u0660\u0660\u0660\u0660"'),
+    "digits of another script": event(
+        '"price": "\u0661e\u0661\u0660\u0660\u0660\u0660\u0660\u0660\u0660\u0660"'
+    ),
+    "digits of another script escaped": event(
+        r'"price": "\u0661e\u0661\u0660\u0660\u0660\u0660\u0660\u0660\u0660\u0660"'
+    ),
     "digits as text": event(f'"price": "{LONG}"'),
     "digits as text, signed": event(f'"wide": "-{LONG}"'),
     "an array of events": b"[" + event('"price": 1e100000000') + b", {}]",
     "not UTF-8": event('"price": 1e100000000', "fits \xff").replace("\xff".encode(), b"\xff"),
-}  # fmt: skip
+}
 HARMLESS = {
     "exponent in a text": event('"price": 1.5', "fits 1e100000000"),
     "exponent alone in a text": event('"price": 1.5', "1e100000000"),
@@ -47,7 +55,9 @@ HARMLESS = {
 
 
 def parsed(spark, values, stream=STREAM):
-    """The parsed rows of `values`, in order, and how much time of a processor Spark took: others may have work for it too."""
+    """The parsed rows of `values`, in order, and how much time of a processor Spark took: others
+    may have work for it too.
+    """
     rows = [(n, None if value is None else bytearray(value)) for n, value in enumerate(values)]
     records = spark.createDataFrame(rows, "n int, _value binary").repartition(1)
     began = processor_s(spark)
@@ -92,8 +102,11 @@ def test_decimals_are_read_exactly(named):
 def test_every_event_of_the_grammar_fits_or_has_a_short_reason(spark):
     events = list(itertools.islice(hostile(1), 12 * len(KINDS)))
     rows, _ = parsed(spark, [made.value for made in events])
-    wrong = [(made.kind, made.fits, (made.value or b"")[:200], row["_reject"])
-             for made, row in zip(events, rows, strict=True) if row["_fits"] is not made.fits]  # fmt: skip
+    wrong = [
+        (made.kind, made.fits, (made.value or b"")[:200], row["_reject"])
+        for made, row in zip(events, rows, strict=True)
+        if row["_fits"] is not made.fits
+    ]
     assert not wrong
     for made, row in zip(events, rows, strict=True):
         assert (row["_reject"] is None) is made.fits

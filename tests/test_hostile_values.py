@@ -1,4 +1,6 @@
-"""Values that one engine can hold and another cannot: both layers' pass makes something of them that every reader can hold."""
+"""Values that one engine can hold and another cannot: both layers' pass makes something of them
+that every reader can hold.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def answers(spark, view, events):
     with open_duckdb(threads=1) as connection:
         connection.execute(create_table_sql("p", view))
         insert_rows(connection, "p", partials)
-        found = Table(connection.sql(f"FROM ({present_select(view, ['p'])}) ORDER BY ALL").to_arrow_table())
+        found = Table(
+            connection.sql(f"FROM ({present_select(view, ['p'])}) ORDER BY ALL").to_arrow_table()
+        )
     return found.dicts()
 
 
@@ -87,16 +91,22 @@ def test_what_a_row_function_hands_on_is_made_fit_too(spark):
         return rows.selectExpr("cast(b AS string) AS k", "at + interval 9000 years AS at")
 
     source = Rows("decoded", source=STREAM, rows=decode, schema="k string, at timestamp")
-    view = View("by_k", source=source, key=["k", "at"], aggregates={"last": max_("at"), "n": count("at")})
+    view = View(
+        "by_k", source=source, key=["k", "at"], aggregates={"last": max_("at"), "n": count("at")}
+    )
     found = answers(spark, view, [{"b": bytearray(b"\xed\xa0\x80"), "at": at("2026-01-01")}])
     assert found == [{"k": "\ufffd\ufffd\ufffd", "at": None, "last": None, "n": 0}]
 
 
 @pytest.mark.spark
-def test_a_window_that_ends_after_the_year_9999_has_no_end_and_one_that_begins_before_the_year_1_is_none(
+def test_windows_that_end_after_the_year_9999_or_begin_before_the_year_1(
     spark,
 ):
-    first, last, usual = at("0001-01-01T00:10:00"), at("9999-12-31T23:30:00"), at("2026-01-01T00:10:00")
+    first, last, usual = (
+        at("0001-01-01T00:10:00"),
+        at("9999-12-31T23:30:00"),
+        at("2026-01-01T00:10:00"),
+    )
     events = [{"at": first}, {"at": last}, {"at": usual}, {}]
 
     def windows(window):
@@ -139,7 +149,10 @@ def test_times_that_leave_the_years_1_to_9999_are_null(spark):
             "n": count(),
         },
     )
-    events = [{"at": at("9999-12-31T23:30:00"), "local": datetime(9999, 1, 1)}, {"at": at("0001-01-01")}]  # noqa: DTZ001
+    events = [
+        {"at": at("9999-12-31T23:30:00"), "local": datetime(9999, 1, 1)},  # noqa: DTZ001
+        {"at": at("0001-01-01")},
+    ]
     early, late = answers(spark, view, events)
     assert late == {
         "next": None,
@@ -152,7 +165,7 @@ def test_times_that_leave_the_years_1_to_9999_are_null(spark):
     assert (early["next"], early["first"]) == (at("0001-01-01T01:00:00"), None)
 
 
-# -- without Spark -----------------------------------------------------------------------------------------------------
+# -- without Spark ---------------------------------------------------------------------------------
 
 
 def test_a_window_must_fit_the_years():
@@ -164,8 +177,13 @@ def test_a_window_must_fit_the_years():
 
 def test_rows_and_every_format_show_what_python_cannot_hold(capsys):
     with open_duckdb() as connection:
-        query = """SELECT TIMESTAMPTZ '9999-12-31 23:30:00+00' + INTERVAL 1 HOUR AS a, DATE '0001-01-01' - 1 AS b, [DATE '9999-12-31' + 1] AS c,
-            {'d': TIMESTAMP '0001-01-01' - INTERVAL 1 DAY, 'e': 1} AS s, TIMESTAMP 'infinity' AS i, TIMESTAMPTZ '2026-01-01 00:00:00+00' AS t"""
+        query = """SELECT
+            TIMESTAMPTZ '9999-12-31 23:30:00+00' + INTERVAL 1 HOUR AS a,
+            DATE '0001-01-01' - 1 AS b,
+            [DATE '9999-12-31' + 1] AS c,
+            {'d': TIMESTAMP '0001-01-01' - INTERVAL 1 DAY, 'e': 1} AS s,
+            TIMESTAMP 'infinity' AS i,
+            TIMESTAMPTZ '2026-01-01 00:00:00+00' AS t"""
         table = connection.sql(query).to_arrow_table()
     (row,) = Table(table).dicts()
     assert row["t"] == at("2026-01-01")
@@ -198,11 +216,14 @@ def floats_of(values, view):
         return pa.Table.from_pylist([row | {"mean__count": len(values)}], partial_schema(view))
 
 
-SUMS = View("sums", source=STREAM, key={"k": "n"}, aggregates={"total": sum_("x"), "mean": mean("x")})
+SUMS = View(
+    "sums", source=STREAM, key={"k": "n"}, aggregates={"total": sum_("x"), "mean": mean("x")}
+)
 
 
 @pytest.mark.parametrize(
-    "values", [(1e16, 1.0, -1e16), (0.1, 0.2, -0.3), (1e308, 1e308, -1e308), (1e308, 1e308, -math.inf)]
+    "values",
+    [(1e16, 1.0, -1e16), (0.1, 0.2, -0.3), (1e308, 1e308, -1e308), (1e308, 1e308, -math.inf)],
 )
 def test_floating_point_sums_that_cancel_are_the_same_in_any_order(values):
     for order in permutations(values):
@@ -211,7 +232,9 @@ def test_floating_point_sums_that_cancel_are_the_same_in_any_order(values):
         assert answer.same
 
 
-@pytest.mark.parametrize("other", [(1e8, 1e8), (1e16, 1.0, -1e16, 1e8), (1e16, 1.0), (), (math.nan, 1.0)])
+@pytest.mark.parametrize(
+    "other", [(1e8, 1e8), (1e16, 1.0, -1e16, 1e8), (1e16, 1.0), (), (math.nan, 1.0)]
+)
 def test_floating_point_sums_of_other_numbers_are_not(other):
     same, answer = compared((1e16, 1.0, -1e16), other)
     assert same.differ == answer.differ == 1
@@ -232,7 +255,10 @@ def compared(left, right):
 
 def test_rejected_events_are_counted_where_parquet_has_no_statistics(store):
     table = pa.table(
-        {"_offset": pa.array([1, 2, 3], pa.int64()), REJECT: pa.array([None, "x" * 5000, "y" * 5000])}
+        {
+            "_offset": pa.array([1, 2, 3], pa.int64()),
+            REJECT: pa.array([None, "x" * 5000, "y" * 5000]),
+        }
     )
     path = store.path("t.parquet")
     store.fs.create_dir(path.rpartition("/")[0])
@@ -242,9 +268,16 @@ def test_rejected_events_are_counted_where_parquet_has_no_statistics(store):
 
 
 def test_a_total_that_does_not_fit_is_null_beside_others_in_a_comparison():
-    view = View("sums", source=STREAM, key={"k": "n"}, aggregates={"total": sum_("n"), "wide": sum_("wide")})
+    view = View(
+        "sums", source=STREAM, key={"k": "n"}, aggregates={"total": sum_("n"), "wide": sum_("wide")}
+    )
     rows = [
-        {"k": 1, "total__sum": Decimal(2**63), "wide__high": Decimal(10**19), "wide__low": Decimal("0.01")},
+        {
+            "k": 1,
+            "total__sum": Decimal(2**63),
+            "wide__high": Decimal(10**19),
+            "wide__low": Decimal("0.01"),
+        },
         {"k": 2, "total__sum": Decimal(2), "wide__high": Decimal(1), "wide__low": Decimal("0.01")},
     ]
     with open_duckdb(threads=1) as connection:

@@ -1,4 +1,7 @@
-"""What `make lint` can't see of the walls between packages: files outside of them. The contracts are in pyproject.toml."""
+"""What `make lint` can't see of the walls between packages: files outside of them.
+
+The contracts are in pyproject.toml.
+"""
 
 import ast
 import tomllib
@@ -23,7 +26,8 @@ def imported(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("folder", "forbidden"), [("examples", LAYERS), ("dags", LAYERS | ENGINES), ("notebooks", LAYERS)]
+    ("folder", "forbidden"),
+    [("examples", LAYERS), ("dags", LAYERS | ENGINES), ("notebooks", LAYERS)],
 )
 def test_files_that_only_declare_import_no_layer(folder, forbidden):
     """An example that imports a layer means that a definition has not said all."""

@@ -25,7 +25,8 @@ def lock(tmp_path):
     """A lock of two jars that no repository has."""
     lines = ["# two jars", ""]
     lines += [
-        f"{hashlib.sha256(name.encode()).hexdigest()}  com.example:{name}:1.0" for name in ("one", "two")
+        f"{hashlib.sha256(name.encode()).hexdigest()}  com.example:{name}:1.0"
+        for name in ("one", "two")
     ]
     path = tmp_path / "two.lock"
     path.write_text("\n".join(lines))
@@ -34,7 +35,9 @@ def lock(tmp_path):
 
 @pytest.fixture
 def repository(monkeypatch):
-    """Stands in for Ivy: gives each artifact the content that its name is, or what a test puts into it."""
+    """Stands in for Ivy: gives each artifact the content that its name is, or what a test puts into
+    it.
+    """
     contents: dict[str, bytes] = {}
     runs: list[list[str]] = []
 
@@ -151,7 +154,9 @@ def test_a_repository_that_does_not_have_it_is_an_error_with_ivys_words(tmp_path
 def test_a_real_jar_with_another_digest_is_refused(tmp_path):
     lock = tmp_path / "lock"
     lock.write_text(LINE)
-    with pytest.raises(IntegrityError, match=rf"must have sha256 {'0' * 64} .*got f77a5060.*commons-pool2"):
+    with pytest.raises(
+        IntegrityError, match=rf"must have sha256 {'0' * 64} .*got f77a5060.*commons-pool2"
+    ):
         fetch(lock, tmp_path / "jars")
     assert names(tmp_path / "jars") == []
 

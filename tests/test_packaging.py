@@ -31,9 +31,13 @@ def run(*command, cwd):
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """Built from what git would hand out, so that a file that is there but not in git does not count."""
+    """Built from what git would hand out, so that a file that is there but not in git does not
+    count.
+    """
     source = tmp_path_factory.mktemp("source")
-    listed = run("git", "ls-files", "--cached", "--others", "--exclude-standard", cwd=PROJECT).splitlines()
+    listed = run(
+        "git", "ls-files", "--cached", "--others", "--exclude-standard", cwd=PROJECT
+    ).splitlines()
     for name in listed:
         if (PROJECT / name).is_file():
             (source / name).parent.mkdir(parents=True, exist_ok=True)
@@ -46,15 +50,20 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def installed_bin(wheel, tmp_path_factory):
-    """The bin folder of a new environment with the wheel, which sees this environment's other packages."""
+    """The bin folder of a new environment with the wheel, which sees this environment's other
+    packages.
+    """
     environment = tmp_path_factory.mktemp("environment")
     run(sys.executable, "-m", "venv", environment, cwd=environment)
     python = environment / "bin" / "python"
     site = run(
         python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=environment
     ).strip()
-    run(python, "-m", "pip", "install", "--no-deps", "--no-index", "--quiet", wheel, cwd=environment)
-    # a path of a .pth comes after the environment's own, and .pth files in it (the editable install) are not read
+    run(
+        python, "-m", "pip", "install", "--no-deps", "--no-index", "--quiet", wheel, cwd=environment
+    )
+    # a path of a .pth comes after the environment's own, and .pth files in it (the editable
+    # install) are not read
     Path(site, "dependencies.pth").write_text(sysconfig.get_path("purelib"))
     return environment / "bin"
 
@@ -63,23 +72,28 @@ def test_the_wheel_holds_the_packages_and_their_data(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names if not name.split("/")[0].endswith(".dist-info")}
     assert tops == PACKAGES
-    assert {f"trilayer_core/runtime/locks/{name}.lock" for name in ("kafka-broker", "spark-kafka")} <= set(
+    assert {
+        f"trilayer_core/runtime/locks/{name}.lock" for name in ("kafka-broker", "spark-kafka")
+    } <= set(names)
+    assert {"trilayer/local/log4j2.properties", "trilayer_core/runtime/log4j2.properties"} <= set(
         names
     )
-    assert {"trilayer/local/log4j2.properties", "trilayer_core/runtime/log4j2.properties"} <= set(names)
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
-    assert {f"trilayer/notebooks/{name}.ipynb" for name in ("batch_vs_speed", "freshness_and_lag")} <= set(
-        names
-    )
+    assert {
+        f"trilayer/notebooks/{name}.ipynb" for name in ("batch_vs_speed", "freshness_and_lag")
+    } <= set(names)
     assert any(name.endswith("dist-info/licenses/LICENSE") for name in names)
     (metadata,) = (name for name in names if name.endswith("dist-info/METADATA"))
-    assert "Description-Content-Type: text/markdown" in zipfile.ZipFile(wheel).read(metadata).decode()
+    assert (
+        "Description-Content-Type: text/markdown" in zipfile.ZipFile(wheel).read(metadata).decode()
+    )
 
 
 def test_the_installed_command_runs_from_anywhere(installed_bin, tmp_path):
     assert "Usage" in run(installed_bin / "trilayer", "--help", cwd=tmp_path)
     assert re.match(
-        r"trilayer \d+\.\d+\.\d+, Python 3", run(installed_bin / "trilayer", "--version", cwd=tmp_path)
+        r"trilayer \d+\.\d+\.\d+, Python 3",
+        run(installed_bin / "trilayer", "--version", cwd=tmp_path),
     )
 
 
@@ -97,7 +111,9 @@ def test_the_installed_command_brings_its_notebooks(installed_bin, tmp_path):
         [trilayer, "notebooks", "mine"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert refused.returncode == 2
-    assert "must not hold other notebooks of these names; got batch_vs_speed.ipynb" in refused.stderr
+    assert (
+        "must not hold other notebooks of these names; got batch_vs_speed.ipynb" in refused.stderr
+    )
     assert changed.read_text() == "my own work"
     run(trilayer, "notebooks", "mine", "--force", cwd=tmp_path)
     assert changed.read_bytes() == (PROJECT / "notebooks" / "batch_vs_speed.ipynb").read_bytes()
@@ -105,7 +121,11 @@ def test_the_installed_command_brings_its_notebooks(installed_bin, tmp_path):
 
 def test_the_demo_of_an_installed_trilayer_says_at_once_what_it_lacks(installed_bin, tmp_path):
     done = subprocess.run(
-        [installed_bin / "trilayer", "demo"], cwd=tmp_path, capture_output=True, text=True, check=False
+        [installed_bin / "trilayer", "demo"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 2
     assert "the demo must run in a clone of trilayer's repository" in done.stderr
@@ -115,8 +135,8 @@ def test_the_demo_of_an_installed_trilayer_says_at_once_what_it_lacks(installed_
 
 def test_the_installed_code_finds_its_data(installed_bin, tmp_path):
     script = (
-        "import trilayer.local.kafka, trilayer_core.runtime.jars as jars\n"
-        "print(jars.__file__, len(jars.read_lock(jars.KAFKA_BROKER)), trilayer.local.kafka._LOGGING.exists())"
+        "from trilayer.local.kafka import _LOGGING; from trilayer_core.runtime import jars\n"
+        "print(jars.__file__, len(jars.read_lock(jars.KAFKA_BROKER)), _LOGGING.exists())"
     )
     path, jars, logging = run(installed_bin / "python", "-c", script, cwd=tmp_path).split()
     assert Path(path).is_relative_to(installed_bin.parent)

@@ -18,13 +18,17 @@ FOREVER = [sys.executable, "-c", "import signal; print('ready', flush=True); sig
 STUBBORN = [
     sys.executable,
     "-c",
-    "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True)\nwhile 1: signal.pause()",
+    (
+        "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready',"
+        " flush=True)\nwhile 1: signal.pause()"
+    ),
 ]
 PARENT_OF_TWO = [
     sys.executable,
     "-c",
     "import subprocess, signal\n"
-    "for _ in range(2): print('child', subprocess.Popen(['sleep', '1000'], start_new_session=True).pid, flush=True)\n"
+    "def child(): return subprocess.Popen(['sleep', '1000'], start_new_session=True)\n"
+    "for _ in range(2): print('child', child().pid, flush=True)\n"
     "print('ready', flush=True); signal.pause()",
 ]
 
@@ -60,7 +64,8 @@ def children_of(process):
 def start_and_die(home, *, argv, die_with_parent):
     """A process that starts `argv` under the name 'left', and is then killed with -9."""
     script = (
-        "import json, os, signal, sys; from pathlib import Path; from trilayer.local import processes\n"
+        "import json, os, signal, sys; from pathlib import Path\n"
+        "from trilayer.local import processes\n"
         "home, argv, die = Path(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3] == 'True'\n"
         "started = processes.start('left', argv, home=home, die_with_parent=die)\n"
         "while 'ready' not in started.log.read_text(): pass\n"
@@ -132,9 +137,13 @@ def test_a_projects_own_modules_are_not_taken_for_trilayers(tmp_path):
     for name in ("cli", "embedded", "dags", "trilayer"):
         (tmp_path / f"{name}.py").write_text(f"raise SystemExit('ran the project\\'s {name}.py')")
     done = subprocess.run(
-        processes.trilayer_command("--help"), cwd=tmp_path, capture_output=True, text=True, check=False,
+        processes.trilayer_command("--help"),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
         env=os.environ | {"PYTHONPATH": str(Path(processes.__file__).parents[2])},
-    )  # fmt: skip
+    )
     assert (done.returncode, "Usage" in done.stdout) == (0, True), done.stderr
 
 
@@ -196,8 +205,13 @@ def test_a_stranger_that_got_the_pid_is_not_touched(home, stranger):
     path = home / "processes" / "ours.json"
     record = json.loads(path.read_text())
     processes.terminate(process, home=home)
-    earlier = {"create_time": record["create_time"] - 60, "starter_create_time": record["create_time"] - 61}
-    path.write_text(json.dumps({**record, **earlier, "pid": stranger.pid, "starter_pid": stranger.pid}))
+    earlier = {
+        "create_time": record["create_time"] - 60,
+        "starter_create_time": record["create_time"] - 61,
+    }
+    path.write_text(
+        json.dumps({**record, **earlier, "pid": stranger.pid, "starter_pid": stranger.pid})
+    )
     assert processes.running(home, "ours") is None
     assert processes.list_running(home) == []
     assert processes.end_leftovers(home) == []
@@ -208,13 +222,19 @@ def test_a_stranger_that_got_the_pid_is_not_touched(home, stranger):
 @linux_only
 def test_a_child_dies_with_a_parent_that_was_killed(home):
     left = start_and_die(home, argv=FOREVER, die_with_parent=True)
-    until(lambda: not psutil.pid_exists(left["pid"]) or not processes._lives(psutil.Process(left["pid"])))
+    until(
+        lambda: (
+            not psutil.pid_exists(left["pid"]) or not processes._lives(psutil.Process(left["pid"]))
+        )
+    )
 
 
 def test_end_leftovers_ends_what_outlived_its_starter(home):
     left = start_and_die(home, argv=STUBBORN, die_with_parent=True)
     assert [process.pid for process in processes.list_running(home)] == [left["pid"]]
-    assert [process.pid for process in processes.end_leftovers(home, timeout_s=0.2)] == [left["pid"]]
+    assert [process.pid for process in processes.end_leftovers(home, timeout_s=0.2)] == [
+        left["pid"]
+    ]
     assert processes.list_running(home) == []
     assert processes.end_leftovers(home) == []
 

@@ -1,4 +1,6 @@
-"""What is waited for is shown, with how far it has come: on a terminal by a live line, elsewhere by lines of the log."""
+"""What is waited for is shown, with how far it has come: on a terminal by a live line, elsewhere by
+lines of the log.
+"""
 
 from io import StringIO
 
@@ -12,7 +14,9 @@ from trilayer_core.runtime.settings import Settings
 
 def test_a_log_is_told_at_the_start_and_again_and_again():
     said: list[str] = []
-    with shown("Starting Kafka", echo=said.append, console=Console(file=StringIO()), every_s=0.01) as reached:
+    with shown(
+        "Starting Kafka", echo=said.append, console=Console(file=StringIO()), every_s=0.01
+    ) as reached:
         assert said[0] == "Starting Kafka"
         until(lambda: "Starting Kafka, for 0 s" in said)
         reached("2 of 5: a stream")
@@ -36,7 +40,11 @@ def test_what_fails_is_not_called_done():
     said: list[str] = []
     with (
         pytest.raises(KeyboardInterrupt),
-        shown("Starting Kafka", echo=said.append, console=Console(file=StringIO(), force_terminal=True)),
+        shown(
+            "Starting Kafka",
+            echo=said.append,
+            console=Console(file=StringIO(), force_terminal=True),
+        ),
     ):
         raise KeyboardInterrupt
     assert said == []

@@ -1,4 +1,4 @@
-"""Each kind of event that doesn't fit its schema is put aside with a reason, and none that fits is."""
+"""Every kind of event that doesn't fit its schema is put aside with a reason; no other is."""
 
 import pytest
 
@@ -8,7 +8,8 @@ pytestmark = pytest.mark.spark
 
 STREAM = Stream(
     "orders",
-    "id string not null, n int, tiny tinyint, at timestamp, d date, local timestamp_ntz, price decimal(6,2), ratio double, nested struct<a:int>",
+    "id string not null, n int, tiny tinyint, at timestamp, d date, local timestamp_ntz, price"
+    " decimal(6,2), ratio double, nested struct<a:int>",
     event_time="at",
     max_event_bytes=200,
 )
@@ -16,7 +17,10 @@ AT = b'"at": "2026-01-01T00:00:00Z"'
 
 BAD = {
     "tombstone": (None, "tombstone"),
-    "oversized": (b'{"id": "x", ' + AT + b', "more": "' + b"y" * 200 + b'"}', "oversized: 253 bytes, at most 200"),
+    "oversized": (
+        b'{"id": "x", ' + AT + b', "more": "' + b"y" * 200 + b'"}',
+        "oversized: 253 bytes, at most 200",
+    ),
     "invalid UTF-8": (b"\xff\xfe\x00", "invalid UTF-8"),
     "invalid UTF-8 in a string": (b'{"id": "\xc3", ' + AT + b"}", "invalid UTF-8"),
     "empty": (b"", "broken JSON: must be one JSON object"),
@@ -48,46 +52,91 @@ BAD = {
             "NUL": b"\0",
         }.items()
     },
-    "wrong type": (b'{"id": "x", "n": "seven", ' + AT + b"}", "wrong type: n must be int, got \"seven\""),
-    "too large for its type": (b'{"id": "x", "n": 2147483648, ' + AT + b"}", "wrong type: n must be int, got 2147483648"),
-    "just too large for a byte": (b'{"id": "x", "tiny": 200, ' + AT + b"}", "wrong type: tiny must be tinyint, got 200"),
-    "just too small for a byte": (b'{"id": "x", "tiny": -129, ' + AT + b"}", "wrong type: tiny must be tinyint, got -129"),
-    "no such day": (b'{"id": "x", "d": "2026-02-30", ' + AT + b"}", "wrong type: d must be date, got \"2026-02-30\""),
-    "no time": (b'{"id": "x", "at": "soon"}', "wrong type: at must be timestamp, got \"soon\""),
+    "wrong type": (
+        b'{"id": "x", "n": "seven", ' + AT + b"}",
+        'wrong type: n must be int, got "seven"',
+    ),
+    "too large for its type": (
+        b'{"id": "x", "n": 2147483648, ' + AT + b"}",
+        "wrong type: n must be int, got 2147483648",
+    ),
+    "just too large for a byte": (
+        b'{"id": "x", "tiny": 200, ' + AT + b"}",
+        "wrong type: tiny must be tinyint, got 200",
+    ),
+    "just too small for a byte": (
+        b'{"id": "x", "tiny": -129, ' + AT + b"}",
+        "wrong type: tiny must be tinyint, got -129",
+    ),
+    "no such day": (
+        b'{"id": "x", "d": "2026-02-30", ' + AT + b"}",
+        'wrong type: d must be date, got "2026-02-30"',
+    ),
+    "no time": (b'{"id": "x", "at": "soon"}', 'wrong type: at must be timestamp, got "soon"'),
     **{
         f"{what}, for a {type_}": (
-            b'{"id": "x", "%s": %s%s}' % (name.encode(), value, b"" if name == "at" else b", " + AT),
+            b'{"id": "x", "%s": %s%s}'
+            % (name.encode(), value, b"" if name == "at" else b", " + AT),
             f"wrong type: {name} must be {type_}, got {value.decode()}",
         )
         for name, type_, values in (
-            ("at", "timestamp", {
-                "a time of no day": b'"10:00"', "a time of no day with a T": b'"T10:00"', "a time with a zone": b'"1:00-08:00"',
-                "milliseconds": b"1767225600000", "microseconds": b"1767225600000000", "too many for a bigint": b"17672256000000000000000",
-                "a fraction": b"1.5", "seconds as text": b'"1767225600"', "compact": b'"20260301"', "a year": b'"2026"',
-                "a word": b'"now"', "a flag": b"true", "an object": b'{"a":1}', "nothing": b'""',
-                "before year 1": b'"0000-12-31T23:59:59Z"', "before year 1 in UTC": b'"0001-01-01T00:00:00+09:00"',
-                "after year 9999": b'"+10000-01-01T00:00:00Z"', "after year 9999 in UTC": b'"9999-12-31T23:59:59-09:00"',
-            }),
-            ("d", "date", {
-                "compact": b'"20260301"', "a number": b"20260301", "days": b'"1"',
-                "before year 1": b'"0000-12-31"', "after year 9999": b'"+10000-01-01"',
-            }),
-            ("local", "timestamp_ntz", {
-                "a time of no day": b'"10:00"', "a number": b"1767225600",
-                "before year 1": b'"0000-12-31T23:59:59"', "after year 9999": b'"+10000-01-01T00:00:00"',
-            }),
+            (
+                "at",
+                "timestamp",
+                {
+                    "a time of no day": b'"10:00"',
+                    "a time of no day with a T": b'"T10:00"',
+                    "a time with a zone": b'"1:00-08:00"',
+                    "milliseconds": b"1767225600000",
+                    "microseconds": b"1767225600000000",
+                    "too many for a bigint": b"17672256000000000000000",
+                    "a fraction": b"1.5",
+                    "seconds as text": b'"1767225600"',
+                    "compact": b'"20260301"',
+                    "a year": b'"2026"',
+                    "a word": b'"now"',
+                    "a flag": b"true",
+                    "an object": b'{"a":1}',
+                    "nothing": b'""',
+                    "before year 1": b'"0000-12-31T23:59:59Z"',
+                    "before year 1 in UTC": b'"0001-01-01T00:00:00+09:00"',
+                    "after year 9999": b'"+10000-01-01T00:00:00Z"',
+                    "after year 9999 in UTC": b'"9999-12-31T23:59:59-09:00"',
+                },
+            ),
+            (
+                "d",
+                "date",
+                {
+                    "compact": b'"20260301"',
+                    "a number": b"20260301",
+                    "days": b'"1"',
+                    "before year 1": b'"0000-12-31"',
+                    "after year 9999": b'"+10000-01-01"',
+                },
+            ),
+            (
+                "local",
+                "timestamp_ntz",
+                {
+                    "a time of no day": b'"10:00"',
+                    "a number": b"1767225600",
+                    "before year 1": b'"0000-12-31T23:59:59"',
+                    "after year 9999": b'"+10000-01-01T00:00:00"',
+                },
+            ),
         )
         for what, value in values.items()
     },
     "several": (
         b'{"id": "x", "n": true, "d": "x", ' + AT + b"}",
-        "wrong type: n must be int, got true; d must be date, got \"x\"",
+        'wrong type: n must be int, got true; d must be date, got "x"',
     ),
     "missing required": (b"{" + AT + b"}", "missing field: id"),
     "null required": (b'{"id": null, ' + AT + b"}", "missing field: id"),
     "missing event time": (b'{"id": "x"}', "missing field: at"),
     "empty object": (b"{}", "missing field: id, at"),
-}  # fmt: skip
+}
 GOOD = {
     "least": b'{"id": "", ' + AT + b"}",
     "unknown field": b'{"id": "x", "later": [1, {"a": null}], ' + AT + b"}",
@@ -98,8 +147,14 @@ GOOD = {
     "seconds": b'{"id": "x", "at": 1767225600}',
     "the least byte": b'{"id": "x", "tiny": -128, ' + AT + b"}",
     "the largest byte": b'{"id": "x", "tiny": 127, ' + AT + b"}",
-    "first times": b'{"id": "x", "d": "0001-01-01", "local": "0001-01-01T00:00:00", "at": "0001-01-01T00:00:00Z"}',
-    "last times": b'{"id": "x", "d": "9999-12-31", "local": "9999-12-31T23:59:59.999999", "at": "9999-12-31T23:59:59.999999Z"}',
+    "first times": (
+        b'{"id": "x", "d": "0001-01-01", "local": "0001-01-01T00:00:00",'
+        b' "at": "0001-01-01T00:00:00Z"}'
+    ),
+    "last times": (
+        b'{"id": "x", "d": "9999-12-31", "local": "9999-12-31T23:59:59.999999",'
+        b' "at": "9999-12-31T23:59:59.999999Z"}'
+    ),
     "a day as a time": b'{"id": "x", "at": "2026-01-01"}',
     "a time with a zone": b'{"id": "x", "at": "2026-01-01 09:00:00.5+09:00"}',
     "a time before 1970": b'{"id": "x", "at": "1900-02-28T23:59:59.999999Z"}',
@@ -116,7 +171,9 @@ def parsed(spark):
     from trilayer_core.compute.parsing import parse
 
     values = {name: value for name, (value, _) in BAD.items()} | GOOD
-    rows = [(name, bytearray(value) if value is not None else None) for name, value in values.items()]
+    rows = [
+        (name, bytearray(value) if value is not None else None) for name, value in values.items()
+    ]
     records = spark.createDataFrame(rows, "name string, _value binary")
     rows = parse(records, STREAM).selectExpr("*", "cast(at AS string) AS _at").toArrow().to_pylist()
     return {row["name"]: row for row in rows}
@@ -143,8 +200,9 @@ def test_a_good_event_is_not_put_aside(name, parsed):
 
 NAMED = Stream(
     "rides",
-    "vendor_id int not null from 'VendorID', zone string from 'PU zone', at timestamp from 'meta.at', fare decimal(6,2) from 'meta.fare'"
-    ", who string from \"meta.it's\", dotted date from '`a.b`.c?', day date, plain struct<a:int>",
+    "vendor_id int not null from 'VendorID', zone string from 'PU zone', at timestamp from"
+    " 'meta.at', fare decimal(6,2) from 'meta.fare', who string from \"meta.it's\", dotted date"
+    " from '`a.b`.c?', day date, plain struct<a:int>",
     event_time="at",
 )
 
@@ -154,16 +212,24 @@ def test_columns_come_from_the_fields_that_they_name(spark):
 
     meta = b'"meta": {"at": "2026-01-01T00:00:00", "fare": "1.50", "it\'s": "x"}'
     values = [
-        b'{"VendorID": 6, "PU zone": "Soho", ' + meta + b', "a.b": {"c?": "2026-01-02"}, "plain": {"a": 1}}',
+        b'{"VendorID": 6, "PU zone": "Soho", '
+        + meta
+        + b', "a.b": {"c?": "2026-01-02"}, "plain": {"a": 1}}',
         b'{"VendorID": "6", "PU zone": "Soho", ' + meta + b', "a.b": {"c?": true}}',
         b'{"vendor_id": 6, "zone": "Soho", ' + meta + b"}",
         b'{"VendorID": 6, "meta": 7}',
         b'{"VendorID": 6, "meta": {"at": 1767225600, "fare": 1e100000000}, "a": {"b": {"c?": 1}}}',
         b'{"VendorID": 6, "meta": {"at": 1767225600, "it\'s": 12}, "day": "2026-13-01"}',
     ]
-    records = spark.createDataFrame([(i, bytearray(v)) for i, v in enumerate(values)], "n int, _value binary")
+    records = spark.createDataFrame(
+        [(i, bytearray(v)) for i, v in enumerate(values)], "n int, _value binary"
+    )
     rows = (
-        parse(records, NAMED).selectExpr("*", "cast(at AS string) AS _at").orderBy("n").toArrow().to_pylist()
+        parse(records, NAMED)
+        .selectExpr("*", "cast(at AS string) AS _at")
+        .orderBy("n")
+        .toArrow()
+        .to_pylist()
     )
     first = rows[0]
     assert (first["vendor_id"], first["zone"], first["_at"], str(first["fare"])) == (
@@ -175,12 +241,18 @@ def test_columns_come_from_the_fields_that_they_name(spark):
     assert (first["who"], str(first["dotted"]), first["plain"]) == ("x", "2026-01-02", {"a": 1})
     assert [row["_reject"] for row in rows] == [
         None,
-        'wrong type: vendor_id (VendorID) must be int, got "6"; dotted (`a.b`.c?) must be date, got true',
+        (
+            'wrong type: vendor_id (VendorID) must be int, got "6"; dotted (`a.b`.c?) must be date,'
+            " got true"
+        ),
         "missing field: vendor_id (VendorID)",
         "wrong type: inside of an array, struct or map",
-        "wrong type: a number must have an exponent of at most 3 digits, and at most 1000 characters",
+        (
+            "wrong type: a number must have an exponent of at most 3 digits, and at most 1000"
+            " characters"
+        ),
         'wrong type: day must be date, got "2026-13-01"',
-    ]  # fmt: skip
+    ]
 
 
 def test_times_are_read_in_utc(parsed):
@@ -196,7 +268,9 @@ def test_times_are_read_in_utc(parsed):
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_both_layers_give_the_same_reasons(parsed, broker, spark, store, new_topic):
-    """From the log to the batch layer's master dataset and to the speed layer's quarantine, offset by offset."""
+    """From the log to the batch layer's master dataset and to the speed layer's quarantine, offset
+    by offset.
+    """
     from tests.layers import Pipeline, quick
     from trilayer import Catalog, View, count
     from trilayer_core.compute.parsing import REJECT
@@ -204,7 +278,12 @@ def test_both_layers_give_the_same_reasons(parsed, broker, spark, store, new_top
     from trilayer_core.store.segments import read_commits
 
     stream = Stream(
-        STREAM.name, STREAM.schema, event_time="at", max_event_bytes=200, topic=new_topic(), partitions=1
+        STREAM.name,
+        STREAM.schema,
+        event_time="at",
+        max_event_bytes=200,
+        topic=new_topic(),
+        partitions=1,
     )
     catalog = Catalog(views=[View("by_id", source=stream, key=["id"], aggregates={"n": count()})])
     names = [*BAD, *GOOD]

@@ -1,4 +1,6 @@
-"""What a micro-batch keeps of events that do not fit is bounded, however many and long they are; the rest is in the log."""
+"""What a micro-batch keeps of events that do not fit is bounded, however many and long they are;
+the rest is in the log.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,11 @@ def test_quarantines_are_cut_to_the_size_of_one_when_they_are_put_together(monke
         {"_value": None, "_key": None, REJECT: "x", BYTES: None},
     ]
     again = fit_quarantine(fit_quarantine(older, 8), 16).to_pylist()
-    assert [(row["_value"], row[BYTES]) for row in again] == [(b"aaaa", 100), (b"b", 1), (None, None)]
+    assert [(row["_value"], row[BYTES]) for row in again] == [
+        (b"aaaa", 100),
+        (b"b", 1),
+        (None, None),
+    ]
 
 
 @pytest.mark.spark
@@ -46,7 +52,14 @@ def test_of_many_long_events_the_speed_layer_keeps_the_beginnings_and_the_batch_
 
     monkeypatch.setattr(segments, "QUARANTINE_BYTES", 4096)
     topic = new_topic()
-    stream = Stream("long", "id string not null, at timestamp", event_time="at", topic=topic, partitions=1, max_event_bytes=1000)  # fmt: skip
+    stream = Stream(
+        "long",
+        "id string not null, at timestamp",
+        event_time="at",
+        topic=topic,
+        partitions=1,
+        max_event_bytes=1000,
+    )
     catalog = Catalog(views=[View("by_id", source=stream, key=["id"], aggregates={"n": count()})])
     values = [f"{n:04}".encode() + b"x" * 20_000 for n in range(20)] + [b"short", None]
     settings = quick(broker.bootstrap)
@@ -62,7 +75,9 @@ def test_of_many_long_events_the_speed_layer_keeps_the_beginnings_and_the_batch_
         project = Project(settings, catalog, store)
         speed = {row["offset"]: row for row in quarantined(project, stream)}
         assert [speed[offset]["cut"] for offset in range(len(values))] == [True] * 20 + [False] * 2
-        assert [row[BYTES] for row in sorted(rows, key=lambda row: row["_offset"])] == [20_004] * 20 + [
+        assert [row[BYTES] for row in sorted(rows, key=lambda row: row["_offset"])] == [
+            20_004
+        ] * 20 + [
             5,
             None,
         ]
@@ -70,7 +85,9 @@ def test_of_many_long_events_the_speed_layer_keeps_the_beginnings_and_the_batch_
         pipeline.wait_for_tick()
         pipeline.batch()
         batch = {row["offset"]: row for row in quarantined(project, stream)}
-    assert [batch[offset]["value"] for offset in range(len(values))] == [v and v.decode() for v in values]
+    assert [batch[offset]["value"] for offset in range(len(values))] == [
+        v and v.decode() for v in values
+    ]
     assert [batch[offset]["reason"] for offset in range(len(values))] == [
         speed[offset]["reason"] for offset in range(len(values))
     ]

@@ -1,4 +1,6 @@
-"""What the README and docs say can be done, done: the catalog in it works as it is written, and what they name is there."""
+"""What the README and docs say can be done, done: the catalog in it works as it is written, and
+what they name is there.
+"""
 
 import json
 import re
@@ -27,11 +29,18 @@ def test_the_readme_catalog_is_one(tmp_path, monkeypatch):
     (tmp_path / "trilayer.toml").write_text(blocks("toml")[0])
     monkeypatch.chdir(tmp_path)
     catalog = load_catalog("shop:catalog")
-    assert [view.name for view in catalog.views] == ["by_product", "by_day", "last_hour", "customers"]
+    assert [view.name for view in catalog.views] == [
+        "by_product",
+        "by_day",
+        "last_hour",
+        "customers",
+    ]
 
 
 def test_the_readme_python_runs(tmp_path, monkeypatch):
-    """On a store that no layer has written to, the first question says so; the code around it is what the README shows."""
+    """On a store that no layer has written to, the first question says so; the code around it is
+    what the README shows.
+    """
     from trilayer_core.errors import CoverageError
 
     (tmp_path / "shop.py").write_text(blocks("python")[0])
@@ -44,7 +53,9 @@ def test_the_readme_python_runs(tmp_path, monkeypatch):
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_the_readme_example_runs_as_written(tmp_path, broker, spark_connect):
-    """Its catalog, and its commands on a CSV with a row that does not fit, times without a zone and a column more."""
+    """Its catalog, and its commands on a CSV with a row that does not fit, times without a zone and
+    a column more.
+    """
     project = Project(tmp_path, broker.bootstrap, "orders", spark_remote=spark_connect)
     (tmp_path / "shop.py").write_text(blocks("python")[0])
     project.set("catalog", re.search(r'catalog = "(.*)"', blocks("toml")[0])[1])
@@ -63,7 +74,10 @@ def test_the_readme_example_runs_as_written(tmp_path, broker, spark_connect):
             said[command[0]] = project.run(*command)
     assert said["replay"][0].splitlines()[:3] == [
         "3 events sent to orders",
-        "1 of them do not fit the schema of orders, and go to quarantine (`trilayer quarantine list`):",
+        (
+            "1 of them do not fit the schema of orders, and go to quarantine (`trilayer quarantine"
+            " list`):"
+        ),
         "  1  wrong type: quantity must be int",
     ]
     assert 'the first is line 3: wrong type: quantity must be int, got "two"' in said["replay"][0]
@@ -85,16 +99,24 @@ def test_links_lead_somewhere(link):
 def test_every_setting_is_documented_with_its_default():
     table = {
         row[0]: row[1]
-        for row in re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| ([^|]*) \|", OPERATIONS, flags=re.MULTILINE)
+        for row in re.findall(
+            r"^\| (`\w+`(?:, `\w+`)*) \| ([^|]*) \|", OPERATIONS, flags=re.MULTILINE
+        )
     }
-    documented = {name: value for names, value in table.items() for name in re.findall(r"`(\w+)`", names)}
+    documented = {
+        name: value for names, value in table.items() for name in re.findall(r"`(\w+)`", names)
+    }
     missing = set(Settings.model_fields) - set(documented)
     assert not missing
 
 
 def test_every_command_is_documented():
     says = subprocess.run(
-        [sys.executable, "-m", "trilayer.cli", "--help"], capture_output=True, text=True, cwd=ROOT, check=True
+        [sys.executable, "-m", "trilayer.cli", "--help"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=True,
     ).stdout
     commands = re.findall(r"^│ (\w+) ", says, flags=re.MULTILINE)
     assert len(commands) >= 8, says

@@ -1,4 +1,6 @@
-"""Reconcile, where batch and speed disagree: a warning and the batch's answer, or no publication at all."""
+"""Reconcile, where batch and speed disagree: a warning and the batch's answer, or no publication at
+all.
+"""
 
 from dataclasses import replace
 
@@ -14,7 +16,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
 @pytest.fixture
 def differing(broker, spark, store, new_topic, request):
-    """A run whose batch share of `totals` has one count too many, and the pipeline it belongs to."""
+    """A run whose batch share of `totals` has one count too many, and its pipeline."""
     settings = quick(broker.bootstrap).model_copy(update={"reconcile": request.param})
     with Pipeline(catalog_on(new_topic()), settings, store, spark) as pipeline:
         pipeline.produce(sales("aabb"))
@@ -35,7 +37,9 @@ def differing(broker, spark, store, new_topic, request):
 def test_a_difference_fails_the_run_however_often_it_is_tried(differing):
     pipeline, run, recomputed = differing
     for _ in range(2):  # as a scheduler does
-        with pytest.raises(DifferenceError, match="batch and speed must agree; they differ in totals"):
+        with pytest.raises(
+            DifferenceError, match="batch and speed must agree; they differ in totals"
+        ):
             pipeline.publish(run, recomputed)
     assert in_force(pipeline.store) is None
 

@@ -1,4 +1,6 @@
-"""docs/reference.md: its example is a catalog, and it has every argument, aggregate, window and type that there is."""
+"""docs/reference.md: its example is a catalog, and it has every argument, aggregate, window and
+type that there is.
+"""
 
 import dataclasses
 import inspect
@@ -59,7 +61,9 @@ def test_its_example_uses_each_argument_and_each_function(example):
 def test_each_aggregate_is_there_with_its_arguments(aggregate):
     parameters = inspect.signature(getattr(trilayer, aggregate.kind)).parameters
     (said,) = re.findall(rf"`{aggregate.kind}\((.*?)\)`", SECTIONS["View"])
-    assert {name for name in parameters if name != "where"} == set(re.findall(r"\b(column|by)\b", said))
+    assert {name for name in parameters if name != "where"} == set(
+        re.findall(r"\b(column|by)\b", said)
+    )
     assert "where" in parameters
 
 

@@ -1,4 +1,6 @@
-"""Files as events: a file that was typed keeps its values, what does not fit is sent as it is, and what can't be sent is named."""
+"""Files as events: a file that was typed keeps its values, what does not fit is sent as it is, and
+what can't be sent is named.
+"""
 
 import gzip
 import json
@@ -15,10 +17,13 @@ from trilayer.operations.files import Events, as_bytes, read_events
 from trilayer_core.errors import EnvironmentFault, UsageError
 from trilayer_core.log.broker import Log
 
-ORDERS = Stream("orders", "shop string, n int, tags map<string,map<string,int>>, day date", event_time="day")
+ORDERS = Stream(
+    "orders", "shop string, n int, tags map<string,map<string,int>>, day date", event_time="day"
+)
 RIDES = Stream(
     "rides",
-    "vendor int not null from 'VendorID', zone string from 'PU zone', fare decimal(6,2), at timestamp from 'meta.at'",
+    "vendor int not null from 'VendorID', zone string from 'PU zone', fare decimal(6,2), at"
+    " timestamp from 'meta.at'",
     event_time="at",
 )
 
@@ -38,18 +43,39 @@ def write(path, *lines):
 
 
 def test_text_in_quotes_is_no_null(tmp_path):
-    rows = ['"NA",1', "NA,2", '"",3', ",NA", '"NULL",NULL', "NULL,", '"a ""b""",7', '"a, b",8', "é,9"]
+    rows = [
+        '"NA",1',
+        "NA,2",
+        '"",3',
+        ",NA",
+        '"NULL",NULL',
+        "NULL,",
+        '"a ""b""",7',
+        '"a, b",8',
+        "é,9",
+    ]
     path = write(tmp_path / "orders.csv", "day,shop,n", *(f"2026-01-01,{row}" for row in rows))
     assert [event for _, event in fitting(path)] == [
-        {"shop": "NA", "n": 1}, {"n": 2}, {"shop": "", "n": 3}, {}, {"shop": "NULL"}, {}, {"shop": 'a "b"', "n": 7},
-        {"shop": "a, b", "n": 8}, {"shop": "é", "n": 9},
-    ]  # fmt: skip
+        {"shop": "NA", "n": 1},
+        {"n": 2},
+        {"shop": "", "n": 3},
+        {},
+        {"shop": "NULL"},
+        {},
+        {"shop": 'a "b"', "n": 7},
+        {"shop": "a, b", "n": 8},
+        {"shop": "é", "n": 9},
+    ]
 
 
 def test_all_may_be_in_quotes(tmp_path):
     rows = ['"2026-01-01","","1"', '"2026-01-01","a",""', '"2026-01-01","NA","NA"']
     path = write(tmp_path / "orders.csv", '"day","shop","n"', *rows)
-    assert [event for _, event in fitting(path)] == [{"shop": "", "n": 1}, {"shop": "a"}, {"shop": "NA"}]
+    assert [event for _, event in fitting(path)] == [
+        {"shop": "", "n": 1},
+        {"shop": "a"},
+        {"shop": "NA"},
+    ]
 
 
 ODD = [
@@ -101,8 +127,10 @@ def test_a_row_of_many_lines_counts_them(tmp_path):
         "2026-01-01,d,3",
     )
     assert fitting(path) == [
-        ("line 2", {"shop": "a\n\nb", "n": 1}), ("line 6", {"shop": "c", "n": 2}), ("line 8", {"shop": "d", "n": 3}),
-    ]  # fmt: skip
+        ("line 2", {"shop": "a\n\nb", "n": 1}),
+        ("line 6", {"shop": "c", "n": 2}),
+        ("line 8", {"shop": "d", "n": 3}),
+    ]
 
 
 def test_a_quote_that_does_not_end_takes_no_more_than_an_event_may_have(tmp_path):
@@ -111,13 +139,18 @@ def test_a_quote_that_does_not_end_takes_no_more_than_an_event_may_have(tmp_path
     path = write(tmp_path / "orders.csv", "day,shop", '2026-01-01,"x', *rows, '2026-01-01,"y"')
     events = list(read_events(path, stream))
     assert [event.misfit for event in events] == ["quotes that do not end", *[None] * 30_001]
-    assert [event.place for event in (events[0], events[1], events[-1])] == ["line 2", "line 3", "line 30003"]
+    assert [event.place for event in (events[0], events[1], events[-1])] == [
+        "line 2",
+        "line 3",
+        "line 30003",
+    ]
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 def test_the_delimiter_is_told_by_the_header(delimiter, tmp_path):
     lines = [
-        delimiter.join(cells) for cells in (["day", '"a, b; c"', "shop", "n"], ["2026-01-01", "x", "a", "1"])
+        delimiter.join(cells)
+        for cells in (["day", '"a, b; c"', "shop", "n"], ["2026-01-01", "x", "a", "1"])
     ]
     assert fitting(write(tmp_path / "orders.csv", *lines)) == [("line 2", {"shop": "a", "n": 1})]
 
@@ -134,7 +167,9 @@ def test_a_delimiter_an_encoding_and_columns_may_be_given(tmp_path):
 def test_a_delimiter_is_one_character(tmp_path):
     path = write(tmp_path / "orders.csv", '"day"\tshop\tn', "2026-01-01\ta\t1")
     assert (
-        fitting(path, delimiter="\t") == fitting(path, delimiter=r"\t") == [("line 2", {"shop": "a", "n": 1})]
+        fitting(path, delimiter="\t")
+        == fitting(path, delimiter=r"\t")
+        == [("line 2", {"shop": "a", "n": 1})]
     )
     for wrong in ("ab", '"'):
         with pytest.raises(UsageError, match=f"delimiter must be one character, .*; got '{wrong}'"):
@@ -169,24 +204,30 @@ def test_text_may_be_compressed(tmp_path):
 def test_times_without_a_zone_are_utc_and_cells_are_typed(tmp_path):
     stream = Stream(
         "all",
-        "at timestamp, d double, b boolean, s struct<a:int>, l array<string>, m decimal(20,10), x binary",
+        "at timestamp, d double, b boolean, s struct<a:int>, l array<string>, m decimal(20,10), x"
+        " binary",
         event_time="at",
     )
     path = write(
-        tmp_path / "all.csv", "at,d,b,s,l,m,x", '2025-01-01T10:00:00,1e3,TRUE,"{""a"": 1}","[""x""]",12.3400000000,hi',
+        tmp_path / "all.csv",
+        "at,d,b,s,l,m,x",
+        '2025-01-01T10:00:00,1e3,TRUE,"{""a"": 1}","[""x""]",12.3400000000,hi',
         '1767225600,nan,0,{},[], 1 ,""',
-    )  # fmt: skip
+    )
     first, second = read_events(path, stream)
     assert first.misfit is second.misfit is None
     assert first.value == (
-        b'{"at": "2025-01-01T10:00:00", "d": 1000.0, "b": true, "s": {"a": 1}, "l": ["x"], "m": "12.3400000000", "x": "aGk="}'
+        b'{"at": "2025-01-01T10:00:00", "d": 1000.0, "b": true, "s": {"a": 1}, "l": ["x"],'
+        b' "m": "12.3400000000", "x": "aGk="}'
     )
     assert second.value == b'{"at": 1767225600, "d": NaN, "b": false, "s": {}, "l": [], "m": "1"}'
 
 
 def test_columns_are_found_by_the_names_of_their_fields(tmp_path):
     path = write(
-        tmp_path / "rides.csv", "VendorID, PU zone,fare,meta.at,surchrage", "6,Soho,1.5,2026-01-01 10:00:00,1"
+        tmp_path / "rides.csv",
+        "VendorID, PU zone,fare,meta.at,surchrage",
+        "6,Soho,1.5,2026-01-01 10:00:00,1",
     )
     found = read_events(path, RIDES)
     (event,) = found
@@ -204,7 +245,10 @@ def test_a_required_column_that_is_missing_is_named(tmp_path):
     path = write(tmp_path / "rides.csv", "VendorId,fare", "6,1.5")
     with pytest.raises(
         UsageError,
-        match=r"must have the column VendorID of .*; it has VendorId, fare; did you mean 'VendorId'\?.*`vendor int from 'COLUMN'`",
+        match=(
+            r"must have the column VendorID of .*; it has VendorId, fare; did you mean"
+            r" 'VendorId'\?.*`vendor int from 'COLUMN'`"
+        ),
     ):
         read_events(path, RIDES)
 
@@ -213,7 +257,8 @@ def test_what_is_no_file_of_events_is_refused(tmp_path):
     with pytest.raises(UsageError, match=r"FILE must end in .csv, .*; got 'orders.xlsx'"):
         read_events(write(tmp_path / "orders.xlsx", "PK"), ORDERS)
     with pytest.raises(
-        UsageError, match="must begin with a header, or --columns must name its columns; got an empty line"
+        UsageError,
+        match="must begin with a header, or --columns must name its columns; got an empty line",
     ):
         read_events(write(tmp_path / "orders.csv", ""), ORDERS)
     with pytest.raises(UsageError, match=r"orders.parquet must be a Parquet file; "):
@@ -232,7 +277,10 @@ def test_an_array_of_objects_is_events_as_they_are_written(tmp_path):
     path = tmp_path / "orders.json"
     path.write_text('\n[ {"day": "2026-01-01", "n": 1e0} ,\n {"day":"2026-01-01"}\n]\n')
     events = list(read_events(path, ORDERS))
-    assert [event.value for event in events] == [b'{"day": "2026-01-01", "n": 1e0}', b'{"day":"2026-01-01"}']
+    assert [event.value for event in events] == [
+        b'{"day": "2026-01-01", "n": 1e0}',
+        b'{"day":"2026-01-01"}',
+    ]
     assert [event.place for event in events] == ["item 1", "item 2"]
     assert [event.misfit for event in events] == ["wrong type: n must be int, got 1", None]
 
@@ -256,7 +304,9 @@ def test_lines_of_json_are_sent_as_they_are(tmp_path):
 def parquet(path, tags):
     type_ = pa.map_(pa.string(), pa.map_(pa.string(), pa.int32()))
     days = [date(2026, 1, 1)] * len(tags)
-    pq.write_table(pa.table({"day": days, "shop": ["a"] * len(tags), "tags": pa.array(tags, type_)}), path)
+    pq.write_table(
+        pa.table({"day": days, "shop": ["a"] * len(tags), "tags": pa.array(tags, type_)}), path
+    )
     return path
 
 
@@ -271,26 +321,38 @@ def test_a_map_is_an_object(tmp_path):
 
 def test_a_map_with_a_key_twice_is_refused_with_its_row(tmp_path):
     path = parquet(tmp_path / "orders.parquet", [[], [("x", None), ("x", None)]])
-    with pytest.raises(UsageError, match="must have a key of a map once in a row; in one of the rows 1 to 2"):
+    with pytest.raises(
+        UsageError, match="must have a key of a map once in a row; in one of the rows 1 to 2"
+    ):
         list(read_events(path, ORDERS))
 
 
 def test_parquet_is_taken_as_people_have_it(tmp_path):
-    """Integers as pandas keeps them beside NULL, text for numbers, times of nanoseconds, and fields of structs."""
-    table = pa.table({
-        "VendorID": [6.0, float("nan"), 7.5],
-        "PU zone": ["Soho", None, "x"],
-        "fare": pa.array([Decimal("1.50"), Decimal("99999.99"), None], pa.decimal128(10, 2)),
-        "meta": pa.array([{"at": datetime(2026, 1, 1, tzinfo=UTC)}] * 3, pa.struct([("at", pa.timestamp("us"))])),
-    })  # fmt: skip
+    """Integers as pandas keeps them beside NULL, text for numbers, times of nanoseconds, and fields
+    of structs.
+    """
+    table = pa.table(
+        {
+            "VendorID": [6.0, float("nan"), 7.5],
+            "PU zone": ["Soho", None, "x"],
+            "fare": pa.array([Decimal("1.50"), Decimal("99999.99"), None], pa.decimal128(10, 2)),
+            "meta": pa.array(
+                [{"at": datetime(2026, 1, 1, tzinfo=UTC)}] * 3,
+                pa.struct([("at", pa.timestamp("us"))]),
+            ),
+        }
+    )
     pq.write_table(table, tmp_path / "rides.parquet")
     events = list(read_events(tmp_path / "rides.parquet", RIDES))
     assert events[0].value == (
-        b'{"VendorID": 6, "PU zone": "Soho", "fare": "1.50", "meta": {"at": "2026-01-01T00:00:00Z"}}'
+        b'{"VendorID": 6, "PU zone": "Soho", "fare": "1.50",'
+        b' "meta": {"at": "2026-01-01T00:00:00Z"}}'
     )
     assert [event.misfit for event in events] == [
-        None, "wrong type: fare must be decimal(6,2), got \"99999.99\"", "wrong type: vendor (VendorID) must be int, got 7.5",
-    ]  # fmt: skip
+        None,
+        'wrong type: fare must be decimal(6,2), got "99999.99"',
+        "wrong type: vendor (VendorID) must be int, got 7.5",
+    ]
     times = pa.array([1767225600000000001], pa.timestamp("ns", "Europe/Berlin"))
     pq.write_table(pa.table({"VendorID": ["6"], "meta.at": times}), tmp_path / "rides.parquet")
     (event,) = read_events(tmp_path / "rides.parquet", RIDES)
@@ -303,12 +365,17 @@ def test_parquet_is_taken_as_people_have_it(tmp_path):
 def test_an_event_too_large_to_be_sent_is_named_with_its_line(tmp_path, broker, new_topic):
     stream = Stream("orders", "shop string, at timestamp", event_time="at", topic=new_topic())
     path = tmp_path / "orders.jsonl"
-    path.write_text('{"shop": "a"}\n\n{"shop": "b"}\n{"shop": "%s"}\n{"shop": "d"}\n' % ("c" * (1 << 20)))
+    path.write_text(
+        '{"shop": "a"}\n\n{"shop": "b"}\n{"shop": "%s"}\n{"shop": "d"}\n' % ("c" * (1 << 20))
+    )
     with Log(broker.bootstrap) as log:
         topic = log.ensure(stream)
         with pytest.raises(
             EnvironmentFault,
-            match=r"line 4 can't be sent: .*MessageSizeTooLarge.*; 1 were sent.*--skip 3 goes on after it",
+            match=(
+                r"line 4 can't be sent: .*MessageSizeTooLarge.*; 1 were sent.*--skip 3 goes on"
+                r" after it"
+            ),
         ):
             send(read_events(path, stream), stream, broker.bootstrap, path.name, skip=1)
         assert sum(log.end(topic).values()) == 1

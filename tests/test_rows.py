@@ -1,4 +1,6 @@
-"""A mistake in the function of a `Rows` source is one line that names the rows, the column and what to do."""
+"""A mistake in the function of a `Rows` source is one line that names the rows, the column and what
+to do.
+"""
 
 import re
 
@@ -9,7 +11,9 @@ from trilayer import Rows, Stream
 from trilayer_core.compute.rows import check_rows
 from trilayer_core.errors import DefinitionError
 
-STREAM = Stream("orders", "id string, items array<struct<sku:string,n:int>>, at timestamp", event_time="at")
+STREAM = Stream(
+    "orders", "id string, items array<struct<sku:string,n:int>>, at timestamp", event_time="at"
+)
 
 
 def of(function, schema="id string, at timestamp"):
@@ -19,7 +23,9 @@ def of(function, schema="id string, at timestamp"):
 def exploded(events):
     from pyspark.sql import functions as F
 
-    return events.select("id", F.explode("items").alias("item"), "at").select("id", "item.n", "item", "at")
+    return events.select("id", F.explode("items").alias("item"), "at").select(
+        "id", "item.n", "item", "at"
+    )
 
 
 def misnamed(events):
@@ -39,13 +45,26 @@ def returns_nothing(events):
 
 
 MISTAKES = {
-    "missing": (of(misnamed), r"must return the column 'id', .* it returns idd, items, at; did you mean 'idd'\?; rename it"),
-    "type": (of(exploded, "id string, n bigint"), "must return 'n' as bigint, as its schema declares; it returns int; cast it .*`n int`"),
-    "unknown": (of(unknown), r"must take a DataFrame with the columns id, items, at of stream 'orders'; it fails.*idd"),
+    "missing": (
+        of(misnamed),
+        r"must return the column 'id', .* it returns idd, items, at; did you mean 'idd'\?; rename"
+        r" it",
+    ),
+    "type": (
+        of(exploded, "id string, n bigint"),
+        "must return 'n' as bigint, as its schema declares; it returns int; cast it .*`n int`",
+    ),
+    "unknown": (
+        of(unknown),
+        r"must take a DataFrame with the columns id, items, at of stream 'orders'; it fails.*idd",
+    ),
     "python": (of(broken), r"it fails at .*test_rows.py:\d+: KeyError: 'nothing'"),
-    "no return": (of(returns_nothing), "must return a DataFrame; got NoneType; end the function with `return`"),
+    "no return": (
+        of(returns_nothing),
+        "must return a DataFrame; got NoneType; end the function with `return`",
+    ),
     "no frame": (of(lambda events: [1]), "must return a DataFrame; got list"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.spark
@@ -72,22 +91,35 @@ def test_a_function_of_several_arguments_is_refused_when_declared():
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_both_layers_end_with_the_line(tmp_path, broker, new_topic, spark_connect):
-    project = Project(tmp_path, broker.bootstrap, new_topic(), spark_remote=spark_connect, partitions=1)
+    project = Project(
+        tmp_path, broker.bootstrap, new_topic(), spark_remote=spark_connect, partitions=1
+    )
     project.produce(3)
     text = (project.folder / f"{project.module}.py").read_text()
 
     def declare(function):
-        lines = f'Rows("lines", source=clicks, rows=lambda e: {function}, schema="user string, n bigint")'
+        lines = (
+            f'Rows("lines", source=clicks, rows=lambda e: {function}, schema="user string, n'
+            ' bigint")'
+        )
         added = f'View("lined", source={lines}, key=["user"], aggregates={{"n": count()}})'
         imports = text.replace("import ", "import Rows, ", 1)
         project.write_catalog(imports.replace("views=[by_user,", f"views=[by_user, {added},"))
 
     wait_for_settled_tick(project)
     for function, says, commands in (
-        ('e.withColumnRenamed("user", "usr")', "must return the column 'user', which its schema declares; it returns usr,", ["batch", "speed"]),
+        (
+            'e.withColumnRenamed("user", "usr")',
+            "must return the column 'user', which its schema declares; it returns usr,",
+            ["batch", "speed"],
+        ),
         ('e.select("user", e["n"])', "it fails: [", ["batch"]),
-        ('e.selectExpr("user", "1 AS n")', "must return 'n' as bigint, as its schema declares; it returns int;", ["batch"]),
-    ):  # fmt: skip
+        (
+            'e.selectExpr("user", "1 AS n")',
+            "must return 'n' as bigint, as its schema declares; it returns int;",
+            ["batch"],
+        ),
+    ):
         declare(function)
         for command in commands:
             _, err = project.run(command, "run", expect=2)

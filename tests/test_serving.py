@@ -1,4 +1,6 @@
-"""The serving layer: read-only SQL, answers that can be proven or are refused with the name of what is wrong, and readers that see whole states."""
+"""The serving layer: read-only SQL, answers that can be proven or are refused with the name of what
+is wrong, and readers that see whole states.
+"""
 
 import json
 import shutil
@@ -47,7 +49,8 @@ def catalog_on(topic, *, where=None, more=()):
         *(View(name, source=stream, key=["shop"], aggregates={"n": count()}) for name in more),
     ]
     return Catalog(
-        views=views, queries=[Query("best", "select shop from totals order by revenue desc limit 1")]
+        views=views,
+        queries=[Query("best", "select shop from totals order by revenue desc limit 1")],
     )
 
 
@@ -70,7 +73,9 @@ def fill(pipeline):
 
 @pytest.fixture(scope="module")
 def made(broker, spark, new_topic, tmp_path_factory):
-    """A store with a publication of four events and a segment of two more, and what it was made with."""
+    """A store with a publication of four events and a segment of two more, and what it was made
+    with.
+    """
     topic = new_topic()
     settings = quick(broker.bootstrap)
     store = Store(str(tmp_path_factory.mktemp("serving") / "store"))
@@ -106,9 +111,13 @@ def test_each_layer_answers_its_share(connection):
 def test_a_query_may_be_over_layers_and_over_queries_declared_after_it(made, copy):
     queries = [
         Query("fresh", "select shop, n from news where n > 0;"),
-        Query("news", "select shop, m.n - coalesce(b.n, 0) as n from merged.totals m left join batch.totals b using (shop)"),
+        Query(
+            "news",
+            "select shop, m.n - coalesce(b.n, 0) as n from merged.totals m left join batch.totals"
+            " b using (shop)",
+        ),
         Query("ticks", "select count(distinct _tick) as n from arrivals.totals"),
-    ]  # fmt: skip
+    ]
     catalog = replace(catalog_on(made[0]), queries=queries)
     with serving_layer.connect(catalog, made[1], copy) as connection:
         for layer in ("merged", "batch", "speed"):
@@ -119,8 +128,11 @@ def test_a_query_may_be_over_layers_and_over_queries_declared_after_it(made, cop
 @pytest.mark.parametrize(
     ("queries", "says"),
     [
-        (["from second", "from nowhere"], r"query 'second' must be a SELECT over the catalog's views: .*nowhere"),
-        (["from second", "from first"], r"query 'first' must be .* second .*\n(.*\n)*query 'second' must be .* first "),
+        (["from second", "from nowhere"], r"query 'second' must be a SELECT over .*: .*nowhere"),
+        (
+            ["from second", "from first"],
+            r"query 'first' must .* second .*\n(.*\n)*query 'second' must .* first ",
+        ),
         (["from first"], "query 'first' must be .* first does not exist"),
         (["select nothing from totals"], "query 'first' must be .*nothing"),
         (["delete from totals"], "query 'first' must be a SELECT"),
@@ -135,17 +147,41 @@ def test_a_query_that_can_not_be_is_named(queries, says, made, copy):
 @pytest.mark.parametrize(
     "statement",
     [
-        "insert into totals values ('x', 1, 1)", "update totals set n = 0", "delete from totals", "drop view totals", "create table t (a int)",
-        "create view w as select 1", "alter view totals rename to t", "attach ':memory:' as other", "copy totals to '/tmp/never.csv'",
-        "set memory_limit = '1GB'", "pragma database_list", "install httpfs", "load json", "begin transaction", "call pragma_version()",
-        "export database '/tmp/never'", "select 1; select 2", "", "vacuum", "checkpoint",
-        "explain analyze delete from _batch.totals", "explain (analyze, format json) delete from _batch.totals", "explain delete from _batch.totals",
-        "/* a */ explain -- select 1\n analyze insert into _batch.totals select * from _batch.totals", "explain analyze drop table _batch.totals",
-        "explain analyze set memory_limit = '1GB'", "explain analyze copy _batch.totals to '/tmp/never.csv'", "explain analyze commit", "explain analyze load json",
-        "explain analyze create temp table t as select 1", "explain analyze select 1; select 2", "with gone as (delete from _batch.totals returning shop) from gone",
-        "with more as (insert into _batch.totals select * from _batch.totals returning shop) from more",
+        "insert into totals values ('x', 1, 1)",
+        "update totals set n = 0",
+        "delete from totals",
+        "drop view totals",
+        "create table t (a int)",
+        "create view w as select 1",
+        "alter view totals rename to t",
+        "attach ':memory:' as other",
+        "copy totals to '/tmp/never.csv'",
+        "set memory_limit = '1GB'",
+        "pragma database_list",
+        "install httpfs",
+        "load json",
+        "begin transaction",
+        "call pragma_version()",
+        "export database '/tmp/never'",
+        "select 1; select 2",
+        "",
+        "vacuum",
+        "checkpoint",
+        "explain analyze delete from _batch.totals",
+        "explain (analyze, format json) delete from _batch.totals",
+        "explain delete from _batch.totals",
+        "/* a */ explain -- select 1\n analyze insert into _batch.totals from _batch.totals",
+        "explain analyze drop table _batch.totals",
+        "explain analyze set memory_limit = '1GB'",
+        "explain analyze copy _batch.totals to '/tmp/never.csv'",
+        "explain analyze commit",
+        "explain analyze load json",
+        "explain analyze create temp table t as select 1",
+        "explain analyze select 1; select 2",
+        "with gone as (delete from _batch.totals returning shop) from gone",
+        "with more as (insert into _batch.totals from _batch.totals returning shop) from more",
     ],
-)  # fmt: skip
+)
 def test_what_is_not_one_select_is_refused(statement, connection):
     for version in (None, 1):
         with connection.snapshot(version) as snapshot:
@@ -157,7 +193,8 @@ def test_what_is_not_one_select_is_refused(statement, connection):
 
 
 @pytest.mark.parametrize(
-    "explain", ["explain", "EXPLAIN ANALYZE", "explain (format json)", "/* é */ explain -- why\n analyze"]
+    "explain",
+    ["explain", "EXPLAIN ANALYZE", "explain (format json)", "/* é */ explain -- why\n analyze"],
 )
 def test_a_select_is_explained(explain, connection):
     for select in (
@@ -180,7 +217,8 @@ def test_a_select_changes_no_setting(call, connection):
 
 
 @pytest.mark.parametrize(
-    "source", ["read_csv('/etc/passwd')", "read_text('/etc/hostname')", "'/etc/passwd'", "glob('/*')"]
+    "source",
+    ["read_csv('/etc/passwd')", "read_text('/etc/hostname')", "'/etc/passwd'", "glob('/*')"],
 )
 def test_a_select_reaches_no_files(source, connection):
     with pytest.raises(UsageError):
@@ -188,7 +226,8 @@ def test_a_select_reaches_no_files(source, connection):
 
 
 @pytest.mark.parametrize(
-    "wrong", ["select * from nowhere", "select cast('x' as int)", "select * from read_csv('/etc/passwd')"]
+    "wrong",
+    ["select * from nowhere", "select cast('x' as int)", "select * from read_csv('/etc/passwd')"],
 )
 def test_a_wrong_question_ends_its_snapshot_and_says_so(connection, wrong):
     with connection.snapshot() as snapshot:
@@ -199,7 +238,9 @@ def test_a_wrong_question_ends_its_snapshot_and_says_so(connection, wrong):
     assert len(connection.sql("select * from totals").rows()) == 3
 
 
-def test_lookup_tables_are_joined_in_every_snapshot_and_queries_still_reach_no_file(connection, tmp_path):
+def test_lookup_tables_are_joined_in_every_snapshot_and_queries_still_reach_no_file(
+    connection, tmp_path
+):
     counts(connection)  # leaves a transaction that began before the tables
     (tmp_path / "names.csv").write_text("shop,name\na,Anna\nb,Ben\n")
     pq.write_table(pa.table({"shop": ["a"], "rank": [1]}), tmp_path / "ranks.parquet")
@@ -208,10 +249,15 @@ def test_lookup_tables_are_joined_in_every_snapshot_and_queries_still_reach_no_f
     connection.table("cities", [{"shop": "b", "city": "Bonn"}])
     connection.table("owners", pd.DataFrame({"shop": ["c"], "owner": ["Cleo"]}))
     joined = (
-        "select name, n, rank, city, owner from totals left join names using (shop) left join tables.ranks using (shop)"
-        " left join cities using (shop) left join owners using (shop) order by n desc"
+        "select name, n, rank, city, owner from totals left join names using (shop) left join"
+        " tables.ranks using (shop) left join cities using (shop) left join owners using (shop)"
+        " order by n desc"
     )
-    after = [("Anna", 3, 1, None, None), ("Ben", 2, None, "Bonn", None), (None, 1, None, None, "Cleo")]
+    after = [
+        ("Anna", 3, 1, None, None),
+        ("Ben", 2, None, "Bonn", None),
+        (None, 1, None, None, "Cleo"),
+    ]
     assert connection.sql(joined).rows() == after
     with connection.snapshot(version=1) as earlier:
         assert earlier.sql(joined).rows() == after
@@ -263,14 +309,18 @@ def folder(made, copy, tmp_path, monkeypatch):
         "store": str(copy.root),
         "bootstrap_servers": made[1].bootstrap_servers,
     }
-    (tmp_path / "trilayer.toml").write_text("".join(f"{k} = {json.dumps(v)}\n" for k, v in settings.items()))
+    (tmp_path / "trilayer.toml").write_text(
+        "".join(f"{k} = {json.dumps(v)}\n" for k, v in settings.items())
+    )
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     return tmp_path
 
 
 def test_questions_come_from_an_argument_a_file_or_a_pipe(folder):
-    (folder / "q.sql").write_text("-- how many\nselect sum(n) as n from totals;\nselect name from names\n")
+    (folder / "q.sql").write_text(
+        "-- how many\nselect sum(n) as n from totals;\nselect name from names\n"
+    )
     (folder / "names.csv").write_text("shop,name\na,Anna\n")
 
     def asked(*arguments, given=None):
@@ -342,7 +392,9 @@ def kinds_of_files(store, topic):
 
 
 @pytest.mark.parametrize("damage", [truncate, flip], ids=lambda f: f.__name__)
-@pytest.mark.parametrize("kind", ["batch file", "publication", "pointer", "segment", "commit", "generation"])
+@pytest.mark.parametrize(
+    "kind", ["batch file", "publication", "pointer", "segment", "commit", "generation"]
+)
 def test_a_damaged_file_is_an_error_that_names_it(kind, damage, made, copy):
     path = kinds_of_files(copy, made[0])[kind]
     damage(Path(copy.path(path)))
@@ -409,19 +461,25 @@ def test_a_snapshot_does_not_move_while_a_publication_does(broker, spark, store,
 
 def test_readers_in_several_processes_give_the_same(made, copy):
     script = (
-        "import sys, serving_layer; from tests.test_serving import catalog_on; from tests.layers import quick; from trilayer_core.store.files import Store\n"
+        "import sys, serving_layer; from tests.test_serving import catalog_on\n"
+        "from tests.layers import quick; from trilayer_core.store.files import Store\n"
         "with serving_layer.connect(catalog_on(sys.argv[1]), quick(''), Store(sys.argv[2])) as c:\n"
         "    sys.stdout.write(repr(sorted(c.sql('select shop, n from totals').rows())))"
     )
     command = [sys.executable, "-c", script, made[0], copy.root]
-    readers = [subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    assert {reader.communicate(timeout=60)[0] for reader in readers} == {"[('a', 3), ('b', 2), ('c', 1)]"}
+    readers = [
+        subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True) for _ in range(3)
+    ]
+    assert {reader.communicate(timeout=60)[0] for reader in readers} == {
+        "[('a', 3), ('b', 2), ('c', 1)]"
+    }
 
 
 def test_a_changed_definition_has_no_answer_and_the_others_go_on(made, copy):
     with serving_layer.connect(catalog_on(made[0], where="price > 0"), made[1], copy) as connection:
         with pytest.raises(
-            CoverageError, match="view 'totals' has no answer: its definition has changed since version 1"
+            CoverageError,
+            match="view 'totals' has no answer: its definition has changed since version 1",
         ):
             connection.sql("select * from totals")
         with pytest.raises(CoverageError, match="view 'totals' has no answer"):
@@ -430,7 +488,9 @@ def test_a_changed_definition_has_no_answer_and_the_others_go_on(made, copy):
 
 
 def test_an_added_view_has_no_answer_and_says_so(made, copy):
-    with serving_layer.connect(catalog_on(made[0], more=["newcomers"]), made[1], copy) as connection:
+    with serving_layer.connect(
+        catalog_on(made[0], more=["newcomers"]), made[1], copy
+    ) as connection:
         with pytest.raises(
             CoverageError, match="view 'newcomers' has no answer: it was added after version 1"
         ):

@@ -1,4 +1,6 @@
-"""What the serving layer tells of the past: publications kept, their reconciliation key by key, their snapshots, and what was committed since."""
+"""What the serving layer tells of the past: publications kept, their reconciliation key by key,
+their snapshots, and what was committed since.
+"""
 
 import gc
 import json
@@ -35,7 +37,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
 
 def catalog_on(topic, *, where=None):
-    stream = Stream("sales", "shop string, price bigint, at timestamp", event_time="at", topic=topic)
+    stream = Stream(
+        "sales", "shop string, price bigint, at timestamp", event_time="at", topic=topic
+    )
     aggregates = {"n": count(), "revenue": sum_("price"), "dearest": max_("price")}
     totals = View("totals", source=stream, key=["shop"], aggregates=aggregates, where=where)
     hours = View(
@@ -55,14 +59,18 @@ def sales(shops):
 
 
 class Made:
-    """A store with two publications and a segment after them; what each layer said at each publication; when events were appended."""
+    """A store with two publications and a segment after them; what each layer said at each
+    publication; when events were appended.
+    """
 
     def __init__(self, topic, settings, store):
         self.topic, self.settings, self.store = topic, settings, store
         self.answers, self.appended = {}, []
 
     def connect(self, store=None, **catalog):
-        return serving_layer.connect(catalog_on(self.topic, **catalog), self.settings, store or self.store)
+        return serving_layer.connect(
+            catalog_on(self.topic, **catalog), self.settings, store or self.store
+        )
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +103,7 @@ def counts(snapshot, layer="merged"):
     return dict(snapshot.sql("select shop, n from totals", layer).rows())
 
 
-# -- publications ----------------------------------------------------------------------------------------------------------
+# -- publications ----------------------------------------------------------------------------------
 
 
 def test_history_tells_each_stream_and_view(made):
@@ -120,16 +128,20 @@ def test_before_the_first_publication_there_is_no_history(made, store):
         with pytest.raises(UsageError, match="there is none yet"):
             connection.reconciliation("totals")
         with (
-            pytest.raises(UsageError, match="version must be one that is kept; got 1; there is none yet"),
+            pytest.raises(
+                UsageError, match="version must be one that is kept; got 1; there is none yet"
+            ),
             connection.snapshot(version=1),
         ):
             pass
 
 
-# -- earlier publications --------------------------------------------------------------------------------------------------
+# -- earlier publications --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("version", "speed"), [(1, {"a": 3, "c": 2, "d": 1}), (2, {"a": 2, "d": 1})])
+@pytest.mark.parametrize(
+    ("version", "speed"), [(1, {"a": 3, "c": 2, "d": 1}), (2, {"a": 2, "d": 1})]
+)
 def test_a_snapshot_of_a_version_answers_as_if_it_were_in_force(made, version, speed):
     with made.connect() as connection, connection.snapshot(version=version) as snapshot:
         assert snapshot.provenance.version == version
@@ -137,7 +149,9 @@ def test_a_snapshot_of_a_version_answers_as_if_it_were_in_force(made, version, s
         assert counts(snapshot, "batch") == {
             shop: row["n"] for (shop,), row in made.answers[version]["totals"].items()
         }
-        assert counts(snapshot) == {shop: row["n"] for (shop,), row in made.merged["totals"].items()}
+        assert counts(snapshot) == {
+            shop: row["n"] for (shop,), row in made.merged["totals"].items()
+        }
         at = snapshot.provenance.streams["sales"]
         assert at.speed_events == sum(at.head.values()) - sum(at.cut.values())
 
@@ -168,7 +182,10 @@ def test_a_version_that_is_not_kept_is_named(made):
 
 
 def test_a_version_of_other_definitions_has_no_answer_and_the_other_views_go_on(made, copy):
-    with made.connect(copy, where="price > 0") as connection, connection.snapshot(version=1) as snapshot:
+    with (
+        made.connect(copy, where="price > 0") as connection,
+        connection.snapshot(version=1) as snapshot,
+    ):
         with pytest.raises(CoverageError, match="its definition has changed since version 1"):
             counts(snapshot)
         assert snapshot.sql("select sum(n)::bigint from hours", "batch").rows() == [(8,)]
@@ -186,7 +203,9 @@ def test_a_version_whose_segments_are_gone_is_an_error_that_names_them(made, cop
     with made.connect(copy) as connection:
         assert counts(connection, "batch")
         with (
-            pytest.raises(CoverageError, match=r"stream 'sales' partition \d: nothing covers offsets"),
+            pytest.raises(
+                CoverageError, match=r"stream 'sales' partition \d: nothing covers offsets"
+            ),
             connection.snapshot(version=1),
         ):
             pass
@@ -199,7 +218,7 @@ def test_without_segments_of_its_definitions_a_version_stops_at_its_cut_and_says
         assert "answers stop at the cut of T=" in snapshot.provenance.streams["sales"].note
 
 
-# -- reconciliation --------------------------------------------------------------------------------------------------------
+# -- reconciliation --------------------------------------------------------------------------------
 
 
 def test_reconciliation_has_both_answers_key_by_key(made):
@@ -232,11 +251,15 @@ def tamper(store, stream, view, generation):
     table = pa.Table.from_pylist(rows + added, partial_schema(view, {"_tick": pa.int64()}))
     file = store.write_table(commit.files[view.name].path, table)
     changed = replace(commit, files={**commit.files, view.name: file})
-    store.write_document(commit_path(stream, generation, commit.first, commit.last), changed.to_json())
+    store.write_document(
+        commit_path(stream, generation, commit.first, commit.last), changed.to_json()
+    )
 
 
 def test_what_does_not_match_is_told_with_its_kind_and_its_values(broker, spark, store, new_topic):
-    """And a reconcile that is run again, as after a kill, keeps the same; a run folder goes with its publication."""
+    """And a reconcile that is run again, as after a kill, keeps the same; a run folder goes with
+    its publication.
+    """
     found = Made(new_topic(), quick(broker.bootstrap, keep_versions=2), store)
     catalog = catalog_on(found.topic)
     with Pipeline(catalog, found.settings, store, spark) as pipeline, found.connect() as connection:
@@ -251,7 +274,9 @@ def test_what_does_not_match_is_told_with_its_kind_and_its_values(broker, spark,
         assert read_version(store, 1).reconciliation == once
         (version,) = connection.history()
         assert version.differing_keys == 3
-        assert version.reconciliation["totals"].differ == version.reconciliation["totals"].missing == 1
+        assert (
+            version.reconciliation["totals"].differ == version.reconciliation["totals"].missing == 1
+        )
         assert connection.reconciliation("totals").rows() == [
             ("differ", "a", 1, 1, 0, 1, 0, 0),
             ("missing", "b", 1, None, 1, None, 1, None),
@@ -305,20 +330,26 @@ def test_a_total_that_does_not_fit_is_told_as_null():
             connection.execute(create_table_sql(side, view))
             insert_rows(connection, side, pa.Table.from_pylist([row], partial_schema(view)))
         assert compare_partials(connection, view, "one", "other", into="compared").same
-        shown = connection.sql(present_compared_select(view, "compared", ("batch", "speed"))).fetchall()
+        shown = connection.sql(
+            present_compared_select(view, "compared", ("batch", "speed"))
+        ).fetchall()
     assert shown == [("match", "a", 1, 1, None, None, 1, 1)]
 
 
-# -- what was committed ----------------------------------------------------------------------------------------------------
+# -- what was committed ----------------------------------------------------------------------------
 
 
 def test_arrivals_are_the_speed_share_by_arrival_tick(made):
     with made.connect() as connection, connection.snapshot(version=1) as snapshot:
         arrivals = snapshot.sql("from arrivals.totals order by _tick, shop")
         assert arrivals.columns == ["_tick", "shop", "n", "revenue", "dearest"]
-        by_shop = dict(snapshot.sql("select shop, sum(n)::bigint from arrivals.totals group by all").rows())
+        by_shop = dict(
+            snapshot.sql("select shop, sum(n)::bigint from arrivals.totals group by all").rows()
+        )
         assert by_shop == counts(snapshot, "speed")
-        ticks = {datetime.fromtimestamp(tick_of(ms, 1000) / 1000, UTC) for *_, ms in made.appended[4:]}
+        ticks = {
+            datetime.fromtimestamp(tick_of(ms, 1000) / 1000, UTC) for *_, ms in made.appended[4:]
+        }
         assert {row[0] for row in arrivals.rows()} <= ticks
         windows = snapshot.sql(
             "select hour, sum(n)::bigint from arrivals.hours group by all order by 1"
@@ -342,7 +373,9 @@ def test_segments_tell_what_was_committed_when(made):
             ms for p, o, ms in after
             if any(r["partition"] == p and r["start"] <= o < r["end"] for r in row["ranges"])
         ]  # fmt: skip
-        oldest, newest = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (min(stamps), max(stamps)))
+        oldest, newest = (
+            datetime.fromtimestamp(ms / 1000, UTC) for ms in (min(stamps), max(stamps))
+        )
         assert (row["oldest"], row["newest"], row["events"]) == (oldest, newest, len(stamps))
         assert row["waited_s"] == pytest.approx((row["committed_at"] - oldest).total_seconds())
         assert row["tick"] <= oldest
@@ -375,7 +408,9 @@ def test_commits_from_before_append_times_were_kept_are_read(made, copy):
                 del segment[name]
         copy.write_document(commit_path(stream, generation, commit.first, commit.last), document)
     with made.connect(copy) as connection:
-        assert counts(connection) == {shop: row["n"] for (shop,), row in made.merged["totals"].items()}
+        assert counts(connection) == {
+            shop: row["n"] for (shop,), row in made.merged["totals"].items()
+        }
         rows = connection.segments("sales").dicts()
         assert rows
         assert {row["waited_s"] for row in rows} == {row["oldest"] for row in rows} == {None}

@@ -1,4 +1,6 @@
-"""What a reader's memory holds after many publications: the rows of the newest, however its questions overlap."""
+"""What a reader's memory holds after many publications: the rows of the newest, however its
+questions overlap.
+"""
 
 import pyarrow as pa
 import pytest
@@ -12,13 +14,17 @@ from trilayer_core.store.publications import in_force
 
 ROWS = 100_000
 STREAM = Stream("sales", "user string, quantity bigint, sold_at timestamp", event_time="sold_at")
-VIEW = View("by_user", source=STREAM, key=["user"], aggregates={"n": count(), "items": sum_("quantity")})
+VIEW = View(
+    "by_user", source=STREAM, key=["user"], aggregates={"n": count(), "items": sum_("quantity")}
+)
 
 
 def partials(value, first=0, rows=ROWS):
     """`rows` keys from the number `first` on, each of which has the same partials."""
     keys = [f"u{key:08d}" for key in range(first, first + rows)]
-    return pa.table({"user": keys, "n__n": [1] * rows, "items__sum": [value] * rows}, partial_schema(VIEW))
+    return pa.table(
+        {"user": keys, "n__n": [1] * rows, "items__sum": [value] * rows}, partial_schema(VIEW)
+    )
 
 
 def held_mib(connection):
@@ -90,7 +96,9 @@ def total_now(connection):
 
 
 def test_files_that_stay_keep_their_rows_when_others_go(written, connection, store):
-    """As incremental runs leave it: one large file, and small ones at its end that are merged now and then."""
+    """As incremental runs leave it: one large file, and small ones at its end that are merged now
+    and then.
+    """
     written.publish(partials(1), 1, 60_000)
     (large,) = in_force(store).views["by_user"].files
     small, sizes, expected = [], [], ROWS
@@ -99,7 +107,9 @@ def test_files_that_stay_keep_their_rows_when_others_go(written, connection, sto
         if len(small) == 4:
             small, expected = [], ROWS
         table = partials(version, first=(version % 5) * rows, rows=rows)
-        small.append(store.write_table(f"batch/by_user/{version:08d}-added-000000/part.parquet", table))
+        small.append(
+            store.write_table(f"batch/by_user/{version:08d}-added-000000/part.parquet", table)
+        )
         expected += version * rows
         written.publish([large, *small], 1, version * 60_000)
         assert total_now(connection)[0] == expected

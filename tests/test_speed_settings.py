@@ -1,4 +1,6 @@
-"""The speed layer started again with other settings, on Spark: a micro-batch that was too large is not replayed for ever."""
+"""The speed layer started again with other settings, on Spark: a micro-batch that was too large is
+not replayed for ever.
+"""
 
 import json
 
@@ -13,13 +15,18 @@ from trilayer_core.store.segments import generations, read_commits
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
 
-def test_less_intake_after_a_micro_batch_that_was_too_large(broker, spark, new_topic, store, monkeypatch):
+def test_less_intake_after_a_micro_batch_that_was_too_large(
+    broker, spark, new_topic, store, monkeypatch
+):
     stream = Stream("sales", "k int, at timestamp", event_time="at", topic=new_topic())
     catalog = Catalog(views=[View("by_k", source=stream, key=["k"], aggregates={"n": count()})])
     settings = quick(broker.bootstrap)
     with Pipeline(catalog, settings, store, spark) as pipeline:
         pipeline.produce(
-            [(n % 2, json.dumps({"k": n % 3, "at": "2026-01-01T00:00:00Z"}).encode()) for n in range(300)]
+            [
+                (n % 2, json.dumps({"k": n % 3, "at": "2026-01-01T00:00:00Z"}).encode())
+                for n in range(300)
+            ]
         )
 
         def out_of_memory(*_, **__):

@@ -32,7 +32,9 @@ def compactor(store, stop):
     return Compactor(query, CATALOG, Settings(tick_s=1), store, stop)
 
 
-@pytest.mark.parametrize("error", [pa.ArrowInvalid("no Parquet"), ValueError("wrong"), MemoryError()])
+@pytest.mark.parametrize(
+    "error", [pa.ArrowInvalid("no Parquet"), ValueError("wrong"), MemoryError()]
+)
 def test_what_ends_compaction_is_raised_where_the_process_waits(error, compactor, monkeypatch):
     def fail(*_):
         raise error
@@ -48,8 +50,12 @@ def test_what_ends_compaction_is_raised_where_the_process_waits(error, compactor
     assert raised.value.__cause__ is error
 
 
-@pytest.mark.parametrize("error", [IntegrityError("it is missing"), OSError(28, "No space left on device")])
-def test_what_may_pass_is_tried_again_and_shown_meanwhile(error, compactor, store, monkeypatch, stop, caplog):
+@pytest.mark.parametrize(
+    "error", [IntegrityError("it is missing"), OSError(28, "No space left on device")]
+)
+def test_what_may_pass_is_tried_again_and_shown_meanwhile(
+    error, compactor, store, monkeypatch, stop, caplog
+):
     tries = []
 
     def fail(*_):
@@ -78,15 +84,21 @@ def test_what_may_pass_is_tried_again_and_shown_meanwhile(error, compactor, stor
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_the_speed_layer_ends_with_the_reason(broker, spark, new_topic, store, stop, monkeypatch):
-    """Spark's session is the test run's: only what `run_speed` does with a compaction that fails is of interest."""
+    """Spark's session is the test run's: only what `run_speed` does with a compaction that fails is
+    of interest.
+    """
 
     def fail(*_):
         raise pa.ArrowInvalid("a segment that can't be read")
 
     stream = Stream("sales", "user string, at timestamp", event_time="at", topic=new_topic())
-    catalog = Catalog(views=[View("by_user", source=stream, key=["user"], aggregates={"n": count()})])
+    catalog = Catalog(
+        views=[View("by_user", source=stream, key=["user"], aggregates={"n": count()})]
+    )
     monkeypatch.setattr(run, "compact", fail)
-    monkeypatch.setattr(run, "session", lambda *_, **__: SimpleNamespace(stop=lambda: None, **_of(spark)))
+    monkeypatch.setattr(
+        run, "session", lambda *_, **__: SimpleNamespace(stop=lambda: None, **_of(spark))
+    )
     settings = Settings(bootstrap_servers=broker.bootstrap, tick_s=1, settle_s=0.1)
     with pytest.raises(
         TrilayerError, match="its compaction ended: ArrowInvalid: a segment that can't be read"

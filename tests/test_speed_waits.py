@@ -1,4 +1,6 @@
-"""A broker that comes and goes while the speed layer goes on: it waits, says for what, and does not end."""
+"""A broker that comes and goes while the speed layer goes on: it waits, says for what, and does not
+end.
+"""
 
 import logging
 import threading
@@ -46,7 +48,9 @@ class Query:
         Query(RuntimeError("trilayer_core.errors.EnvironmentFault: no stamps came"), failing=2),
         Query(RuntimeError("DisconnectException"), failing=2),
         Query(RuntimeError("the log was cut"), failing=2, departed="offset 5 is gone"),
-        Query(RuntimeError("another leader"), failing=2, unsettled="partition 0 has another leader"),
+        Query(
+            RuntimeError("another leader"), failing=2, unsettled="partition 0 has another leader"
+        ),
         Query(RuntimeError("OffsetOutOfRange"), failing=2, asked_in_vain=True),
     ],
     ids=["environment", "kafka", "departed", "unsettled", "asked in vain"],
@@ -58,7 +62,9 @@ def test_a_broker_that_goes_again_while_the_query_starts_is_waited_for(broker, q
     assert query.calls.count("start") == 3
     assert query.calls[-2:] == ["stop", "start"]
     waits = [
-        record.getMessage() for record in caplog.records if "waits for the broker" in record.getMessage()
+        record.getMessage()
+        for record in caplog.records
+        if "waits for the broker" in record.getMessage()
     ]
     assert waits[-1].endswith("none does any more")
     assert "goes on" in caplog.records[-1].getMessage()

@@ -1,1 +1,4 @@
-"""What the three layers stand on and share. It imports none of them; `make lint` holds the walls between its rooms."""
+"""What the three layers stand on and share.
+
+It imports none of them; `make lint` holds the walls between its rooms.
+"""

@@ -4,16 +4,17 @@
     ├── UsageError             used wrong: the command line exits with 2
     │   ├── DefinitionError    a stream, view, query or catalog that can't be what its author meant
     │   └── SettingsError      trilayer.toml or a TRILAYER_* variable
-    ├── EnvironmentFault       something that trilayer needs is missing: Java, a jar, a broker, a port
-    ├── LogError               the topic is not the one that was, or no longer holds what is needed
-    ├── ClockError             a clock is ahead, or was: nothing tells where T lies
-    ├── CoverageError          an answer that can't be proven: a hole, an overlap, a segment across the cut
-    ├── IntegrityError         a stored file that is missing, truncated or altered
-    ├── StoreError             a stored file that the system can't read or write: the disk is full, a device fails
-    ├── DifferenceError        two computations of the same thing disagree
-    └── ConflictError          another run works
-        ├── OvertakenError     a newer run, definition or origin, has taken over: the command line exits with 3
-        └── HeldError          a person holds the version in force: the command line exits with 3
+    ├── EnvironmentFault       something that trilayer needs is missing: Java, a jar, a broker, a
+    port ├── LogError               the topic is not the one that was, or no longer holds what is
+    needed ├── ClockError             a clock is ahead, or was: nothing tells where T lies ├──
+    CoverageError          an answer that can't be proven: a hole, an overlap, a segment across the
+    cut ├── IntegrityError         a stored file that is missing, truncated or altered ├──
+    StoreError             a stored file that the system can't read or write: the disk is full, a
+    device fails ├── DifferenceError        two computations of the same thing disagree └──
+    ConflictError          another run works
+        ├── OvertakenError     a newer run, definition or origin, has taken over: the command line
+        exits with 3 └── HeldError          a person holds the version in force: the command line
+        exits with 3
 
 Messages read "must be X; got Y; do Z", with the names and numbers in them.
 """
@@ -47,7 +48,9 @@ class EnvironmentFault(TrilayerError):
 
 
 class LogError(TrilayerError):
-    """The topic was replaced, retention took what had not been read, or the broker lost what had been."""
+    """The topic was replaced, retention took what had not been read, or the broker lost what had
+    been.
+    """
 
 
 class ClockError(TrilayerError):
@@ -63,7 +66,10 @@ class IntegrityError(TrilayerError):
 
 
 class StoreError(TrilayerError):
-    """The system refused to read, write or delete a stored file. What was being written is not there."""
+    """The system refused to read, write or delete a stored file.
+
+    What was being written is not there.
+    """
 
 
 class DifferenceError(TrilayerError):
@@ -75,7 +81,8 @@ class ConflictError(TrilayerError):
 
 
 class OvertakenError(ConflictError):
-    """A newer run has fenced this one off, or its definitions or origin are no longer the present ones.
+    """A newer run has fenced this one off, or its definitions or origin are no longer the present
+    ones.
 
     Trying it again would not help.
     """

@@ -1,7 +1,8 @@
 """Ticks, cuts and coverage: the seam between the layers, as pure functions over offsets.
 
-Time is in milliseconds since 1970 (UTC), as the broker stamps it. A cut maps partitions to offsets: the batch layer has all below, the speed
-layer all at or above. Everything here is held against a model over thousands of random schedules in tests/seam.
+Time is in milliseconds since 1970 (UTC), as the broker stamps it. A cut maps partitions to offsets:
+the batch layer has all below, the speed layer all at or above. Everything here is held against a
+model over thousands of random schedules in tests/seam.
 """
 
 from __future__ import annotations
@@ -33,10 +34,15 @@ Ranges = Mapping[int, Range]
 
 
 def ranges_between(start: Cut, end: Cut) -> dict[int, Range]:
-    """What lies between two cuts. A partition that one of them lacks is at 0 there: it was added later, or
-    the cut with it was made later, and then its range goes back, which whoever uses it must refuse."""
+    """What lies between two cuts.
+
+    A partition that one of them lacks is at 0 there: it was added later, or the cut with it was
+    made later, and then its range goes back, which whoever uses it must refuse.
+    """
     partitions = sorted(start.keys() | end.keys())
-    return {partition: Range(start.get(partition, 0), end.get(partition, 0)) for partition in partitions}
+    return {
+        partition: Range(start.get(partition, 0), end.get(partition, 0)) for partition in partitions
+    }
 
 
 def ranges_to_json(ranges: Ranges) -> dict[str, list[int]]:
@@ -56,7 +62,7 @@ def size(ranges: Ranges) -> int:
     return sum(len(r) for r in ranges.values())
 
 
-# -- ticks -------------------------------------------------------------------------------------------------------------
+# -- ticks -----------------------------------------------------------------------------------------
 
 
 def tick_of(timestamp_ms: int, tick_ms: int) -> int:
@@ -80,18 +86,22 @@ def check_tick(t_ms: int, now_ms: int, tick_ms: int, settle_ms: int) -> None:
     newest = latest_tick(now_ms, tick_ms, settle_ms)
     if t_ms > newest:
         raise UsageError(
-            f"T must have passed by the settle delay of {settle_ms / 1000:g} s; got {format_time(t_ms)};"
-            f" the newest T now is {format_time(newest)}"
+            f"T must have passed by the settle delay of {settle_ms / 1000:g} s; got"
+            f" {format_time(t_ms)}; the newest T now is {format_time(newest)}"
         )
 
 
 def format_time(t_ms: int) -> str:
-    """`2026-03-01T12:05:00Z`, with milliseconds only where there are some; the number of a moment that no calendar of ours reaches."""
+    """`2026-03-01T12:05:00Z`, with milliseconds only where there are some; the number of a moment
+    that no calendar of ours reaches.
+    """
     try:
         moment = datetime.fromtimestamp(t_ms / 1000, UTC)
     except (ValueError, OverflowError, OSError):  # a producer may stamp in microseconds, for one
         return f"{t_ms} ms since 1970"
-    return moment.isoformat(timespec="milliseconds" if t_ms % 1000 else "seconds").replace("+00:00", "Z")
+    return moment.isoformat(timespec="milliseconds" if t_ms % 1000 else "seconds").replace(
+        "+00:00", "Z"
+    )
 
 
 def parse_time(text: str) -> int:
@@ -103,15 +113,16 @@ def parse_time(text: str) -> int:
     return round(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1000)
 
 
-# -- boundaries --------------------------------------------------------------------------------------------------------
+# -- boundaries ------------------------------------------------------------------------------------
 
 
 def effective_cut(t_ms: int, index: Cut, recorded: Mapping[int, Cut]) -> dict[int, int]:
     """b(T): where tick T begins in each partition.
 
-    index: H(T), what the broker's time index says. recorded: the cuts that batch runs have ingested up to, by T. A recorded cut is
-    the boundary for its own T, and no boundary before it lies above it, or after it below it: b(T') = max(recorded cuts of
-    earlier ticks, min(H(T'), recorded cuts of later ticks)).
+    index: H(T), what the broker's time index says. recorded: the cuts that batch runs have ingested
+        up to, by T. A recorded cut is
+    the boundary for its own T, and no boundary before it lies above it, or after it below it: b(T')
+    = max(recorded cuts of earlier ticks, min(H(T'), recorded cuts of later ticks)).
     """
     if t_ms in recorded:
         return dict(recorded[t_ms])
@@ -131,9 +142,11 @@ def effective_cut(t_ms: int, index: Cut, recorded: Mapping[int, Cut]) -> dict[in
 def split_by_ticks(
     ranges: Ranges, boundaries: Mapping[int, Cut], first_tick: int
 ) -> dict[int, dict[int, Range]]:
-    """Tick to the part of `ranges` in it. boundaries: T to b(T), for every T that may fall inside the ranges.
+    """Tick to the part of `ranges` in it. boundaries: T to b(T), for every T that may fall inside
+    the ranges.
 
-    Offsets below every boundary are of `first_tick`. Every offset is in exactly one tick, and no part crosses a boundary.
+    Offsets below every boundary are of `first_tick`. Every offset is in exactly one tick, and no
+    part crosses a boundary.
     """
     parts: dict[int, dict[int, Range]] = {}
     for partition, whole in ranges.items():
@@ -151,7 +164,9 @@ def split_by_ticks(
 
 
 def _rising(boundaries: Mapping[int, Cut], partition: int) -> list[tuple[int, int]]:
-    """(T, b(T)) of one partition, T rising: no tick begins above where a later one does, which may be known when it is not."""
+    """(T, b(T)) of one partition, T rising: no tick begins above where a later one does, which may
+    be known when it is not.
+    """
     rising: list[tuple[int, int]] = []
     for t_ms in sorted(boundaries, reverse=True):
         bound = boundaries[t_ms].get(partition, 0)
@@ -159,7 +174,7 @@ def _rising(boundaries: Mapping[int, Cut], partition: int) -> list[tuple[int, in
     return rising[::-1]
 
 
-# -- coverage ----------------------------------------------------------------------------------------------------------
+# -- coverage --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -173,8 +188,9 @@ class Piece:
 def cover(stream: str, cut: Cut, pieces: Iterable[Piece]) -> tuple[list[str], dict[int, int]]:
     """Proves that the pieces at or above `cut` cover the log from there without hole or overlap.
 
-    Returns the names of those pieces and the head, the end of each partition's cover. Pieces wholly below the cut are left out.
-    Raises CoverageError that names stream, partition and range for a hole, an overlap or a piece across the cut.
+    Returns the names of those pieces and the head, the end of each partition's cover. Pieces wholly
+    below the cut are left out. Raises CoverageError that names stream, partition and range for a
+    hole, an overlap or a piece across the cut.
     """
     used: list[str] = []
     above: dict[int, list[tuple[Range, str]]] = {}
@@ -186,16 +202,17 @@ def cover(stream: str, cut: Cut, pieces: Iterable[Piece]) -> tuple[list[str], di
             bound = cut.get(partition, 0)
             if r.start < bound < r.end:
                 raise CoverageError(
-                    f"stream {stream!r} partition {partition}: no segment may straddle the cut at offset {bound};"
-                    f" {piece.name} covers [{r.start}, {r.end}); rebuild the speed layer: `trilayer speed run --rebuild`"
+                    f"stream {stream!r} partition {partition}: no segment may straddle the cut at"
+                    f" offset {bound}; {piece.name} covers [{r.start}, {r.end}); rebuild the speed"
+                    " layer: `trilayer speed run --rebuild`"
                 )
             sides.add(r.start >= bound)
             if r.start >= bound:
                 above.setdefault(partition, []).append((r, piece.name))
         if len(sides) > 1:
             raise CoverageError(
-                f"stream {stream!r}: a segment must lie on one side of the cut; {piece.name} lies on both;"
-                " rebuild the speed layer: `trilayer speed run --rebuild`"
+                f"stream {stream!r}: a segment must lie on one side of the cut; {piece.name} lies"
+                " on both; rebuild the speed layer: `trilayer speed run --rebuild`"
             )
         if True in sides:
             used.append(piece.name)
@@ -207,8 +224,8 @@ def cover(stream: str, cut: Cut, pieces: Iterable[Piece]) -> tuple[list[str], di
                 what = "nothing covers" if r.start > position else "two segments cover"
                 low, high = sorted((position, r.start))
                 raise CoverageError(
-                    f"stream {stream!r} partition {partition}: {what} offsets [{low}, {high}), at {name};"
-                    " rebuild the speed layer: `trilayer speed run --rebuild`"
+                    f"stream {stream!r} partition {partition}: {what} offsets [{low}, {high}), at"
+                    f" {name}; rebuild the speed layer: `trilayer speed run --rebuild`"
                 )
             position = r.end
         head[partition] = position
@@ -216,27 +233,32 @@ def cover(stream: str, cut: Cut, pieces: Iterable[Piece]) -> tuple[list[str], di
 
 
 def check_contiguous(stream: str, have: Cut, ranges: Ranges, beginning: Cut) -> None:
-    """Raises unless `ranges` go on exactly where the master dataset ends, and the log still holds them.
+    """Raises unless `ranges` go on exactly where the master dataset ends, and the log still holds
+    them.
 
-    have: end of the master dataset. beginning: the first offset that the log still holds. Raises LogError for what retention took, which
-    can be accepted, only if nothing else is wrong; else OvertakenError where the ranges go back, and CoverageError.
+    have: end of the master dataset. beginning: the first offset that the log still holds. Raises
+        LogError for what retention took, which
+    can be accepted, only if nothing else is wrong; else OvertakenError where the ranges go back,
+    and CoverageError.
     """
     for partition, r in sorted(ranges.items()):
         expected = have.get(partition, 0)
         if r.start != expected:
             raise CoverageError(
-                f"stream {stream!r} partition {partition}: ingest must go on at offset {expected}; got [{r.start}, {r.end});"
-                " nothing was ingested; run `trilayer batch run`"
+                f"stream {stream!r} partition {partition}: ingest must go on at offset {expected};"
+                f" got [{r.start}, {r.end}); nothing was ingested; run `trilayer batch run`"
             )
         if r.end < r.start:
             raise OvertakenError(
-                f"stream {stream!r} partition {partition}: the cut must not lie below the master dataset's end {r.start}; got {r.end}:"
-                " another run has ingested more since this one was cut. Nothing was ingested; run `trilayer batch run`"
+                f"stream {stream!r} partition {partition}: the cut must not lie below the master"
+                f" dataset's end {r.start}; got {r.end}: another run has ingested more since this"
+                " one was cut. Nothing was ingested; run `trilayer batch run`"
             )
     for partition, r in sorted(ranges.items()):
         if r.start < r.end and r.start < beginning.get(partition, 0):
             lost = min(beginning[partition], r.end)
             raise LogError(
-                f"stream {stream!r} partition {partition}: retention took offsets [{r.start}, {lost}) before they were ingested;"
-                " they are nowhere else; to go on without them, run `trilayer batch run --accept-loss`, which records the loss"
+                f"stream {stream!r} partition {partition}: retention took offsets [{r.start},"
+                f" {lost}) before they were ingested; they are nowhere else; to go on without"
+                " them, run `trilayer batch run --accept-loss`, which records the loss"
             )

@@ -1,9 +1,12 @@
-"""Takes the pictures of docs/airflow.md from a running `trilayer up` or `trilayer demo`, in headless Chromium.
+"""Takes the pictures of docs/airflow.md from a running `trilayer up` or `trilayer demo`, in
+headless Chromium.
 
     sudo apt-get install chromium chromium-driver
-    .venv/bin/python docs/airflow/screenshots.py [HOME]      # HOME of the stack: .trilayer, or .trilayer/demo
+    .venv/bin/python docs/airflow/screenshots.py [HOME]      # HOME of the stack: .trilayer, or
+    .trilayer/demo
 
-Each picture is taken when the text that it is about is on the page. The failed run is made for it: a rollback to a version that is not there.
+Each picture is taken when the text that it is about is on the page. The failed run is made for it:
+a rollback to a version that is not there.
 """
 
 from __future__ import annotations
@@ -28,11 +31,15 @@ def main() -> None:
     home = Path(sys.argv[1] if len(sys.argv) > 1 else ".trilayer").resolve()
     running = airflow.running(home)
     if running is None:
-        sys.exit(f"Airflow must run in {home}; it does not; start it with `trilayer up` in another terminal")
+        sys.exit(
+            f"Airflow must run in {home}; it does not; start it with `trilayer up` in another"
+            " terminal"
+        )
     with running.client() as api:
         failed = _failed_rollback(api)
         newest = api.get(
-            "/dags/lambda_batch/dagRuns", params={"state": "success", "order_by": "-run_after", "limit": 1}
+            "/dags/lambda_batch/dagRuns",
+            params={"state": "success", "order_by": "-run_after", "limit": 1},
         )
         run = newest.json()["dag_runs"][0]["dag_run_id"]
         asset = api.get("/assets").json()["assets"][0]
@@ -52,10 +59,16 @@ def main() -> None:
 
 def _failed_rollback(api) -> str:  # noqa: ANN001  # an httpx.Client
     api.patch("/dags/lambda_rollback", json={"is_paused": False}).raise_for_status()
-    made = api.post("/dags/lambda_rollback/dagRuns", json={"logical_date": None, "conf": {"version": 9999}})
+    made = api.post(
+        "/dags/lambda_rollback/dagRuns", json={"logical_date": None, "conf": {"version": 9999}}
+    )
     made.raise_for_status()
     run: str = made.json()["dag_run_id"]
-    _until(lambda: api.get(f"/dags/lambda_rollback/dagRuns/{run}").json()["state"] in ("failed", "success"))
+    _until(
+        lambda: (
+            api.get(f"/dags/lambda_rollback/dagRuns/{run}").json()["state"] in ("failed", "success")
+        )
+    )
     return run
 
 
@@ -81,7 +94,8 @@ def _log_in(browser: webdriver.Chrome, running: airflow.Airflow) -> None:
     browser.find_element(By.CSS_SELECTOR, "button[type=submit]").click()
     WebDriverWait(browser, 30).until(lambda b: "/auth/login" not in b.current_url)
     browser.execute_script(
-        "localStorage.setItem('color-mode', 'light'); localStorage.setItem('chakra-ui-color-mode', 'light')"
+        "localStorage.setItem('color-mode', 'light'); localStorage.setItem('chakra-ui-color-mode',"
+        " 'light')"
     )
 
 
@@ -121,8 +135,8 @@ def _failed_page(browser: webdriver.Chrome, url: str) -> None:
     """The failed task's log, with the frames of its exception folded away."""
     _show(browser, url, "version must be one that is kept")
     browser.execute_script(
-        "for (const e of document.querySelectorAll('*'))"
-        " if (!e.querySelector('div') && e.textContent.trim().startsWith('File \"')) e.style.display = 'none'"
+        "for (const e of document.querySelectorAll('*')) if (!e.querySelector('div') &&"
+        " e.textContent.trim().startsWith('File \"')) e.style.display = 'none'"
     )
     _save(browser, "failed")
 

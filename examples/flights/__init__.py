@@ -1,11 +1,14 @@
-"""The 336,776 flights that were to leave New York's airports in 2013, as events on the day of departure.
+"""The 336,776 flights that were to leave New York's airports in 2013, as events on the day of
+departure.
 
-`python -m examples.flights FILE.parquet` writes them, in the order of their schedule, for `trilayer replay FILE.parquet --stream flights`.
+`python -m examples.flights FILE.parquet` writes them, in the order of their schedule, for `trilayer
+replay FILE.parquet --stream flights`.
 """
 
 from trilayer import Catalog, Query, Stream, View, count, first, latest, max_, mean, sliding, sum_
 
-# What is known when a flight leaves. A cancelled flight never did: it has no `departed` and no `dep_delay`, and sometimes no aircraft.
+# What is known when a flight leaves. A cancelled flight never did: it has no `departed` and no
+# `dep_delay`, and sometimes no aircraft.
 flights = Stream(
     "flights",
     schema="""
@@ -22,7 +25,8 @@ flights = Stream(
     event_time="scheduled",
 )
 
-# The schedule is in UTC, a carrier's day is New York's: after seven or eight in the evening the two differ.
+# The schedule is in UTC, a carrier's day is New York's: after seven or eight in the evening the two
+# differ.
 delays = View(
     "delays_by_carrier",
     source=flights,
@@ -36,7 +40,8 @@ delays = View(
     },
 )
 
-# `period` holds the start of each window and `period_end` its end; a flight is in the four windows that its schedule falls into.
+# `period` holds the start of each window and `period_end` its end; a flight is in the four windows
+# that its schedule falls into.
 busy = View(
     "busy_routes",
     source=flights,
@@ -58,7 +63,8 @@ aircraft = View(
     },
 )
 
-# A mean of means would weigh a quiet day like a busy one: means are weighted by what they were taken over.
+# A mean of means would weigh a quiet day like a busy one: means are weighted by what they were
+# taken over.
 worst_carriers = Query(
     "worst_carriers",
     """
@@ -85,8 +91,9 @@ worst_days = Query(
     """,
 )
 
-# The year is replayed, so that "now" is how far the flights have come, not now(). The newest start belongs to a window that has
-# only just begun; of the windows that hold the newest flight, the one that ends first has been filling for the longest.
+# The year is replayed, so that "now" is how far the flights have come, not now(). The newest start
+# belongs to a window that has only just begun; of the windows that hold the newest flight, the one
+# that ends first has been filling for the longest.
 busiest_now = Query(
     "busiest_now",
     """
@@ -100,7 +107,8 @@ busiest_now = Query(
 
 busiest_ever = Query(
     "busiest_ever",
-    "select route, period, period_end, flights from busy_routes order by flights desc, period, route limit 5",
+    "select route, period, period_end, flights from busy_routes order by flights desc, period,"
+    " route limit 5",
 )
 
 most_flown = Query("most_flown", "select * from aircraft order by flights desc, tailnum limit 5")

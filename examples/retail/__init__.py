@@ -1,6 +1,7 @@
 """Purchases of a shop: exact revenue, what sells now, and rows that a function makes of an event.
 
-`python -m examples.retail.generate FILE.jsonl` makes purchases to replay, and the right answers beside them.
+`python -m examples.retail.generate FILE.jsonl` makes purchases to replay, and the right answers
+beside them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from trilayer import Catalog, Query, Rows, Stream, View, count, latest, max_, su
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# `customer` is NULL for a guest. The price is a decimal: money that is added up as floating point does not add up.
+# `customer` is NULL for a guest. The price is a decimal: money that is added up as floating point
+# does not add up.
 purchases = Stream(
     "purchases",
     schema="""
@@ -28,8 +30,8 @@ purchases = Stream(
     event_id="purchase_id",
 )
 
-# Arithmetic on decimals must say its type. This one holds any int times any decimal(10,2): an expression that overflows is an error,
-# and one absurd event must not stop the stream.
+# Arithmetic on decimals must say its type. This one holds any int times any decimal(10,2): an
+# expression that overflows is an error, and one absurd event must not stop the stream.
 AMOUNT = "cast(quantity * unit_price as decimal(20,2))"
 
 # Definitions are plain Python: what several views have in common is written once.
@@ -46,7 +48,8 @@ by_customer = View(
     "sales_by_customer",
     source=purchases,
     key=["customer"],
-    aggregates=SALES | {"largest": max_(AMOUNT), "latest_product": latest("product", by="purchased_at")},
+    aggregates=SALES
+    | {"largest": max_(AMOUNT), "latest_product": latest("product", by="purchased_at")},
 )
 
 by_minute = View(
@@ -71,11 +74,14 @@ coupon_uses = Rows(
 
 by_coupon = View("sales_by_coupon", source=coupon_uses, key=["coupon"], aggregates=SALES)
 
-top_sellers = Query("top_sellers", "select * from sales_by_product order by revenue desc, product limit 10")
+top_sellers = Query(
+    "top_sellers", "select * from sales_by_product order by revenue desc, product limit 10"
+)
 
 best_customers = Query(
     "best_customers",
-    "select * from sales_by_customer where customer is not null order by revenue desc, customer limit 10",
+    "select * from sales_by_customer where customer is not null order by revenue desc, customer"
+    " limit 10",
 )
 
 # Views never read a clock, since both layers must get the same answer; a query may.
@@ -94,5 +100,6 @@ last_hour = Query(
 )
 
 catalog = Catalog(
-    views=[by_product, by_customer, by_minute, by_coupon], queries=[top_sellers, best_customers, last_hour]
+    views=[by_product, by_customer, by_minute, by_coupon],
+    queries=[top_sellers, best_customers, last_hour],
 )

@@ -1,7 +1,9 @@
-"""Makes purchases as JSON Lines, good ones and bad ones, and says what the right answers to them are.
+"""Makes purchases as JSON Lines, good ones and bad ones, and says what the right answers to them
+are.
 
-The same seed gives the same bytes. The answers are computed here in plain Python while the events are written, so that they owe
-nothing to what they are held against: `FILE.truth.json` has, under the name of each view that it knows, the view's rows.
+The same seed gives the same bytes. The answers are computed here in plain Python while the events
+are written, so that they owe nothing to what they are held against: `FILE.truth.json` has, under
+the name of each view that it knows, the view's rows.
 """
 
 from __future__ import annotations
@@ -17,11 +19,27 @@ from random import Random
 from typing import Any, TypeVar
 
 PRODUCTS = {
-    "tea": "3.20", "coffee": "6.49", "cocoa": "4.75", "honey": "7.90", "jam": "3.35",
-    "oats": "1.89", "rice": "2.49", "pasta": "1.19", "lentils": "2.15", "flour": "0.99",
-    "olive oil": "11.95", "vinegar": "2.79", "salt": "0.55", "pepper": "3.99", "cumin": "2.29",
-    "crème fraîche": "1.65", "butter": "2.85", "cheese": "8.40", "walnuts": "5.60", "espresso machine": "1249.00",
-}  # fmt: skip
+    "tea": "3.20",
+    "coffee": "6.49",
+    "cocoa": "4.75",
+    "honey": "7.90",
+    "jam": "3.35",
+    "oats": "1.89",
+    "rice": "2.49",
+    "pasta": "1.19",
+    "lentils": "2.15",
+    "flour": "0.99",
+    "olive oil": "11.95",
+    "vinegar": "2.79",
+    "salt": "0.55",
+    "pepper": "3.99",
+    "cumin": "2.29",
+    "crème fraîche": "1.65",
+    "butter": "2.85",
+    "cheese": "8.40",
+    "walnuts": "5.60",
+    "espresso machine": "1249.00",
+}
 CUSTOMERS = [f"customer-{number:03}" for number in range(1, 301)]
 COUPONS = ["autumn", "newsletter", "welcome"]
 
@@ -39,7 +57,9 @@ Key = TypeVar("Key", bound=str | None)
 BAD: dict[str, Callable[[Event], str]] = {
     "broken JSON": lambda event: encode(event)[:-20],
     "wrong type": lambda event: encode(event | {"quantity": "a few"}),
-    "missing field": lambda event: encode({name: event[name] for name in event if name != "product"}),
+    "missing field": lambda event: encode(
+        {name: event[name] for name in event if name != "product"}
+    ),
 }
 """How an event is spoiled, by the reason with which it is quarantined."""
 
@@ -53,12 +73,17 @@ class Sales:
     revenue: Decimal = Decimal("0.00")
 
     def __add__(self, other: Sales) -> Sales:
-        return Sales(self.purchases + other.purchases, self.items + other.items, self.revenue + other.revenue)
+        return Sales(
+            self.purchases + other.purchases, self.items + other.items, self.revenue + other.revenue
+        )
 
 
 @dataclass(frozen=True)
 class Truth:
-    """The right answers. good: events that fit the schema. bad: number of events by reason. Then each view's rows, by key."""
+    """The right answers. good: events that fit the schema. bad: number of events by reason.
+
+    Then each view's rows, by key.
+    """
 
     good: int
     bad: dict[str, int]
@@ -85,11 +110,13 @@ class Truth:
 def generate(path: Path, *, events: int, seed: int, start: datetime, bad: float = 0.0) -> Truth:
     """Writes `events` purchases to `path`, and the truth to `truth_path(path)`.
 
-    start: when the first one arrives. bad: the share of events, 0 to 1, that do not fit the schema, each kind of `BAD` in turn.
+    start: when the first one arrives. bad: the share of events, 0 to 1, that do not fit the schema,
+        each kind of `BAD` in turn.
     """
     if events < 0 or not 0 <= bad <= 1 or start.tzinfo is None:
         raise ValueError(
-            f"events must be 0 or more, bad from 0 to 1, start with a time zone; got {events}, {bad}, {start}"
+            f"events must be 0 or more, bad from 0 to 1, start with a time zone; got {events},"
+            f" {bad}, {start}"
         )
     random = Random(seed)
     rejected = dict.fromkeys(BAD, 0)
@@ -111,7 +138,9 @@ def generate(path: Path, *, events: int, seed: int, start: datetime, bad: float 
             for coupon in event.get("coupons", ()):
                 _add(coupons, coupon, sale)
     truth = Truth(events - sum(rejected.values()), rejected, products, customers, coupons)
-    truth_path(path).write_text(json.dumps(truth.to_json(), indent=1, ensure_ascii=False) + "\n", "utf-8")
+    truth_path(path).write_text(
+        json.dumps(truth.to_json(), indent=1, ensure_ascii=False) + "\n", "utf-8"
+    )
     return truth
 
 
@@ -125,7 +154,10 @@ def encode(event: Event) -> str:
 
 
 def _purchase(random: Random, number: int, arrival: datetime) -> Event:
-    """One purchase as its JSON object. Some products sell more than others, some customers buy more; a sale takes off a tenth."""
+    """One purchase as its JSON object.
+
+    Some products sell more than others, some customers buy more; a sale takes off a tenth.
+    """
     late = LATE * random.random() if random.random() < LATE_SHARE else timedelta()
     product = _skewed(random, list(PRODUCTS))
     price = Decimal(PRODUCTS[product])
@@ -155,7 +187,8 @@ def _add(totals: dict[Key, Sales], key: Key, sale: Sales) -> None:
 def _rows(key: str, totals: Mapping[Key, Sales]) -> list[dict[str, Any]]:
     ordered = sorted(totals, key=lambda value: (value is not None, str(value)))
     return [
-        {key: value} | asdict(totals[value]) | {"revenue": str(totals[value].revenue)} for value in ordered
+        {key: value} | asdict(totals[value]) | {"revenue": str(totals[value].revenue)}
+        for value in ordered
     ]
 
 
@@ -164,11 +197,16 @@ def main() -> None:
     parser.add_argument("file", type=Path, metavar="FILE.jsonl")
     parser.add_argument("--events", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--bad", type=float, default=0.0, help="share of events that do not fit the schema")
+    parser.add_argument(
+        "--bad", type=float, default=0.0, help="share of events that do not fit the schema"
+    )
     parser.add_argument(
         "--start",
         type=datetime.fromisoformat,
-        help="when the first purchase arrives, such as 2026-01-01T00:00:00Z; by default the last one arrives now",
+        help=(
+            "when the first purchase arrives, such as 2026-01-01T00:00:00Z; by default the last"
+            " one arrives now"
+        ),
     )
     arguments = parser.parse_args()
     start = arguments.start or datetime.now(UTC) - arguments.events * EVERY

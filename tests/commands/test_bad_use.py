@@ -1,4 +1,6 @@
-"""Used wrong: each mistake exits with 2 and says what was wrong, where, and what to do; nothing is changed by it."""
+"""Used wrong: each mistake exits with 2 and says what was wrong, where, and what to do; nothing is
+changed by it.
+"""
 
 import copy
 import datetime as dt
@@ -121,11 +123,18 @@ def test_answers_go_to_stdout_and_nothing_else(project):
     status = json.loads(out)
     assert status["publication"]["version"] == 1
     assert status["streams"]["clicks"]["lag_events"] == 0
-    assert status["views"]["by_user"] == {"stream": "clicks", "rows": 7, "publication": 1, "note": ""}
+    assert status["views"]["by_user"] == {
+        "stream": "clicks",
+        "rows": 7,
+        "publication": 1,
+        "note": "",
+    }
     out, _ = project.run("sql", "top", "--format", "csv")
     assert out.splitlines()[0] == "user,n,total,mean_amount,last"
     assert len(out.splitlines()) == 4
-    rows = json.loads(project.run("sql", "select count(*) as n from by_user", "--format", "json")[0])
+    rows = json.loads(
+        project.run("sql", "select count(*) as n from by_user", "--format", "json")[0]
+    )
     assert rows == [{"n": 7}]
 
 
@@ -135,8 +144,8 @@ def test_a_spark_connect_server_that_does_not_answer(tmp_path, broker, new_topic
     wait_for_settled_tick(project)
     _, err = project.run("batch", "run", expect=1)
     assert (
-        "must answer at spark_remote, sc://127.0.0.1:1; none does; start it, or leave spark_remote empty"
-        in err
+        "must answer at spark_remote, sc://127.0.0.1:1; none does; start it, or leave spark_remote"
+        " empty" in err
     )
 
 

@@ -1,4 +1,6 @@
-"""What `trilayer batch` says: of a run with nothing new, of events that it leaves to the speed layer, and of a hold. One story, told in order."""
+"""What `trilayer batch` says: of a run with nothing new, of events that it leaves to the speed
+layer, and of a hold. One story, told in order.
+"""
 
 import json
 
@@ -53,7 +55,8 @@ def test_a_held_version_stays_and_each_run_says_who_holds_it(project):
     assert "HELD since" in shown
     assert "prices [were] wrong" in shown
     assert (
-        json.loads(project.run("status", "--json")[0])["publication"]["held"]["why"] == "prices [were] wrong"
+        json.loads(project.run("status", "--json")[0])["publication"]["held"]["why"]
+        == "prices [were] wrong"
     )
     assert "the version in force is held since" in said(project, "history")[0]
     assert "released; it was held since" in said(project, "release")[0]
@@ -70,13 +73,18 @@ def test_a_run_with_nothing_new_says_how_far_it_has_looked(project):
     after = in_force(project)
     assert after["version"] == before["version"]
     assert after["looked_t"] > after["t"] == before["t"]
-    assert f"nothing new up to T={after['looked_t']}: version 2 stays in force: T={after['t']}" in out
     assert (
-        f"version 2: a run has found nothing new up to T={after['looked_t']}" in said(project, "history")[0]
+        f"nothing new up to T={after['looked_t']}: version 2 stays in force: T={after['t']}" in out
+    )
+    assert (
+        f"version 2: a run has found nothing new up to T={after['looked_t']}"
+        in said(project, "history")[0]
     )
     status = json.loads(project.run("status", "--json")[0])["publication"]
     assert status["looked_t"] == after["looked_t"]
-    assert f"a run has looked up to T={after['looked_t']}" in " ".join(project.run("status")[0].split())
+    assert f"a run has looked up to T={after['looked_t']}" in " ".join(
+        project.run("status")[0].split()
+    )
     covered = json.loads(said(project, "cut", "--at-least", "--until", after["looked_t"])[0])
     assert covered == {"covered_by": 2, "t": after["looked_t"]}
 
@@ -84,7 +92,9 @@ def test_a_run_with_nothing_new_says_how_far_it_has_looked(project):
 def test_a_rollback_says_what_the_next_run_will_do(project):
     out, _ = said(project, "rollback")
     assert "version 1 in force" in out
-    assert "the next batch run publishes on top of it; `trilayer batch hold` keeps it in force" in out
+    assert (
+        "the next batch run publishes on top of it; `trilayer batch hold` keeps it in force" in out
+    )
     out, _ = said(project, "rollback", "2", "--hold")
     assert "version 2 in force" in out
     assert "who gave no reason; `trilayer batch release` lets batch runs publish again" in out
@@ -111,6 +121,9 @@ def test_a_rollback_names_the_views_that_lose_their_answer(project):
     text = (project.folder / f"{project.module}.py").read_text()
     project.write_catalog(text.replace('count(where="amount > 5")', 'count(where="amount > 6")'))
     out, _ = said(project, "rollback", "1")
-    assert "no answer until the next publication: hourly, of which version 1 has another definition" in out
+    assert (
+        "no answer until the next publication: hourly, of which version 1 has another definition"
+        in out
+    )
     project.write_catalog(text)
     assert "no answer" not in said(project, "rollback", "2")[0]

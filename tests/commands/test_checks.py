@@ -1,4 +1,6 @@
-"""Faults are found before anything starts, by `trilayer up` and `trilayer doctor`, which need nothing to answer."""
+"""Faults are found before anything starts, by `trilayer up` and `trilayer doctor`, which need
+nothing to answer.
+"""
 
 import json
 import os
@@ -76,9 +78,13 @@ def test_doctor_answers_without_catalog_broker_and_store(folder):
     (catalog,), (store,) = lines["catalog"], lines["store"]
     assert (catalog["ok"], store["ok"]) == (False, False)
     assert "got no module 'nowhere'" in catalog["says"]
-    assert store["says"].startswith("store must be a folder or URI that can be written; got 'file/store': ")
+    assert store["says"].startswith(
+        "store must be a folder or URI that can be written; got 'file/store': "
+    )
     (broker,) = lines["broker"]
-    assert (broker["ok"], broker["mark"]) == (True, "note"), "one that was not started yet is no fault"
+    assert (broker["ok"], broker["mark"]) == (True, "note"), (
+        "one that was not started yet is no fault"
+    )
     for name in ("topics", "clocks", "files", "leftovers", "definitions"):
         assert [(line["ok"], line["mark"]) for line in lines[name]] == [(None, "skip")], name
 
@@ -118,7 +124,9 @@ def test_a_project_is_found_from_below_it(folder, monkeypatch):
     (line,) = doctor()[1]["settings"]
     assert line["mark"] == "note"
     assert f"{folder} has one: run trilayer in that folder" in line["says"]
-    with pytest.raises(TrilayerError, match=f"{folder} has a trilayer.toml: run trilayer in that folder"):
+    with pytest.raises(
+        TrilayerError, match=f"{folder} has a trilayer.toml: run trilayer in that folder"
+    ):
         open_project()
 
 
@@ -159,7 +167,12 @@ def test_a_check_that_hangs_holds_up_no_other(folder):
         yield "so far so good"
         raise KeyError("key")
 
-    given = [("first", hangs), ("files", hangs), ("second", breaks), ("third", lambda _: iter(["well"]))]
+    given = [
+        ("first", hangs),
+        ("files", hangs),
+        ("second", breaks),
+        ("third", lambda _: iter(["well"])),
+    ]
     found = checks.examine(checks.Here(), given, 1.0)
     never.set()
     assert [(line.check, line.ok) for line in found] == [
@@ -172,7 +185,9 @@ def test_a_check_that_hangs_holds_up_no_other(folder):
 
 def test_up_tells_of_all_faults_before_it_starts_anything(folder, taken):
     (folder / "file").touch()
-    settings(folder, store="file/store", home="home", airflow_port=taken, spark_remote="sc://127.0.0.1:1")
+    settings(
+        folder, store="file/store", home="home", airflow_port=taken, spark_remote="sc://127.0.0.1:1"
+    )
     with pytest.raises(EnvironmentFault) as caught:
         CliRunner().invoke(app, ["up"], catch_exceptions=False)
     says = str(caught.value)
@@ -211,7 +226,9 @@ def test_java_and_disk(folder, monkeypatch):
     checks.require(project(), with_airflow=False)
     with monkeypatch.context() as patch:
         patch.setattr(checks, "LEAST_DISK_MB", 1 << 40)
-        with pytest.raises(EnvironmentFault, match=r"the disk of home, .* free space there, or set home"):
+        with pytest.raises(
+            EnvironmentFault, match=r"the disk of home, .* free space there, or set home"
+        ):
             checks.require(project(), with_airflow=False)
     java.java_executable.cache_clear()
     monkeypatch.setenv("JAVA_HOME", str(folder))

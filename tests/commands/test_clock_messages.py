@@ -1,4 +1,6 @@
-"""Stamps and Ts that are later than now, on a real broker: the cut moves on, and every command says what it met."""
+"""Stamps and Ts that are later than now, on a real broker: the cut moves on, and every command says
+what it met.
+"""
 
 import json
 
@@ -21,16 +23,24 @@ AHEAD_MS = 3_000_000
 
 @pytest.fixture
 def project(tmp_path, broker, new_topic, spark_connect):
-    """Its topic has two events, and one that its producer has stamped 50 minutes ahead; then the setting that `doctor` asks for."""
-    made = Project(tmp_path, broker.bootstrap, new_topic(), spark_remote=spark_connect, partitions=1)
+    """Its topic has two events, and one that its producer has stamped 50 minutes ahead; then the
+    setting that `doctor` asks for.
+    """
+    made = Project(
+        tmp_path, broker.bootstrap, new_topic(), spark_remote=spark_connect, partitions=1
+    )
     admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
-    admin.create_topics([NewTopic(made.topic, 1, 1, topic_configs={"message.timestamp.type": "CreateTime"})])
+    admin.create_topics(
+        [NewTopic(made.topic, 1, 1, topic_configs={"message.timestamp.type": "CreateTime"})]
+    )
     made.stamped = now_ms() + AHEAD_MS
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
     for stamp in (now_ms() - 500, now_ms() - 400, made.stamped):
         producer.send(made.topic, _event("before"), partition=0, timestamp_ms=stamp).get(timeout=10)
     producer.close()
-    topic = ConfigResource(ConfigResourceType.TOPIC, made.topic, {"message.timestamp.type": "LogAppendTime"})
+    topic = ConfigResource(
+        ConfigResourceType.TOPIC, made.topic, {"message.timestamp.type": "LogAppendTime"}
+    )
     admin.alter_configs([topic])
     admin.close()
     yield made
@@ -101,7 +111,12 @@ def test_a_t_later_than_now_is_told_and_gone_past(project, spark, monkeypatch):
         assert f"T={ahead.t}" in err
         assert "--accept-clock" in err
         project.run(
-            "batch", "cut", "--at-least", "--until", format_time(now_ms() // 1000 * 1000 - 2000), expect=1
+            "batch",
+            "cut",
+            "--at-least",
+            "--until",
+            format_time(now_ms() // 1000 * 1000 - 2000),
+            expect=1,
         )
         status = json.loads(project.run("status", "--json")[0])["publication"]
         assert (status["late"], status["ahead"], status["lag_s"]) == (True, True, 0)
@@ -148,7 +163,9 @@ def test_a_log_that_ends_with_markers_of_a_transaction(broker, new_topic, projec
     with Log(broker.bootstrap) as log:
         (stream,) = project.catalog().streams
         topic = log.topic(stream)
-        until(lambda: log.end(topic) == {0: 7})  # a marker is written after the producer has its answer
+        until(
+            lambda: log.end(topic) == {0: 7}
+        )  # a marker is written after the producer has its answer
         assert [offset for offset, _ in log.stamps(topic, 0, 0, 7)][:3] == [0, 1, 2]
         assert log.stamps(topic, 0, 6, 7) == []
         index = TimeIndex(log, topic, 1000, 200)

@@ -1,4 +1,6 @@
-"""The log and the seam when the world moves: retention, topics created again, partitions added, schemas changed, quarantine."""
+"""The log and the seam when the world moves: retention, topics created again, partitions added,
+schemas changed, quarantine.
+"""
 
 import json
 
@@ -17,7 +19,9 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 @pytest.fixture
 def project(tmp_path, broker, new_topic, spark_connect):
-    project = Project(tmp_path, broker.bootstrap, new_topic(), spark_remote=spark_connect, partitions=1)
+    project = Project(
+        tmp_path, broker.bootstrap, new_topic(), spark_remote=spark_connect, partitions=1
+    )
     project.produce(100)
     return project
 
@@ -84,7 +88,9 @@ def test_partition_added_later_is_read_from_its_beginning(project):
     producer = KafkaProducer(bootstrap_servers=project.settings().bootstrap_servers)
     for partition in (1, 2):
         producer.send(
-            project.topic, b'{"user": "u0", "amount": 0, "at": "2026-01-01T00:00:00Z"}', partition=partition
+            project.topic,
+            b'{"user": "u0", "amount": 0, "at": "2026-01-01T00:00:00Z"}',
+            partition=partition,
         )
     producer.flush()
     producer.close()
@@ -99,12 +105,15 @@ def test_schema_change_parses_everything_anew_the_quarantined_too(project):
     producer = KafkaProducer(bootstrap_servers=project.settings().bootstrap_servers)
     producer.send(
         project.topic,
-        b'{"user": "new", "amount": 1.5, "at": "2026-01-01T00:00:00Z", "extra": "kept in the raw bytes"}',
+        b'{"user": "new", "amount": 1.5, "at": "2026-01-01T00:00:00Z",'
+        b' "extra": "kept in the raw bytes"}',
     )
     producer.flush()
     producer.close()
     _batch(project)
-    rows = [json.loads(line) for line in project.run("quarantine", "list", "--jsonl")[0].splitlines()]
+    rows = [
+        json.loads(line) for line in project.run("quarantine", "list", "--jsonl")[0].splitlines()
+    ]
     assert [row["reason"] for row in rows] == ["wrong type: amount must be bigint, got 1.5"]
     changed = (
         CATALOG.replace("TOPIC", project.topic)
@@ -125,7 +134,9 @@ def test_schema_change_parses_everything_anew_the_quarantined_too(project):
 def test_quarantine_listed_shown_and_replayed(project):
     project.produce(0, broken=2)
     _batch(project)
-    lines = [json.loads(line) for line in project.run("quarantine", "list", "--jsonl")[0].splitlines()]
+    lines = [
+        json.loads(line) for line in project.run("quarantine", "list", "--jsonl")[0].splitlines()
+    ]
     assert [line["reason"] for line in lines] == ["broken JSON: must be one JSON object"] * 2
     place = f"{lines[0]['partition']}:{lines[0]['offset']}"
     out, err = project.run("quarantine", "show", place)
@@ -148,7 +159,8 @@ def test_quarantine_listed_shown_and_replayed(project):
     _batch(project)
     assert {row["user"]: row["n"] for row in project.answers()["by_user"]}["mended"] == 1
     listed = [
-        json.loads(line) for line in project.run("quarantine", "list", "--jsonl", "--all")[0].splitlines()
+        json.loads(line)
+        for line in project.run("quarantine", "list", "--jsonl", "--all")[0].splitlines()
     ]
     assert [line["replayed"] for line in listed] == [True, False]
     assert clean(project.run("verify", "--json")[0])
@@ -199,16 +211,22 @@ def test_quarantine_counted_by_reason_and_discarded(project):
     assert json.loads(left)["offset"] == 103
     assert "0:104" not in project.run("quarantine", "list")[0]
     rows = [
-        json.loads(line) for line in project.run("quarantine", "list", "--jsonl", "--all")[0].splitlines()
+        json.loads(line)
+        for line in project.run("quarantine", "list", "--jsonl", "--all")[0].splitlines()
     ]
-    assert [row["discarded"] for row in rows] == ["no one has them"] * 3 + [None, "a test of [ours]"]
+    assert [row["discarded"] for row in rows] == ["no one has them"] * 3 + [
+        None,
+        "a test of [ours]",
+    ]
     assert clean(project.run("verify", "--json")[0])
 
 
 def test_corrections_that_can_not_be_sent_are_listed_and_the_others_sent(project):
     project.produce(0, broken=4)
     _batch(project)
-    lines = [json.loads(line) for line in project.run("quarantine", "list", "--jsonl")[0].splitlines()]
+    lines = [
+        json.loads(line) for line in project.run("quarantine", "list", "--jsonl")[0].splitlines()
+    ]
     newest, err = project.run("quarantine", "list", "--jsonl", "--limit", "3")
     assert [json.loads(line) for line in newest.splitlines()] == lines[1:]
     assert "the newest 3 of 4" in err
@@ -239,17 +257,21 @@ def test_corrections_that_can_not_be_sent_are_listed_and_the_others_sent(project
         "corrected.jsonl:4 must be a line as `quarantine list --jsonl` prints it",
         "codec can't decode byte",
         "corrected.jsonl:5 must be a line",
-        "corrected.jsonl:6: `value` must fit the schema, or it comes back to quarantine; invalid UTF-8",
-        'corrected.jsonl:7: `value` must fit the schema, or it comes back to quarantine; wrong type: amount must be bigint, got "6"',
+        "corrected.jsonl:6: `value` must fit the schema, or it comes back to quarantine; invalid"
+        " UTF-8",
+        "corrected.jsonl:7: `value` must fit the schema, or it comes back to quarantine; wrong"
+        ' type: amount must be bigint, got "6"',
         "corrected.jsonl:8 must name an event in quarantine; got clicks 0:3",
-        "corrected.jsonl:9: `value` must fit the schema, or it comes back to quarantine; oversized: 1048631 bytes",
+        "corrected.jsonl:9: `value` must fit the schema, or it comes back to quarantine;"
+        " oversized: 1048631 bytes",
     ):
         assert reason in err
     _batch(project)
     answers = {row["user"]: row["n"] for row in project.answers()["by_user"]}
     assert (answers["a\u2028b\u0085c"], answers["last"]) == (1, 1)
     listed = [
-        json.loads(line) for line in project.run("quarantine", "list", "--jsonl", "--all")[0].splitlines()
+        json.loads(line)
+        for line in project.run("quarantine", "list", "--jsonl", "--all")[0].splitlines()
     ]
     assert [line["replayed"] for line in listed] == [True, False, False, True]
 
@@ -298,13 +320,16 @@ def test_verify_finds_and_names_a_wrong_answer(project):
     found = json.loads(out)
     assert found["views"][view.name]["differ"] == table.num_rows
     assert (
-        found["views"][view.name]["keys"][0]["left_n"] + 1 == found["views"][view.name]["keys"][0]["right_n"]
+        found["views"][view.name]["keys"][0]["left_n"] + 1
+        == found["views"][view.name]["keys"][0]["right_n"]
     )
     assert found["views"]["by_minute"]["differ"] == 0
 
 
 def test_a_total_that_does_not_fit_stops_no_layer_and_no_other_answer(project):
-    """It is NULL, and `verify` compares it as any other; a view that was added has no answer before the next publication."""
+    """It is NULL, and `verify` compares it as any other; a view that was added has no answer before
+    the next publication.
+    """
     _batch(project)
     text = (project.folder / f"{project.module}.py").read_text()
     added = 'View("newcomers", source=clicks, key=["user"], aggregates={"n": count()})'
@@ -321,7 +346,10 @@ def test_a_total_that_does_not_fit_stops_no_layer_and_no_other_answer(project):
     found = json.loads(project.run("verify", "--json")[0])
     assert (found["clean"], found["failed"], found["unanswered"]) == (True, [], {})
     answers = {row["user"]: row for row in project.answers()["by_user"]}
-    assert (answers.pop("rich")["total"], all(row["total"] is not None for row in answers.values())) == (
+    assert (
+        answers.pop("rich")["total"],
+        all(row["total"] is not None for row in answers.values()),
+    ) == (
         None,
         True,
     )

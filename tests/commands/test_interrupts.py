@@ -1,4 +1,6 @@
-"""Ctrl-C is answered at once and ends what runs, whatever is being waited for, and leaves no traceback."""
+"""Ctrl-C is answered at once and ends what runs, whatever is being waited for, and leaves no
+traceback.
+"""
 
 import signal
 import subprocess
@@ -28,7 +30,11 @@ def project(tmp_path, new_topic):
 def _of(folder):
     """Processes that name the folder, or run in it."""
     found = psutil.process_iter(["cmdline", "cwd"])
-    return [p for p in found if str(folder) in " ".join([p.info["cwd"] or "", *(p.info["cmdline"] or [])])]
+    return [
+        p
+        for p in found
+        if str(folder) in " ".join([p.info["cwd"] or "", *(p.info["cmdline"] or [])])
+    ]
 
 
 def _interrupted(project, process, line):
@@ -63,9 +69,14 @@ def test_up_is_interrupted(project, line, shared_classes):
 
 
 def test_a_command_is_interrupted_while_its_modules_load(tmp_path):
-    """The module that tells of it is found before trilayer's own, and waits where those are loaded."""
-    (tmp_path / "typer.py").write_text("import sys, time\nprint('loading', flush=True)\ntime.sleep(60)\n")
-    script = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import trilayer.cli.__main__; trilayer.cli.__main__.main()"
+    """The module that tells of it is found before trilayer's own, and waits when those load."""
+    (tmp_path / "typer.py").write_text(
+        "import sys, time\nprint('loading', flush=True)\ntime.sleep(60)\n"
+    )
+    script = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import trilayer.cli.__main__;"
+        " trilayer.cli.__main__.main()"
+    )
     loading = subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

@@ -1,4 +1,6 @@
-"""`quarantine replay` sends a corrected event once, wherever it is killed and however the broker fails to answer."""
+"""`quarantine replay` sends a corrected event once, wherever it is killed and however the broker
+fails to answer.
+"""
 
 import json
 import signal
@@ -15,7 +17,9 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 def project(tmp_path_factory, broker, new_topic, spark_connect):
     """Twelve events in quarantine, four for each of three tests."""
     folder = tmp_path_factory.mktemp("replay")
-    project = Project(folder, broker.bootstrap, new_topic(), spark_remote=spark_connect, partitions=1)
+    project = Project(
+        folder, broker.bootstrap, new_topic(), spark_remote=spark_connect, partitions=1
+    )
     project.produce(3, broken=12)
     wait_for_settled_tick(project)
     project.run("batch", "run")
@@ -25,7 +29,8 @@ def project(tmp_path_factory, broker, new_topic, spark_connect):
 def correct(project, name, numbers):
     """A file with the corrections of some of the quarantined events."""
     rows = [
-        json.loads(line) for line in project.run("quarantine", "list", "--jsonl", "--all")[0].splitlines()
+        json.loads(line)
+        for line in project.run("quarantine", "list", "--jsonl", "--all")[0].splitlines()
     ]
     value = {"user": name, "amount": 1, "at": "2026-01-01T00:00:00Z"}
     lines = [json.dumps(rows[n] | {"value": value | {"amount": n}}) for n in numbers]
@@ -50,11 +55,19 @@ def in_log(project, name):
 
 @pytest.mark.parametrize(
     ("failpoint", "sent_again"),
-    [("quarantine.before-send:2", 3), ("quarantine.after-send:2", 2), ("quarantine.after-marker:2", 2)],
+    [
+        ("quarantine.before-send:2", 3),
+        ("quarantine.after-send:2", 2),
+        ("quarantine.after-marker:2", 2),
+    ],
 )
 def test_killed_anywhere_and_run_again_each_is_sent_once(project, failpoint, sent_again):
     name = failpoint.replace("quarantine.", "").replace(":", "")
-    numbers = {"before-send2": range(0, 4), "after-send2": range(4, 8), "after-marker2": range(8, 12)}[name]
+    numbers = {
+        "before-send2": range(0, 4),
+        "after-send2": range(4, 8),
+        "after-marker2": range(8, 12),
+    }[name]
     file = correct(project, name, numbers)
     project.run("quarantine", "replay", file, failpoint=failpoint, expect=-signal.SIGKILL)
     out, _ = project.run("quarantine", "replay", file)
@@ -71,7 +84,9 @@ def test_what_retention_has_made_unknowable_is_said(project):
     wait_for_settled_tick(project)
     project.run("batch", "run")
     file = correct(project, "unknowable", [-1])
-    project.run("quarantine", "replay", file, failpoint="quarantine.before-send", expect=-signal.SIGKILL)
+    project.run(
+        "quarantine", "replay", file, failpoint="quarantine.before-send", expect=-signal.SIGKILL
+    )
     admin = KafkaAdminClient(bootstrap_servers=project.settings().bootstrap_servers)
     project.produce(1)
     admin.delete_records({TopicPartition(project.topic, 0): -1})

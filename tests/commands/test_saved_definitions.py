@@ -1,4 +1,6 @@
-"""What the stack says of definitions that have been saved, before a batch run or a reader meets them."""
+"""What the stack says of definitions that have been saved, before a batch run or a reader meets
+them.
+"""
 
 import os
 from types import SimpleNamespace
@@ -13,14 +15,18 @@ PUBLISHED = SimpleNamespace(
 
 
 def test_nothing_is_said_of_files_that_define_the_same():
-    assert changes(BEFORE, Definitions(BEFORE.views, BEFORE.streams, ("other.py",)), PUBLISHED) == []
+    assert (
+        changes(BEFORE, Definitions(BEFORE.views, BEFORE.streams, ("other.py",)), PUBLISHED) == []
+    )
 
 
 def test_views_without_an_answer_are_named_with_what_brings_it():
     said = changes(BEFORE, Definitions({"a": "2", "c": "1"}, {"s": "2"}, ()), PUBLISHED)
     assert said[:3] == [
-        "Definitions were changed: a.", "Definitions were added: c.", "Definitions were removed: b.",
-    ]  # fmt: skip
+        "Definitions were changed: a.",
+        "Definitions were added: c.",
+        "Definitions were removed: b.",
+    ]
     assert "these views have no answer: a, c." in said[3]
     assert "`trilayer batch run`" in said[3]
 

@@ -1,4 +1,6 @@
-"""The steps as a scheduler calls them: each names its run, an old T does no harm, and a cut that lags is told."""
+"""The steps as a scheduler calls them: each names its run, an old T does no harm, and a cut that
+lags is told.
+"""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -14,7 +16,12 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 def project(tmp_path_factory, broker, new_topic, spark_connect):
     folder = tmp_path_factory.mktemp("steps")
     return Project(
-        folder, broker.bootstrap, new_topic(), spark_remote=spark_connect, batch_every_s=60, late_after=2
+        folder,
+        broker.bootstrap,
+        new_topic(),
+        spark_remote=spark_connect,
+        batch_every_s=60,
+        late_after=2,
     )
 
 

@@ -13,7 +13,10 @@ from trilayer_core.log.lag import Lag
 STREAM = StreamProvenance({0: 10}, {0: 30}, "000001-ab", 20, 0, "")
 NONE_WAITS = Lag({0: 30}, 0, 0.0, 4.0, {})
 MANY_WAIT = Lag({0: 50_017}, 49_987, 28.25, 40.0, {})
-STOPPED = "the speed layer has not run these definitions: answers stop at the cut of T=2026-01-01T00:00:00Z"
+STOPPED = (
+    "the speed layer has not run these definitions: answers stop at the cut of"
+    " T=2026-01-01T00:00:00Z"
+)
 
 
 @pytest.mark.parametrize(
@@ -23,7 +26,8 @@ STOPPED = "the speed layer has not run these definitions: answers stop at the cu
         (
             {"lag": MANY_WAIT},
             "merged",
-            "exact up to the head, with 20 events since the cut; 49,987 more wait, the oldest for 28.2 s",
+            "exact up to the head, with 20 events since the cut; 49,987 more wait, the oldest for"
+            " 28.2 s",
         ),
         (
             {"lag": MANY_WAIT, "note": STOPPED, "speed_events": 0},
@@ -34,7 +38,8 @@ STOPPED = "the speed layer has not run these definitions: answers stop at the cu
         (
             {},
             "merged",
-            "exact up to the head, with 20 events since the cut; how many wait is unknown, since no broker answers",
+            "exact up to the head, with 20 events since the cut; how many wait is unknown, since"
+            " no broker answers",
         ),
         (
             {"lag": NONE_WAITS},
@@ -44,7 +49,9 @@ STOPPED = "the speed layer has not run these definitions: answers stop at the cu
     ],
 )
 def test_a_line_says_what_a_stream_lacks(changes, layer, says):
-    provenance = Provenance(3, "2026-01-01T00:00:00Z", "full", True, {"orders": replace(STREAM, **changes)})
+    provenance = Provenance(
+        3, "2026-01-01T00:00:00Z", "full", True, {"orders": replace(STREAM, **changes)}
+    )
     assert describe(provenance, layer).splitlines() == [
         "publication 3, T=2026-01-01T00:00:00Z",
         f"orders: {says}",

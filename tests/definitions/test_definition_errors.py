@@ -1,4 +1,6 @@
-"""A definition that can't be what its author meant is refused when it is declared, with what is wrong, what is there and what to do."""
+"""A definition that can't be what its author meant is refused when it is declared, with what is
+wrong, what is there and what to do.
+"""
 
 import importlib
 import importlib.util
@@ -29,14 +31,19 @@ from trilayer_core.errors import DefinitionError, SettingsError, UsageError
 from trilayer_core.runtime.settings import load_settings
 
 SCHEMA = (
-    "carrier string not null, dep_delay int, at timestamp, tags array<string>, place struct<lat:double>,"
-    " words map<string,string>, times map<string,timestamp>"
+    "carrier string not null, dep_delay int, at timestamp, tags array<string>, place"
+    " struct<lat:double>, words map<string,string>, times map<string,timestamp>"
 )
 FLIGHTS = Stream("flights", SCHEMA, event_time="at")
 
 
 def view(**more):
-    return View(**({"name": "v", "source": FLIGHTS, "key": ["carrier"], "aggregates": {"n": count()}} | more))
+    return View(
+        **(
+            {"name": "v", "source": FLIGHTS, "key": ["carrier"], "aggregates": {"n": count()}}
+            | more
+        )
+    )
 
 
 def stream(schema=SCHEMA, **more):
@@ -46,7 +53,12 @@ def stream(schema=SCHEMA, **more):
 def rows(**more):
     return Rows(
         **(
-            {"name": "words", "source": FLIGHTS, "rows": lambda events: events, "schema": "word string"}
+            {
+                "name": "words",
+                "source": FLIGHTS,
+                "rows": lambda events: events,
+                "schema": "word string",
+            }
             | more
         )
     )
@@ -57,80 +69,268 @@ def catalog(*views, queries=()):
 
 
 ERRORS = {
-    "name of a stream": (lambda: stream(name="Flights"), "name of a stream must be lower-case letters.*got 'Flights'"),
+    "name of a stream": (
+        lambda: stream(name="Flights"),
+        "name of a stream must be lower-case letters.*got 'Flights'",
+    ),
     "two underscores": (lambda: stream(name="a__b"), "name of a stream must be .* got 'a__b'"),
-    "schema that is none": (lambda: stream("carrier"), "schema of stream 'flights' must be Spark DDL"),
-    "broken schema": (lambda: stream("carrier string(, x int"), "schema of stream 'flights' must be Spark DDL"),
-    "column twice": (lambda: stream("a int, a int, at timestamp"), "columns of stream 'flights' must have different names; got 'a' twice"),
-    "column name": (lambda: stream("Carrier string, at timestamp"), "column of stream 'flights' must be lower-case.*got 'Carrier'; write `carrier string from 'Carrier'`"),
-    "column name of many words": (lambda: stream("at timestamp, `PUZone-ID 2` int"), "got 'PUZone-ID 2'; write `pu_zone_id_2 int from 'PUZone-ID 2'`"),
-    "column name of no letters": (lambda: stream("at timestamp, `2` int"), "a letter first; got '2'$"),
+    "schema that is none": (
+        lambda: stream("carrier"),
+        "schema of stream 'flights' must be Spark DDL",
+    ),
+    "broken schema": (
+        lambda: stream("carrier string(, x int"),
+        "schema of stream 'flights' must be Spark DDL",
+    ),
+    "column twice": (
+        lambda: stream("a int, a int, at timestamp"),
+        "columns of stream 'flights' must have different names; got 'a' twice",
+    ),
+    "column name": (
+        lambda: stream("Carrier string, at timestamp"),
+        "column of stream 'flights' must be lower-case.*got 'Carrier'; write `carrier string from"
+        " 'Carrier'`",
+    ),
+    "column name of many words": (
+        lambda: stream("at timestamp, `PUZone-ID 2` int"),
+        "got 'PUZone-ID 2'; write `pu_zone_id_2 int from 'PUZone-ID 2'`",
+    ),
+    "column name of no letters": (
+        lambda: stream("at timestamp, `2` int"),
+        "a letter first; got '2'$",
+    ),
     "column name of rows": (lambda: rows(schema="Word string"), "a letter first; got 'Word'$"),
-    "field of rows": (lambda: rows(schema="word string from 'Word'"), "schema of rows 'words' must be Spark DDL"),
-    "from nothing": (lambda: stream("at timestamp from, a int"), "must name a field once, in quotes, after `from`"),
-    "from twice": (lambda: stream("at timestamp from 'At' from 'T'"), "must name a field once, in quotes, after `from`"),
-    "from no text": (lambda: stream("at timestamp from At"), "must name a field once, in quotes, after `from`"),
-    "field without a name": (lambda: stream("at timestamp from 'a..b'"), "field of stream 'flights' must be a name, or names with dots .* got 'a..b'"),
-    "field that ends in a dot": (lambda: stream("at timestamp from 'a.'"), "field of stream 'flights' must be a name, or .* got 'a.'"),
-    "field of quotation marks": (lambda: stream("at timestamp from 'a\"b'"), "field of stream 'flights' must be a name, or"),
-    "field twice": (lambda: stream("at timestamp from 'T', a int from 'At', b int from 'At'"), "must come from different fields.*got a \\(At\\) and b \\(At\\)"),
-    "field within another": (lambda: stream("at timestamp, user string, id int from 'user.id'"), "none holds the other; got user and id \\(user.id\\)"),
-    "fields that differ in case": (lambda: stream("at timestamp, a int from 'A.x', b int from 'a.y'"), "in more than their case, .* got a \\(A.x\\) and b \\(a.y\\)"),
-    "the parser's own field": (lambda: stream("at timestamp, c string from '_corrupt'"), "must not be _corrupt"),
-    "a schema of no text": (lambda: stream(7), "schema of stream 'flights' must be Spark DDL .* got 7"),
-    "no such type": (lambda: stream("a interval, at timestamp"), "type of stream 'flights'.a must be one of tinyint"),
-    "decimal too long": (lambda: stream("a decimal(40,2), at timestamp"), r"type of stream 'flights'.a must be a decimal of 1 to 38 digits.*got decimal\(40,2\)"),
-    "decimal all fraction": (lambda: stream("a array<decimal(5,7)>, at timestamp"), r"no more of them after the point; got decimal\(5,7\)"),
-    "cast to no decimal": (lambda: view(key={"k": "cast(dep_delay as decimal(0))"}), r"type in key 'k' of view 'v' must be a decimal .* got decimal\(0\)"),
-    "event time unknown": (lambda: stream(event_time="att"), "event_time of stream 'flights' must be one of its columns; got 'att'; did you mean 'at'"),
-    "event id unknown": (lambda: stream(event_id="carier"), "event_id of stream 'flights' must be .* did you mean 'carrier'"),
-    "event time no time": (lambda: stream(event_time="carrier"), "must be a timestamp or a date; got 'carrier', which is string"),
-    "no partitions": (lambda: stream(partitions=0), "partitions and max_event_bytes of stream 'flights' must be 1 or more"),
-    "rows of no stream": (lambda: rows(source="flights"), "source of rows 'words' must be a Stream; got str"),
-    "rows of no function": (lambda: rows(rows="select"), "rows of 'words' must be a function of a DataFrame; got 'select'"),
+    "field of rows": (
+        lambda: rows(schema="word string from 'Word'"),
+        "schema of rows 'words' must be Spark DDL",
+    ),
+    "from nothing": (
+        lambda: stream("at timestamp from, a int"),
+        "must name a field once, in quotes, after `from`",
+    ),
+    "from twice": (
+        lambda: stream("at timestamp from 'At' from 'T'"),
+        "must name a field once, in quotes, after `from`",
+    ),
+    "from no text": (
+        lambda: stream("at timestamp from At"),
+        "must name a field once, in quotes, after `from`",
+    ),
+    "field without a name": (
+        lambda: stream("at timestamp from 'a..b'"),
+        "field of stream 'flights' must be a name, or names with dots .* got 'a..b'",
+    ),
+    "field that ends in a dot": (
+        lambda: stream("at timestamp from 'a.'"),
+        "field of stream 'flights' must be a name, or .* got 'a.'",
+    ),
+    "field of quotation marks": (
+        lambda: stream("at timestamp from 'a\"b'"),
+        "field of stream 'flights' must be a name, or",
+    ),
+    "field twice": (
+        lambda: stream("at timestamp from 'T', a int from 'At', b int from 'At'"),
+        "must come from different fields.*got a \\(At\\) and b \\(At\\)",
+    ),
+    "field within another": (
+        lambda: stream("at timestamp, user string, id int from 'user.id'"),
+        "none holds the other; got user and id \\(user.id\\)",
+    ),
+    "fields that differ in case": (
+        lambda: stream("at timestamp, a int from 'A.x', b int from 'a.y'"),
+        "in more than their case, .* got a \\(A.x\\) and b \\(a.y\\)",
+    ),
+    "the parser's own field": (
+        lambda: stream("at timestamp, c string from '_corrupt'"),
+        "must not be _corrupt",
+    ),
+    "a schema of no text": (
+        lambda: stream(7),
+        "schema of stream 'flights' must be Spark DDL .* got 7",
+    ),
+    "no such type": (
+        lambda: stream("a interval, at timestamp"),
+        "type of stream 'flights'.a must be one of tinyint",
+    ),
+    "decimal too long": (
+        lambda: stream("a decimal(40,2), at timestamp"),
+        r"type of stream 'flights'.a must be a decimal of 1 to 38 digits.*got decimal\(40,2\)",
+    ),
+    "decimal all fraction": (
+        lambda: stream("a array<decimal(5,7)>, at timestamp"),
+        r"no more of them after the point; got decimal\(5,7\)",
+    ),
+    "cast to no decimal": (
+        lambda: view(key={"k": "cast(dep_delay as decimal(0))"}),
+        r"type in key 'k' of view 'v' must be a decimal .* got decimal\(0\)",
+    ),
+    "event time unknown": (
+        lambda: stream(event_time="att"),
+        "event_time of stream 'flights' must be one of its columns; got 'att'; did you mean 'at'",
+    ),
+    "event id unknown": (
+        lambda: stream(event_id="carier"),
+        "event_id of stream 'flights' must be .* did you mean 'carrier'",
+    ),
+    "event time no time": (
+        lambda: stream(event_time="carrier"),
+        "must be a timestamp or a date; got 'carrier', which is string",
+    ),
+    "no partitions": (
+        lambda: stream(partitions=0),
+        "partitions and max_event_bytes of stream 'flights' must be 1 or more",
+    ),
+    "rows of no stream": (
+        lambda: rows(source="flights"),
+        "source of rows 'words' must be a Stream; got str",
+    ),
+    "rows of no function": (
+        lambda: rows(rows="select"),
+        "rows of 'words' must be a function of a DataFrame; got 'select'",
+    ),
     "name of a view": (lambda: view(name="_v"), "name of a view must be lower-case"),
-    "source of a view": (lambda: view(source="flights"), "source of view 'v' must be a Stream or Rows; got str"),
-    "key as text": (lambda: view(key="carrier"), "key of view 'v' must be a list of columns or a mapping"),
-    "no key": (lambda: view(key=[]), re.escape("for one total over all events write key={\"all\": \"'all'\"}")),
-    "no aggregates": (lambda: view(aggregates={}), "aggregates of view 'v' must be at least one; got none"),
-    "names twice": (lambda: view(aggregates={"carrier": count()}), "columns of view 'v' must have different names; got carrier twice"),
+    "source of a view": (
+        lambda: view(source="flights"),
+        "source of view 'v' must be a Stream or Rows; got str",
+    ),
+    "key as text": (
+        lambda: view(key="carrier"),
+        "key of view 'v' must be a list of columns or a mapping",
+    ),
+    "no key": (
+        lambda: view(key=[]),
+        re.escape('for one total over all events write key={"all": "\'all\'"}'),
+    ),
+    "no aggregates": (
+        lambda: view(aggregates={}),
+        "aggregates of view 'v' must be at least one; got none",
+    ),
+    "names twice": (
+        lambda: view(aggregates={"carrier": count()}),
+        "columns of view 'v' must have different names; got carrier twice",
+    ),
     "window end taken": (
         lambda: view(key={"w": tumbling("at", "1 hour")}, aggregates={"w_end": count()}),
         "columns of view 'v' must have different names; got w_end twice",
     ),
-    "unknown key": (lambda: view(key=["carier"]), "key 'carier' of view 'v' must use columns of its source; got 'carier' in 'carier'; did you mean 'carrier'"),
+    "unknown key": (
+        lambda: view(key=["carier"]),
+        "key 'carier' of view 'v' must use columns of its source; got 'carier' in 'carier'; did"
+        " you mean 'carrier'",
+    ),
     "key of no plain type": (lambda: view(key=["tags"]), "key 'tags' of view 'v'"),
-    "window over text": (lambda: view(key={"w": tumbling("carrier", "1 hour")}), "must be a window over a timestamp; got 'carrier', which is string"),
-    "unknown value": (lambda: view(aggregates={"n": sum_("dep_dely")}), "value of aggregate 'n' of view 'v' must use .* did you mean 'dep_delay'"),
-    "unknown by": (lambda: view(aggregates={"n": latest("carrier", by="att")}), "by of aggregate 'n' of view 'v' must use .* did you mean 'at'"),
-    "filter no boolean": (lambda: view(where="dep_delay + 1"), "where of view 'v' must be boolean; got 'dep_delay \\+ 1', which is bigint"),
-    "filter of an aggregate": (lambda: view(aggregates={"n": count(where="carrier")}), "where of aggregate 'n' of view 'v' must be boolean"),
-    "no aggregate": (lambda: view(aggregates={"n": "count"}), "aggregate 'n' of view 'v' must be an aggregate such as count\\(\\); got 'count'"),
-    "sum of text": (lambda: view(aggregates={"n": sum_("carrier")}), "sum_\\(\\) in aggregate 'n' of view 'v' must be over a number; got string"),
-    "mean of a time": (lambda: view(aggregates={"n": mean("at")}), "mean\\(\\) in .* must be over a number; got timestamp"),
-    "min of a list": (lambda: view(aggregates={"n": min_("tags")}), "min_\\(\\) in .* must be over a type with an order; got array<string>"),
-    "max of a struct": (lambda: view(aggregates={"n": max_("place")}), "max_\\(\\) in .* must be over a type with an order; got struct"),
-    "latest of a list": (lambda: view(aggregates={"n": latest("tags", by="at")}), "latest\\(\\) in .* must choose a column of a plain type"),
-    "first by a list": (lambda: view(aggregates={"n": first("carrier", by="tags")}), "first\\(\\) in .* must be by a type with an order"),
-    "no expression": (lambda: view(key={"k": ""}), "key 'k' of view 'v' must be a Spark SQL expression; got ''"),
-    "broken expression": (lambda: view(key={"k": "dep_delay +"}), "key 'k' of view 'v' must be a Spark SQL expression; got 'dep_delay \\+'"),
-    "two expressions": (lambda: view(key={"k": "carrier, dep_delay"}), "must be one Spark SQL expression"),
+    "window over text": (
+        lambda: view(key={"w": tumbling("carrier", "1 hour")}),
+        "must be a window over a timestamp; got 'carrier', which is string",
+    ),
+    "unknown value": (
+        lambda: view(aggregates={"n": sum_("dep_dely")}),
+        "value of aggregate 'n' of view 'v' must use .* did you mean 'dep_delay'",
+    ),
+    "unknown by": (
+        lambda: view(aggregates={"n": latest("carrier", by="att")}),
+        "by of aggregate 'n' of view 'v' must use .* did you mean 'at'",
+    ),
+    "filter no boolean": (
+        lambda: view(where="dep_delay + 1"),
+        "where of view 'v' must be boolean; got 'dep_delay \\+ 1', which is bigint",
+    ),
+    "filter of an aggregate": (
+        lambda: view(aggregates={"n": count(where="carrier")}),
+        "where of aggregate 'n' of view 'v' must be boolean",
+    ),
+    "no aggregate": (
+        lambda: view(aggregates={"n": "count"}),
+        "aggregate 'n' of view 'v' must be an aggregate such as count\\(\\); got 'count'",
+    ),
+    "sum of text": (
+        lambda: view(aggregates={"n": sum_("carrier")}),
+        "sum_\\(\\) in aggregate 'n' of view 'v' must be over a number; got string",
+    ),
+    "mean of a time": (
+        lambda: view(aggregates={"n": mean("at")}),
+        "mean\\(\\) in .* must be over a number; got timestamp",
+    ),
+    "min of a list": (
+        lambda: view(aggregates={"n": min_("tags")}),
+        "min_\\(\\) in .* must be over a type with an order; got array<string>",
+    ),
+    "max of a struct": (
+        lambda: view(aggregates={"n": max_("place")}),
+        "max_\\(\\) in .* must be over a type with an order; got struct",
+    ),
+    "latest of a list": (
+        lambda: view(aggregates={"n": latest("tags", by="at")}),
+        "latest\\(\\) in .* must choose a column of a plain type",
+    ),
+    "first by a list": (
+        lambda: view(aggregates={"n": first("carrier", by="tags")}),
+        "first\\(\\) in .* must be by a type with an order",
+    ),
+    "no expression": (
+        lambda: view(key={"k": ""}),
+        "key 'k' of view 'v' must be a Spark SQL expression; got ''",
+    ),
+    "broken expression": (
+        lambda: view(key={"k": "dep_delay +"}),
+        "key 'k' of view 'v' must be a Spark SQL expression; got 'dep_delay \\+'",
+    ),
+    "two expressions": (
+        lambda: view(key={"k": "carrier, dep_delay"}),
+        "must be one Spark SQL expression",
+    ),
     "two statements": (lambda: view(key={"k": "1; drop table t"}), "must be "),
     "a clause more": (lambda: view(key={"k": "carrier from u where true --"}), "must be "),
-    "a named one": (lambda: view(key={"k": "carrier as c"}), "must be one expression without a name, a star or a comment"),
-    "a star": (lambda: view(key={"k": "*"}), "must be one expression without a name, a star or a comment"),
-    "an aggregate": (lambda: view(key={"k": "max(dep_delay)"}), "must be computed from one event alone.*put aggregates in `aggregates=`"),
-    "a window function": (lambda: view(key={"k": "row_number() over (order by at)"}), "must be computed from one event alone"),
-    "a subquery": (lambda: view(where="carrier in (select carrier from t)"), "must be computed from one event alone"),
-    "a generator": (lambda: view(key={"k": "explode(tags)"}), "must be computed from one event alone"),
-    "type unknown": (lambda: view(key={"k": "no_such_function(carrier)"}), "type of key 'k' of view 'v' must be known.*write `cast\\("),
-    "months": (lambda: tumbling("at", "1 month"), "size of a tumbling window must be a number and one of millisecond, .* got '1 month'"),
+    "a named one": (
+        lambda: view(key={"k": "carrier as c"}),
+        "must be one expression without a name, a star or a comment",
+    ),
+    "a star": (
+        lambda: view(key={"k": "*"}),
+        "must be one expression without a name, a star or a comment",
+    ),
+    "an aggregate": (
+        lambda: view(key={"k": "max(dep_delay)"}),
+        "must be computed from one event alone.*put aggregates in `aggregates=`",
+    ),
+    "a window function": (
+        lambda: view(key={"k": "row_number() over (order by at)"}),
+        "must be computed from one event alone",
+    ),
+    "a subquery": (
+        lambda: view(where="carrier in (select carrier from t)"),
+        "must be computed from one event alone",
+    ),
+    "a generator": (
+        lambda: view(key={"k": "explode(tags)"}),
+        "must be computed from one event alone",
+    ),
+    "type unknown": (
+        lambda: view(key={"k": "no_such_function(carrier)"}),
+        "type of key 'k' of view 'v' must be known.*write `cast\\(",
+    ),
+    "months": (
+        lambda: tumbling("at", "1 month"),
+        "size of a tumbling window must be a number and one of millisecond, .* got '1 month'",
+    ),
     "no length": (lambda: tumbling("at", "0 hours"), "size of a tumbling window must be"),
-    "slide that doesn't fit": (lambda: sliding("at", "1 hour", "25 minutes"), "must be a multiple of its slide; got '1 hour' and '25 minutes'"),
-    "slide above size": (lambda: sliding("at", "1 hour", "2 hours"), "must be a multiple of its slide"),
+    "slide that doesn't fit": (
+        lambda: sliding("at", "1 hour", "25 minutes"),
+        "must be a multiple of its slide; got '1 hour' and '25 minutes'",
+    ),
+    "slide above size": (
+        lambda: sliding("at", "1 hour", "2 hours"),
+        "must be a multiple of its slide",
+    ),
     "no views": (lambda: catalog(), "a catalog must have at least one view; got none"),
-    "views of one name": (lambda: catalog(view(), view()), "views and queries must have different names; got v twice"),
-    "a query of a view's name": (lambda: catalog(view(), queries=[Query("v", "select 1")]), "views and queries must have different names; got v twice"),
+    "views of one name": (
+        lambda: catalog(view(), view()),
+        "views and queries must have different names; got v twice",
+    ),
+    "a query of a view's name": (
+        lambda: catalog(view(), queries=[Query("v", "select 1")]),
+        "views and queries must have different names; got v twice",
+    ),
     "empty query": (lambda: Query("q", " "), "query 'q' must be SQL; got ' '"),
     "two streams of one name": (
         lambda: catalog(view(), view(name="w", source=stream(max_event_bytes=7))),
@@ -141,10 +341,13 @@ ERRORS = {
         "each topic must belong to one stream; got flights, flights",
     ),
     "two rows of one name": (
-        lambda: catalog(view(source=rows(), key=["word"]), view(name="w", source=rows(schema="word string, n int"), key=["word"])),
+        lambda: catalog(
+            view(source=rows(), key=["word"]),
+            view(name="w", source=rows(schema="word string, n int"), key=["word"]),
+        ),
         "each source must be declared once; got two different ones named 'words'",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", ERRORS)
@@ -169,7 +372,8 @@ def test_a_wrong_definition_says_what_is_wrong(case):
 )
 def test_a_function_that_answers_differently_each_time_is_refused(function):
     with pytest.raises(
-        DefinitionError, match=r"must give the same answer in every run; got .*put `now\(\)` into the query"
+        DefinitionError,
+        match=r"must give the same answer in every run; got .*put `now\(\)` into the query",
     ):
         view(key={"k": f"cast({function} as string)"})
 
@@ -243,16 +447,23 @@ def test_a_decimal_has_the_scale_that_spark_gives_it(type_, sum_type):
     of = view(source=money, key={"k": f"cast(a as {type_})"}, aggregates={"n": sum_("a")})
     assert of.measures[0].type == sum_type
     plain = of.keys[0].type
-    assert [money.columns[c] for c in "abc"] == [plain, f"array<{plain}>", f"struct<decimal:{plain}>"]
+    assert [money.columns[c] for c in "abc"] == [
+        plain,
+        f"array<{plain}>",
+        f"struct<decimal:{plain}>",
+    ]
     assert len(partial_schema(of)) in (2, 3)  # a sum of many digits has two states
 
 
 def test_a_view_and_a_stream_that_are_not_there_are_named():
     found = catalog(view())
-    with pytest.raises(UsageError, match="view must be one of the catalog's; got 'vv'; did you mean 'v'"):
+    with pytest.raises(
+        UsageError, match="view must be one of the catalog's; got 'vv'; did you mean 'v'"
+    ):
         found.view("vv")
     with pytest.raises(
-        UsageError, match="stream must be one of the catalog's; got 'flight'; did you mean 'flights'"
+        UsageError,
+        match="stream must be one of the catalog's; got 'flight'; did you mean 'flights'",
     ):
         found.stream("flight")
 
@@ -273,13 +484,18 @@ def project(tmp_path, monkeypatch):
             "no_such_module_here:catalog",
             "got no module 'no_such_module_here'; run from your project's folder",
         ),
-        ("mine:katalog", "catalog 'mine:katalog' must be a Catalog; got NoneType; did you mean 'catalog'"),
+        (
+            "mine:katalog",
+            "catalog 'mine:katalog' must be a Catalog; got NoneType; did you mean 'catalog'",
+        ),
         ("mine:other", "catalog 'mine:other' must be a Catalog; got int"),
     ],
 )
 def test_a_catalog_that_is_not_found_says_which_half(name, message, project, monkeypatch):
     (project / "mine.py").write_text(
-        "from trilayer import *\ns = Stream('s', 'at timestamp, k int', event_time='at')\nother = 1\n"
+        "from trilayer import *\n"
+        "s = Stream('s', 'at timestamp, k int', event_time='at')\n"
+        "other = 1\n"
         "catalog = Catalog(views=[View('v', source=s, key=['k'], aggregates={'n': count()})])\n"
     )
     monkeypatch.delitem(__import__("sys").modules, "mine", raising=False)
@@ -288,9 +504,13 @@ def test_a_catalog_that_is_not_found_says_which_half(name, message, project, mon
 
 
 def test_a_projects_files_are_its_own_and_shadow_nothing_imported_later(project, monkeypatch):
-    """The catalog's imports mean the project's files; after it is loaded, trilayer's imports mean trilayer's."""
+    """The catalog's imports mean the project's files; after it is loaded, trilayer's imports mean
+    trilayer's.
+    """
     (project / "helper.py").write_text("NAME = 's'\n")
-    (project / "wave.py").write_text("mine = True\n")  # as a module of Python's that is imported later
+    (project / "wave.py").write_text(
+        "mine = True\n"
+    )  # as a module of Python's that is imported later
     (project / "theirs.py").write_text(
         "from trilayer import *\nimport helper\n"
         "s = Stream(helper.NAME, 'at timestamp, k int', event_time='at')\n"
@@ -298,7 +518,9 @@ def test_a_projects_files_are_its_own_and_shadow_nothing_imported_later(project,
     )
     for name in ("theirs", "helper", "wave"):
         monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", str(project))])
+    monkeypatch.setattr(
+        sys, "path", [entry for entry in sys.path if entry not in ("", str(project))]
+    )
     assert load_catalog("theirs:catalog").streams[0].name == "s"
     assert not hasattr(importlib.import_module("wave"), "mine")
     assert importlib.util.find_spec("helper") is not None
@@ -315,9 +537,15 @@ def test_errors_inside_the_module_come_through(project):
     [
         ("tick_s = = 1", "trilayer.toml must be TOML"),
         ("tikc_s = 5", "'tikc_s' in trilayer.toml is no setting; did you mean 'tick_s'"),
-        ("tick_s = 'soon'", "'tick_s' in trilayer.toml: input should be a valid integer.*got 'soon'"),
+        (
+            "tick_s = 'soon'",
+            "'tick_s' in trilayer.toml: input should be a valid integer.*got 'soon'",
+        ),
         ("tick_s = 7", "'tick_s' in trilayer.toml: .*must divide a day .*got 7"),
-        ("keep_versions = 1", "'keep_versions' in trilayer.toml: .*greater than or equal to 2; got 1"),
+        (
+            "keep_versions = 1",
+            "'keep_versions' in trilayer.toml: .*greater than or equal to 2; got 1",
+        ),
         ("reconcile = 'maybe'", "'reconcile' in trilayer.toml: .*'warn' or 'fail'; got 'maybe'"),
         ("store = ''", "'store' in trilayer.toml: .*at least 1 character; got ''"),
         ("spark_conf = {a = 1}", "'spark_conf.a' in trilayer.toml: .*valid string; got 1"),
@@ -337,7 +565,8 @@ def test_errors_inside_the_module_come_through(project):
         ("spark_remote = 'h:15002'", "must be sc://host:port; got 'h:15002'"),
         (
             "tick_s = 3600\nkeep_versions = 3",
-            "^'tick_s' in trilayer.toml: batch_every_s must be a multiple of tick_s.*; got 600 and 3600$",
+            "^'tick_s' in trilayer.toml: batch_every_s must be a multiple of tick_s.*; got 600 and"
+            " 3600$",
         ),
     ],
 )
@@ -354,13 +583,15 @@ def test_a_wrong_settings_file_says_where(text, message, project):
         (
             "TICK_S",
             "3600",
-            "^'batch_every_s' in trilayer.toml and variable TRILAYER_TICK_S: batch_every_s must be a multiple of tick_s.*; got 600 and 3600$",
+            "^'batch_every_s' in trilayer.toml and variable TRILAYER_TICK_S: batch_every_s must be"
+            " a multiple of tick_s.*; got 600 and 3600$",
         ),
         ("STORE", "", "^variable TRILAYER_STORE: .*at least 1 character; got ''$"),
         ("SPARK_CONF", "abc", "^variable TRILAYER_SPARK_CONF must be a JSON object; got 'abc'$"),
         ("SPARK_CONF", "[]", "^variable TRILAYER_SPARK_CONF: .*valid dictionary; got \\[\\]$"),
         ("SPARK_CONF", '{"a": 1}', "^variable TRILAYER_SPARK_CONF: .*valid string; got 1$"),
-        ("BOOTSTRAP_SERVERS", "localhost:99999", "^variable TRILAYER_BOOTSTRAP_SERVERS: must be host:port.*got 'localhost:99999'$"),
+        ("BOOTSTRAP_SERVERS", "localhost:99999",
+         "^variable TRILAYER_BOOTSTRAP_SERVERS: must be host:port.*got 'localhost:99999'$"),
     ],
 )  # fmt: skip
 def test_a_wrong_variable_says_which(name, value, message, project, monkeypatch):
@@ -390,7 +621,10 @@ def test_an_unknown_variable_is_refused(project, monkeypatch):
     monkeypatch.setenv("TRILAYER_TICKS", "1")
     with pytest.raises(
         SettingsError,
-        match="variable TRILAYER_TICKS must be one of trilayer's settings; did you mean 'TRILAYER_TICK_S'",
+        match=(
+            "variable TRILAYER_TICKS must be one of trilayer's settings; did you mean"
+            " 'TRILAYER_TICK_S'"
+        ),
     ):
         load_settings()
 
@@ -404,7 +638,8 @@ def test_variables_win_over_the_file(project, monkeypatch):
 
 def test_a_process_has_the_settings_of_the_one_that_starts_it(project, monkeypatch):
     (project / "trilayer.toml").write_text(
-        "catalog = 'shop:catalog'\nspark_master = 'yarn'\nbatch_command = 'x'\ntick_s = 30\nspark_conf = {a = '1'}\n"
+        "catalog = 'shop:catalog'\nspark_master = 'yarn'\nbatch_command = 'x'\ntick_s ="
+        " 30\nspark_conf = {a = '1'}\n"
     )
     ours = load_settings(
         catalog="examples.flights:catalog",

@@ -1,4 +1,6 @@
-"""A fingerprint changes when a meaning may have, and not otherwise; and reading a catalog starts no JVM."""
+"""A fingerprint changes when a meaning may have, and not otherwise; and reading a catalog starts no
+JVM.
+"""
 
 import json
 import os
@@ -140,7 +142,9 @@ def test_code_of_a_row_function_its_closure_defaults_and_what_it_calls_count(tmp
 
 
 def test_comments_lines_and_another_process_do_not_count(tmp_path):
-    assert fingerprint(tmp_path) == fingerprint(tmp_path, name="2", before="# a comment\n\n\nUNUSED = 1\n")
+    assert fingerprint(tmp_path) == fingerprint(
+        tmp_path, name="2", before="# a comment\n\n\nUNUSED = 1\n"
+    )
 
 
 HELPERS = """
@@ -219,10 +223,16 @@ CHANGED = dict(
     udf=uses(udf(lambda text: text * {n})),
     type_of_a_udf=uses(udf(len, StringType() if {n} == 1 else LongType())),
 )
-SAME = dict(of_spark=words, of_strings=uses({{"a", "b", "c", "d"}}), of_no_value=uses([object(), helpers.log]))
+SAME = dict(
+    of_spark=words, of_strings=uses({{"a", "b", "c", "d"}}),
+    of_no_value=uses([object(), helpers.log]),
+)
 stream = Stream("s", "text string, at timestamp", event_time="at")
 def fingerprints(functions):
-    return {{k: Rows("r", source=stream, rows=v, schema="text string").fingerprint for k, v in functions.items()}}
+    return {{
+        k: Rows("r", source=stream, rows=v, schema="text string").fingerprint
+        for k, v in functions.items()
+    }}
 """
 
 
@@ -235,7 +245,10 @@ def shop(tmp_path):
         (tmp_path / "tools").mkdir(exist_ok=True)
         (tmp_path / "tools" / "inner.py").write_text("from helpers import limited\n")
         (tmp_path / "shop.py").write_text(SHOP.format(n=n))
-        code = "import json, shop; print(json.dumps([shop.fingerprints(shop.CHANGED), shop.fingerprints(shop.SAME)]))"
+        code = (
+            "import json, shop; print(json.dumps([shop.fingerprints(shop.CHANGED),"
+            " shop.fingerprints(shop.SAME)]))"
+        )
         environment = {
             "PYTHONPATH": str(PROJECT),
             "PATH": "/usr/bin:/bin",
@@ -243,8 +256,13 @@ def shop(tmp_path):
             "PYTHONDONTWRITEBYTECODE": "1",
         }
         done = subprocess.run(
-            [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-        )  # fmt: skip
+            [sys.executable, "-c", code],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
@@ -271,7 +289,9 @@ def test_code_of_an_installed_library_counts_by_name(tmp_path):
         (tmp_path / "site-packages/library/__init__.py").write_text(
             f"def f(events): return events.limit({n[0]})\n"
         )
-        (tmp_path / "site-packages/shop/own.py").write_text(f"def g(events): return events.limit({n[1]})\n")
+        (tmp_path / "site-packages/shop/own.py").write_text(
+            f"def g(events): return events.limit({n[1]})\n"
+        )
         (tmp_path / "site-packages/shop/__init__.py").write_text(
             "from library import f; from shop.own import g\n"
             "from trilayer import Rows, Stream\n"
@@ -285,7 +305,11 @@ def test_code_of_an_installed_library_counts_by_name(tmp_path):
         }
         code = "import shop; print(shop.rows.fingerprint)"
         return subprocess.run(
-            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+            [sys.executable, "-c", code],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
 
     assert read((1, 1)) == read((2, 1)) != read((2, 2))
@@ -342,7 +366,9 @@ def installed(python):
     for command in [shutil.which(python), *map(str, of_pyenv)]:
         if (
             command
-            and not subprocess.run([command, "--version"], capture_output=True, check=False).returncode
+            and not subprocess.run(
+                [command, "--version"], capture_output=True, check=False
+            ).returncode
         ):
             return command
     return None
@@ -355,7 +381,10 @@ def test_code_counts_the_same_under_every_minor_version_of_python(tmp_path, pyth
     if command is None:
         pytest.skip(f"{python} is not installed")
     (tmp_path / "all_sorts.py").write_text(ALL_SORTS)
-    code = "import all_sorts; from trilayer_core.definitions.stream import code_of, digest; print(digest(code_of(all_sorts.ROWS)))"
+    code = (
+        "import all_sorts; from trilayer_core.definitions.stream import code_of, digest;"
+        " print(digest(code_of(all_sorts.ROWS)))"
+    )
     libraries = Path(sqlglot.__file__).parents[1]
     environment = {
         "PYTHONPATH": os.pathsep.join(map(str, (PROJECT, libraries))),
@@ -363,8 +392,13 @@ def test_code_counts_the_same_under_every_minor_version_of_python(tmp_path, pyth
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     done = subprocess.run(
-        [command, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )  # fmt: skip
+        [command, "-c", code],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if "No module named" in done.stderr:
         pytest.skip(f"{python} can't use the libraries installed for this one")
     assert (done.stdout.strip(), done.stderr) == ("50cb4192b4465240", "")
@@ -397,11 +431,13 @@ def test_declaring_and_reading_a_catalog_starts_no_jvm(tmp_path):
     (tmp_path / "mine.py").write_text(
         "from trilayer import *\ns = Stream('s', 'at timestamp, k int', event_time='at')\n"
         "r = Rows('r', source=s, rows=lambda e: e, schema='k int')\n"
-        "catalog = Catalog(views=[View('v', source=s, key={'k': 'k', 'w': sliding('at', '1 hour', '5 minutes')}, aggregates={'n': count()}),"
+        "by_window = {'k': 'k', 'w': sliding('at', '1 hour', '5 minutes')}\n"
+        "catalog = Catalog(views=[View('v', source=s, key=by_window, aggregates={'n': count()}),"
         " View('w', source=r, key=['k'], aggregates={'n': count()})])\n"
     )
     code = (
-        "import sys; from trilayer_core.definitions.catalog import load_catalog; c = load_catalog('mine:catalog')\n"
+        "import sys; from trilayer_core.definitions.catalog import load_catalog\n"
+        "c = load_catalog('mine:catalog')\n"
         "assert c.stream_fingerprint(c.streams[0]) and c.views[0].partial_columns\n"
         "import serving_layer\n"
         "heavy = sorted(m for m in sys.modules if m.split('.')[0] in ('pyspark', 'py4j'))\n"

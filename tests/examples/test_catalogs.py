@@ -1,4 +1,6 @@
-"""Both catalogs: what importing them costs, and their answers from the pass and the merge that all layers share, without a broker."""
+"""Both catalogs: what importing them costs, and their answers from the pass and the merge that all
+layers share, without a broker.
+"""
 
 import json
 import subprocess
@@ -12,7 +14,12 @@ import pytest
 from examples.flights.__main__ import prepare
 from examples.retail.generate import generate, truth_path
 from trilayer import Catalog
-from trilayer_core.compute.merging import create_table_sql, open_duckdb, present_select, quoted_duckdb
+from trilayer_core.compute.merging import (
+    create_table_sql,
+    open_duckdb,
+    present_select,
+    quoted_duckdb,
+)
 from trilayer_core.definitions.catalog import load_catalog
 
 NAMES = ["examples.flights:catalog", "examples.retail:catalog"]
@@ -21,10 +28,19 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 @pytest.mark.parametrize("name", NAMES)
 def test_declaring_loads_neither_an_engine_nor_a_layer(name):
-    unwanted = ["pyspark", "py4j", "duckdb", "pandas", "kafka", "batch_layer", "speed_layer", "serving_layer"]
+    unwanted = [
+        "pyspark",
+        "py4j",
+        "duckdb",
+        "pandas",
+        "kafka",
+        "batch_layer",
+        "speed_layer",
+        "serving_layer",
+    ]
     code = (
-        "import sys; from trilayer_core.definitions.catalog import load_catalog; load_catalog(sys.argv[1]);"
-        "print(*(name for name in sys.argv[2:] if name in sys.modules))"
+        "import sys; from trilayer_core.definitions.catalog import load_catalog;"
+        " load_catalog(sys.argv[1]);print(*(name for name in sys.argv[2:] if name in sys.modules))"
     )
     found = subprocess.run(
         [sys.executable, "-c", code, name, *unwanted], check=True, capture_output=True, text=True
@@ -54,14 +70,21 @@ def test_flights_end_to_end(spark, tmp_path):
     assert ask("select count(*), sum(flights), sum(departed) from delays_by_carrier") == [
         (5_432, 336_776, 328_521)
     ]
-    assert ask("select min(day), max(day) from delays_by_carrier") == [(date(2013, 1, 1), date(2013, 12, 31))]
+    assert ask("select min(day), max(day) from delays_by_carrier") == [
+        (date(2013, 1, 1), date(2013, 12, 31))
+    ]
     assert ask("select sum(flights) from busy_routes") == [(4 * 336_776,)]
     assert ask("select count(*), sum(flights) from aircraft") == [(4_037, 328_521)]
-    assert ask("select carrier, flights, late_percent from worst_carriers")[0] == ("EV", 54_173, 30.5)
+    assert ask("select carrier, flights, late_percent from worst_carriers")[0] == (
+        "EV",
+        54_173,
+        30.5,
+    )
     # The blizzard of February 2013.
     assert ask("select day, cancelled from worst_days")[0] == (date(2013, 2, 8), 472)
     assert ask("select tailnum, flights from most_flown")[0] == ("N725MQ", 546)
-    # The newest flights are scheduled for 23:59 in New York; the window that ends at midnight there holds them and what went before.
+    # The newest flights are scheduled for 23:59 in New York; the window that ends at midnight there
+    # holds them and what went before.
     (end,) = {row[2] for row in ask("select * from busiest_now")}
     assert end == datetime(2014, 1, 1, 5, tzinfo=UTC)
 
@@ -91,9 +114,15 @@ def test_retail_is_what_the_generator_says(spark, tmp_path):
         found = connection.sql(f"select {', '.join(columns)} from {view}").fetchall()
         expected = [(*list(row.values())[:-1], Decimal(row["revenue"])) for row in truth[view]]
         assert sorted(found, key=repr) == sorted(expected, key=repr)
-    assert connection.sql("select sum(purchases) from sales_by_minute").fetchall() == [(truth["good"],)]
-    best = sorted((-Decimal(row["revenue"]), row["product"]) for row in truth["sales_by_product"])[:10]
-    assert connection.sql("select product from top_sellers").fetchall() == [(product,) for _, product in best]
+    assert connection.sql("select sum(purchases) from sales_by_minute").fetchall() == [
+        (truth["good"],)
+    ]
+    best = sorted((-Decimal(row["revenue"]), row["product"]) for row in truth["sales_by_product"])[
+        :10
+    ]
+    assert connection.sql("select product from top_sellers").fetchall() == [
+        (product,) for _, product in best
+    ]
 
 
 def test_last_hour_reads_the_clock(tmp_path):
@@ -102,7 +131,8 @@ def test_last_hour_reads_the_clock(tmp_path):
     view = catalog.view("sales_by_minute")
     for product, age in (("tea", "5 minutes"), ("tea", "20 minutes"), ("jam", "2 hours")):
         connection.execute(
-            f"insert into {quoted_duckdb(view.name + '_partials')} values ('{product}', now() - interval {age}, 1, 2, 0, 6.40)"
+            f"insert into {quoted_duckdb(view.name + '_partials')} values ('{product}', now() -"
+            f" interval {age}, 1, 2, 0, 6.40)"
         )
     assert connection.sql("from last_hour").fetchall() == [("tea", 2, 4, Decimal("12.80"))]
 
@@ -111,7 +141,9 @@ def with_positions(rows):
     from pyspark.sql import functions as F
 
     return rows.select(
-        F.lit(0).alias("_partition"), F.monotonically_increasing_id().alias("_offset"), *rows.columns
+        F.lit(0).alias("_partition"),
+        F.monotonically_increasing_id().alias("_offset"),
+        *rows.columns,
     )
 
 
@@ -141,7 +173,8 @@ def answers(catalog: Catalog, tables: dict) -> duckdb.DuckDBPyConnection:
             connection.execute(f"insert into {quoted_duckdb(stored)} from arrived")
             connection.unregister("arrived")
         connection.execute(
-            f"create view {quoted_duckdb(view.name)} as {present_select(view, [quoted_duckdb(stored)])}"
+            f"create view {quoted_duckdb(view.name)} as"
+            f" {present_select(view, [quoted_duckdb(stored)])}"
         )
     for query in catalog.queries:
         connection.execute(f"create view {quoted_duckdb(query.name)} as {query.sql}")

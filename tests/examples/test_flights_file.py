@@ -1,4 +1,6 @@
-"""The flights as a file to replay: all of them, typed as the stream is, in order, and at the right time."""
+"""The flights as a file to replay: all of them, typed as the stream is, in order, and at the right
+time.
+"""
 
 import subprocess
 import sys
@@ -34,7 +36,9 @@ def test_has_exactly_the_columns_of_the_stream(table):
         name: arrow_type(type_) for name, type_ in flights.columns.items()
     }
     assert table.schema.names == list(flights.columns)
-    assert [field.nullable for field in table.schema] == [not field.required for field in flights.fields]
+    assert [field.nullable for field in table.schema] == [
+        not field.required for field in flights.fields
+    ]
 
 
 def test_nulls_are_the_cancelled_flights_and_unknown_aircraft(table):
@@ -47,7 +51,8 @@ def test_nulls_are_the_cancelled_flights_and_unknown_aircraft(table):
 def test_is_ordered_by_schedule_with_ties_as_in_the_source(table):
     scheduled = table["scheduled"].to_pylist()
     assert scheduled == sorted(scheduled)
-    # The first flights of the source: 5:15 on New Year's Day, then 5:29, then three at 5:40 and after.
+    # The first flights of the source: 5:15 on New Year's Day, then 5:29, then three at 5:40 and
+    # after.
     first = table.slice(0, 4).select(["carrier", "flight", "dest"]).to_pylist()
     assert [(row["carrier"], row["flight"]) for row in first] == [
         ("UA", 1545),
@@ -65,7 +70,9 @@ def test_times_are_utc_of_new_yorks_schedule(table):
 
 
 def test_the_schedule_is_new_yorks_clock_in_every_row(table):
-    """The source has the local time too, in other columns; both must say the same of every flight, on either side of a clock change."""
+    """The source has the local time too, in other columns; both must say the same of every flight,
+    on either side of a clock change.
+    """
     import zipfile
     from importlib.util import find_spec
     from pathlib import Path
@@ -78,21 +85,27 @@ def test_the_schedule_is_new_yorks_clock_in_every_row(table):
     local = [
         datetime(y, m, d, h, minute, tzinfo=NEW_YORK).astimezone(UTC)
         for y, m, d, h, minute in zip(
-            *(source[c].to_pylist() for c in ("year", "month", "day", "hour", "minute")), strict=True
+            *(source[c].to_pylist() for c in ("year", "month", "day", "hour", "minute")),
+            strict=True,
         )
     ]
     assert table["scheduled"].to_pylist() == sorted(local)
 
 
 def test_a_delay_is_the_time_between_schedule_and_departure(table):
-    minutes = pc.divide(pc.subtract(table["departed"], table["scheduled"]).cast("int64"), 60_000_000)
+    minutes = pc.divide(
+        pc.subtract(table["departed"], table["scheduled"]).cast("int64"), 60_000_000
+    )
     assert minutes.cast("int32").equals(table["dep_delay"])
 
 
 def test_command_line(tmp_path):
     path = tmp_path / "f.parquet"
     run = subprocess.run(
-        [sys.executable, "-m", "examples.flights", str(path)], check=True, capture_output=True, text=True
+        [sys.executable, "-m", "examples.flights", str(path)],
+        check=True,
+        capture_output=True,
+        text=True,
     )
     assert "336,776 flights" in run.stdout
     assert pq.read_metadata(path).num_rows == 336_776

@@ -1,4 +1,6 @@
-"""The generator of purchases: the same seed gives the same bytes, and its truth is what the file says when read again."""
+"""The generator of purchases: the same seed gives the same bytes, and its truth is what the file
+says when read again.
+"""
 
 import json
 import subprocess
@@ -39,7 +41,9 @@ def test_the_truth_adds_up_from_the_file(tmp_path):
         customers[event["customer"]] += 1
     assert {product: sales.revenue for product, sales in truth.sales_by_product.items()} == revenue
     assert {product: sales.items for product, sales in truth.sales_by_product.items()} == items
-    assert {customer: sales.purchases for customer, sales in truth.sales_by_customer.items()} == customers
+    assert {
+        customer: sales.purchases for customer, sales in truth.sales_by_customer.items()
+    } == customers
     total = sum(revenue.values())
     assert sum(sales.revenue for sales in truth.sales_by_customer.values()) == total
     assert json.loads(truth_path(path).read_text("utf-8")) == truth.to_json()
@@ -52,7 +56,8 @@ def test_events_have_what_is_hard(tmp_path):
     late = [
         arrival - happened
         for number, event in enumerate(events)
-        if (happened := datetime.fromisoformat(event["purchased_at"])) < (arrival := START + number * EVERY)
+        if (happened := datetime.fromisoformat(event["purchased_at"]))
+        < (arrival := START + number * EVERY)
     ]
     assert 0.03 < len(late) / len(events) < 0.07
     assert timedelta(hours=1) < max(late) <= LATE + timedelta(milliseconds=1)
@@ -78,7 +83,17 @@ def test_arguments_out_of_range_are_refused(tmp_path, wrong):
 
 def test_command_line(tmp_path):
     path = tmp_path / "p.jsonl"
-    arguments = [str(path), "--events", "200", "--seed", "5", "--bad", "0.1", "--start", START.isoformat()]
+    arguments = [
+        str(path),
+        "--events",
+        "200",
+        "--seed",
+        "5",
+        "--bad",
+        "0.1",
+        "--start",
+        START.isoformat(),
+    ]
     run = subprocess.run(
         [sys.executable, "-m", "examples.retail.generate", *arguments],
         check=True,

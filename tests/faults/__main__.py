@@ -2,7 +2,8 @@
 
     python -m tests.faults [--seed N] [--minutes N] [FAULT...]
 
-Prints what was seen as the table of `docs/reliability.md`; exit code 1 where anything was not as promised.
+Prints what was seen as the table of `docs/reliability.md`; exit code 1 where anything was not as
+promised.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ def main() -> int:
     parser.add_argument(
         "--minutes", type=float, default=0, help="begin rounds for so long; one round unless given"
     )
-    parser.add_argument("faults", nargs="*", choices=[*BY_NAME, []], metavar="FAULT", help="all unless given")
+    parser.add_argument(
+        "faults", nargs="*", choices=[*BY_NAME, []], metavar="FAULT", help="all unless given"
+    )
     chosen = parser.parse_args()
     _with_disks()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))
@@ -45,7 +48,10 @@ def main() -> int:
     class_archive.share(Settings(jars=JARS), echo=lambda _: None)
     faults = [BY_NAME[name] for name in chosen.faults] or FAULTS
     if not os.environ.get(NAMESPACE):
-        print("no file systems can be mounted here: a full one is left out, limits on files stand for it")
+        print(
+            "no file systems can be mounted here: a full one is left out, limits on files stand"
+            " for it"
+        )
         faults = [fault for fault in faults if not fault.needs_disks]
     seen: dict[str, list[Seen]] = defaultdict(list)
     began, round_number = time.monotonic(), 0
@@ -57,14 +63,17 @@ def main() -> int:
     all_seen = [one for found in seen.values() for one in found]
     wrong = sum(not one.good for one in all_seen)
     print(
-        f"{len(all_seen)} faults in {round_number} rounds, {(time.monotonic() - began) / 60:.0f} min;"
-        f" {sum(one.report.answers for one in all_seen):,} answers held against the log; {wrong} faults not as promised"
+        f"{len(all_seen)} faults in {round_number} rounds, {(time.monotonic() - began) / 60:.0f}"
+        f" min; {sum(one.report.answers for one in all_seen):,} answers held against the log;"
+        f" {wrong} faults not as promised"
     )
     return 1 if wrong else 0
 
 
 def _with_disks() -> None:
-    """Goes on, if it can, in a mount namespace of its own, in which it needs no root to mount file systems."""
+    """Goes on, if it can, in a mount namespace of its own, in which it needs no root to mount file
+    systems.
+    """
     own = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
     if os.environ.get(NAMESPACE) or shutil.which("unshare") is None:
         return
@@ -79,7 +88,8 @@ def _with_disks() -> None:
 def _round(faults: list[Fault], rng: random.Random, seen: dict[str, list[Seen]]) -> None:
     waiting = rng.sample(faults, len(faults))
     while waiting:
-        # One that was not as promised leaves a stack that nothing can be told from; the others get a new one.
+        # One that was not as promised leaves a stack that nothing can be told from; the others get
+        # a new one.
         with tempfile.TemporaryDirectory(prefix="faults-") as folder:
             stack = Stack(Path(folder), JARS, seed=rng.randrange(1_000_000), echo=_say)
             try:
@@ -102,7 +112,8 @@ def _round(faults: list[Fault], rng: random.Random, seen: dict[str, list[Seen]])
 
 def _table(faults: list[Fault], seen: dict[str, list[Seen]]) -> None:
     print(
-        "\n| fault | times | clean | refused, and healed by its advice | well again after, median and most (s) |"
+        "\n| fault | times | clean | refused, and healed by its advice | well again after, median"
+        " and most (s) |"
     )
     print("|---|---|---|---|---|")
     for fault in faults:
@@ -111,8 +122,9 @@ def _table(faults: list[Fault], seen: dict[str, list[Seen]]) -> None:
         times = sorted(s.report.unwell_s for s in found if s.good) or [0.0]
         commands = ", ".join(sorted({f"`{c}`" for s in healed for c in s.report.followed}))
         print(
-            f"| {fault.name} | {len(found)} | {sum(s.good for s in found) - len(healed)}"
-            f" | {len(healed)}{f': {commands}' if healed else ''} | {times[len(times) // 2]:.0f}, {times[-1]:.0f} |"
+            f"| {fault.name} | {len(found)} | {sum(s.good for s in found) - len(healed)} |"
+            f" {len(healed)}{f': {commands}' if healed else ''} | {times[len(times) // 2]:.0f},"
+            f" {times[-1]:.0f} |"
         )
 
 

@@ -1,4 +1,6 @@
-"""The faults: what is done to a running stack, how it is undone, and what may have to be followed to heal it."""
+"""The faults: what is done to a running stack, how it is undone, and what may have to be followed
+to heal it.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ class Fault:
         advice: the commands that may have to be followed to heal it, as the messages name them.
         followed: the command that has to be followed: to heal without it would be wrong.
         short: whether it is in the short form.
-        needs_disks: whether it needs file systems of its own, as only a process that may mount some has.
+        needs_disks: whether it needs file systems of its own, as only a process that may mount some
+            has.
     """
 
     name: str
@@ -51,7 +54,9 @@ def hold(stack: Stack, seconds: float) -> None:
 def hold_until_felt(
     stack: Stack, seconds: float, keep: Callable[[], object] = lambda: None, most_s: float = 300
 ) -> None:
-    """As `hold`, and on until some part has said something of the fault. `keep` keeps it up meanwhile.
+    """As `hold`, and on until some part has said something of the fault.
+
+    `keep` keeps it up meanwhile.
 
     Raises Refused if none says anything: then nothing was tried.
     """
@@ -61,7 +66,8 @@ def hold_until_felt(
         hold(stack, 0.1)
     if not stack.report.refusals:
         raise Refused(
-            f"some part must feel the fault within {most_s:g} s; none has said anything:\n{stack.state()}"
+            f"some part must feel the fault within {most_s:g} s; none has said"
+            f" anything:\n{stack.state()}"
         )
 
 
@@ -129,7 +135,7 @@ def full_disk(*roles: str, seconds: float = 4.0) -> Callable[[Stack, random.Rand
 def bad_disk(
     action: str, nth: Callable[[random.Random], int], *roles: str
 ) -> Callable[[Stack, random.Random], None]:
-    """Every nth write, or read, of `Store` in these processes fails or is slow, for some seconds."""
+    """For some seconds every nth write, or read, of these processes fails or is slow."""
 
     def inject(stack: Stack, rng: random.Random) -> None:
         point, kind = action.split(" ")
@@ -163,7 +169,8 @@ def hostile_producer(rate: float, seconds: float) -> Callable[[Stack, random.Ran
 
 
 def lose_tail(*, ingested: bool) -> Callable[[Stack, random.Random], None]:
-    """A power cut of the broker: what it had not yet written to its disk is gone when it starts again.
+    """A power cut of the broker: what it had not yet written to its disk is gone when it starts
+    again.
 
     ingested: whether that is something that a batch run has ingested, in one partition at least.
     """
@@ -186,7 +193,9 @@ def lose_tail(*, ingested: bool) -> Callable[[Stack, random.Random], None]:
                 if ingested
                 else rng.randint(have[number], last)
             )
-            cut_log(stack.home / "kafka" / "data" / f"{stack.topic}-{number}", end, rng, within=ingested)
+            cut_log(
+                stack.home / "kafka" / "data" / f"{stack.topic}-{number}", end, rng, within=ingested
+            )
         stack.down.discard("broker")
         stack.tail_lost()
         stack.begin_good()
@@ -196,14 +205,17 @@ def lose_tail(*, ingested: bool) -> Callable[[Stack, random.Random], None]:
 
 
 _BATCH_HEADER = struct.Struct(">qi11xi")
-"""How Kafka begins a batch of records: the offset of its first record, how many bytes follow, the last offset less the first."""
+"""How Kafka begins a batch of records: the offset of its first record, how many bytes follow, the
+last offset less the first.
+"""
 
 _BATCH_BYTES_BEFORE = 12
 """How many bytes of a batch are not counted in its length."""
 
 
 def cut_log(folder: Path, end: int, rng: random.Random, *, within: bool) -> None:
-    """Cuts a partition off: in the batch of records with the offset `end`, or before the first that begins at `end` or later.
+    """Cuts a partition off: in the batch of records with the offset `end`, or before the first that
+    begins at `end` or later.
 
     The broker is made to look at all of it when it starts, as it does after a power cut.
 
@@ -244,7 +256,9 @@ def broker_full(stack: Stack, rng: random.Random) -> None:
 
 
 def disk_full(place: int, seconds: float = 5.0) -> Callable[[Stack, random.Random], None]:
-    """A file takes all the space of the small file system that the store, or the broker, is on, for some seconds."""
+    """A file takes all the space of the small file system that the store, or the broker, is on, for
+    some seconds.
+    """
 
     def inject(stack: Stack, rng: random.Random) -> None:
         hold(stack, rng.uniform(0, 3))
@@ -276,7 +290,9 @@ CLEAN = "clean"
 
 FAULTS = [
     Fault("kill-speed", "SIGKILL of the speed layer", CLEAN, kill("speed")),
-    Fault("kill-speed-jvm", "SIGKILL of the speed layer's JVM alone", CLEAN, kill("speed", jvm=True)),
+    Fault(
+        "kill-speed-jvm", "SIGKILL of the speed layer's JVM alone", CLEAN, kill("speed", jvm=True)
+    ),
     Fault("kill-batch", "SIGKILL of a batch run", CLEAN, kill("batch")),
     Fault("kill-spark", "SIGKILL of the Spark Connect server", CLEAN, kill("spark")),
     Fault("kill-broker", "SIGKILL of the broker", CLEAN, kill("broker"), short=True),
@@ -285,30 +301,86 @@ FAULTS = [
     Fault("stop-batch", "SIGSTOP of a batch run for 8 s", CLEAN, stop("batch", 8)),
     Fault("stop-spark", "SIGSTOP of the Spark Connect server for 8 s", CLEAN, stop("spark", 8)),
     Fault(
-        "stop-broker", "SIGSTOP of the broker for 8 s, four of its own session timeouts", CLEAN, stop("broker", 8),
+        "stop-broker",
+        "SIGSTOP of the broker for 8 s, four of its own session timeouts",
+        CLEAN,
+        stop("broker", 8),
     ),
     Fault("stop-reader", "SIGSTOP of a reader for 8 s", CLEAN, stop("reader", 8)),
-    Fault("stop-broker-long", "SIGSTOP of the broker for 75 s, longer than a client's requests last", CLEAN,
-          stop("broker", 75)),
+    Fault(
+        "stop-broker-long",
+        "SIGSTOP of the broker for 75 s, longer than a client's requests last",
+        CLEAN,
+        stop("broker", 75),
+    ),
     Fault("full-speed", "no file of the speed layer may grow", CLEAN, full_disk("speed")),
-    Fault("full-batch", "no file of batch runs and their Spark may grow", CLEAN, full_disk("batch", "spark")),
+    Fault(
+        "full-batch",
+        "no file of batch runs and their Spark may grow",
+        CLEAN,
+        full_disk("batch", "spark"),
+    ),
     Fault("full-broker", "no file of the broker may grow", CLEAN, broker_full),
-    Fault("disk-full-store", "the file system of the store is full for 5 s", CLEAN, disk_full(0), needs_disks=True),
-    Fault("disk-full-broker", "the broker's file system is full for 5 s", CLEAN, disk_full(1), needs_disks=True),
-    Fault("failing-writes", "some writes of the store fail, in both layers", CLEAN,
-          bad_disk("write error", lambda rng: rng.randint(5, 40), "speed", "batch"), short=True),
-    Fault("failing-reads", "some reads of the store fail, in all layers", CLEAN,
-          bad_disk("read error", lambda rng: rng.randint(20, 60), "speed", "batch", "reader")),
-    Fault("slow-writes", "some writes of the store take a second, in both layers", CLEAN,
-          bad_disk("write slow", lambda rng: rng.randint(3, 8), "speed", "batch")),
-    Fault("hostile", "1,000 hostile events a second for 6 s", CLEAN, hostile_producer(1000, 6), short=True),
-    Fault("tail-lost", "the broker loses its newest records, which no batch run has ingested",
-          "clean, or refused", lose_tail(ingested=False),
-          advice=("trilayer batch run", "trilayer speed run", "trilayer speed run --rebuild")),
-    Fault("tail-lost-ingested", "the broker loses records that were ingested", "refused until the loss is accepted",
-          lose_tail(ingested=True),
-          advice=("trilayer batch run --accept-loss", "trilayer batch run", "trilayer speed run", "trilayer speed run --rebuild"),
-          followed="trilayer batch run --accept-loss"),
-]  # fmt: skip
+    Fault(
+        "disk-full-store",
+        "the file system of the store is full for 5 s",
+        CLEAN,
+        disk_full(0),
+        needs_disks=True,
+    ),
+    Fault(
+        "disk-full-broker",
+        "the broker's file system is full for 5 s",
+        CLEAN,
+        disk_full(1),
+        needs_disks=True,
+    ),
+    Fault(
+        "failing-writes",
+        "some writes of the store fail, in both layers",
+        CLEAN,
+        bad_disk("write error", lambda rng: rng.randint(5, 40), "speed", "batch"),
+        short=True,
+    ),
+    Fault(
+        "failing-reads",
+        "some reads of the store fail, in all layers",
+        CLEAN,
+        bad_disk("read error", lambda rng: rng.randint(20, 60), "speed", "batch", "reader"),
+    ),
+    Fault(
+        "slow-writes",
+        "some writes of the store take a second, in both layers",
+        CLEAN,
+        bad_disk("write slow", lambda rng: rng.randint(3, 8), "speed", "batch"),
+    ),
+    Fault(
+        "hostile",
+        "1,000 hostile events a second for 6 s",
+        CLEAN,
+        hostile_producer(1000, 6),
+        short=True,
+    ),
+    Fault(
+        "tail-lost",
+        "the broker loses its newest records, which no batch run has ingested",
+        "clean, or refused",
+        lose_tail(ingested=False),
+        advice=("trilayer batch run", "trilayer speed run", "trilayer speed run --rebuild"),
+    ),
+    Fault(
+        "tail-lost-ingested",
+        "the broker loses records that were ingested",
+        "refused until the loss is accepted",
+        lose_tail(ingested=True),
+        advice=(
+            "trilayer batch run --accept-loss",
+            "trilayer batch run",
+            "trilayer speed run",
+            "trilayer speed run --rebuild",
+        ),
+        followed="trilayer batch run --accept-loss",
+    ),
+]
 
 BY_NAME = {fault.name: fault for fault in FAULTS}

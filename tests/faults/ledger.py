@@ -1,4 +1,6 @@
-"""What every answer is held against: the log itself, read by a plain consumer and added up in plain Python."""
+"""What every answer is held against: the log itself, read by a plain consumer and added up in plain
+Python.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ class Partition:
         serials: serial number of the record at each offset from `first` on; None for a hostile one.
         counts: how many good records lie below each offset from `first` on.
         sums: the sum of their serial numbers.
-        kept: offset and serial number of each record that the log has lost and the answers still have, since it had
-            been ingested.
+        kept: offset and serial number of each record that the log has lost and the answers still
+            have, since it had been ingested.
     """
 
     first: int = 0
@@ -57,7 +59,7 @@ class Partition:
         return self.counts[place] + len(kept), self.sums[place] + sum(kept)
 
     def hostile(self) -> list[int]:
-        """The offsets of the hostile records, of those that the log has lost too if they are kept."""
+        """The offsets of the hostile records; those that the log has lost are kept if asked for."""
         there = [self.first + place for place, serial in enumerate(self.serials) if serial is None]
         return there + [offset for offset, serial in self.kept if serial is None]
 
@@ -94,7 +96,9 @@ class Ledger:
             while any(partition.end < ends[place] for place, partition in places.items()):
                 for place, records in consumer.poll(timeout_ms=500, max_records=5000).items():
                     for record in records:
-                        assert record.offset == places[place].end, f"{place}: a gap before {record.offset}"
+                        assert record.offset == places[place].end, (
+                            f"{place}: a gap before {record.offset}"
+                        )
                         self.take(place.partition, record.value)
         finally:
             consumer.close(autocommit=False)
@@ -104,7 +108,9 @@ class Ledger:
         self.now[partition].append(_serial(value))
 
     def tail_lost(self, ends: Mapping[int, int], ingested: Mapping[int, int]) -> None:
-        """From now on the log ends where `ends` says. What was ingested above that stays in the answers, by promise.
+        """From now on the log ends where `ends` says.
+
+        What was ingested above that stays in the answers, by promise.
 
         The log as it was is kept, since answers may have been given of it.
         """
@@ -112,7 +118,9 @@ class Ledger:
         for number, end in ends.items():
             partition = self.now[number]
             lost = range(end, min(ingested.get(number, 0), partition.end))
-            partition.kept += [(offset, partition.serials[offset - partition.first]) for offset in lost]
+            partition.kept += [
+                (offset, partition.serials[offset - partition.first]) for offset in lost
+            ]
             partition.cut(end)
 
     def end(self, number: int) -> int:
@@ -124,11 +132,15 @@ class Ledger:
         return sum(partition.below(partition.end)[0] for partition in self.now.values())
 
     def hostile(self) -> Counter[tuple[int, int]]:
-        """Partition and offset of each hostile record: once, or twice if one that is kept had the place before."""
+        """Partition and offset of each hostile record: once, or twice if one that is kept had the
+        place before.
+        """
         return Counter((number, offset) for number, p in self.now.items() for offset in p.hostile())
 
     def wrong(self, answer: Mapping[str, Any]) -> str:
-        """What is wrong with an answer of the reader's; nothing where it is right of some history of the log."""
+        """What is wrong with an answer of the reader's; nothing where it is right of some history
+        of the log.
+        """
         head = {int(number): offset for number, offset in answer["head"].items()}
         expected = []
         for history in [self.now, *self.before]:
@@ -141,7 +153,9 @@ class Ledger:
                 return ""
             expected.append((sum(counts), sum(sums)))
         got = (answer["n"], answer["serials"])
-        return f"at head {head} (events, sum of serial numbers) must be one of {expected}; got {got}"
+        return (
+            f"at head {head} (events, sum of serial numbers) must be one of {expected}; got {got}"
+        )
 
     def by_user(self, head: Mapping[int, int]) -> list[dict[str, Any]]:
         """What `by_user` must say of the log below `head`, and of what is kept."""

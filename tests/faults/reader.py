@@ -1,4 +1,6 @@
-"""A reader that asks all the while: each answer, or each error, is a line of JSON on its standard output."""
+"""A reader that asks all the while: each answer, or each error, is a line of JSON on its standard
+output.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,16 @@ import serving_layer
 from trilayer_core.errors import TrilayerError
 
 QUESTION = (
-    "select coalesce(sum(n), 0)::bigint as n, coalesce(sum(serials), 0)::bigint as serials from by_user"
+    "select coalesce(sum(n), 0)::bigint as n, coalesce(sum(serials), 0)::bigint as serials from"
+    " by_user"
 )
 
 
 def main() -> None:
-    """Until killed. One connection, as a dashboard holds it; opened anew after an error, as a careful one does."""
+    """Until killed.
+
+    One connection, as a dashboard holds it; opened anew after an error, as a careful one does.
+    """
     while True:
         try:
             with serving_layer.connect() as connection:
@@ -32,7 +38,10 @@ def _ask(connection: serving_layer.Connection) -> None:
         (row,) = snapshot.sql(QUESTION).dicts()
         at = snapshot.provenance
     stream = at.streams["orders"]
-    _say(row | {"asked": asked, "at": time.monotonic(), "version": at.version, "head": dict(stream.head)})
+    _say(
+        row
+        | {"asked": asked, "at": time.monotonic(), "version": at.version, "head": dict(stream.head)}
+    )
     time.sleep(0.1)
 
 

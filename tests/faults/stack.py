@@ -1,8 +1,9 @@
 """A local stack under load whose processes can be hurt one by one, and what is seen of it.
 
-Broker, Spark Connect, speed layer, batch runs and a reader are real processes, started as a user or a service manager
-would start them; what has ended is started again. Nothing is changed in them: they are hurt from outside, by signals,
-limits and files, or by the failpoints of `trilayer_core.runtime.failpoints`.
+Broker, Spark Connect, speed layer, batch runs and a reader are real processes, started as a user or
+a service manager would start them; what has ended is started again. Nothing is changed in them:
+they are hurt from outside, by signals, limits and files, or by the failpoints of
+`trilayer_core.runtime.failpoints`.
 """
 
 from __future__ import annotations
@@ -47,10 +48,14 @@ MARK = "FAULTS_STACK"
 """Variable that every process of a stack inherits, so that what is left of it is found."""
 
 NAMESPACE = "FAULTS_NAMESPACE"
-"""Variable that says that this process may mount file systems which no other process sees; see `__main__`."""
+"""Variable that says that this process may mount file systems which no other process sees; see
+`__main__`.
+"""
 
 DISK_BYTES = 512 * 1024**2
-"""Size of the small file systems that the store and the broker's data are on, where they can be mounted."""
+"""Size of the small file systems that the store and the broker's data are on, where they can be
+mounted.
+"""
 
 PATIENCE_S = 600.0
 """How long a stack may take to be well again, on a machine with much else to do."""
@@ -61,7 +66,10 @@ class Refused(AssertionError):
 
 
 class Command:
-    """A `trilayer` command, or the reader, under way. What it says goes through pipes, which no limit on files stops."""
+    """A `trilayer` command, or the reader, under way.
+
+    What it says goes through pipes, which no limit on files stops.
+    """
 
     def __init__(self, arguments: list[str], folder: Path, failpoint: str = "") -> None:
         self.arguments = arguments
@@ -137,10 +145,19 @@ class Report:
 
 
 class Stack:
-    """One project with its own broker and processes. Use as a context manager, in the main thread."""
+    """One project with its own broker and processes.
+
+    Use as a context manager, in the main thread.
+    """
 
     def __init__(
-        self, folder: Path, jars: Path, *, seed: int, rate: float = 200, echo: Callable[[str], None] = print
+        self,
+        folder: Path,
+        jars: Path,
+        *,
+        seed: int,
+        rate: float = 200,
+        echo: Callable[[str], None] = print,
     ) -> None:
         self.id = uuid.uuid4().hex
         self.folder, self.home, self._jars, self._echo = folder, folder / "home", jars, echo
@@ -152,7 +169,9 @@ class Stack:
         """What is armed in a role's processes from their next start on."""
         self.report = Report()
         self.disks: list[Path] = []
-        """Where its small file systems are mounted, if any: that of the store, and that of the broker."""
+        """Where its small file systems are mounted, if any: that of the store, and that of the
+        broker.
+        """
         self.commands: dict[str, Command] = {}
         self.hostile: Producer | None = None
         self._next_batch = 0.0
@@ -210,12 +229,16 @@ class Stack:
         self.wait(self.well_since(now_ms(), time.monotonic()), "begin")
 
     def _spark_up(self) -> None:
-        spark.wait(spark.start(self.home, self.settings, echo=lambda _: None), self.home, timeout_s=120)
+        spark.wait(
+            spark.start(self.home, self.settings, echo=lambda _: None), self.home, timeout_s=120
+        )
 
-    # -- keeping it up -------------------------------------------------------------------------------------------------
+    # -- keeping it up -----------------------------------------------------------------------------
 
     def tend(self) -> None:
-        """Starts what has ended, as a service manager does, and begins the next batch run when it is due."""
+        """Starts what has ended, as a service manager does, and begins the next batch run when it
+        is due.
+        """
         for role in ("broker", "spark"):
             if role not in self.down and self._record(role) is None:
                 self._service(role)
@@ -245,7 +268,9 @@ class Stack:
         if role == "batch":
             if time.monotonic() < self._next_batch:
                 return
-            self.commands[role] = Command(["trilayer.cli", "batch", "run", "--json"], self.folder, armed)
+            self.commands[role] = Command(
+                ["trilayer.cli", "batch", "run", "--json"], self.folder, armed
+            )
         elif role == "speed":
             self.commands[role] = Command(
                 ["trilayer.cli", "speed", "run", *self._speed_arguments], self.folder, armed
@@ -293,7 +318,7 @@ class Stack:
             else:
                 self._answers.append(line)
 
-    # -- being well ----------------------------------------------------------------------------------------------------
+    # -- being well --------------------------------------------------------------------------------
 
     def log_ends(self) -> dict[int, int]:
         """The end of each partition, as the broker says it now."""
@@ -321,7 +346,9 @@ class Stack:
         return dict(chain_end(chain, known[-1].start))
 
     def well_since(self, since_ms: int, since: float) -> Callable[[], bool]:
-        """Whether all is well again: a run has published, and an answer has all, of what had arrived at a moment after `since`."""
+        """Whether all is well again: a run has published, and an answer has all, of what had
+        arrived at a moment after `since`.
+        """
         ends: dict[int, int] = {}
 
         def well() -> bool:
@@ -341,7 +368,9 @@ class Stack:
         return well
 
     def wait(self, condition: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S) -> None:
-        """Tends the stack until `condition` holds, following what advice is given when a refusal lasts."""
+        """Tends the stack until `condition` holds, following what advice is given when a refusal
+        lasts.
+        """
         began = time.monotonic()
         handled = len(self._refused) if what == "begin" else 0
         tries: dict[str, int] = {}
@@ -352,7 +381,8 @@ class Stack:
             now = time.monotonic()
             if now - began > timeout_s:
                 raise Refused(
-                    f"{what}: the stack must be well within {timeout_s:g} s; it is not:\n{self.state()}"
+                    f"{what}: the stack must be well within {timeout_s:g} s; it is"
+                    f" not:\n{self.state()}"
                 )
             fresh = [row for row in self._refused[handled:] if row[2] > began]
             advised = next((row for row in fresh if advice(row[1]) and _is_due(row, fresh)), None)
@@ -361,7 +391,8 @@ class Stack:
                     tries[command] = tries.get(command, 0) + 1
                     if tries[command] > 4:
                         raise Refused(
-                            f"{what}: `{command}` must heal what advised it; it did not: {advised[1]}"
+                            f"{what}: `{command}` must heal what advised it; it did not:"
+                            f" {advised[1]}"
                         )
                     self.follow(command)
                 handled = len(self._refused)
@@ -395,7 +426,9 @@ class Stack:
         self.down.discard("batch")
 
     def command(self, *arguments: str, timeout_s: float = PATIENCE_S) -> tuple[str, Command]:
-        """A command's stdout, and the command, ended; the rest of the stack is tended meanwhile, without batch runs."""
+        """A command's stdout, and the command, ended; the rest of the stack is tended meanwhile,
+        without batch runs.
+        """
         command = Command(["trilayer.cli", *arguments], self.folder)
         self.commands["other"] = command
         self.down.add("batch")
@@ -404,7 +437,8 @@ class Stack:
             while not command.ended():
                 if time.monotonic() > deadline:
                     raise Refused(
-                        f"trilayer {' '.join(arguments)} must end within {timeout_s:g} s; it did not"
+                        f"trilayer {' '.join(arguments)} must end within {timeout_s:g} s; it did"
+                        " not"
                     )
                 self.tend()
                 time.sleep(0.05)
@@ -418,12 +452,17 @@ class Stack:
         """What can be said of it, for an error."""
         lines = [f"{role}: {command.said()[-1500:]}" for role, command in self.commands.items()]
         lines += [f"refused {role}: {text}" for role, text, _ in self._refused[-5:]]
-        return "\n".join([*lines, f"newest answer: {self._answers[-1:]}", f"newest T: {self._batch_ok_ms}"])
+        return "\n".join(
+            [*lines, f"newest answer: {self._answers[-1:]}", f"newest T: {self._batch_ok_ms}"]
+        )
 
-    # -- judging -------------------------------------------------------------------------------------------------------
+    # -- judging -----------------------------------------------------------------------------------
 
     def judge(self) -> None:
-        """Holds all that was seen since the last time against the log. Raises Refused for whatever is not right."""
+        """Holds all that was seen since the last time against the log.
+
+        Raises Refused for whatever is not right.
+        """
         self.judge_acknowledged()
         for answer in self._answers[self._judged :]:
             wrong = self.ledger.wrong(answer)
@@ -441,21 +480,27 @@ class Stack:
         self._judge_quarantine()
 
     def judge_acknowledged(self) -> None:
-        """Reads on in the log, which must hold each acknowledged event where it was acknowledged."""
+        """Reads on in the log. Each acknowledged event must be where it was acknowledged."""
         acknowledged = self._acknowledged | self.good.acknowledged
         self.ledger.read(self.bootstrap)
         for (number, offset), serial in acknowledged.items():
             partition = self.ledger.now[number]
             there = partition.serials[offset] if offset < partition.end else "nothing"
             if there != serial:
-                raise Refused(f"{number}:{offset} was acknowledged as {serial}; the log has {there}")
+                raise Refused(
+                    f"{number}:{offset} was acknowledged as {serial}; the log has {there}"
+                )
 
     def tail_lost(self) -> None:
-        """Notes that the log has lost its tail: what it still has counts, and what was ingested of the rest."""
+        """Notes that the log has lost its tail: what it still has counts, and what was ingested of
+        the rest.
+        """
         ends = self.ends_now()
         self.ledger.tail_lost(ends, self.ingested())
         acknowledged = self._acknowledged | self.good.acknowledged
-        self._acknowledged = {place: s for place, s in acknowledged.items() if place[1] < ends[place[0]]}
+        self._acknowledged = {
+            place: s for place, s in acknowledged.items() if place[1] < ends[place[0]]
+        }
 
     def _judge_keys(self) -> None:
         """Key by key, in an answer of this process, whose head says of which events it must be."""
@@ -473,11 +518,14 @@ class Stack:
         if rows != expected:
             differing = [pair for pair in zip(rows, expected, strict=False) if pair[0] != pair[1]]
             raise Refused(
-                f"by_user at {head} must be what the log adds up to; got {len(rows)} keys, {differing[:3]}"
+                f"by_user at {head} must be what the log adds up to; got {len(rows)} keys,"
+                f" {differing[:3]}"
             )
 
     def _judge_quarantine(self) -> None:
-        """Each hostile record is in quarantine, with a reason, and nothing else is: all of them are below the head by now."""
+        """Each hostile record is in quarantine, with a reason, and nothing else is: all of them are
+        below the head by now.
+        """
         self.finish_batch()
         p = Listed(self.settings, self.project.catalog(), self.project.store)
         listed: Counter[tuple[int, int]] = Counter()
@@ -489,12 +537,13 @@ class Stack:
         if listed != hostile:
             lacking, more = sorted((hostile - listed).items()), sorted((listed - hostile).items())
             raise Refused(
-                f"quarantine must list the {hostile.total()} hostile records; it lacks {len(lacking)} of them, such as"
-                f" {lacking[:3]}, and lists {len(more)} others, such as {more[:3]}"
+                f"quarantine must list the {hostile.total()} hostile records; it lacks"
+                f" {len(lacking)} of them, such as {lacking[:3]}, and lists {len(more)} others,"
+                f" such as {more[:3]}"
             )
         self.report.quarantined = hostile.total()
 
-    # -- processes -----------------------------------------------------------------------------------------------------
+    # -- processes ---------------------------------------------------------------------------------
 
     def _record(self, role: str) -> processes.Process | None:
         return processes.running(self.home, {"broker": kafka.NAME, "spark": spark.NAME}[role])
@@ -532,7 +581,9 @@ class Stack:
         return bool(found)
 
     def limit_files(self, role: str, size_bytes: int | None) -> None:
-        """Lets a role's processes write no file beyond a size, which they are told as a failing write; None: as before."""
+        """Lets a role's processes write no file beyond a size, which they are told as a failing
+        write; None: as before.
+        """
         for victim in self.victims(role):
             with suppress(ProcessLookupError, psutil.NoSuchProcess):
                 soft = resource.RLIM_INFINITY if size_bytes is None else size_bytes
@@ -627,7 +678,9 @@ def _runs(process: psutil.Process) -> bool:
 
 
 def _is_due(refusal: tuple[str, str, float], fresh: list[tuple[str, str, float]]) -> bool:
-    """Whether an advice is to be followed now: one for a process that ends so again and again, when it has ended three times."""
+    """Whether an advice is to be followed now: one for a process that ends so again and again, when
+    it has ended three times.
+    """
     if not any(said in refusal[1] for said in ("at each start", "ends so again")):
         return True
     return sum(role == refusal[0] for role, _, _ in fresh) >= 3
@@ -635,4 +688,8 @@ def _is_due(refusal: tuple[str, str, float], fresh: list[tuple[str, str, float]]
 
 def advice(text: str) -> list[str]:
     """The commands that a message names, in its order."""
-    return [command for command in re.findall(r"`(trilayer [^`]+)`", text) if not command.endswith(" up")]
+    return [
+        command
+        for command in re.findall(r"`(trilayer [^`]+)`", text)
+        if not command.endswith(" up")
+    ]

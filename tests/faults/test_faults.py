@@ -1,4 +1,6 @@
-"""The short form of `make faults`: the most telling faults on one stack, and the suite's own parts held to account."""
+"""The short form of `make faults`: the most telling faults on one stack, and the suite's own parts
+held to account.
+"""
 
 import random
 from contextlib import ExitStack
@@ -49,16 +51,20 @@ def stacks(tmp_path_factory, shared_classes):
 
 @pytest.mark.kafka
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.short], ids=lambda fault: fault.name)
+@pytest.mark.parametrize(
+    "fault", [fault for fault in FAULTS if fault.short], ids=lambda fault: fault.name
+)
 def test_fault(stacks, fault):
-    """Every answer right, `verify` clean, every event counted; or a refusal that its own advice heals."""
+    """Every answer right, `verify` clean, every event counted; or a refusal that its own advice
+    heals.
+    """
     seen = run_fault(stacks.sound(), fault, random.Random(f"{SEED} {fault.name}"))
     if not seen.good:
         stacks.close()
     assert seen.good, seen.wrong
 
 
-# -- the suite's own parts: each must be able to find what it is there to find -------------------------------------------
+# -- the suite's own parts: each must be able to find what it is there to find ---------------------
 
 
 def _ledger():
@@ -143,7 +149,8 @@ def test_hostile_bytes_are_told_from_good_ones():
 
 def test_the_commands_that_a_message_advises_are_found():
     text = (
-        "the log must reach 5; got 3; run `trilayer batch run --accept-loss`, then `trilayer speed run` again"
+        "the log must reach 5; got 3; run `trilayer batch run --accept-loss`, then `trilayer speed"
+        " run` again"
     )
     assert advice(text) == ["trilayer batch run --accept-loss", "trilayer speed run"]
     assert advice("start the local stack with `trilayer up`, or wait") == []
@@ -151,7 +158,9 @@ def test_the_commands_that_a_message_advises_are_found():
 
 def test_a_process_that_is_left_is_found(tmp_path, monkeypatch):
     monkeypatch.setenv("FAULTS_STACK", "one-that-is-left")
-    command = Command(["timeit", "-n", "1", "-r", "1", "-s", "import time", "time.sleep(600)"], tmp_path)
+    command = Command(
+        ["timeit", "-n", "1", "-r", "1", "-s", "import time", "time.sleep(600)"], tmp_path
+    )
     try:
         until(lambda: [p.pid for p in leftovers("one-that-is-left")] == [command.pid])
     finally:
@@ -175,12 +184,18 @@ def test_a_process_that_is_left_is_found(tmp_path, monkeypatch):
 )
 def test_a_log_is_cut_in_the_midst_of_a_batch_of_records(tmp_path, end, within, least):
     def batch(base, length):
-        return base.to_bytes(8) + length.to_bytes(4) + bytes(11) + (9).to_bytes(4) + bytes(length - 15)
+        return (
+            base.to_bytes(8) + length.to_bytes(4) + bytes(11) + (9).to_bytes(4) + bytes(length - 15)
+        )
 
     folder = tmp_path / "orders-0"
     folder.mkdir()
     (tmp_path / "recovery-point-offset-checkpoint").touch()
-    for base, data in {0: batch(0, 50), 10: batch(10, 70) + batch(20, 60), 30: batch(30, 50)}.items():
+    for base, data in {
+        0: batch(0, 50),
+        10: batch(10, 70) + batch(20, 60),
+        30: batch(30, 50),
+    }.items():
         (folder / f"{base:020}.log").write_bytes(data)
         (folder / f"{base:020}.index").touch()
     cut_log(folder, end, random.Random(1), within=within)

@@ -1,8 +1,9 @@
-"""What arrives while faults are injected: good events at a steady rate, and hostile bytes beside them.
+"""What arrives while faults are injected: good events at a steady rate, and hostile bytes beside
+them.
 
-Each good event has a serial number, so that it can be recognized wherever it is counted. The hostile ones are those of
-`tests.hostile`. None of them fits the schema here, since none has a serial number; but all their columns are there, so
-that their values are parsed.
+Each good event has a serial number, so that it can be recognized wherever it is counted. The
+hostile ones are those of `tests.hostile`. None of them fits the schema here, since none has a
+serial number; but all their columns are there, so that their values are parsed.
 """
 
 from __future__ import annotations
@@ -36,7 +37,12 @@ by_user = View(
         "last": latest("serial", by="at"),
     },
 )
-by_minute = View("by_minute", source=orders, key={"minute": tumbling("at", "1 minute")}, aggregates={"n": count()})
+by_minute = View(
+    "by_minute",
+    source=orders,
+    key={"minute": tumbling("at", "1 minute")},
+    aggregates={"n": count()},
+)
 hourly = View(
     "hourly", source=orders, key={"hour": sliding("at", "1 hour", "15 minutes")},
     aggregates={"n": count(where="amount > 5")},
@@ -48,7 +54,11 @@ catalog = Catalog(views=[by_user, by_minute, hourly])
 def catalog_on(topic: str) -> str:
     """The module of a catalog whose stream has `topic`."""
     more = SCHEMA.replace("id string not null", "id string")
-    return _CATALOG.replace("TOPIC", topic).replace("MORE", more).replace("BYTES", str(MAX_EVENT_BYTES))
+    return (
+        _CATALOG.replace("TOPIC", topic)
+        .replace("MORE", more)
+        .replace("BYTES", str(MAX_EVENT_BYTES))
+    )
 
 
 _FIRST = datetime(2026, 1, 1, tzinfo=UTC)
@@ -80,7 +90,8 @@ def good(serial: int) -> bytes:
 
 
 class Producer(threading.Thread):
-    """Sends what `encode` makes of `items`, at `rate` a second until `stop`, and records what the broker acknowledges.
+    """Sends what `encode` makes of `items`, at `rate` a second until `stop`, and records what the
+    broker acknowledges.
 
     Attributes:
         sent: how many were handed to the client.
@@ -88,7 +99,12 @@ class Producer(threading.Thread):
     """
 
     def __init__(
-        self, bootstrap: str, topic: str, items: Iterator[Any], rate: float, encode: Callable[[Any], bytes]
+        self,
+        bootstrap: str,
+        topic: str,
+        items: Iterator[Any],
+        rate: float,
+        encode: Callable[[Any], bytes],
     ) -> None:
         super().__init__(daemon=True, name="producer")
         self._servers, self._topic, self._items, self._rate = bootstrap, topic, items, rate

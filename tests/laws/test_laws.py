@@ -1,5 +1,6 @@
-"""The laws of every aggregate, in both engines' merges: it is a commutative monoid, its partials merge to the partial of the whole, and what
-it presents is what the oracle says. An aggregate passes by being listed in `AGGREGATES`; nothing here is about one of them.
+"""The laws of every aggregate, in both engines' merges: it is a commutative monoid, its partials
+merge to the partial of the whole, and what it presents is what the oracle says. An aggregate passes
+by being listed in `AGGREGATES`; nothing here is about one of them.
 
 Hypothesis draws many groups of events at once, so that a few Spark jobs try hundreds of cases.
 """
@@ -20,7 +21,12 @@ from hypothesis import strategies as st
 from tests.oracle import Asked, Event, aggregate, canonical, field, same
 from trilayer import Stream, View
 from trilayer_core.compute.grouping import Pass, arrow_type, partial_schema
-from trilayer_core.compute.merging import create_table_sql, merge_select, open_duckdb, present_select
+from trilayer_core.compute.merging import (
+    create_table_sql,
+    merge_select,
+    open_duckdb,
+    present_select,
+)
 from trilayer_core.definitions.aggregates import AGGREGATES
 from trilayer_core.definitions.expressions import FLOATS
 from trilayer_core.errors import DefinitionError
@@ -32,14 +38,19 @@ VALUES = {
     "bigint": st.one_of(st.sampled_from([2**63 - 1, -(2**63)]), st.integers(-(2**60), 2**60)),
     "decimal(20,3)": st.decimals(-(10**16), 10**16, places=3, allow_nan=False),
     "decimal(38,2)": st.integers(1 - 10**38, 10**38 - 1).map(lambda n: Decimal(f"{n}e-2")),
-    "double": st.one_of(st.sampled_from([math.nan, math.inf, -math.inf, -0.0, 0.0, 5e-324]), st.floats(-1e6, 1e6)),
-    "float": st.one_of(st.sampled_from([math.nan, math.inf, -0.0, 0.0]), st.floats(-1000, 1000, width=32)),
-    "string": st.just("NaN") | st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=4),
+    "double": st.one_of(
+        st.sampled_from([math.nan, math.inf, -math.inf, -0.0, 0.0, 5e-324]), st.floats(-1e6, 1e6)
+    ),
+    "float": st.one_of(
+        st.sampled_from([math.nan, math.inf, -0.0, 0.0]), st.floats(-1000, 1000, width=32)
+    ),
+    "string": st.just("NaN")
+    | st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=4),
     "boolean": st.booleans(),
     "date": st.dates(date(1, 1, 3), date(9999, 12, 30)),
     "timestamp": st.datetimes(datetime(1, 1, 3), datetime(9999, 12, 30), timezones=st.just(UTC)),  # noqa: DTZ001  # hypothesis wants them so
     "binary": st.binary(max_size=3),
-}  # fmt: skip
+}
 TYPES = list(VALUES)
 COLUMN = {type_: type_.translate(str.maketrans("(,", "__", ")")) + "_value" for type_ in TYPES}
 STREAM = Stream(
@@ -55,7 +66,9 @@ GROUPS = st.lists(st.lists(ROW, min_size=1, max_size=6), min_size=20, max_size=4
 
 
 def every_measure(kind):
-    """The aggregate over every type that it takes, and once with a filter; by every type where it chooses."""
+    """The aggregate over every type that it takes, and once with a filter; by every type where it
+    chooses.
+    """
     made = {}
     bys = [None, *TYPES]
     for type_, by in itertools.product([None, *TYPES], bys):
@@ -75,7 +88,9 @@ def every_measure(kind):
 
 
 def _uses_by(aggregate_):
-    states = aggregate_.states({r: STREAM.columns[c] for r, c in aggregate_.roles.items()}, positioned=True)
+    states = aggregate_.states(
+        {r: STREAM.columns[c] for r, c in aggregate_.roles.items()}, positioned=True
+    )
     return any("by" in state.partial for state in states.values())
 
 
@@ -92,7 +107,12 @@ def events_table(groups):
         for n, row in enumerate(group)
         for rnd in [random.Random(g * 31 + n).randrange(3)]
     ]
-    fields = [("g", pa.int32()), ("_part", pa.int32()), ("_partition", pa.int32()), ("_offset", pa.int64())]
+    fields = [
+        ("g", pa.int32()),
+        ("_part", pa.int32()),
+        ("_partition", pa.int32()),
+        ("_offset", pa.int64()),
+    ]
     fields += [(name, arrow_type(type_)) for name, type_ in STREAM.columns.items() if name != "g"]
     return pa.Table.from_pylist(rows, pa.schema(fields))
 
@@ -153,7 +173,10 @@ def close(one, two, tolerance):
     return tolerance > 0 and None not in (one, two) and abs(one - two) <= tolerance * 6e6
 
 
-ENGINES = {"spark": merged_by_spark, "duckdb": lambda spark, view, partials: merged_by_duckdb(view, partials)}
+ENGINES = {
+    "spark": merged_by_spark,
+    "duckdb": lambda spark, view, partials: merged_by_duckdb(view, partials),
+}
 DRAWN = settings(
     max_examples=2,
     deadline=None,
@@ -176,7 +199,10 @@ def test_merging_is_a_commutative_monoid_whose_partials_merge_to_the_whole(kind,
         events = events_table(groups)
         whole = partials_of(spark, view, events)
         parts = partials_of(spark, view, events, "_part")
-        part = {n: parts.filter(pa.compute.equal(parts["_part"], n)).drop_columns("_part") for n in range(3)}
+        part = {
+            n: parts.filter(pa.compute.equal(parts["_part"], n)).drop_columns("_part")
+            for n in range(3)
+        }
 
         def together(*tables):
             return merge(spark, view, pa.concat_tables(tables))
@@ -184,7 +210,9 @@ def test_merging_is_a_commutative_monoid_whose_partials_merge_to_the_whole(kind,
         in_order = together(part[0], part[1], part[2])
         assert_same_partials(view, in_order, whole)
         assert_same_partials(view, together(part[2], part[0], part[1]), in_order)  # commutative
-        assert_same_partials(view, together(together(part[0], part[1]), part[2]), in_order)  # associative
+        assert_same_partials(
+            view, together(together(part[0], part[1]), part[2]), in_order
+        )  # associative
         assert_same_partials(view, together(part[0], together(part[1], part[2])), in_order)
         assert_same_partials(view, together(whole, neutral(view, whole)), whole)
         assert_same_partials(view, together(neutral(view, whole), whole), whole)
@@ -197,7 +225,9 @@ def neutral(view, whole):
     with open_duckdb(threads=1) as connection:
         connection.register("whole", whole.select(["g"]))
         connection.execute(create_table_sql("p", view))
-        literals = ", ".join(f'{state.neutral} AS "{column}"' for column, state in view.states.items())
+        literals = ", ".join(
+            f'{state.neutral} AS "{column}"' for column, state in view.states.items()
+        )
         connection.execute(f"INSERT INTO p BY NAME SELECT g, {literals} FROM whole")
         return connection.sql("FROM p").to_arrow_table().cast(partial_schema(view))
 
@@ -227,7 +257,9 @@ def test_what_is_presented_is_what_the_oracle_says(kind, spark):
                 if a.kind == "sum_" and not fits(expected):
                     expected = None
                 got = found[g][measure.name]
-                tolerance = 1e-9 if a.kind in ("sum_", "mean") and isinstance(expected, float) else 0.0
+                tolerance = (
+                    1e-9 if a.kind in ("sum_", "mean") and isinstance(expected, float) else 0.0
+                )
                 assert same(got, expected, tolerance) or close(got, expected, tolerance), (
                     f"group {g} {a}: got {got!r}, expected {canonical(expected)!r}"
                 )
@@ -248,13 +280,17 @@ def totals(spark, type_, *groups):
 
     view = View("v", source=STREAM, key=["g"], aggregates={"total": sum_(COLUMN[type_])})
     empty = {"at": None, "ok": None} | {COLUMN[t]: None for t in TYPES}
-    events = events_table([[empty | {COLUMN[type_]: value} for value in values] for values in groups])
+    events = events_table(
+        [[empty | {COLUMN[type_]: value} for value in values] for values in groups]
+    )
     parts = partials_of(spark, view, events, "_offset").drop_columns("_offset")
     with open_duckdb(threads=1) as connection:
         connection.register("arriving", parts)
         connection.execute(create_table_sql("p", view))
         connection.execute("INSERT INTO p BY NAME FROM arriving")
-        return [total for _, total in sorted(connection.sql(present_select(view, ["p"])).fetchall())]
+        return [
+            total for _, total in sorted(connection.sql(present_select(view, ["p"])).fetchall())
+        ]
 
 
 def test_a_transient_overflow_is_none(spark):
@@ -264,7 +300,11 @@ def test_a_transient_overflow_is_none(spark):
         Decimal(f"{'9' * 36}.99"),
         Decimal(f"-{'9' * 36}.99"),
     )  # `-most` would be rounded to 28 digits
-    groups = [[most, most, least, least], [most, Decimal("0.02"), Decimal("-0.03")], [least, least, most]]
+    groups = [
+        [most, most, least, least],
+        [most, Decimal("0.02"), Decimal("-0.03")],
+        [least, least, most],
+    ]
     assert totals(spark, "decimal(38,2)", *groups) == [0, Decimal(f"{'9' * 36}.98"), least]
 
 

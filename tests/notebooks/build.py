@@ -1,6 +1,8 @@
-"""A store of real flights, some of them late, with several publications, and the notebooks run on it.
+"""A store of real flights, some of them late, with several publications, and the notebooks run on
+it.
 
-`python -m tests.notebooks.build` writes the outputs in notebooks/ anew, in some minutes, with a broker and a Spark of its own.
+`python -m tests.notebooks.build` writes the outputs in notebooks/ anew, in some minutes, with a
+broker and a Spark of its own.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ MAX_BYTES = 1_000_000
 
 
 def flights(path: Path, days: int, late_days: Sequence[int]) -> tuple[list[bytes], list[bytes]]:
-    """The first days' flights as events, in the order of their schedule, and apart from them those that Newark sends late. path: a file to be made."""
+    """The first days' flights as events, in the order of their schedule, and apart from them those
+    that Newark sends late. path: a file to be made.
+    """
     import pyarrow.parquet as pq
 
     prepare(path)
@@ -57,8 +61,9 @@ def flights(path: Path, days: int, late_days: Sequence[int]) -> tuple[list[bytes
 def build_store(
     pipeline: Pipeline, in_time: Sequence[bytes], late: Sequence[bytes], publications: int, rate: float
 ) -> None:
-    """Sends the events in one part more than there are to be publications, at `rate` a second, and runs the batch layer while each part but the
-    first arrives. The late ones, and three that do not fit, come in the middle of the part before the last publication.
+    """Sends the events in one part more than there are to be publications, at `rate` a second, and
+    runs the batch layer while each part but the first arrives. The late ones, and three that do not
+    fit, come in the middle of the part before the last publication.
     """
     size = len(in_time) // (publications + 1) + 1
     parts = [list(in_time[start : start + size]) for start in range(0, len(in_time), size)]
@@ -101,7 +106,9 @@ def run_notebook(
     parameters: Mapping[str, Any] | None = None,
     folder: Path = PROJECT / "notebooks",
 ) -> nbformat.NotebookNode:
-    """The notebook with its outputs, run from top to bottom in its folder. parameters: what else its parameter cell says."""
+    """The notebook with its outputs, run from top to bottom in its folder. parameters: what else
+    its parameter cell says.
+    """
     notebook = nbformat.read(folder / f"{name}.ipynb", as_version=4)
     for cell in notebook.cells:
         if "parameters" in cell.metadata.get("tags", ()):
@@ -123,7 +130,9 @@ def run_notebook(
 
 
 def faults(notebook: nbformat.NotebookNode) -> list[str]:
-    """What a committed notebook must not have: errors, warnings, cells that were not run, paths of a machine, too many bytes."""
+    """What a committed notebook must not have: errors, warnings, cells that were not run, paths of
+    a machine, too many bytes.
+    """
     found = []
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     if [cell.execution_count for cell in code] != list(range(1, len(code) + 1)):

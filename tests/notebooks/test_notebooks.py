@@ -1,4 +1,6 @@
-"""The notebooks, and the snippets of docs/python.md, on a store of real flights that real parts have made."""
+"""The notebooks, and the snippets of docs/python.md, on a store of real flights that real parts
+have made.
+"""
 
 import importlib
 import re
@@ -29,7 +31,9 @@ catalog = Catalog(views=[replace(view, source=stream) for view in flights.catalo
 
 @pytest.fixture(scope="module")
 def made(broker, spark, new_topic, tmp_path_factory):
-    """Nine days of flights, two of them late from Newark, in three publications, and what came after."""
+    """Nine days of flights, two of them late from Newark, in three publications, and what came
+    after.
+    """
     folder, topic = tmp_path_factory.mktemp("notebooks"), new_topic()
     (folder / f"flights_{topic}.py").write_text(CATALOG.replace("TOPIC", topic))
     name = f"flights_{topic}:catalog"
@@ -91,7 +95,9 @@ catalog = Catalog(views=[newest, by_order])
 
 @pytest.fixture
 def shop(broker, spark, new_topic, tmp_path):
-    """A project of one's own, whose view was published twice by one definition and then twice by another one."""
+    """A project of one's own, whose view was published twice by one definition and then twice by
+    another one.
+    """
     topic = new_topic()
     module = tmp_path / f"shop_{topic.replace('-', '_')}.py"
     settings = {
@@ -126,7 +132,9 @@ def shop(broker, spark, new_topic, tmp_path):
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_the_notebooks_run_in_a_project_of_ones_own_whose_definitions_have_changed(shop, monkeypatch):
-    """Its first view has no aggregate that adds up over keys; the first two publications are of other definitions."""
+    """Its first view has no aggregate that adds up over keys; the first two publications are of
+    other definitions.
+    """
     monkeypatch.chdir(shop)
     done = CliRunner().invoke(app, ["notebooks", "looks/here"])
     assert done.exit_code == 0, done.output

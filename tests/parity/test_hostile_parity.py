@@ -1,4 +1,6 @@
-"""Hostile events among good ones: batch, speed and merged give what plain Python gives, and both layers the same reasons."""
+"""Hostile events among good ones: batch, speed and merged give what plain Python gives, and both
+layers the same reasons.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +22,31 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
 ROUNDS = 6
 AGGREGATES = {
-    "events": count(), "ns": count("n"), "sum_n": sum_("n"), "sum_big": sum_("big"), "sum_price": sum_("price"), "sum_wide": sum_("wide"),
-    "mean_wide": mean("wide"), "least": min_("ratio"), "most": max_("ratio"), "last_price": latest("price", by="at"), "last_flag": latest("flag", by="n"),
-}  # fmt: skip
+    "events": count(),
+    "ns": count("n"),
+    "sum_n": sum_("n"),
+    "sum_big": sum_("big"),
+    "sum_price": sum_("price"),
+    "sum_wide": sum_("wide"),
+    "mean_wide": mean("wide"),
+    "least": min_("ratio"),
+    "most": max_("ratio"),
+    "last_price": latest("price", by="at"),
+    "last_flag": latest("flag", by="n"),
+}
 ASKED = {
-    "events": Asked("count"), "ns": Asked("count", field("n")), "sum_n": Asked("sum_", field("n")), "sum_big": Asked("sum_", field("big")),
-    "sum_price": Asked("sum_", field("price")), "sum_wide": Asked("sum_", field("wide")), "mean_wide": Asked("mean", field("wide")),
-    "least": Asked("min_", field("ratio")), "most": Asked("max_", field("ratio")), "last_price": Asked("latest", field("price"), field("at")),
+    "events": Asked("count"),
+    "ns": Asked("count", field("n")),
+    "sum_n": Asked("sum_", field("n")),
+    "sum_big": Asked("sum_", field("big")),
+    "sum_price": Asked("sum_", field("price")),
+    "sum_wide": Asked("sum_", field("wide")),
+    "mean_wide": Asked("mean", field("wide")),
+    "least": Asked("min_", field("ratio")),
+    "most": Asked("max_", field("ratio")),
+    "last_price": Asked("latest", field("price"), field("at")),
     "last_flag": Asked("latest", field("flag"), field("n")),
-}  # fmt: skip
+}
 
 
 def row_of(value):
@@ -36,9 +54,14 @@ def row_of(value):
     read = json.loads(value, parse_float=Decimal)
     at = datetime.fromisoformat(read["at"])
     row = {name: read.get(name) for name in ("n", "big", "flag")}
-    row |= {name: None if read.get(name) is None else Decimal(read[name]) for name in ("price", "wide")}
+    row |= {
+        name: None if read.get(name) is None else Decimal(read[name]) for name in ("price", "wide")
+    }
     ratio = read.get("ratio")
-    return row | {"ratio": None if ratio is None else float(ratio), "at": at.replace(tzinfo=at.tzinfo or UTC)}
+    return row | {
+        "ratio": None if ratio is None else float(ratio),
+        "at": at.replace(tzinfo=at.tzinfo or UTC),
+    }
 
 
 def expected_of(events):
@@ -61,17 +84,29 @@ def test_what_fits_is_counted_alike_and_what_does_not_is_put_aside_for_the_same_
     stream = hostile_stream(new_topic())
     catalog = Catalog(
         views=[
-            View("all_that_fit", source=stream, key={"beginning": "substring(id, 1, 4)"}, aggregates=AGGREGATES),
-            View("per_hour", source=stream, key={"hour": tumbling("at", "1 hour")}, aggregates=AGGREGATES),
+            View(
+                "all_that_fit",
+                source=stream,
+                key={"beginning": "substring(id, 1, 4)"},
+                aggregates=AGGREGATES,
+            ),
+            View(
+                "per_hour",
+                source=stream,
+                key={"hour": tumbling("at", "1 hour")},
+                aggregates=AGGREGATES,
+            ),
         ]
-    )  # fmt: skip
+    )
     made = list(itertools.islice(hostile(5), ROUNDS * len(KINDS)))
     settings = quick(broker.bootstrap)
     project = Project(settings, catalog, store)
     events, unfit, by_speed = [], set(), {}
 
     def reasons():
-        return {(row["partition"], row["offset"]): row["reason"] for row in quarantined(project, stream)}
+        return {
+            (row["partition"], row["offset"]): row["reason"] for row in quarantined(project, stream)
+        }
 
     with Pipeline(catalog, settings, store, spark) as pipeline:
         for half in (made[: len(made) // 2], made[len(made) // 2 :]):
@@ -97,7 +132,9 @@ def test_what_fits_is_counted_alike_and_what_does_not_is_put_aside_for_the_same_
             assert len(of_layer) > len(KINDS) // 2
             for view, expected in expected_of(of_layer).items():
                 got = {
-                    key: {name: value for name, value in measures.items() if not name.endswith("_end")}
+                    key: {
+                        name: value for name, value in measures.items() if not name.endswith("_end")
+                    }
                     for key, measures in found[view].items()
                 }
                 different = differences(got, expected, {"mean_wide": 1e-9})

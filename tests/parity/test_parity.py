@@ -1,4 +1,6 @@
-"""Batch, speed and merged give what the oracle gives, over events made to be nasty, for every aggregate, window and a row function."""
+"""Batch, speed and merged give what the oracle gives, over events made to be nasty, for every
+aggregate, window and a row function.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,19 @@ from trilayer import (
     sum_,
     tumbling,
 )
-from trilayer_core.compute.merging import compare_partials, create_table_sql, insert_rows, open_duckdb
+from trilayer_core.compute.merging import (
+    compare_partials,
+    create_table_sql,
+    insert_rows,
+    open_duckdb,
+)
 from trilayer_core.store.publications import PublishedView
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
 SCHEMA = (
-    "k string, n int, big bigint, amount decimal(12,2), x double, f float, flag boolean, d date, at timestamp not null,"
-    " text string, nested struct<a:int,b:string>, tags array<string>"
+    "k string, n int, big bigint, amount decimal(12,2), x double, f float, flag boolean, d date,"
+    " at timestamp not null, text string, nested struct<a:int,b:string>, tags array<string>"
 )
 
 
@@ -49,30 +56,96 @@ def catalog_on(topic):
         words = events.select(F.explode(F.split("text", " ")).alias("word"), "n", "at")
         return words.where("word <> 'stop'")
 
-    words = Rows("words", source=stream, rows=split_words, schema="word string, n int, at timestamp")
+    words = Rows(
+        "words", source=stream, rows=split_words, schema="word string, n int, at timestamp"
+    )
     everything = {
-        "events": count(), "ns": count("n"), "late": count(where="n > 0"), "sum_n": sum_("n"), "sum_big": sum_("big"), "sum_amount": sum_("amount"),
-        "sum_x": sum_("x", where="k is not null"), "min_n": min_("n"), "max_big": max_("big"), "min_amount": min_("amount"), "min_x": min_("x"),
-        "max_x": max_("x"), "min_f": min_("f"), "max_text": max_("text"), "min_text": min_("text"), "min_at": min_("at"), "max_d": max_("d"),
-        "max_flag": max_("flag"), "mean_n": mean("n"), "mean_x": mean("x"), "mean_amount": mean("amount", where="flag"),
-        "last_text": latest("text", by="at"), "last_x": latest("x", by="n"), "first_k": first("k", by="x"), "first_n": first("n", by="at", where="flag"),
+        "events": count(),
+        "ns": count("n"),
+        "late": count(where="n > 0"),
+        "sum_n": sum_("n"),
+        "sum_big": sum_("big"),
+        "sum_amount": sum_("amount"),
+        "sum_x": sum_("x", where="k is not null"),
+        "min_n": min_("n"),
+        "max_big": max_("big"),
+        "min_amount": min_("amount"),
+        "min_x": min_("x"),
+        "max_x": max_("x"),
+        "min_f": min_("f"),
+        "max_text": max_("text"),
+        "min_text": min_("text"),
+        "min_at": min_("at"),
+        "max_d": max_("d"),
+        "max_flag": max_("flag"),
+        "mean_n": mean("n"),
+        "mean_x": mean("x"),
+        "mean_amount": mean("amount", where="flag"),
+        "last_text": latest("text", by="at"),
+        "last_x": latest("x", by="n"),
+        "first_k": first("k", by="x"),
+        "first_n": first("n", by="at", where="flag"),
         "last_by_d": latest("amount", by="d"),
-    }  # fmt: skip
+    }
     return Catalog(
         views=[
             View("by_k", source=stream, key=["k"], aggregates=everything),
-            View("by_x_and_f", source=stream, key=["x", "f"], aggregates={"events": count(), "sum_n": sum_("n")}),
-            View("by_types", source=stream, key=["flag", "d", "amount"], aggregates={"events": count(), "last_k": latest("k", by="at")}),
-            View("by_expression", source=stream, key={"day": "to_date(at)", "even": "n % 2 = 0", "a": "cast(nested.a as int)"},
-                 aggregates={"events": count(), "tagged": count("tags")}, where="k is null or k <> 'left out'"),
-            View("per_hour", source=stream, key={"k": "k", "hour": tumbling("at", "1 hour")}, aggregates={"events": count(), "sum_n": sum_("n")}),
-            View("per_day", source=stream, key={"day": tumbling("d", "1 day")}, aggregates={"events": count()}),
-            View("sliding_hour", source=stream, key={"window": sliding("at", "1 hour", "15 minutes"), "flag": "flag"},
-                 aggregates={"events": count(), "mean_n": mean("n"), "last_k": latest("k", by="at"), "min_x": min_("x")}),
-            View("words", source=words, key=["word"], aggregates={"n": count(), "sum_n": sum_("n"), "last_at": latest("at", by="n")}),
-            View("words_per_day", source=words, key={"day": tumbling("at", "1 day"), "word": "word"}, aggregates={"n": count()}),
+            View(
+                "by_x_and_f",
+                source=stream,
+                key=["x", "f"],
+                aggregates={"events": count(), "sum_n": sum_("n")},
+            ),
+            View(
+                "by_types",
+                source=stream,
+                key=["flag", "d", "amount"],
+                aggregates={"events": count(), "last_k": latest("k", by="at")},
+            ),
+            View(
+                "by_expression",
+                source=stream,
+                key={"day": "to_date(at)", "even": "n % 2 = 0", "a": "cast(nested.a as int)"},
+                aggregates={"events": count(), "tagged": count("tags")},
+                where="k is null or k <> 'left out'",
+            ),
+            View(
+                "per_hour",
+                source=stream,
+                key={"k": "k", "hour": tumbling("at", "1 hour")},
+                aggregates={"events": count(), "sum_n": sum_("n")},
+            ),
+            View(
+                "per_day",
+                source=stream,
+                key={"day": tumbling("d", "1 day")},
+                aggregates={"events": count()},
+            ),
+            View(
+                "sliding_hour",
+                source=stream,
+                key={"window": sliding("at", "1 hour", "15 minutes"), "flag": "flag"},
+                aggregates={
+                    "events": count(),
+                    "mean_n": mean("n"),
+                    "last_k": latest("k", by="at"),
+                    "min_x": min_("x"),
+                },
+            ),
+            View(
+                "words",
+                source=words,
+                key=["word"],
+                aggregates={"n": count(), "sum_n": sum_("n"), "last_at": latest("at", by="n")},
+            ),
+            View(
+                "words_per_day",
+                source=words,
+                key={"day": tumbling("at", "1 day"), "word": "word"},
+                aggregates={"n": count()},
+            ),
         ]
-    )  # fmt: skip
+    )
 
 
 F = field
@@ -83,16 +156,33 @@ def where_n_positive(row):
 
 
 EVERYTHING = {
-    "events": Asked("count"), "ns": Asked("count", F("n")), "late": Asked("count", where=where_n_positive), "sum_n": Asked("sum_", F("n")),
-    "sum_big": Asked("sum_", F("big")), "sum_amount": Asked("sum_", F("amount")),
-    "sum_x": Asked("sum_", F("x"), where=lambda row: row["k"] is not None), "min_n": Asked("min_", F("n")), "max_big": Asked("max_", F("big")),
-    "min_amount": Asked("min_", F("amount")), "min_x": Asked("min_", F("x")), "max_x": Asked("max_", F("x")), "min_f": Asked("min_", F("f")),
-    "max_text": Asked("max_", F("text")), "min_text": Asked("min_", F("text")), "min_at": Asked("min_", F("at")), "max_d": Asked("max_", F("d")),
-    "max_flag": Asked("max_", F("flag")), "mean_n": Asked("mean", F("n")), "mean_x": Asked("mean", F("x")),
-    "mean_amount": Asked("mean", F("amount"), where=F("flag")), "last_text": Asked("latest", F("text"), F("at")),
-    "last_x": Asked("latest", F("x"), F("n")), "first_k": Asked("first", F("k"), F("x")), "first_n": Asked("first", F("n"), F("at"), F("flag")),
+    "events": Asked("count"),
+    "ns": Asked("count", F("n")),
+    "late": Asked("count", where=where_n_positive),
+    "sum_n": Asked("sum_", F("n")),
+    "sum_big": Asked("sum_", F("big")),
+    "sum_amount": Asked("sum_", F("amount")),
+    "sum_x": Asked("sum_", F("x"), where=lambda row: row["k"] is not None),
+    "min_n": Asked("min_", F("n")),
+    "max_big": Asked("max_", F("big")),
+    "min_amount": Asked("min_", F("amount")),
+    "min_x": Asked("min_", F("x")),
+    "max_x": Asked("max_", F("x")),
+    "min_f": Asked("min_", F("f")),
+    "max_text": Asked("max_", F("text")),
+    "min_text": Asked("min_", F("text")),
+    "min_at": Asked("min_", F("at")),
+    "max_d": Asked("max_", F("d")),
+    "max_flag": Asked("max_", F("flag")),
+    "mean_n": Asked("mean", F("n")),
+    "mean_x": Asked("mean", F("x")),
+    "mean_amount": Asked("mean", F("amount"), where=F("flag")),
+    "last_text": Asked("latest", F("text"), F("at")),
+    "last_x": Asked("latest", F("x"), F("n")),
+    "first_k": Asked("first", F("k"), F("x")),
+    "first_n": Asked("first", F("n"), F("at"), F("flag")),
     "last_by_d": Asked("latest", F("amount"), F("d")),
-}  # fmt: skip
+}
 TOLERANCES = {"sum_x": 1e-9, "mean_n": 1e-9, "mean_x": 1e-9, "mean_amount": 1e-9}
 
 
@@ -100,7 +190,9 @@ def words_of(row):
     if row["text"] is None:
         return []
     return [
-        {"word": word, "n": row["n"], "at": row["at"]} for word in row["text"].split(" ") if word != "stop"
+        {"word": word, "n": row["n"], "at": row["at"]}
+        for word in row["text"].split(" ")
+        if word != "stop"
     ]
 
 
@@ -111,7 +203,9 @@ def even(row):
 VIEWS = {
     "by_k": lambda events: answer(events, {"k": F("k")}, EVERYTHING),
     "by_x_and_f": lambda events: answer(
-        events, {"x": F("x"), "f": F("f")}, {"events": Asked("count"), "sum_n": Asked("sum_", F("n"))}
+        events,
+        {"x": F("x"), "f": F("f")},
+        {"events": Asked("count"), "sum_n": Asked("sum_", F("n"))},
     ),
     "by_types": lambda events: answer(
         events,
@@ -134,7 +228,9 @@ VIEWS = {
         {"events": Asked("count"), "sum_n": Asked("sum_", F("n"))},
     ),
     "per_day": lambda events: answer(
-        events, {"day": Windowed(F("d"), timedelta(days=1), timedelta(days=1))}, {"events": Asked("count")}
+        events,
+        {"day": Windowed(F("d"), timedelta(days=1), timedelta(days=1))},
+        {"events": Asked("count")},
     ),
     "sliding_hour": lambda events: answer(
         events,
@@ -165,18 +261,38 @@ VIEWS = {
 }
 
 NASTY = {
-    "k": [None, "", "a", "A", "ä", "日本", "a ", "left out", "\U0001f600", "a\u0000b", "'; drop table"],
+    "k": [
+        None,
+        "",
+        "a",
+        "A",
+        "ä",
+        "日本",
+        "a ",
+        "left out",
+        "\U0001f600",
+        "a\u0000b",
+        "'; drop table",
+    ],
     "n": [None, 0, -1, 7, 2**31 - 1, -(2**31)],
     "big": [None, 0, 2**53 + 1, -(2**53) - 1, 2**40],
     "amount": [None, Decimal("0.00"), Decimal("-0.01"), Decimal("9999999999.99"), Decimal("12.50")],
     "x": [None, 0.0, -0.0, math.nan, math.inf, -math.inf, 1.5, -1e308, 5e-324, 0.1],
     "f": [None, 0.0, -0.0, math.nan, math.inf, 1.5, -2.25],
     "flag": [None, True, False],
-    "d": [None, date(1969, 12, 31), date(1970, 1, 1), date(2026, 2, 28), date(1582, 10, 4), date(9999, 12, 30), date(1, 1, 1)],
+    "d": [
+        None,
+        date(1969, 12, 31),
+        date(1970, 1, 1),
+        date(2026, 2, 28),
+        date(1582, 10, 4),
+        date(9999, 12, 30),
+        date(1, 1, 1),
+    ],
     "text": [None, "", " ", "to be or not to be", "stop", "ü ß  x", "one"],
     "nested": [None, {"a": 1, "b": "x"}, {"a": None, "b": None}, {"a": -1, "b": ""}],
     "tags": [None, [], ["a", None], ["b", "b"]],
-}  # fmt: skip
+}
 TIMES = [
     datetime(1969, 12, 31, 23, 59, 59, 999999, UTC),
     datetime(1970, 1, 1, tzinfo=UTC),
@@ -188,12 +304,29 @@ TIMES = [
 ]
 
 BAD = [
-    None, b"", b"   ", b"{", b'{"k": "a"', b"not json", b"\xff\xfe", b'{"k": "\xff", "at": "2026-01-01T00:00:00Z"}', b"[]", b"null", b"1", b'"x"',
-    b'[{"at": "2026-01-01T00:00:00Z"}]', b"{}", b'{"k": "no time"}', b'{"at": null}', b'{"at": "yesterday"}',
-    b'{"at": "2026-01-01T00:00:00Z", "n": "seven"}', b'{"at": "2026-01-01T00:00:00Z", "n": 2147483648}',
-    b'{"at": "2026-01-01T00:00:00Z", "n": 1.5}', b'{"at": "2026-01-01T00:00:00Z", "d": "2026-02-30"}',
+    None,
+    b"",
+    b"   ",
+    b"{",
+    b'{"k": "a"',
+    b"not json",
+    b"\xff\xfe",
+    b'{"k": "\xff", "at": "2026-01-01T00:00:00Z"}',
+    b"[]",
+    b"null",
+    b"1",
+    b'"x"',
+    b'[{"at": "2026-01-01T00:00:00Z"}]',
+    b"{}",
+    b'{"k": "no time"}',
+    b'{"at": null}',
+    b'{"at": "yesterday"}',
+    b'{"at": "2026-01-01T00:00:00Z", "n": "seven"}',
+    b'{"at": "2026-01-01T00:00:00Z", "n": 2147483648}',
+    b'{"at": "2026-01-01T00:00:00Z", "n": 1.5}',
+    b'{"at": "2026-01-01T00:00:00Z", "d": "2026-02-30"}',
     b'{"at": "2026-01-01T00:00:00Z", "text": "' + b"x" * 4000 + b'"}',
-]  # fmt: skip
+]
 
 
 def event_of(rng):
@@ -203,7 +336,7 @@ def event_of(rng):
 
 
 def json_of(row, rng):
-    """As a producer might write it: NULLs left out or written, unknown fields between, any order."""
+    """As a producer might write it: NULLs left out or written, unknown fields, any order."""
     shown = {}
     for name, value in row.items():
         if value is None and rng.random() < 0.5:
@@ -218,7 +351,10 @@ def json_of(row, rng):
     items = list(shown.items())
     rng.shuffle(items)
     parts = [
-        f"{json.dumps(k)}: {v if isinstance(v, Decimal) else json.dumps(v, ensure_ascii=rng.random() < 0.5)}"
+        (
+            f"{json.dumps(k)}:"
+            f" {v if isinstance(v, Decimal) else json.dumps(v, ensure_ascii=rng.random() < 0.5)}"
+        )
         for k, v in items
     ]
     return ("{" + ", ".join(parts) + "}").encode()
@@ -226,7 +362,9 @@ def json_of(row, rng):
 
 @pytest.fixture(scope="module")
 def world(broker, spark, new_topic, tmp_path_factory):
-    """A store in which half of the log is below the published cut, and all events with their places."""
+    """A store in which half of the log is below the published cut, and all events with their
+    places.
+    """
     from trilayer_core.store.files import Store
 
     rng = random.Random(7)
@@ -280,7 +418,9 @@ def test_every_bad_event_is_counted_as_quarantined(world):
     _, provenance = pipeline.answers(views=[])
     publication = pipeline.in_force()
     bad = [place for place, row in places if row is None]
-    assert provenance.streams["nasty"].quarantined + publication.streams["nasty"].quarantined == len(bad)
+    assert provenance.streams["nasty"].quarantined + publication.streams[
+        "nasty"
+    ].quarantined == len(bad)
 
 
 def test_spark_reads_a_batch_view_as_duckdb_does(world, spark):
@@ -288,7 +428,8 @@ def test_spark_reads_a_batch_view_as_duckdb_does(world, spark):
     pipeline, _ = world
     publication = pipeline.in_force()
     nothing = replace(
-        publication, views={v.name: PublishedView(v.fingerprint, []) for v in pipeline.catalog.views}
+        publication,
+        views={v.name: PublishedView(v.fingerprint, []) for v in pipeline.catalog.views},
     )
     for view in pipeline.catalog.views:
         files = publication.views[view.name].files
@@ -297,11 +438,15 @@ def test_spark_reads_a_batch_view_as_duckdb_does(world, spark):
             for table in ("by_spark", "by_duckdb"):
                 connection.execute(create_table_sql(table, view))
             insert_rows(
-                connection, "by_spark", merged_view(view, publication, spark, pipeline.store).toArrow()
+                connection,
+                "by_spark",
+                merged_view(view, publication, spark, pipeline.store).toArrow(),
             )
             for file in files:
                 insert_rows(
-                    connection, "by_duckdb", pipeline.store.read_table(file, list(view.partial_columns))
+                    connection,
+                    "by_duckdb",
+                    pipeline.store.read_table(file, list(view.partial_columns)),
                 )
             compared = compare_partials(connection, view, "by_spark", "by_duckdb")
         assert compared.match > 2

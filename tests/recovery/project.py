@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -27,20 +28,36 @@ CATALOG = """
 from trilayer import Catalog, Query, Stream, View, count, latest, mean, sliding, sum_, tumbling
 
 clicks = Stream(
-    "clicks", schema="user string, amount bigint, at timestamp", event_time="at", topic="TOPIC", partitions=PARTITIONS
+    "clicks", schema="user string, amount bigint, at timestamp", event_time="at", topic="TOPIC",
+    partitions=PARTITIONS,
 )
 by_user = View(
     "by_user", source=clicks, key=["user"],
-    aggregates={"n": count(), "total": sum_("amount"), "mean_amount": mean("amount"), "last": latest("amount", by="at")},
+    aggregates={
+        "n": count(), "total": sum_("amount"), "mean_amount": mean("amount"),
+        "last": latest("amount", by="at"),
+    },
 )
-by_minute = View("by_minute", source=clicks, key={"minute": tumbling("at", "1 minute")}, aggregates={"n": count()})
-hourly = View("hourly", source=clicks, key={"hour": sliding("at", "1 hour", "15 minutes")}, aggregates={"n": count(where="amount > 5")})
-catalog = Catalog(views=[by_user, by_minute, hourly], queries=[Query("top", "select * from by_user order by n desc limit 3")])
+by_minute = View(
+    "by_minute", source=clicks, key={"minute": tumbling("at", "1 minute")},
+    aggregates={"n": count()},
+)
+hourly = View(
+    "hourly", source=clicks, key={"hour": sliding("at", "1 hour", "15 minutes")},
+    aggregates={"n": count(where="amount > 5")},
+)
+catalog = Catalog(
+    views=[by_user, by_minute, hourly],
+    queries=[Query("top", "select * from by_user order by n desc limit 3")],
+)
 """
 
 
 class Project:
-    """`trilayer.toml` and a catalog module in `folder`. Commands run there, as a user would run them."""
+    """`trilayer.toml` and a catalog module in `folder`.
+
+    Commands run there, as a user would run them.
+    """
 
     def __init__(
         self,
@@ -57,11 +74,21 @@ class Project:
         self.module = f"catalog_{topic.replace('-', '_')}"
         self.write_catalog(CATALOG.replace("TOPIC", topic).replace("PARTITIONS", str(partitions)))
         values = {
-            "catalog": f"{self.module}:catalog", "store": str(folder / "store"), "jars": str(JARS),
-            "bootstrap_servers": bootstrap_servers, "spark_remote": spark_remote, "tick_s": 1, "settle_s": 0.2, "batch_memory_mb": 512, "speed_memory_mb": 512,
-        } | settings  # fmt: skip
-        lines = [f"{name} = {json.dumps(value)}" for name, value in values.items() if value is not None]
-        # Short sessions spend most of their time compiling: the quick compiler alone starts a run in a third of the time.
+            "catalog": f"{self.module}:catalog",
+            "store": str(folder / "store"),
+            "jars": str(JARS),
+            "bootstrap_servers": bootstrap_servers,
+            "spark_remote": spark_remote,
+            "tick_s": 1,
+            "settle_s": 0.2,
+            "batch_memory_mb": 512,
+            "speed_memory_mb": 512,
+        } | settings
+        lines = [
+            f"{name} = {json.dumps(value)}" for name, value in values.items() if value is not None
+        ]
+        # Short sessions spend most of their time compiling: the quick compiler alone starts a run
+        # in a third of the time.
         lines += ["[spark_conf]", '"spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1"']
         (folder / "trilayer.toml").write_text("\n".join(lines) + "\n")
         self.sent = 0
@@ -74,7 +101,9 @@ class Project:
     def set(self, name: str, value: Any) -> None:
         """Changes a setting in `trilayer.toml`."""
         file = self.folder / "trilayer.toml"
-        file.write_text(re.sub(rf"(?m)^{name} = .*$", f"{name} = {json.dumps(value)}", file.read_text()))
+        file.write_text(
+            re.sub(rf"(?m)^{name} = .*$", f"{name} = {json.dumps(value)}", file.read_text())
+        )
 
     @property
     def store(self) -> Store:
@@ -93,7 +122,7 @@ class Project:
 
         return Settings(**tomllib.loads((self.folder / "trilayer.toml").read_text()))
 
-    # -- commands --------------------------------------------------------------------------------------------------------
+    # -- commands ----------------------------------------------------------------------------------
 
     def start(self, *arguments: str, failpoint: str = "") -> subprocess.Popen[str]:
         """A command under way."""
@@ -103,9 +132,17 @@ class Project:
             | ({"TRILAYER_FAILPOINT": failpoint} if failpoint else {})
         )
         command = processes.trilayer_command(*arguments)
-        self._started.append(subprocess.Popen(
-            command, cwd=self.folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
-        ))  # fmt: skip
+        self._started.append(
+            subprocess.Popen(
+                command,
+                cwd=self.folder,
+                env=environment,
+                text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                stdin=subprocess.DEVNULL,
+            )
+        )
         return self._started[-1]
 
     def end(self) -> None:
@@ -122,7 +159,8 @@ class Project:
         process = self.start(*arguments, failpoint=failpoint)
         out, err = process.communicate(timeout=timeout_s)
         assert process.returncode == expect, (
-            f"trilayer {' '.join(arguments)} ended with {process.returncode}, not {expect}:\n{out}\n{err}"
+            f"trilayer {' '.join(arguments)} ended with {process.returncode}, not"
+            f" {expect}:\n{out}\n{err}"
         )
         return out, err
 
@@ -130,10 +168,12 @@ class Project:
         """Runs a command that must be killed at the failpoint."""
         self.run(*arguments, failpoint=failpoint, expect=-signal.SIGKILL)
 
-    # -- events and answers ----------------------------------------------------------------------------------------------
+    # -- events and answers ------------------------------------------------------------------------
 
     def produce(self, count: int, *, broken: int = 0) -> None:
-        """Appends events whose totals are known: event i has user i % 7 and amount i % 11; and some that are no JSON."""
+        """Appends events whose totals are known: event i has user i % 7 and amount i % 11; and some
+        that are no JSON.
+        """
         settings = self.settings()
         with Log(settings.bootstrap_servers) as log:
             log.ensure(self.catalog().streams[0])
@@ -155,7 +195,8 @@ class Project:
             connection.snapshot() as snapshot,
         ):
             return {
-                view.name: snapshot.sql(f"from {view.name} order by all").dicts() for view in catalog.views
+                view.name: snapshot.sql(f"from {view.name} order by all").dicts()
+                for view in catalog.views
             }
 
     def expected_by_user(self) -> list[dict[str, Any]]:
@@ -180,12 +221,15 @@ class Project:
 
 def event(number: int) -> bytes:
     """Event `number`: its time grows with it, so that the latest is the last."""
-    at = f"2026-01-{1 + number // 86_400:02d}T{number // 3600 % 24:02d}:{number // 60 % 60:02d}:{number % 60:02d}Z"
-    return json.dumps({"user": f"u{number % 7}", "amount": number % 11, "at": at}).encode()
+    at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=number)
+    event = {"user": f"u{number % 7}", "amount": number % 11, "at": f"{at:%Y-%m-%dT%H:%M:%SZ}"}
+    return json.dumps(event).encode()
 
 
 def wait_for_settled_tick(project: Project) -> None:
-    """Returns when the newest settled tick is one that began after this call: a cut there has all that was sent before."""
+    """Returns when the newest settled tick is one that began after this call: a cut there has all
+    that was sent before.
+    """
     from tests.waiting import until
     from trilayer_core.runtime.clock import now_ms
     from trilayer_core.seam import latest_tick

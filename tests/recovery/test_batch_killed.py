@@ -1,4 +1,6 @@
-"""I5: the batch layer killed with SIGKILL at each of its failpoints and run again; the answers do not change."""
+"""I5: the batch layer killed with SIGKILL at each of its failpoints and run again; the answers do
+not change.
+"""
 
 import json
 import signal
@@ -24,7 +26,9 @@ def project(tmp_path_factory, broker, new_topic, spark_connect):
 
 
 def test_i5_run_killed_and_run_again(project):
-    """One run after another, each killed a step further on: none changes an answer, and the one that lives has all of it."""
+    """One run after another, each killed a step further on: none changes an answer, and the one
+    that lives has all of it.
+    """
     before = project.answers()
     version = _history(project)[-1]["version"]
     for failpoint in (
@@ -45,7 +49,9 @@ def test_i5_run_killed_and_run_again(project):
 
 
 def test_i5_publish_killed_and_run_again(project):
-    """One publication, killed at each of its points in turn: it is in force from its pointer on, and all of it at once."""
+    """One publication, killed at each of its points in turn: it is in force from its pointer on,
+    and all of it at once.
+    """
     before = project.answers()
     project.produce(100)
     wait_for_settled_tick(project)
@@ -75,10 +81,15 @@ def test_i5_publish_killed_and_run_again(project):
 
 
 def test_i5_killed_while_its_query_runs_on(project):
-    """The server goes on with the query of a client that was killed, beside the next run's: neither touches what the other writes."""
+    """The server goes on with the query of a client that was killed, beside the next run's: neither
+    touches what the other writes.
+    """
     project.produce(40_000)
     wait_for_settled_tick(project)
-    for step, written in (("ingest", "master/clicks/*/*/_temporary"), ("recompute", "batch/*/*/_temporary")):
+    for step, written in (
+        ("ingest", "master/clicks/*/*/_temporary"),
+        ("recompute", "batch/*/*/_temporary"),
+    ):
         project.run("batch", "cut")
         if step == "recompute":
             project.run("batch", "ingest")

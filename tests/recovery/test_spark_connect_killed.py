@@ -1,4 +1,6 @@
-"""A batch run whose Spark Connect server is killed: it ends soon, says so, and the next run does the work."""
+"""A batch run whose Spark Connect server is killed: it ends soon, says so, and the next run does
+the work.
+"""
 
 import time
 
@@ -22,7 +24,10 @@ def test_a_run_ends_soon_after_its_spark_connect_server(tmp_path, broker, new_to
         process = project.start("batch", "run", failpoint="store.write:slow:1")
         folder = tmp_path / "store" / "master"
         until(lambda: (folder / "clicks").exists() or process.poll() is not None, timeout_s=120)
-        for victim in [psutil.Process(server.pid), *psutil.Process(server.pid).children(recursive=True)]:
+        for victim in [
+            psutil.Process(server.pid),
+            *psutil.Process(server.pid).children(recursive=True),
+        ]:
             victim.kill()
         began = time.monotonic()
         _, err = process.communicate(timeout=120)

@@ -1,4 +1,6 @@
-"""I5 and I6: the speed layer killed at its failpoints, its checkpoint deleted, its files damaged; readers killed while they load."""
+"""I5 and I6: the speed layer killed at its failpoints, its checkpoint deleted, its files damaged;
+readers killed while they load.
+"""
 
 import json
 import shutil
@@ -16,7 +18,9 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 @pytest.fixture
 def project(tmp_path, broker, new_topic, spark_connect):
-    return Project(tmp_path, broker.bootstrap, new_topic(), spark_remote=spark_connect, compact_after=3)
+    return Project(
+        tmp_path, broker.bootstrap, new_topic(), spark_remote=spark_connect, compact_after=3
+    )
 
 
 def _caught_up(project):
@@ -30,13 +34,19 @@ def _caught_up(project):
 
 
 def test_i5_segments_and_compaction_killed(project):
-    """One life after another, each ended at the next failpoint; every answer on the way has every event once."""
+    """One life after another, each ended at the next failpoint; every answer on the way has every
+    event once.
+    """
     project.produce(500, broken=2)
     for failpoint in ("segment.before-write", "segment.before-commit", "segment.after-commit"):
         process = project.start("speed", "run", failpoint=failpoint)
         project.produce(50)
         assert ended(process) == -signal.SIGKILL
-    for failpoint in ("compaction.before-write", "compaction.before-commit", "compaction.before-delete"):
+    for failpoint in (
+        "compaction.before-write",
+        "compaction.before-commit",
+        "compaction.before-delete",
+    ):
         process = project.start("speed", "run", failpoint=failpoint)
 
         def died(process=process):
@@ -51,9 +61,9 @@ def test_i5_segments_and_compaction_killed(project):
     project.check_answers()
     stream = project.catalog().streams[0]
     (generation,) = generations(project.store, stream)
-    assert any(last > first for first, last in commit_names(project.store, stream, generation.name)), (
-        "nothing was compacted"
-    )
+    assert any(
+        last > first for first, last in commit_names(project.store, stream, generation.name)
+    ), "nothing was compacted"
     process.terminate()
     assert ended(process) == 0
     wait_for_settled_tick(project)
@@ -79,7 +89,10 @@ def test_checkpoint_deleted_begins_a_new_generation(project):
     process = project.start("speed", "run")
     _caught_up(project)
     project.check_answers()
-    assert [g.number for g in generations(project.store, stream)] == [first.number, first.number + 1]
+    assert [g.number for g in generations(project.store, stream)] == [
+        first.number,
+        first.number + 1,
+    ]
     project.run("batch", "rollback", "1")
     project.check_answers()
     process.terminate()

@@ -1,4 +1,6 @@
-"""The whole stack: every process killed with SIGKILL in turn while events arrive, and verified afterwards."""
+"""The whole stack: every process killed with SIGKILL in turn while events arrive, and verified
+afterwards.
+"""
 
 import json
 import random
@@ -19,8 +21,17 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 LOST = "must reach offset"
 
 NOT_OURS = (
-    "cli", "dags", "embedded", "operations", "local", "notebooks", "speed_layer", "batch_layer", "airflow", "tests",
-)  # fmt: skip
+    "cli",
+    "dags",
+    "embedded",
+    "operations",
+    "local",
+    "notebooks",
+    "speed_layer",
+    "batch_layer",
+    "airflow",
+    "tests",
+)
 """What a project may call its own files: no process takes them for trilayer's or Airflow's."""
 
 
@@ -28,7 +39,9 @@ NOT_OURS = (
 def project(tmp_path, new_topic):
     project = Project(tmp_path, "", new_topic())
     for name in NOT_OURS:
-        (tmp_path / f"{name}.py").write_text(f"raise SystemExit('the project\\'s own {name}.py was run')")
+        (tmp_path / f"{name}.py").write_text(
+            f"raise SystemExit('the project\\'s own {name}.py was run')"
+        )
     yield project
     project.end()
 
@@ -36,7 +49,9 @@ def project(tmp_path, new_topic):
 def _up(project, *options):
     process = project.start("up", "--no-airflow", *options)
     until(
-        lambda: (project.folder / ".trilayer" / "speed.ready").exists() or process.poll() is not None,
+        lambda: (
+            (project.folder / ".trilayer" / "speed.ready").exists() or process.poll() is not None
+        ),
         timeout_s=90,
     )
     assert process.poll() is None, process.communicate()
@@ -73,7 +88,8 @@ def test_kill_each_process_in_turn(project):
         _replay(project, 1000)
         victim = process.pid if name == "up" else processes.running(home, name).pid
         psutil.Process(victim).kill()
-        # Without its broker or its Spark the stack says so and ends; without `up` itself its processes end with it.
+        # Without its broker or its Spark the stack says so and ends; without `up` itself its
+        # processes end with it.
         assert ended(process) == (-signal.SIGKILL if name == "up" else 1)
         until(lambda: _nothing_left(project), timeout_s=40)
     process = _up(project)
@@ -97,7 +113,9 @@ def test_kill_each_process_in_turn(project):
 
 
 def test_a_loss_is_accepted_beside_the_stack(project):
-    """The embedded broker has lost what was ingested: `up` keeps the broker, without which nothing can be accepted."""
+    """The embedded broker has lost what was ingested: `up` keeps the broker, without which nothing
+    can be accepted.
+    """
     home = project.folder / ".trilayer"
     process = _up(project)
     _replay(project, 500)
@@ -110,7 +128,12 @@ def test_a_loss_is_accepted_beside_the_stack(project):
     # The broker ended well, and would not look at its log again.
     (home / "kafka" / "data" / ".kafka_cleanshutdown").unlink()
     for partition in range(2):
-        cut_log(home / "kafka" / "data" / f"{project.topic}-{partition}", 10, random.Random(1), within=True)
+        cut_log(
+            home / "kafka" / "data" / f"{project.topic}-{partition}",
+            10,
+            random.Random(1),
+            within=True,
+        )
     (home / "speed.ready").unlink()
     process = project.start("up", "--no-airflow")
     until(lambda: LOST in (home / "logs" / "speed.log").read_text(), timeout_s=90)
@@ -177,7 +200,9 @@ def _saved_definitions_are_run_by_the_speed_layer_alone(project, process):
 
 
 def test_a_cluster_set_after_a_crash_is_the_one_that_is_used(project, broker, spark_connect):
-    """What a killed stack has left in its home says where its own broker and Spark were, not where the next ones are."""
+    """What a killed stack has left in its home says where its own broker and Spark were, not where
+    the next ones are.
+    """
     home = project.folder / ".trilayer"
     process = _up(project)
     process.kill()
@@ -186,7 +211,9 @@ def test_a_cluster_set_after_a_crash_is_the_one_that_is_used(project, broker, sp
     (home / "speed.ready").unlink()
     shutil.rmtree(project.folder / "store")  # of the topic at the other broker
     file = project.folder / "trilayer.toml"
-    text = file.read_text().replace('bootstrap_servers = ""', f'bootstrap_servers = "{broker.bootstrap}"')
+    text = file.read_text().replace(
+        'bootstrap_servers = ""', f'bootstrap_servers = "{broker.bootstrap}"'
+    )
     file.write_text(text.replace('spark_remote = ""', f'spark_remote = "{spark_connect}"'))
     process = _up(project)
     assert [record.name for record in processes.list_running(home)] == ["speed"]
@@ -206,10 +233,14 @@ def test_airflow_goes_with_the_stack(project):
     home = project.folder / ".trilayer"
     for number in (signal.SIGKILL, signal.SIGINT):
         process = project.start("up")
-        until(lambda process=process: _airflow_is_well(home) or process.poll() is not None, timeout_s=180)
+        until(
+            lambda process=process: _airflow_is_well(home) or process.poll() is not None,
+            timeout_s=180,
+        )
         with airflow.running(home).client() as api:
             until(
-                lambda api=api: not api.get("/dags/lambda_batch").json().get("is_paused", True), timeout_s=120
+                lambda api=api: not api.get("/dags/lambda_batch").json().get("is_paused", True),
+                timeout_s=120,
             )
         process.send_signal(number)
         assert ended(process, timeout_s=90) == (-number if number == signal.SIGKILL else 0)
@@ -217,7 +248,9 @@ def test_airflow_goes_with_the_stack(project):
 
 
 def test_broker_away_for_a_while(project):
-    """A broker killed and started again beside a speed layer that runs on: it waits, and goes on where it was."""
+    """A broker killed and started again beside a speed layer that runs on: it waits, and goes on
+    where it was.
+    """
     from tests.conftest import JARS
     from trilayer.local import kafka
 
@@ -229,7 +262,10 @@ def test_broker_away_for_a_while(project):
     try:
         project.produce(200)
         process = project.start("speed", "run")
-        until(lambda: (project.folder / "store" / "speed").exists() and project.has_all(), timeout_s=90)
+        until(
+            lambda: (project.folder / "store" / "speed").exists() and project.has_all(),
+            timeout_s=90,
+        )
         psutil.Process(broker.pid).kill()
         again = kafka.start(home, jars=JARS / "kafka", echo=lambda _: None)
         assert again.bootstrap == broker.bootstrap

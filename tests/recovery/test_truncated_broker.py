@@ -1,4 +1,6 @@
-"""A real broker that has lost the end of its log, as a power cut leaves it, with real layers over it."""
+"""A real broker that has lost the end of its log, as a power cut leaves it, with real layers over
+it.
+"""
 
 import dataclasses
 import json
@@ -25,9 +27,13 @@ from trilayer_core.store.segments import generations
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
-STREAM = Stream("events", "k string, n int, at timestamp", event_time="at", topic="truncated", partitions=2)
+STREAM = Stream(
+    "events", "k string, n int, at timestamp", event_time="at", topic="truncated", partitions=2
+)
 CATALOG = Catalog(
-    views=[View("by_key", source=STREAM, key=["k"], aggregates={"events": count(), "total": sum_("n")})]
+    views=[
+        View("by_key", source=STREAM, key=["k"], aggregates={"events": count(), "total": sum_("n")})
+    ]
 )
 
 
@@ -42,7 +48,9 @@ def start(home):
 
 
 def lose_end(home, broker, partition, offset):
-    """Kills the broker, and cuts its log of the partition off at the batch that begins at `offset`, as if that had never reached the disk."""
+    """Kills the broker, and cuts its log of the partition off at the batch that begins at `offset`,
+    as if that had never reached the disk.
+    """
     os.kill(broker.pid, signal.SIGKILL)
     kafka.stop(home)
     folder = home / "kafka" / "data" / f"{STREAM.topic}-{partition}"
@@ -66,9 +74,12 @@ def lose_end(home, broker, partition, offset):
 def produce(pipeline, number, key, partition=0):
     """So many events, in batches of their own."""
     value = json.dumps({"k": key, "n": 2, "at": "2026-03-01T00:00:00Z"}).encode()
-    # A producer of its own each time: one that counts its batches would find the broker's count behind its own after a loss.
+    # A producer of its own each time: one that counts its batches would find the broker's count
+    # behind its own after a loss.
     producer = KafkaProducer(bootstrap_servers=pipeline.settings.bootstrap_servers)
-    sent = [producer.send(STREAM.topic, value, key=b"k", partition=partition) for _ in range(number)]
+    sent = [
+        producer.send(STREAM.topic, value, key=b"k", partition=partition) for _ in range(number)
+    ]
     for future in sent:
         future.get(timeout=30)
     producer.close()
@@ -94,7 +105,8 @@ def test_a_loss_above_the_cut_is_read_anew_and_one_below_it_is_refused(home, spa
         pipeline.catch_up()
         assert answer(pipeline) == {"a": 100, "other": 7, "lost": 30}
 
-        # Above the cut: the speed layer alone has counted what is gone. It begins anew, and what came instead is counted.
+        # Above the cut: the speed layer alone has counted what is gone. It begins anew, and what
+        # came instead is counted.
         pipeline.stop_speed()
         broker = lose_end(home, broker, 0, 100)
         produce(pipeline, 40, "b")
@@ -109,11 +121,15 @@ def test_a_loss_above_the_cut_is_read_anew_and_one_below_it_is_refused(home, spa
         # Below the end of the master dataset: neither layer goes on before the loss is accepted.
         pipeline.stop_speed()
         broker = lose_end(home, broker, 0, 80)
-        with pytest.raises(LogError, match=r"partition 0: .*offset 140.*ends at offset 80.*--accept-loss"):
+        with pytest.raises(
+            LogError, match=r"partition 0: .*offset 140.*ends at offset 80.*--accept-loss"
+        ):
             pipeline.batch()
         produce(pipeline, 90, "c")
         pipeline.wait_for_tick()
-        with pytest.raises(LogError, match=r"partition 0: .*offset 139.*ends at offset 170.*--accept-loss"):
+        with pytest.raises(
+            LogError, match=r"partition 0: .*offset 139.*ends at offset 170.*--accept-loss"
+        ):
             pipeline.batch()
         with pytest.raises(LogError, match="--accept-loss"):
             pipeline.catch_up()
@@ -136,7 +152,7 @@ def test_a_loss_above_the_cut_is_read_anew_and_one_below_it_is_refused(home, spa
 
 
 def test_what_spark_has_fetched_ahead_of_a_loss_is_not_counted(home, spark, store, monkeypatch):
-    """Its consumers keep what came with a micro-batch's records, and would hand it to the next one."""
+    """Its consumers keep what came with a micro-batch's records, and would hand it on."""
     committed, go_on = threading.Event(), threading.Event()
     commit = StreamQuery._commit
 
@@ -169,8 +185,12 @@ def test_what_spark_has_fetched_ahead_of_a_loss_is_not_counted(home, spark, stor
 
 
 def test_a_record_is_found_below_the_markers_of_transactions(broker, new_topic):
-    stream = Stream("events", "k string, at timestamp", event_time="at", topic=new_topic(), partitions=1)
-    producer = KafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id=stream.topic, acks="all")
+    stream = Stream(
+        "events", "k string, at timestamp", event_time="at", topic=new_topic(), partitions=1
+    )
+    producer = KafkaProducer(
+        bootstrap_servers=broker.bootstrap, transactional_id=stream.topic, acks="all"
+    )
     with Log(broker.bootstrap) as log:
         topic = log.ensure(stream)
         producer.init_transactions()

@@ -29,13 +29,15 @@ found = {
     "loaded": sorted({name.partition(".")[0] for name in sys.modules}),
     "dags": {
         name: {
-            "doc": dag.doc_md, "tags": sorted(dag.tags), "catchup": dag.catchup, "max_active_runs": dag.max_active_runs,
-            "timetable": type(dag.timetable).__name__, "params": {k: p.value for k, p in dag.params.items()},
+            "doc": dag.doc_md, "tags": sorted(dag.tags), "catchup": dag.catchup,
+            "max_active_runs": dag.max_active_runs, "timetable": type(dag.timetable).__name__,
+            "params": {k: p.value for k, p in dag.params.items()},
             "deadline_s": [d.interval.total_seconds() for d in dag.deadline or []],
             "tasks": {
                 t.task_id: {
-                    "doc": t.doc_md, "after": sorted(t.upstream_task_ids), "mapped": t.is_mapped, "retries": t.retries,
-                    "backoff": bool(t.retry_exponential_backoff), "outlets": [o.name for o in t.outlets],
+                    "doc": t.doc_md, "after": sorted(t.upstream_task_ids), "mapped": t.is_mapped,
+                    "retries": t.retries, "backoff": bool(t.retry_exponential_backoff),
+                    "outlets": [o.name for o in t.outlets],
                 } for t in dag.tasks
             },
         } for name, dag in bag.dags.items()
@@ -47,13 +49,22 @@ print("FOUND" + json.dumps(found))
 
 @pytest.fixture(scope="module")
 def parsed(tmp_path_factory):
-    """What a process of its own finds in dags/, twice: the second time Airflow itself is there already, as in its DAG processor."""
+    """What a process of its own finds in dags/, twice: the second time Airflow itself is there
+    already, as in its DAG processor.
+    """
     environment = os.environ | {
         "AIRFLOW_HOME": str(tmp_path_factory.mktemp("airflow")),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "PYTHONPATH": str(PROJECT),
     }
-    done = subprocess.run([sys.executable, "-c", PARSE], cwd=PROJECT, env=environment, text=True, capture_output=True, check=False)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", PARSE],
+        cwd=PROJECT,
+        env=environment,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.partition("FOUND")[2])
 
@@ -80,8 +91,12 @@ def test_lambda_batch_runs_its_steps_in_order_one_run_at_a_time(parsed):
     dag = parsed["dags"]["lambda_batch"]
     after = {name: task["after"] for name, task in dag["tasks"].items()}
     assert after == {
-        "cut": [], "ingest": ["cut"], "recompute": ["ingest"], "reconcile": ["recompute"], "publish": ["reconcile"]
-    }  # fmt: skip
+        "cut": [],
+        "ingest": ["cut"],
+        "recompute": ["ingest"],
+        "reconcile": ["recompute"],
+        "publish": ["reconcile"],
+    }
     assert [name for name, task in dag["tasks"].items() if task["mapped"]] == ["ingest"]
     assert dag["tasks"]["publish"]["outlets"] == ["delays_by_carrier", "busy_routes", "aircraft"]
     assert (dag["catchup"], dag["max_active_runs"]) == (False, 1)
@@ -96,13 +111,17 @@ def test_parsing_costs_airflow_neither_spark_nor_duckdb(parsed):
 
 
 def rendered(dag: str, task: str, **params) -> list[str]:
-    """A task's arguments as Airflow would render them for a run with these params, those that come out empty left out."""
+    """A task's arguments as Airflow would render them for a run with these params, those that come
+    out empty left out.
+    """
     from airflow.dag_processing.dagbag import DagBag
     from jinja2 import Environment
 
     found = DagBag(str(PROJECT / "dags")).dags[dag]
     values = {name: param.value for name, param in found.params.items()} | params
-    texts = [Environment().from_string(a).render(params=values) for a in found.get_task(task).arguments]
+    texts = [
+        Environment().from_string(a).render(params=values) for a in found.get_task(task).arguments
+    ]
     return [text for text in texts if text]
 
 
@@ -123,7 +142,12 @@ def rendered(dag: str, task: str, **params) -> list[str]:
 def test_the_rollback_form_becomes_a_command(params, arguments, monkeypatch, tmp_path):
     monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path))
     monkeypatch.chdir(PROJECT)
-    assert rendered("lambda_rollback", "rollback", **params) == ["batch", "rollback", *arguments, "--json"]
+    assert rendered("lambda_rollback", "rollback", **params) == [
+        "batch",
+        "rollback",
+        *arguments,
+        "--json",
+    ]
 
 
 def test_the_rollback_form_offers_the_versions_that_are_kept(monkeypatch, tmp_path):

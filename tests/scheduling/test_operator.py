@@ -1,4 +1,6 @@
-"""The operator: a command's answer, log lines and exit code, as Airflow's returned value, log and state. The commands are real processes."""
+"""The operator: a command's answer, log lines and exit code, as Airflow's returned value, log and
+state. The commands are real processes.
+"""
 
 import shlex
 import sys
@@ -24,7 +26,9 @@ from trilayer.airflow.operator import numbers_of  # noqa: E402
 
 @pytest.fixture
 def command(tmp_path, monkeypatch):
-    """What runs instead of trilayer: a program of the test's, which gets the arguments that trilayer would."""
+    """What runs instead of trilayer: a program of the test's, which gets the arguments that
+    trilayer would.
+    """
 
     def run_instead(program: str) -> None:
         path = tmp_path / "command.py"
@@ -37,14 +41,19 @@ def command(tmp_path, monkeypatch):
 
 def test_the_answer_is_the_returned_value_and_empty_arguments_are_left_out(command):
     command("print(json.dumps({'arguments': sys.argv[1:]}, indent=2))")
-    task = TrilayerOperator(task_id="t", arguments=["batch", "ingest", "", "--run", "7"], stream="a stream")
-    assert task.execute({}) == {"arguments": ["batch", "ingest", "--run", "7", "--stream", "a stream"]}
+    task = TrilayerOperator(
+        task_id="t", arguments=["batch", "ingest", "", "--run", "7"], stream="a stream"
+    )
+    assert task.execute({}) == {
+        "arguments": ["batch", "ingest", "--run", "7", "--stream", "a stream"]
+    }
 
 
 def test_an_answer_larger_than_a_pipe_is_returned_whole(command):
     keys = [{"user": f"user {number}"} for number in range(20_000)]
     command(
-        "print(json.dumps([{'user': f'user {n}'} for n in range(20_000)], indent=2)); print('done', file=sys.stderr)"
+        "print(json.dumps([{'user': f'user {n}'} for n in range(20_000)], indent=2));"
+        " print('done', file=sys.stderr)"
     )
     task = TrilayerOperator(task_id="t", arguments=["batch", "reconcile"])
     answers = []
@@ -57,7 +66,8 @@ def test_an_answer_larger_than_a_pipe_is_returned_whole(command):
 
 def test_log_lines_keep_their_level_and_lose_their_second_time(command, capsys):
     command(
-        "print('2026-01-01 00:00:00,000 WARNING trilayer.batch: two keys differ', file=sys.stderr); print('{}')"
+        "print('2026-01-01 00:00:00,000 WARNING trilayer.batch: two keys differ',"
+        " file=sys.stderr); print('{}')"
     )
     TrilayerOperator(task_id="t", arguments=["batch"]).execute({})
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "two keys differ" in line]
@@ -72,14 +82,18 @@ def test_log_lines_keep_their_level_and_lose_their_second_time(command, capsys):
 def test_a_failure_says_what_the_command_said_last(command, status, error):
     ends = f"sys.exit({status})" if status > 0 else "import os; os.kill(os.getpid(), 9)"
     command(f"print('error: T must lie on the grid', file=sys.stderr, flush=True); {ends}")
-    with pytest.raises(AirflowException, match=f"ended with {status}: T must lie on the grid") as raised:
+    with pytest.raises(
+        AirflowException, match=f"ended with {status}: T must lie on the grid"
+    ) as raised:
         TrilayerOperator(task_id="t", arguments=["batch", "cut"]).execute({})
     assert type(raised.value) is error
 
 
 def test_a_run_that_is_covered_is_skipped(command):
     command("print(json.dumps({'covered_by': 7, 't': '2026-01-01T00:00:00Z'}))")
-    with pytest.raises(AirflowSkipException, match="version 7 in force, T=2026-01-01T00:00:00Z, covers"):
+    with pytest.raises(
+        AirflowSkipException, match="version 7 in force, T=2026-01-01T00:00:00Z, covers"
+    ):
         TrilayerOperator(task_id="cut", arguments=["batch", "cut"]).execute({})
 
 
@@ -91,19 +105,29 @@ def test_a_run_that_was_overtaken_is_skipped_and_says_by_what(command, capsys):
 
 
 def test_there_is_nothing_to_tell_of_a_run_that_published_nothing(command):
-    command("print(json.dumps({'nothing': 'version 2, the newest of a full run, was published before'}))")
+    command(
+        "print(json.dumps({'nothing': 'version 2, the newest of a full run, was published"
+        " before'}))"
+    )
     with pytest.raises(AirflowSkipException, match="version 2, the newest of a full run"):
         TrilayerOperator(task_id="report", arguments=["batch", "reconciliation"]).execute({})
 
 
 def test_what_an_answer_counts_is_pushed_and_told_in_one_line(command, capsys):
-    answer = {"version": 3, "t": "2026-01-01T00:00:00Z", "views": {"by_user": 12, "hourly": 3}, "base": 2}
+    answer = {
+        "version": 3,
+        "t": "2026-01-01T00:00:00Z",
+        "views": {"by_user": 12, "hourly": 3},
+        "base": 2,
+    }
     command(f"print(json.dumps({answer!r}))")
     pushed = {}
     instance = SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))
     TrilayerOperator(task_id="t", arguments=["batch"]).execute({"ti": instance})
     assert pushed == {"version": 3, "t": "2026-01-01T00:00:00Z", "rows": "by_user 12, hourly 3"}
-    assert "version: 3; t: 2026-01-01T00:00:00Z; rows: by_user 12, hourly 3" in capsys.readouterr().out
+    assert (
+        "version: 3; t: 2026-01-01T00:00:00Z; rows: by_user 12, hourly 3" in capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,9 +139,12 @@ def test_what_an_answer_counts_is_pushed_and_told_in_one_line(command, capsys):
          {"events_of_each": "rides 12", "quarantined_of_each": "rides 1"}),
         ({"kinds": {"rides": "full"}, "rows": {"top": 3}, "changed_keys": {"top": 2}},
          {"kinds": "rides full", "rows": "top 3", "changed_keys": "top 2"}),
-        ({"top": {"match": 10, "differ": 1, "missing": 0, "extra": 2, "changed": 4}, "hourly": {"not_compared": "why"}},
-         {"compared_keys": "top 13", "differing_keys": 3, "corrected_keys": "top 4", "not_compared": "hourly"}),
-        ({"version": 3, "kind": "full", "views": {"top": {"match": 5, "differ": 0, "missing": 0, "extra": 0}}},
+        ({"top": {"match": 10, "differ": 1, "missing": 0, "extra": 2, "changed": 4},
+          "hourly": {"not_compared": "why"}},
+         {"compared_keys": "top 13", "differing_keys": 3, "corrected_keys": "top 4",
+          "not_compared": "hourly"}),
+        ({"version": 3, "kind": "full",
+          "views": {"top": {"match": 5, "differ": 0, "missing": 0, "extra": 0}}},
          {"version": 3, "kind": "full", "compared_keys": "top 5", "differing_keys": 0}),
         ([1, 2], {}),
     ],
@@ -127,10 +154,19 @@ def test_the_numbers_of_each_step_are_short(answer, numbers):
 
 
 def test_a_publication_with_nothing_new_is_skipped(command):
-    answer = {"version": 3, "t": "2026-01-01T00:00:00Z", "looked_t": "2026-01-01T00:05:00Z",
-              "reason": "nothing new", "views": {}, "changed_keys": {}, "corrected_keys": {}}  # fmt: skip
+    answer = {
+        "version": 3,
+        "t": "2026-01-01T00:00:00Z",
+        "looked_t": "2026-01-01T00:05:00Z",
+        "reason": "nothing new",
+        "views": {},
+        "changed_keys": {},
+        "corrected_keys": {},
+    }
     command(f"print(json.dumps({answer!r}))")
-    with pytest.raises(AirflowSkipException, match="nothing new up to T=2026-01-01T00:05:00Z: version 3"):
+    with pytest.raises(
+        AirflowSkipException, match="nothing new up to T=2026-01-01T00:05:00Z: version 3"
+    ):
         PublishOperator(task_id="publish", arguments=["batch", "publish"]).execute({})
 
 
@@ -148,7 +184,11 @@ def test_a_killed_task_takes_its_command_with_it(command):
     thread = threading.Thread(target=execute)
     thread.start()
     # The command is seen to run a moment before Popen has returned in the other thread.
-    until(lambda: task._process and "command.py" in " ".join(psutil.Process(task._process.pid).cmdline()))
+    until(
+        lambda: (
+            task._process and "command.py" in " ".join(psutil.Process(task._process.pid).cmdline())
+        )
+    )
     task.on_kill()
     thread.join(timeout=20)
     assert not thread.is_alive()

@@ -1,6 +1,8 @@
-"""The real Airflow, on a real broker and a real speed layer: its DAGs run as they would for a user, looked at through its REST API.
+"""The real Airflow, on a real broker and a real speed layer: its DAGs run as they would for a user,
+looked at through its REST API.
 
-One story, told in order: each test goes on from where the one before it left the project, and verifies every answer at its end.
+One story, told in order: each test goes on from where the one before it left the project, and
+verifies every answer at its end.
 """
 
 from __future__ import annotations
@@ -68,7 +70,9 @@ class Scheduled:
     def runs(self, dag: str = "lambda_batch", **filters) -> list[dict]:
         return self.get(f"/dags/{dag}/dagRuns", order_by="run_after", **filters)["dag_runs"]
 
-    def wait(self, run_id: str, dag: str = "lambda_batch", *, expect: str = "success") -> dict[str, dict]:
+    def wait(
+        self, run_id: str, dag: str = "lambda_batch", *, expect: str = "success"
+    ) -> dict[str, dict]:
         """Waits until the run has ended, which must be as expected: its task instances by id."""
         until(lambda: self.run(run_id, dag)["state"] in ENDED, timeout_s=400)
         tasks = self.tasks(run_id, dag)
@@ -86,10 +90,17 @@ class Scheduled:
         return self.get(path, map_index=map_index, deserialize=True)["value"]
 
     def log(
-        self, run_id: str, task: str, dag: str = "lambda_batch", map_index: int = -1, number: int = 1
+        self,
+        run_id: str,
+        task: str,
+        dag: str = "lambda_batch",
+        map_index: int = -1,
+        number: int = 1,
     ) -> list[str]:
         path = f"/dags/{dag}/dagRuns/{run_id}/taskInstances/{task}/logs/{number}"
-        return [str(line) for line in self.get(path, map_index=map_index, full_content=True)["content"]]
+        return [
+            str(line) for line in self.get(path, map_index=map_index, full_content=True)["content"]
+        ]
 
     def logs(self, run_id: str, dag: str) -> dict[str, str]:
         """The log of each task that failed."""
@@ -102,14 +113,19 @@ class Scheduled:
         }
 
     def wait_for_version(self, number: int) -> None:
-        until(lambda: (p := in_force(self.project.store)) is not None and p.version >= number, timeout_s=400)
+        until(
+            lambda: (p := in_force(self.project.store)) is not None and p.version >= number,
+            timeout_s=400,
+        )
 
     def quiet(self) -> None:
         """No run of lambda_batch is under way."""
-        until(lambda: not airflow.runs(self.api, "lambda_batch", "running", "queued"), timeout_s=400)
+        until(
+            lambda: not airflow.runs(self.api, "lambda_batch", "running", "queued"), timeout_s=400
+        )
 
     def pause_when_quiet(self) -> None:
-        """Pauses lambda_batch between two runs: one that is paused in its middle would wait there."""
+        """Pauses lambda_batch between two runs; a run that is paused would wait."""
         while True:
             self.quiet()
             airflow.pause(self.api, "lambda_batch")
@@ -118,7 +134,7 @@ class Scheduled:
             airflow.pause(self.api, "lambda_batch", False)
 
     def verify(self) -> None:
-        """Every answer is right: against the log and the master dataset, and against what was sent."""
+        """Every answer equals the log, the master dataset, and what was sent."""
         until(self.project.has_all, timeout_s=60)
         opened = Opened(self.project.settings(), self.project.catalog(), self.project.store)
         found = verification(opened, lambda: self._spark)
@@ -135,7 +151,8 @@ def scheduled(tmp_path_factory, broker, spark, spark_connect, new_topic):
     for name in [name for name in os.environ if name.startswith("TRILAYER_")]:
         del os.environ[name]
     folder = tmp_path_factory.mktemp("scheduled")
-    # late_after: one interval, so that a run is late the moment it begins, and the deadline can be seen without waiting for a broken one.
+    # late_after: one interval, so that a run is late the moment it begins, and the deadline can be
+    # seen without waiting for a broken one.
     settings = {"batch_every_s": 60, "late_after": 1, "keep_versions": 20}
     project = Project(folder, broker.bootstrap, new_topic(), spark_remote=spark_connect, **settings)
     home = folder / ".trilayer"
@@ -158,7 +175,11 @@ def scheduled(tmp_path_factory, broker, spark, spark_connect, new_topic):
         speed.send_signal(signal.SIGTERM)
         speed.communicate(timeout=60)
     assert processes.list_running(home) == []
-    left = [p.pid for p in psutil.process_iter(["cmdline", "cwd"]) if str(folder) in (p.info["cwd"] or "")]
+    left = [
+        p.pid
+        for p in psutil.process_iter(["cmdline", "cwd"])
+        if str(folder) in (p.info["cwd"] or "")
+    ]
     assert left == []
 
 
@@ -166,7 +187,13 @@ def test_two_scheduled_intervals_are_published_while_events_stream_in(scheduled)
     def more() -> bool:
         scheduled.project.produce(50)
         return (
-            len([r for r in scheduled.runs() if r["run_type"] == "scheduled" and r["state"] == "success"])
+            len(
+                [
+                    r
+                    for r in scheduled.runs()
+                    if r["run_type"] == "scheduled" and r["state"] == "success"
+                ]
+            )
             >= 2
         )
 
@@ -189,7 +216,8 @@ def test_each_task_returns_what_it_did(scheduled):
     run = next(
         r
         for r in reversed(scheduled.runs())
-        if r["state"] == "success" and scheduled.tasks(r["dag_run_id"])["publish"]["state"] == "success"
+        if r["state"] == "success"
+        and scheduled.tasks(r["dag_run_id"])["publish"]["state"] == "success"
     )
     run_id = run["dag_run_id"]
     cut = scheduled.returned(run_id, "cut")
@@ -197,7 +225,11 @@ def test_each_task_returns_what_it_did(scheduled):
     ingested = scheduled.returned(run_id, "ingest", map_index=0)["clicks"]
     assert {p: end for p, (_, end) in ingested["offsets"].items()} == cut["cuts"]["clicks"]
     assert set(ingested) == {"t", "events", "quarantined", "offsets"}
-    assert set(scheduled.returned(run_id, "recompute")["rows"]) == {"by_user", "by_minute", "hourly"}
+    assert set(scheduled.returned(run_id, "recompute")["rows"]) == {
+        "by_user",
+        "by_minute",
+        "hourly",
+    }
     reconciled = scheduled.returned(run_id, "reconcile")
     assert (
         reconciled["by_user"]["differ"]
@@ -213,7 +245,12 @@ def test_each_task_returns_what_it_did(scheduled):
         for name in ("version", "t", "rows", "differing_keys")
     }
     rows = ", ".join(f"{name} {number}" for name, number in published["views"].items())
-    assert pushed == {"version": published["version"], "t": cut["t"], "rows": rows, "differing_keys": 0}
+    assert pushed == {
+        "version": published["version"],
+        "t": cut["t"],
+        "rows": rows,
+        "differing_keys": 0,
+    }
     assert f"rows: {rows}" in "\n".join(scheduled.log(run_id, "publish"))
     mapped = scheduled.get(f"/dags/lambda_batch/dagRuns/{run_id}/taskInstances/ingest/listMapped")[
         "task_instances"
@@ -224,7 +261,9 @@ def test_each_task_returns_what_it_did(scheduled):
 def test_views_are_assets_whose_events_say_what_was_published(scheduled):
     assets = {a["name"]: a["id"] for a in scheduled.get("/assets")["assets"]}
     assert set(assets) == {"by_user", "by_minute", "hourly"}
-    events = scheduled.get("/assets/events", asset_id=assets["by_user"], order_by="timestamp")["asset_events"]
+    events = scheduled.get("/assets/events", asset_id=assets["by_user"], order_by="timestamp")[
+        "asset_events"
+    ]
     published = {p.version: p for p in versions(scheduled.project.store)}
     for event in [event["extra"] for event in events]:
         publication = published[event["version"]]
@@ -260,12 +299,16 @@ def test_a_killed_task_is_retried_and_the_answer_is_the_same(scheduled):
 
     def command() -> list[psutil.Process]:
         return [
-            p for p in psutil.process_iter(["cmdline", "cwd"])
-            if (p.info["cwd"] or "") == folder and "recompute" in (p.info["cmdline"] or []) and "trilayer.cli" in p.info["cmdline"]
-        ]  # fmt: skip
+            p
+            for p in psutil.process_iter(["cmdline", "cwd"])
+            if (p.info["cwd"] or "") == folder
+            and "recompute" in (p.info["cmdline"] or [])
+            and "trilayer.cli" in p.info["cmdline"]
+        ]
 
     until(
-        lambda: scheduled.tasks(run_id)["recompute"]["state"] == "running" and bool(command()), timeout_s=400
+        lambda: scheduled.tasks(run_id)["recompute"]["state"] == "running" and bool(command()),
+        timeout_s=400,
     )
     command()[0].kill()
     tasks = scheduled.wait(run_id)
@@ -295,15 +338,23 @@ def test_a_backfill_publishes_nothing_twice(scheduled):
     newest = in_force(scheduled.project.store)
     began = datetime.fromtimestamp(newest.t_ms / 1000, UTC) - timedelta(minutes=30)
     body = {
-        "dag_id": "lambda_batch", "from_date": began.isoformat(), "to_date": (began + timedelta(minutes=1)).isoformat(),
-        "max_active_runs": 1, "reprocess_behavior": "none", "run_backwards": False, "dag_run_conf": {},
-    }  # fmt: skip
+        "dag_id": "lambda_batch",
+        "from_date": began.isoformat(),
+        "to_date": (began + timedelta(minutes=1)).isoformat(),
+        "max_active_runs": 1,
+        "reprocess_behavior": "none",
+        "run_backwards": False,
+        "dag_run_conf": {},
+    }
     scheduled.post("/backfills", body)
 
     def backfilled() -> list[dict]:
         return [r for r in scheduled.runs() if r["run_type"] == "backfill"]
 
-    until(lambda: len(backfilled()) == 2 and all(r["state"] in ENDED for r in backfilled()), timeout_s=400)
+    until(
+        lambda: len(backfilled()) == 2 and all(r["state"] in ENDED for r in backfilled()),
+        timeout_s=400,
+    )
     for run in backfilled():
         tasks = scheduled.tasks(run["dag_run_id"])
         states = {name: task["state"] for name, task in tasks.items()}
@@ -312,14 +363,17 @@ def test_a_backfill_publishes_nothing_twice(scheduled):
         assert "covers this run's interval" in "\n".join(said)
     mine = {p.t_ms for p in versions(scheduled.project.store)}
     assert not any(
-        datetime.fromisoformat(r["data_interval_end"]).timestamp() * 1000 in mine for r in backfilled()
+        datetime.fromisoformat(r["data_interval_end"]).timestamp() * 1000 in mine
+        for r in backfilled()
     )
     scheduled.verify()
 
 
 def test_clearing_does_no_harm(scheduled):
     scheduled.quiet()
-    done = [r["dag_run_id"] for r in scheduled.runs(run_type="scheduled") if r["state"] == "success"]
+    done = [
+        r["dag_run_id"] for r in scheduled.runs(run_type="scheduled") if r["state"] == "success"
+    ]
     before = scheduled.version
     # A whole old run: it is covered, and says so.
     clear = {"dry_run": False, "only_failed": False, "reset_dag_runs": True, "dag_run_id": done[0]}
@@ -328,11 +382,14 @@ def test_clearing_does_no_harm(scheduled):
     assert tasks["cut"]["state"] == "skipped"
     # One task of an old run: a later run has taken over, and it ends without a change.
     scheduled.post(
-        "/dags/lambda_batch/clearTaskInstances", clear | {"dag_run_id": done[1], "task_ids": ["recompute"]}
+        "/dags/lambda_batch/clearTaskInstances",
+        clear | {"dag_run_id": done[1], "task_ids": ["recompute"]},
     )
     until(lambda: scheduled.tasks(done[1])["recompute"]["state"] == "skipped", timeout_s=120)
     number = scheduled.tasks(done[1])["recompute"]["try_number"]
-    assert "a later run has taken over" in "\n".join(scheduled.log(done[1], "recompute", number=number))
+    assert "a later run has taken over" in "\n".join(
+        scheduled.log(done[1], "recompute", number=number)
+    )
     assert scheduled.version >= before
     scheduled.verify()
 
@@ -367,7 +424,9 @@ def test_a_rollback_with_a_hold_lasts_until_it_is_released(scheduled):
 
     def offered() -> list[str]:
         """The form's line of the target: Airflow parses the file anew every half minute."""
-        lines = scheduled.get("/dags/lambda_rollback/details")["params"]["version"]["schema"]["examples"]
+        lines = scheduled.get("/dags/lambda_rollback/details")["params"]["version"]["schema"][
+            "examples"
+        ]
         return [line for line in lines if line.split()[0] == str(target.version)]
 
     until(lambda: bool(offered()), timeout_s=120)
@@ -395,7 +454,9 @@ def test_a_rollback_with_a_hold_lasts_until_it_is_released(scheduled):
 def test_status_says_where_airflow_is_and_who_may_log_in(scheduled):
     found = json.loads(scheduled.project.run("status", "--json")[0])["airflow"]
     assert (found["url"], found["user"]) == (scheduled.airflow.url, scheduled.airflow.user)
-    assert json.loads(Path(found["password_file"]).read_text()) == {found["user"]: scheduled.airflow.password}
+    assert json.loads(Path(found["password_file"]).read_text()) == {
+        found["user"]: scheduled.airflow.password
+    }
     said, _ = scheduled.project.run("status")
     assert f"Airflow: {found['url']}, user admin, password in {found['password_file']}" in said
 

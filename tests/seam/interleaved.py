@@ -1,11 +1,14 @@
-"""The seam with everything alive at once: two batch hosts, an operator, the speed layer and its compaction, and three readers.
+"""The seam with everything alive at once: two batch hosts, an operator, the speed layer and its
+compaction, and three readers.
 
-What decides what is counted is the product's own code: whole batch runs and single steps as the command line has them, rollback,
-generations, micro-batches, ticks, compaction, clearing away, and `Refresh` as readers run it. Stood in for: the machine (see
-`machine`), and what Spark and DuckDB compute, which here is a count by key.
+What decides what is counted is the product's own code: whole batch runs and single steps as the
+command line has them, rollback, generations, micro-batches, ticks, compaction, clearing away, and
+`Refresh` as readers run it. Stood in for: the machine (see `machine`), and what Spark and DuckDB
+compute, which here is a count by key.
 
-A schedule is a list of entries such as ("go", "A", 5, 17): let batch host A do five operations; what it begins when it is idle
-follows from 17. The list follows from its seed alone, so that it stays the same when the product changes.
+A schedule is a list of entries such as ("go", "A", 5, 17): let batch host A do five operations;
+what it begins when it is idle follows from 17. The list follows from its seed alone, so that it
+stays the same when the product changes.
 """
 
 from __future__ import annotations
@@ -83,7 +86,7 @@ from trilayer_core.store.segments import (
 TICK_MS, SETTLE_MS = 1000, 200
 START_MS = 1_700_000_000_000
 
-# -- what is computed --------------------------------------------------------------------------------------------------
+# -- what is computed ------------------------------------------------------------------------------
 
 STREAMS = [
     Stream("events", "id int, k int, at timestamp", event_time="at"),
@@ -98,7 +101,9 @@ FUNCTIONS: dict[str, Callable[[int, int], int]] = {}
 VIEWS: dict[str, View] = {}
 
 
-def _view(stream: Stream, name: str, key: dict[str, str], function: Callable[[int, int], int]) -> View:
+def _view(
+    stream: Stream, name: str, key: dict[str, str], function: Callable[[int, int], int]
+) -> View:
     made = View(name, source=stream, key=key, aggregates={"n": count()})
     FUNCTIONS[made.fingerprint], VIEWS[made.fingerprint] = function, made
     return made
@@ -123,9 +128,13 @@ def fits(stream: Stream, kind: str) -> bool:
 
 
 def counted(view: View, rows: Counter[tuple[int, ...]], extra: Sequence[str] = ()) -> pa.Table:
-    """An Arrow table of the view's partials: of keys, after one value for each of the extra columns."""
+    """An Arrow table of the view's partials: of keys, after one value for each of the extra
+    columns.
+    """
     schema = _schema(view.fingerprint, tuple(extra))
-    columns = [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in schema][1:]
+    columns = (
+        [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in schema][1:]
+    )
     return pa.table([*columns, list(rows.values())], schema=schema)
 
 
@@ -139,11 +148,14 @@ def rows_of(tables: Sequence[pa.Table], view: View) -> Counter[int]:
     return rows
 
 
-# -- the broker --------------------------------------------------------------------------------------------------------
+# -- the broker ------------------------------------------------------------------------------------
 
 
 class ModelLog(Log):
-    """The broker, as `Log` asks it. What is asked of it takes a turn; while it is away it is an error."""
+    """The broker, as `Log` asks it.
+
+    What is asked of it takes a turn; while it is away it is an error.
+    """
 
     def __init__(self, servers: str = "") -> None:
         self.bootstrap_servers = servers
@@ -199,7 +211,9 @@ class ModelLog(Log):
             slots = world.log[p].slots
             for offset in range(min(end, len(slots)) - 1, world.log[p].begins - 1, -1):
                 if slots[offset].event is not None:
-                    found[p] = mark_of(offset, slots[offset].stamp, slots[offset].event, slots[offset].epoch)
+                    found[p] = mark_of(
+                        offset, slots[offset].stamp, slots[offset].event, slots[offset].epoch
+                    )
                     break
         return found
 
@@ -222,15 +236,21 @@ def read_mark(store: ModelStore, interval: Any, partition: int, offset: int) -> 
 
 
 def read_slots(world: World, ranges: Mapping[int, Any]) -> list[tuple[int, int, Slot]]:
-    """(partition, offset, slot) of ranges, as Spark reads them: with an error for what is not in the log."""
+    """(partition, offset, slot) of ranges, as Spark reads them: with an error for what is not in
+    the log.
+    """
     world.machine.point("spark reads the log")
     found = []
     for p, r in ranges.items():
         partition = world.log[p]
         if len(r) and (r.start < partition.begins or r.end > partition.visible(world.now)):
-            raise SparkError(f"Some data may have been lost: partition {p}, offsets [{r.start}, {r.end})")
+            raise SparkError(
+                f"Some data may have been lost: partition {p}, offsets [{r.start}, {r.end})"
+            )
         found += [
-            (p, o, partition.slots[o]) for o in range(r.start, r.end) if partition.slots[o].event is not None
+            (p, o, partition.slots[o])
+            for o in range(r.start, r.end)
+            if partition.slots[o].event is not None
         ]
     return found
 
@@ -238,9 +258,11 @@ def read_slots(world: World, ranges: Mapping[int, Any]) -> list[tuple[int, int, 
 def fetch(
     world: World, ranges: Mapping[int, Any], ahead: dict[int, tuple[int, list[Slot]]]
 ) -> dict[int, dict[int, Slot]]:
-    """Partition to offset to slot, as a streaming query reads them: first what was fetched with the micro-batch before.
+    """Partition to offset to slot, as a streaming query reads them: first what was fetched with the
+    micro-batch before.
 
-    ahead: per partition the next offset, and the slots from there on that were fetched and not yet read.
+    ahead: per partition the next offset, and the slots from there on that were fetched and not yet
+        read.
     """
     found = {}
     for p, r in ranges.items():
@@ -250,7 +272,10 @@ def fetch(
             there = r.start + len(slots)
             read_slots(world, {p: Range(there, r.end)})
             partition = world.log[p]
-            slots = [*slots, *partition.slots[there : min(partition.visible(world.now), r.end + MOST_AHEAD)]]
+            slots = [
+                *slots,
+                *partition.slots[there : min(partition.visible(world.now), r.end + MOST_AHEAD)],
+            ]
         ahead[p] = r.end, slots[len(r) :]
         found[p] = dict(zip(range(r.start, r.end), slots, strict=False))
     return found
@@ -259,7 +284,7 @@ def fetch(
 MOST_AHEAD = 5
 """How many offsets beyond a micro-batch's end are fetched with it."""
 
-# -- Spark -------------------------------------------------------------------------------------------------------------
+# -- Spark -----------------------------------------------------------------------------------------
 
 
 class Anything:
@@ -302,7 +327,9 @@ class Anything:
 
 
 class SparkQuery:
-    """A streaming query: offsets first, then the batch, then its commit; a batch without that is replayed."""
+    """A streaming query: offsets first, then the batch, then its commit; a batch without that is
+    replayed.
+    """
 
     isActive = True
 
@@ -329,7 +356,9 @@ class SparkQuery:
             if all(end[p] == before.get(p, 0) for p in end):
                 return
             batch += 1
-            text = "\n".join(["v1", "{}", json.dumps({self.topic: {str(p): o for p, o in end.items()}})])
+            text = "\n".join(
+                ["v1", "{}", json.dumps({self.topic: {str(p): o for p, o in end.items()}})]
+            )
             store.write(f"{self.checkpoint}/offsets/{batch}", text.encode(), durable=False)
         assert self.batch
         self.batch(SimpleNamespace(ahead=self.ahead), batch)
@@ -353,7 +382,9 @@ class Paths(tuple[str, ...]):
 
 
 def batch_session(settings: Settings) -> Any:
-    return SimpleNamespace(read=SimpleNamespace(parquet=lambda *paths: Paths(paths)), stop=lambda: None)
+    return SimpleNamespace(
+        read=SimpleNamespace(parquet=lambda *paths: Paths(paths)), stop=lambda: None
+    )
 
 
 class Serial:
@@ -372,7 +403,9 @@ class Serial:
         return map(work, *what)
 
 
-def write_interval(stream: Stream, number: int, records: Any, store: ModelStore) -> tuple[Any, int, int]:
+def write_interval(
+    stream: Stream, number: int, records: Any, store: ModelStore
+) -> tuple[Any, int, int]:
     if records is None:
         return [], 0, 0
     world, found = World.current, records()
@@ -380,13 +413,15 @@ def write_interval(stream: Stream, number: int, records: Any, store: ModelStore)
         rows = [row for path in found for row in _content(store, path)]
     else:
         rows = [
-            (p, o, slot.event, slot.key, slot.kind, slot.stamp) for p, o, slot in read_slots(world, found)
+            (p, o, slot.event, slot.key, slot.kind, slot.stamp)
+            for p, o, slot in read_slots(world, found)
         ]
     where = f"master/{stream.name}/{stream.fingerprint}/{number:08d}-{world.machine.number():06x}"
     half = len(rows) // 2
     parts = [part for part in (rows[:half], rows[half:]) if part]
     files = [
-        store.write_rows(f"{where}/part-{i}.parquet", part, part, len(part)) for i, part in enumerate(parts)
+        store.write_rows(f"{where}/part-{i}.parquet", part, part, len(part))
+        for i, part in enumerate(parts)
     ]
     return files, len(rows), sum(not fits(stream, row[4]) for row in rows)
 
@@ -407,7 +442,9 @@ def compute(
     made: dict[str, Sequence[StoredFile]] = {}
     for view in pass_.views:
         function = FUNCTIONS[view.fingerprint]
-        found = Counter((function(e, k),) for _, _, e, k, kind_, _ in rows if fits(view.stream, kind_))
+        found = Counter(
+            (function(e, k),) for _, _, e, k, kind_, _ in rows if fits(view.stream, kind_)
+        )
         made[view.name] = write_partials(found, view, run, store, kind) if files else []
     return made
 
@@ -439,7 +476,9 @@ def write_segment(
     """As the product's, with a count in the place of Spark's jobs."""
     world = World.current
     census, quarantined = {}, []
-    tables: dict[str, Counter[tuple[int, ...]]] = {v.name: Counter() for p in passes for v in p.views}
+    tables: dict[str, Counter[tuple[int, ...]]] = {
+        v.name: Counter() for p in passes for v in p.views
+    }
     whole: dict[int, Range] = {}
     for ranges in parts.values():
         for p, r in ranges.items():
@@ -462,7 +501,9 @@ def write_segment(
             census[tick] = segments.Census(len(slots), len(bad), min(stamps), max(stamps))
     views = {view.name: view for pass_ in passes for view in pass_.views}
     files = {
-        name: segments._write(name, counted(views[name], rows, [TICK]), batch_id, stream, generation, store)
+        name: segments._write(
+            name, counted(views[name], rows, [TICK]), batch_id, stream, generation, store
+        )
         for name, rows in tables.items()
         if rows
     }
@@ -478,7 +519,8 @@ def write_segment(
     marks = before_commit()
     committed_ms = segments.now_ms()
     found = [
-        segments._segment(tick, ranges, census.get(tick), committed_ms) for tick, ranges in parts.items()
+        segments._segment(tick, ranges, census.get(tick), committed_ms)
+        for tick, ranges in parts.items()
     ]
     commit = Commit(batch_id, batch_id, found, files, quarantine, committed_ms, marks)
     store.create_document(
@@ -500,7 +542,13 @@ def merged(store: ModelStore, view: View, run: Sequence[Commit], path: str) -> S
 
 
 def compare_shares(
-    database: Database, view: View, share: Any, recomputed: Any, base: Any, run: Any, store: ModelStore
+    database: Database,
+    view: View,
+    share: Any,
+    recomputed: Any,
+    base: Any,
+    run: Any,
+    store: ModelStore,
 ) -> dict[str, Any]:
     """Reconcile's comparison of what both layers have made of the same events."""
     if isinstance(share, str):
@@ -515,14 +563,20 @@ def compare_shares(
 
 
 def compare_files(
-    database: Database, view: View, left: Sequence[StoredFile], right: Sequence[StoredFile], store: ModelStore
+    database: Database,
+    view: View,
+    left: Sequence[StoredFile],
+    right: Sequence[StoredFile],
+    store: ModelStore,
 ) -> Comparison:
-    mine, theirs = (rows_of([store.read_table(file) for file in files], view) for files in (left, right))
+    mine, theirs = (
+        rows_of([store.read_table(file) for file in files], view) for files in (left, right)
+    )
     World.current.compared(view, mine, theirs)
     return Comparison(len(mine), 0, 0, 0, [])
 
 
-# -- in the product's place --------------------------------------------------------------------------------------------
+# -- in the product's place ------------------------------------------------------------------------
 
 
 def _project() -> Any:
@@ -593,7 +647,9 @@ def clean(*what: Any) -> None:
 
 @contextmanager
 def installed() -> Iterator[None]:
-    """Puts the model's broker, clock and arithmetic in the place of Kafka's, the machine's and Spark's."""
+    """Puts the model's broker, clock and arithmetic in the place of Kafka's, the machine's and
+    Spark's.
+    """
     real = {id(Log): ModelLog, id(clock.now_ms): _now_ms}
     with ExitStack() as stack:
         for name, module in list(sys.modules.items()):
@@ -606,8 +662,11 @@ def installed() -> Iterator[None]:
             ):
                 for attribute, value in list(vars(module).items()):
                     if attribute in ("Log", "now_ms"):
-                        # What another model has left in its place would be a clock that stands still.
-                        assert id(value) in real, f"{name}.{attribute} must be the product's; got {value}"
+                        # What another model has left in its place would be a clock that stands
+                        # still.
+                        assert id(value) in real, (
+                            f"{name}.{attribute} must be the product's; got {value}"
+                        )
                         stack.enter_context(mock.patch.object(module, attribute, real[id(value)]))
                     if attribute == "uuid4":
                         stack.enter_context(mock.patch.object(module, attribute, _uuid4))
@@ -649,7 +708,7 @@ def _uuid4() -> Any:
     return SimpleNamespace(hex=f"{World.current.machine.number():06x}")
 
 
-# -- the world ---------------------------------------------------------------------------------------------------------
+# -- the world -------------------------------------------------------------------------------------
 
 
 class Wrong(AssertionError):
@@ -705,7 +764,7 @@ class World:
         self.kill_in_clean = 0
         self.told: list[str] = []
 
-    # -- processes -----------------------------------------------------------------------------------------------------
+    # -- processes ---------------------------------------------------------------------------------
 
     def settings(self) -> Settings:
         return settings_of(self.tick_s, self.keep_versions)
@@ -740,7 +799,9 @@ class World:
             if self.kill_in_clean and thread.process.cleaning and not thread.done:
                 self.kill_in_clean -= 1
                 if not self.kill_in_clean:
-                    self.told.append(f"    {name} is killed while it clears away, before: {thread.at}")
+                    self.told.append(
+                        f"    {name} is killed while it clears away, before: {thread.at}"
+                    )
                     self.kill(name)
                     return
             if actor.thread.done:
@@ -784,7 +845,7 @@ class World:
             self.refusal(actor.name, error)
 
     def _as_told(self, error: BaseException) -> BaseException:
-        """What the speed layer's process ends with where its query ended with an error of Spark's."""
+        """What the speed layer's process ends with after its query ended with a Spark error."""
         if not isinstance(error, SparkError):
             return error
         ended: Any = SimpleNamespace(
@@ -804,7 +865,9 @@ class World:
 
     def kill_process(self, process: Process) -> None:
         """Ends a process with all its threads; those who were at work there are idle again."""
-        there = [a for a in self.actors.values() if a.thread is not None and a.thread.process is process]
+        there = [
+            a for a in self.actors.values() if a.thread is not None and a.thread.process is process
+        ]
         self.machine.kill(process, [a.thread for a in there if a.thread is not None])
         for actor in there:
             actor.thread = None
@@ -824,7 +887,7 @@ class World:
         actor.asleep = 0
         return True
 
-    # -- refusals ------------------------------------------------------------------------------------------------------
+    # -- refusals ----------------------------------------------------------------------------------
 
     def refusal(self, who: str, error: BaseException) -> None:
         kind = f"{KINDS[who]}: {type(error).__name__}: {plain(str(error))}"
@@ -848,7 +911,7 @@ class World:
                 how = next((deed for deed in HEALERS if deed in deeds), "asked again")
                 self.healed[kind, how] += 1
 
-    # -- what must hold ------------------------------------------------------------------------------------------------
+    # -- what must hold ----------------------------------------------------------------------------
 
     def compared(self, view: View, left: Counter[int], right: Counter[int]) -> None:
         if left != right and not self.lossy:
@@ -860,7 +923,9 @@ class World:
         with self.unseen():
             for schema in schemas(self.look, self.stream):
                 for interval in read_chain(self.look, self.stream, schema):
-                    for p, r in interval.lost.items() if origin in (None, interval.topic_id) else ():
+                    for p, r in (
+                        interval.lost.items() if origin in (None, interval.topic_id) else ()
+                    ):
                         found |= {(p, o) for o in range(r.start, min(r.end, below.get(p, 0)))}
         return found
 
@@ -887,7 +952,8 @@ class World:
             self.begun.setdefault(p, set()).add(begins)
 
     def check_departed(self, reader: Reader) -> None:
-        """The answer's events of the present origin are those of one state that the log was in, each once, and no mixture of two.
+        """The answer's events of the present origin are those of one state that the log was in,
+        each once, and no mixture of two.
 
         Of the origins before it they are those that the master dataset has.
         """
@@ -895,7 +961,11 @@ class World:
         stream = reader.catalog.streams[0]
         state = loaded.streams.get(stream.name)
         by_id = next(view for view in reader.catalog.views if view.name == "by_id")
-        if state is None or by_id.name in loaded.missing_views or not (state.generation or state.cut):
+        if (
+            state is None
+            or by_id.name in loaded.missing_views
+            or not (state.generation or state.cut)
+        ):
             return
         with self.unseen():
             known = origins(self.look, stream)
@@ -911,7 +981,9 @@ class World:
                 for row in self.machine.files[file.path].content
             ]
         before = Counter(row[2] for row in rows if fits(stream, row[4]))
-        tables = [t for name in (batch_name, speed_name) for t in database.tables[name(by_id.fingerprint)]]
+        tables = [
+            t for name in (batch_name, speed_name) for t in database.tables[name(by_id.fingerprint)]
+        ]
         got = rows_of(tables, by_id)
         got.subtract(before)
         cut = dict(published.cut) if published else dict(of.start)
@@ -934,7 +1006,8 @@ class World:
                     fitting.append(expected)
             if not fitting:
                 raise Wrong(
-                    f"partition {p} at {reader.name}: no state of the log has what [{start}, {end}) holds: {dict(got)}"
+                    f"partition {p} at {reader.name}: no state of the log has what [{start},"
+                    f" {end}) holds: {dict(got)}"
                 )
             explained.update(max(fitting, key=len))  # type: ignore[arg-type]
         got.subtract(explained)
@@ -944,9 +1017,11 @@ class World:
     def possible(self, p: int) -> list[list[Slot]]:
         """What a partition may have held, for all that can be known of it.
 
-        Its states; and one below an offset with a later one from there on, if retention left that offset as the log's beginning, and it is
-        where a layer had come to. Then the last that this layer had read is gone, and nothing shows that what followed it is gone too.
-        The same goes for a beginning above that place, once it was accepted that retention took what lies between.
+        Its states; and one below an offset with a later one from there on, if retention left that
+        offset as the log's beginning, and it is where a layer had come to. Then the last that this
+        layer had read is gone, and nothing shows that what followed it is gone too. The same goes
+        for a beginning above that place, once it was accepted that retention took what lies
+        between.
         """
         states = [*self.states.get(p, []), self.log[p].slots]
         if p not in self.begun:
@@ -959,10 +1034,14 @@ class World:
                         commit = read_commit(self.look, self.stream, generation.name, *span)
                         ends |= {s.ranges[p].end for s in commit.segments if p in s.ranges}
 
-        lost = {offset for partition, offset in self.lost({p: max(self.begun[p])}) if partition == p}
+        lost = {
+            offset for partition, offset in self.lost({p: max(self.begun[p])}) if partition == p
+        }
 
         def hidden(b: int, older: list[Slot], newer: list[Slot]) -> bool:
-            """Whether only markers, or what was given up as lost, lie between the beginning and where a layer had come to."""
+            """Whether only markers, or what was given up as lost, lie between the beginning and
+            where a layer had come to.
+            """
             return any(
                 all(slot.event is None for slot in [*older[b:end], *newer[b:end]])
                 if b <= end
@@ -989,7 +1068,9 @@ class World:
         ]
 
     def check(self, reader: Reader) -> None:
-        """What a reader holds is exactly the events below its head, batch and speed each their own share."""
+        """What a reader holds is exactly the events below its head, batch and speed each their own
+        share.
+        """
         loaded, database = reader.refresh.loaded, reader.database
         stream = reader.catalog.streams[0]
         if self.states:
@@ -1016,16 +1097,19 @@ class World:
                 expected = Counter(function(s.event, s.key) for s in slots if fits(stream, s.kind))  # type: ignore[arg-type]
                 if got != expected:
                     raise Wrong(
-                        f"{view.name} at {reader.name}, {what} share, from {dict(first.start)} by {cut} to {dict(state.head)}:"
-                        f" too many {dict(got - expected)}, too few {dict(expected - got)}"
+                        f"{view.name} at {reader.name}, {what} share, from {dict(first.start)} by"
+                        f" {cut} to {dict(state.head)}: too many {dict(got - expected)}, too few"
+                        f" {dict(expected - got)}"
                     )
         if published and published.events != len(batch):
             raise Wrong(
-                f"version {loaded.publication.version} has {published.events} events; {len(batch)} are"
+                f"version {loaded.publication.version} has {published.events} events; {len(batch)}"
+                " are"
             )
         if state.events != len(speed):
             raise Wrong(
-                f"the speed layer has {state.events} events in [{cut}, {dict(state.head)}); {len(speed)} are"
+                f"the speed layer has {state.events} events in [{cut}, {dict(state.head)});"
+                f" {len(speed)} are"
             )
         bad = sum(not fits(stream, s.kind) for s in speed)
         if state.quarantined != bad:
@@ -1034,7 +1118,8 @@ class World:
             bad = sum(not fits(stream, s.kind) for s in batch)
             if published.quarantined != bad:
                 raise Wrong(
-                    f"version {loaded.publication.version} has {published.quarantined} in quarantine; {bad} are"
+                    f"version {loaded.publication.version} has {published.quarantined} in"
+                    f" quarantine; {bad} are"
                 )
         before, reader.head = reader.head, dict(state.head)
         if self.calm and reader.setbacks == self.setbacks:
@@ -1045,7 +1130,11 @@ class World:
                 raise Wrong(f"the head went back from {before} to {reader.head} at {reader.name}")
 
 
-def settings_of(tick_s: int, keep_versions: int, known: dict[tuple[int, int], Settings] = {}) -> Settings:  # noqa: B006
+def settings_of(
+    tick_s: int,
+    keep_versions: int,
+    known: dict[tuple[int, int], Settings] = {},  # noqa: B006  # kept from call to call
+) -> Settings:
     if (tick_s, keep_versions) not in known:
         made = Settings(
             bootstrap_servers="model:1", tick_s=tick_s, settle_s=SETTLE_MS / 1000, batch_every_s=600
@@ -1061,7 +1150,7 @@ def plain(text: str) -> str:
     return re.sub(r"(\{[^}]*\}|#-\w+|'[^']*')", "~", text).split(";")[0][:110]
 
 
-# -- who does what -----------------------------------------------------------------------------------------------------
+# -- who does what ---------------------------------------------------------------------------------
 
 Task = tuple[str, Any, Callable[[], Any] | None]
 
@@ -1089,25 +1178,33 @@ def _batch(world: World, rng: random.Random) -> Task:
         world.well("batch")
 
     def steps() -> None:
-        """As Airflow does: each step a process of its own, tried again unless it can't do better."""
+        """As Airflow does: each step is a process of its own, tried again if that may help."""
         until = None
         if kind == "late steps":
             t_ms = world.now - late_ms
             until = format_time(t_ms - t_ms % (1000 * world.tick_s))
         cut = _try(
-            host, lambda: commands.cut(until=until, full=full, at_least=True, accept_clock=accept_clock)
+            host,
+            lambda: commands.cut(until=until, full=full, at_least=True, accept_clock=accept_clock),
         )
         if "covered_by" in cut:
             return
         token = cut["token"]
-        _try(host, lambda: commands.ingest(token=token, until=None, stream=None, accept_loss=accept_loss))
+        _try(
+            host,
+            lambda: commands.ingest(token=token, until=None, stream=None, accept_loss=accept_loss),
+        )
         _try(host, lambda: commands.recompute(token=token, until=None))
         _try(host, lambda: commands.reconcile(token=token, until=None))
         _try(host, lambda: commands.publish(token=token, until=None))
         world.deeds.append("a batch run")
         world.well("batch")
 
-    return kind + (" accepting loss" if accept_loss else ""), host, steps if "steps" in kind else run
+    return (
+        kind + (" accepting loss" if accept_loss else ""),
+        host,
+        steps if "steps" in kind else run,
+    )
 
 
 def whole_run(world: World, *, accept_loss: bool = False, accept_clock: bool = False) -> Task:
@@ -1116,7 +1213,11 @@ def whole_run(world: World, *, accept_loss: bool = False, accept_clock: bool = F
 
     def run() -> None:
         run_step.batch_run(
-            host.catalog, host.settings, host.store, accept_loss=accept_loss, accept_clock=accept_clock
+            host.catalog,
+            host.settings,
+            host.store,
+            accept_loss=accept_loss,
+            accept_clock=accept_clock,
         )
         world.deeds.append("a batch run")
 
@@ -1137,7 +1238,9 @@ def caught_up(world: World) -> bool:
             end = spark.planned(world.look, max(planned)) if planned else spark.start
         except SparkError:
             return False
-    return all(end.get(p, 0) >= partition.visible(world.now) for p, partition in enumerate(world.log))
+    return all(
+        end.get(p, 0) >= partition.visible(world.now) for p, partition in enumerate(world.log)
+    )
 
 
 def _try(host: Any, step: Callable[[], None]) -> Any:
@@ -1226,7 +1329,12 @@ def _compaction(world: World, rng: random.Random) -> Task:
         assert running.generation
         views = process.catalog.views_of(process.catalog.streams[0])
         compaction.compact(
-            process.store, process.catalog.streams[0], views, running.generation.name, at_least=2, recent_ms=0
+            process.store,
+            process.catalog.streams[0],
+            views,
+            running.generation.name,
+            at_least=2,
+            recent_ms=0,
         )
         world.well("compaction")
 
@@ -1280,11 +1388,20 @@ def _reader(name: str) -> Callable[[World, random.Random], Task]:
 
 READERS = ("R1", "R2", "R3")
 TASKS: dict[str, Callable[[World, random.Random], Task]] = {
-    "A": _batch, "B": _batch, "O": _operator, "S": _speed, "C": _compaction, **{name: _reader(name) for name in READERS},
-}  # fmt: skip
+    "A": _batch,
+    "B": _batch,
+    "O": _operator,
+    "S": _speed,
+    "C": _compaction,
+    **{name: _reader(name) for name in READERS},
+}
 ACTORS = tuple(TASKS)
-KINDS = {"A": "batch", "B": "batch", "O": "operator", "S": "speed", "C": "compaction"} | dict.fromkeys(
-    READERS, "reader"
-)
+KINDS = {
+    "A": "batch",
+    "B": "batch",
+    "O": "operator",
+    "S": "speed",
+    "C": "compaction",
+} | dict.fromkeys(READERS, "reader")
 HEALERS = ("a rebuild", "a batch run", "a rollback", "a restart of the speed layer")
 """What may have healed a refusal, the strongest first."""

@@ -1,8 +1,10 @@
-"""The machine that the seam's model runs on: processes, a disk, locks, a broker and clocks, all in one Python process.
+"""The machine that the seam's model runs on: processes, a disk, locks, a broker and clocks, all in
+one Python process.
 
-Each thread of the model is a greenlet. It stops before every operation on the store, the broker or a clock, and goes on when the
-schedule says so; what it does between two such points is of no concern to any other process. To kill a process is therefore to
-leave it where it stands: whatever its last operation did is done, and nothing of the next one is.
+Each thread of the model is a greenlet. It stops before every operation on the store, the broker or
+a clock, and goes on when the schedule says so; what it does between two such points is of no
+concern to any other process. To kill a process is therefore to leave it where it stands: whatever
+its last operation did is done, and nothing of the next one is.
 """
 
 from __future__ import annotations
@@ -25,11 +27,15 @@ from trilayer_core.store.files import Store, StoredFile, _jsonable, document_byt
 
 
 class Killed(BaseException):
-    """kill -9: no code that handles errors may see it, and nothing it does afterwards has an effect."""
+    """kill -9: no code that handles errors may see it, and nothing it does afterwards has an
+    effect.
+    """
 
 
 class SparkError(Exception):
-    """What Spark raises on its own: a log that no longer holds, or never held, the offsets that it was told to read."""
+    """What Spark raises on its own: a log that no longer holds, or never held, the offsets that it
+    was told to read.
+    """
 
 
 class Process:
@@ -50,7 +56,9 @@ class Process:
 
 
 class Thread:
-    """A thread of a process. at: the operation that it stands before. waits: what it waits for, beside its turn."""
+    """A thread of a process. at: the operation that it stands before. waits: what it waits for,
+    beside its turn.
+    """
 
     def __init__(self, process: Process, work: Callable[[], Any]) -> None:
         self.process = process
@@ -90,7 +98,7 @@ class Machine:
         self.faults: Counter[str] = Counter()
         self._hub: greenlet | None = None
 
-    # -- turns ---------------------------------------------------------------------------------------------------------
+    # -- turns -------------------------------------------------------------------------------------
 
     def point(self, what: str) -> None:
         """Before an operation: the thread stops here until it is its turn again."""
@@ -149,7 +157,7 @@ class Machine:
         self.numbers += 1
         return self.numbers
 
-    # -- disk ----------------------------------------------------------------------------------------------------------
+    # -- disk --------------------------------------------------------------------------------------
 
     def put(self, path: str, content: Any, durable: bool) -> None:
         self.files[path] = content
@@ -210,7 +218,7 @@ class ModelStore(Store):
         self.machine, self.process = machine, process
         self.root, self.local = "model", True
 
-    # -- reading -------------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def _content(self, relative: str) -> Any:
         self.machine.point(f"read {relative}")
@@ -248,7 +256,9 @@ class ModelStore(Store):
         if not isinstance(content, Rows):
             raise IntegrityError(f"{file.path} must have {file.bytes} bytes; got {len(content)}")
         if content.digest != file.sha256:
-            raise IntegrityError(f"{file.path} must have SHA-256 {file.sha256}…; its bytes were altered")
+            raise IntegrityError(
+                f"{file.path} must have SHA-256 {file.sha256}…; its bytes were altered"
+            )
         return content.content
 
     def read_table(self, file: StoredFile, columns: list[str] | None = None) -> pa.Table:
@@ -262,7 +272,7 @@ class ModelStore(Store):
         for file in files:
             self.check(file)
 
-    # -- writing -------------------------------------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------------------
 
     def _write(self, relative: str, content: Any, durable: bool) -> None:
         self.machine.point(f"write {relative}")
@@ -272,19 +282,29 @@ class ModelStore(Store):
     def _may_fail(self, relative: str) -> None:
         if self.machine.current is not None and self.machine.failing_writes > 0:
             self.machine.failing_writes -= 1
-            raise self.fault(OSError(errno.ENOSPC, "No space left on device", relative), "write", relative)
+            raise self.fault(
+                OSError(errno.ENOSPC, "No space left on device", relative), "write", relative
+            )
 
     def write(self, relative: str, data: bytes, *, durable: bool = True) -> None:
         self._write(relative, data, durable)
 
-    def write_document(self, relative: str, document: dict[str, Any], *, durable: bool = True) -> None:
-        self._write(relative, Document(json.loads(json.dumps(document, default=_jsonable))), durable)
+    def write_document(
+        self, relative: str, document: dict[str, Any], *, durable: bool = True
+    ) -> None:
+        self._write(
+            relative, Document(json.loads(json.dumps(document, default=_jsonable))), durable
+        )
 
     def create(self, relative: str, data: bytes, *, durable: bool = True) -> bool:
         return self._create(relative, data, durable)
 
-    def create_document(self, relative: str, document: dict[str, Any], *, durable: bool = True) -> bool:
-        return self._create(relative, Document(json.loads(json.dumps(document, default=_jsonable))), durable)
+    def create_document(
+        self, relative: str, document: dict[str, Any], *, durable: bool = True
+    ) -> bool:
+        return self._create(
+            relative, Document(json.loads(json.dumps(document, default=_jsonable))), durable
+        )
 
     def _create(self, relative: str, content: Any, durable: bool) -> bool:
         self.machine.point(f"create {relative}")
@@ -318,7 +338,7 @@ class ModelStore(Store):
         if not self.machine.folders.get(path):
             self.machine.drop(path)
 
-    # -- locks ---------------------------------------------------------------------------------------------------------
+    # -- locks -------------------------------------------------------------------------------------
 
     @contextmanager
     def lock(self, relative: str, what: str = "", wait_s: float = 0.0) -> Iterator[None]:
@@ -326,9 +346,12 @@ class ModelStore(Store):
         assert holder is not None
         self.machine.point(f"lock {relative}")
         if relative in locks:
-            # Some hold one just to see that nobody else does, so that every wait is at least this long.
+            # Some hold one just to see that nobody else does, so that every wait is at least this
+            # long.
             due = self.machine.now() + max(int(wait_s * 1000), 200)
-            self.machine.wait(f"lock {relative}", lambda: relative not in locks or self.machine.now() >= due)
+            self.machine.wait(
+                f"lock {relative}", lambda: relative not in locks or self.machine.now() >= due
+            )
         if relative in locks:
             raise ConflictError(f"{what} must run once at a time; {locks[relative].name} is at it")
         locks[relative] = holder
@@ -347,7 +370,7 @@ class ModelStore(Store):
         with self.lock(relative):
             yield True
 
-    # -- what a disk says of its files ---------------------------------------------------------------------------------
+    # -- what a disk says of its files -------------------------------------------------------------
 
     def stale_temporaries(self, folders: Any) -> Iterator[str]:
         return iter(())
@@ -363,14 +386,15 @@ class ModelStore(Store):
         self.machine.point(f"sync {relative}")
 
 
-# -- the broker --------------------------------------------------------------------------------------------------------
+# -- the broker ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Slot:
     """One offset of a partition.
 
-    event: its own number, None for a transaction's marker. kind: good, bad, or good under the new schema. epoch: of the leader that
+    event: its own number, None for a transaction's marker. kind: good, bad, or good under the new
+        schema. epoch: of the leader that
     appended it.
     """
 
@@ -384,7 +408,9 @@ class Slot:
 
 @dataclass
 class Partition:
-    """A partition as the broker has it. begins: the first offset that retention has left. epoch: of its leader."""
+    """A partition as the broker has it. begins: the first offset that retention has left. epoch: of
+    its leader.
+    """
 
     slots: list[Slot] = field(default_factory=list)
     begins: int = 0
@@ -401,11 +427,13 @@ def away() -> EnvironmentFault:
     return EnvironmentFault("a Kafka broker must answer at model:1; got NoBrokersAvailable")
 
 
-# -- a database as small as can be -------------------------------------------------------------------------------------
+# -- a database as small as can be -----------------------------------------------------------------
 
 
 class Database:
-    """As much of DuckDB as `Refresh` uses: tables of Arrow tables, and transactions over all of them."""
+    """As much of DuckDB as `Refresh` uses: tables of Arrow tables, and transactions over all of
+    them.
+    """
 
     def __init__(self) -> None:
         self.tables: dict[str, list[pa.Table]] = {}
@@ -430,14 +458,18 @@ class Database:
             self.tables.pop(found[2], None)
         elif found := re.match(r"DELETE FROM (\S+) WHERE _file IN \(([\d, ]+)\)$", statement):
             gone = {int(number) for number in found[2].split(",")}
-            self.tables[found[1]] = [t for t in self.tables[found[1]] if t["_file"][0].as_py() not in gone]
+            self.tables[found[1]] = [
+                t for t in self.tables[found[1]] if t["_file"][0].as_py() not in gone
+            ]
         elif found := re.match(r"DELETE FROM (\S+)$", statement):
             self.tables[found[1]] = []
         elif found := re.match(
             r"INSERT INTO (\S+) BY NAME FROM (\S+) WHERE _file IN \(([\d, ]+)\)$", statement
         ):
             staying = {int(number) for number in found[3].split(",")}
-            self.tables[found[1]] += [t for t in self.tables[found[2]] if t["_file"][0].as_py() in staying]
+            self.tables[found[1]] += [
+                t for t in self.tables[found[2]] if t["_file"][0].as_py() in staying
+            ]
         elif found := re.match(r"ALTER TABLE (\w+)\.(\S+) RENAME TO (\S+)$", statement):
             self.tables[f"{found[1]}.{found[3]}"] = self.tables.pop(f"{found[1]}.{found[2]}")
         elif not statement.startswith("CREATE SCHEMA"):

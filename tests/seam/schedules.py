@@ -1,9 +1,10 @@
-"""Schedules: what they are made of, how one is run and healed, and how one that fails is made small.
+"""Schedules: what they are made of, how one is run and healed, and how one that fails is made
+small.
 
 FAULTS      the kinds of fault, and how often one of each kind comes in the schedules that have it
 plan        a schedule of a seed
-run         runs one; raises Wrong, which holds what happened, for a wrong answer or an end that must not be
-shrink      the fewest entries of a schedule that still fail in the same way
+run         runs one; raises Wrong, which holds what happened, for a wrong answer or an end that
+must not be shrink      the fewest entries of a schedule that still fail in the same way
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ Entry = tuple[Any, ...]
 LENGTH = 150
 """Entries of a schedule."""
 
-# -- faults ------------------------------------------------------------------------------------------------------------
+# -- faults ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A kind of fault. weight: against 1,000 for all that is no fault. calm: whether answers must go on all the same."""
+    """A kind of fault. weight: against 1,000 for all that is no fault. calm: whether answers must
+    go on all the same.
+    """
 
     weight: int
     happen: Callable[[World, random.Random], str | None]
@@ -37,7 +40,11 @@ class Fault:
 
 
 def _kill(world: World, rng: random.Random) -> str | None:
-    busy = [name for name in ACTORS if world.actors[name].thread is not None or (name == "S" and world.speed)]
+    busy = [
+        name
+        for name in ACTORS
+        if world.actors[name].thread is not None or (name == "S" and world.speed)
+    ]
     if not busy:
         return None
     name = rng.choice(busy)
@@ -146,7 +153,8 @@ def _truncate(world: World, rng: random.Random) -> str | None:
     if keep >= len(world.log[p].slots):
         return None
     world.truncated(p, keep)
-    # What loses records is a restart, or another replica that takes over: neither is as quick as the speed layer looks.
+    # What loses records is a restart, or another replica that takes over: neither is as quick as
+    # the speed layer looks.
     world.now += int(LOOK_BACK_S * 1000)
     for _ in range(rng.choice((0, 4, 12))):
         _append(world, p, rng.randrange(4), "good", 0, 0)
@@ -260,7 +268,7 @@ FAULTS: dict[str, Fault] = {
     "power cut": Fault(8, _power_cut),
 }
 
-# -- a schedule --------------------------------------------------------------------------------------------------------
+# -- a schedule ------------------------------------------------------------------------------------
 
 TURNS = {"A": 26, "B": 14, "O": 8, "S": 30, "C": 12, "R1": 12, "R2": 6, "R3": 3}
 RUNS = (1, 1, 2, 3, 5, 8, 13, 21, 60, 200)
@@ -273,7 +281,10 @@ def calm(seed: int) -> bool:
 
 
 def plan(seed: int, faults: dict[str, Fault] | None = None) -> list[Entry]:
-    """The schedule of a seed. Each has some kinds of fault and not the others, so that each kind meets quiet and storm."""
+    """The schedule of a seed.
+
+    Each has some kinds of fault and not the others, so that each kind meets quiet and storm.
+    """
     rng = random.Random(seed)
     kinds = {
         kind: fault.weight * rng.choice((1, 3))
@@ -353,7 +364,9 @@ class Outcome:
     unadvised: Counter[str] = field(default_factory=Counter)
 
 
-def run(seed: int, entries: Sequence[Entry] | None = None, told: list[str] | None = None) -> Outcome:
+def run(
+    seed: int, entries: Sequence[Entry] | None = None, told: list[str] | None = None
+) -> Outcome:
     """Runs a schedule to its end and heals what it left. Raises Wrong."""
     world = World(seed, calm(seed))
     if told is not None:
@@ -386,11 +399,13 @@ def describe(place: int, entry: Entry, world: World) -> str:
     return f"{moment}{what} {rest[0]}"
 
 
-# -- healing -----------------------------------------------------------------------------------------------------------
+# -- healing ---------------------------------------------------------------------------------------
 
 
 def heal(world: World) -> None:
-    """Everything well again, and what is advised done: in the end all that is in the log must be counted."""
+    """Everything well again, and what is advised done: in the end all that is in the log must be
+    counted.
+    """
     world.told.append("  = heal")
     machine = world.machine
     machine.failing_writes = machine.failing_reads = world.broker_away = world.kill_in_clean = 0
@@ -420,7 +435,9 @@ def heal(world: World) -> None:
 
 
 def _finish(world: World, name: str) -> None:
-    """Lets an actor end what it has begun; one that waits for a lock that another holds waits until that ends."""
+    """Lets an actor end what it has begun; one that waits for a lock that another holds waits until
+    that ends.
+    """
     for _ in range(50):
         actor = world.actors[name]
         if actor.thread is None:
@@ -478,7 +495,9 @@ def _once(world: World, advice: str, accepted: Collection[str] = ()) -> str | No
             world,
             "A",
             i.whole_run(
-                world, accept_loss="--accept-loss" in accepted, accept_clock="--accept-clock" in accepted
+                world,
+                accept_loss="--accept-loss" in accepted,
+                accept_clock="--accept-clock" in accepted,
             ),
         )
         if error is not None:
@@ -496,7 +515,9 @@ def _once(world: World, advice: str, accepted: Collection[str] = ()) -> str | No
         world,
         "A",
         i.whole_run(
-            world, accept_loss="--accept-loss" in accepted, accept_clock="--accept-clock" in accepted
+            world,
+            accept_loss="--accept-loss" in accepted,
+            accept_clock="--accept-clock" in accepted,
         ),
     )
     if error is not None:
@@ -527,7 +548,7 @@ def _once(world: World, advice: str, accepted: Collection[str] = ()) -> str | No
     return None
 
 
-# -- making small ------------------------------------------------------------------------------------------------------
+# -- making small ----------------------------------------------------------------------------------
 
 
 def failure(seed: int, entries: Sequence[Entry]) -> str | None:
@@ -540,7 +561,9 @@ def failure(seed: int, entries: Sequence[Entry]) -> str | None:
 
 
 def shrink(seed: int, entries: Sequence[Entry], budget: int = 600) -> list[int]:
-    """Places of the fewest entries that still fail in the same way, found by leaving out more and more of them."""
+    """Places of the fewest entries that still fail in the same way, found by leaving out more and
+    more of them.
+    """
     kind = failure(seed, entries)
     keep = list(range(len(entries)))
     chunk = len(keep) // 2
@@ -580,7 +603,9 @@ def spans(numbers: Sequence[int]) -> str:
 
 
 def report(seed: int, wrong: Wrong, *, small: bool = True) -> str:
-    """What failed, the smallest schedule that fails so, what happens in it, and the command that runs it again."""
+    """What failed, the smallest schedule that fails so, what happens in it, and the command that
+    runs it again.
+    """
     entries = plan(seed)
     keep = shrink(seed, entries) if small else list(range(len(entries)))
     told: list[str] = []

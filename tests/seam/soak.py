@@ -1,7 +1,8 @@
 """`make soak`: schedules for as long as it is told, each from the next seed, and what they met.
 
 python -m tests.seam.soak --seconds 60 --seed 1000
-python -m tests.seam.soak --replay 1234:0,3,7-12      these entries of the schedule of seed 1234, with all that happens
+python -m tests.seam.soak --replay 1234:0,3,7-12      these entries of the schedule of seed 1234,
+with all that happens
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from tests.seam import schedules
 from tests.seam.interleaved import Wrong, installed
 
 
-def soak(seconds: float, first: int, number: int | None = None, failures: int = 3) -> dict[str, Any]:
+def soak(
+    seconds: float, first: int, number: int | None = None, failures: int = 3
+) -> dict[str, Any]:
     """Runs schedules until the time is over. Prints each that fails, made small."""
     began, cpu = time.monotonic(), time.process_time()
     faults: Counter[str] = Counter()
@@ -46,12 +49,21 @@ def soak(seconds: float, first: int, number: int | None = None, failures: int = 
         done, seed = done + 1, seed + 1
     cpu = time.process_time() - cpu
     return {
-        "seeds": [first, seed - 1], "schedules": done, "wrong": wrong, "operations": operations, "answers": answers,
-        "cpu_s": round(cpu, 1), "schedules_an_hour": round(done / cpu * 3600),
-        "faults": dict(faults.most_common()), "refused": dict(refused.most_common()),
+        "seeds": [first, seed - 1],
+        "schedules": done,
+        "wrong": wrong,
+        "operations": operations,
+        "answers": answers,
+        "cpu_s": round(cpu, 1),
+        "schedules_an_hour": round(done / cpu * 3600),
+        "faults": dict(faults.most_common()),
+        "refused": dict(refused.most_common()),
         "healed_without_advice": dict(unadvised.most_common()),
-        "healed": {f"{kind} <- {how}": n for (kind, how), n in sorted(healed.items(), key=lambda item: (item[0][0], -item[1]))},
-    }  # fmt: skip
+        "healed": {
+            f"{kind} <- {how}": n
+            for (kind, how), n in sorted(healed.items(), key=lambda item: (item[0][0], -item[1]))
+        },
+    }
 
 
 def replay(text: str) -> None:
@@ -60,7 +72,9 @@ def replay(text: str) -> None:
     entries = schedules.plan(int(seed))
     told: list[str] = []
     try:
-        schedules.run(int(seed), [entries[i] for i in schedules.places(kept)] if kept else entries, told)
+        schedules.run(
+            int(seed), [entries[i] for i in schedules.places(kept)] if kept else entries, told
+        )
         told.append("nothing is wrong")
     except Wrong as wrong:
         told.append(f"seed {seed}: {wrong}")
@@ -75,7 +89,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--number", type=int, help="so many schedules, however long they take")
     parser.add_argument("--json", type=Path, help="where the result goes too")
-    parser.add_argument("--replay", metavar="SEED[:ENTRIES]", help="run one schedule, or some entries of it")
+    parser.add_argument(
+        "--replay", metavar="SEED[:ENTRIES]", help="run one schedule, or some entries of it"
+    )
     asked = parser.parse_args()
     logging.getLogger("trilayer").setLevel(logging.CRITICAL)
     with installed():

@@ -1,4 +1,7 @@
-"""Clocks that are ahead: of a producer, a broker, a batch host. The cut moves on, and no answer is wrong."""
+"""Clocks that are ahead: of a producer, a broker, a batch host.
+
+The cut moves on, and no answer is wrong.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,9 @@ def world(monkeypatch):
 
 def arrive(world, n=3, ahead_ms=0, partition=0):
     for _ in range(n):
-        world.records[partition].append((world.now + ahead_ms, world.now, len(world.records[partition]) % 4))
+        world.records[partition].append(
+            (world.now + ahead_ms, world.now, len(world.records[partition]) % 4)
+        )
 
 
 def live(world, ticks, ahead_ms=0, partitions=(0,)):
@@ -60,7 +65,9 @@ def batch(world):
 
 
 def behind(world):
-    """Records that arrived a tick and the settle delay ago, or earlier: what a cut may leave out is only newer."""
+    """Records that arrived a tick and the settle delay ago, or earlier: what a cut may leave out is
+    only newer.
+    """
     return {
         p: sum(1 for _, visible, _ in records if visible < world.now - TICK_MS - 1000)
         for p, records in enumerate(world.records)
@@ -68,7 +75,9 @@ def behind(world):
 
 
 def passes(world):
-    """Every batch run of the next ticks moves the cut up to what has settled, and no answer is refused."""
+    """Every batch run of the next ticks moves the cut up to what has settled, and no answer is
+    refused.
+    """
     for _ in range(4):
         before = cut_of(world) if in_force(world.store) else {}
         live(world, 3, partitions=range(len(world.records)))
@@ -138,7 +147,10 @@ def test_a_topic_that_had_producers_stamps_before(world):
 
 
 def test_a_broker_whose_clock_jumps_for_a_while(world):
-    """While it lasts nothing tells where T lies: runs fail, answers go on. When it is over, all is as before."""
+    """While it lasts nothing tells where T lies: runs fail, answers go on.
+
+    When it is over, all is as before.
+    """
     live(world, 3)
     before = batch(world)
     live(world, 3, MINUTES_50)
@@ -173,7 +185,7 @@ def test_a_record_ahead_is_told_by_the_run(world, caplog):
     assert f"offset {offset} is stamped 20" in line
 
 
-# -- a batch host whose clock was ahead ---------------------------------------------------------------------------------
+# -- a batch host whose clock was ahead ------------------------------------------------------------
 
 
 @pytest.fixture
@@ -195,7 +207,9 @@ def test_a_t_later_than_now_is_an_error_that_names_it(after_a_jump):
     for until in (None, world.now - world.now % TICK_MS - TICK_MS):
         with pytest.raises(ClockError, match=rf"is of T={t}: .* --accept-clock") as error:
             choose_t(CATALOG, SETTINGS, world.store, until, at_least=until is not None)
-        assert "version 2" in str(error.value) or "interval 1 of stream 'events'" in str(error.value)
+        assert "version 2" in str(error.value) or "interval 1 of stream 'events'" in str(
+            error.value
+        )
 
 
 def accept(world):
@@ -262,11 +276,13 @@ def test_recorded_cuts_go_by_ts_that_rise(after_a_jump):
     assert max(found) <= world.now
 
 
-# -- any of these, at any moment -----------------------------------------------------------------------------------------
+# -- any of these, at any moment -------------------------------------------------------------------
 
 
 class Jumpy(World):
-    """Records ahead one by one, a broker whose clock is ahead for a while, a batch host whose clock is for one run."""
+    """Records ahead one by one, a broker whose clock is ahead for a while, a batch host whose clock
+    is for one run.
+    """
 
     def __init__(self, seed):
         super().__init__(seed, 0)
@@ -296,7 +312,9 @@ def test_every_event_once_or_a_refusal_that_a_rebuild_heals(first, monkeypatch):
     for seed in range(first, first + 50):
         made = Jumpy(seed)
         with installed(made, monkeypatch):
-            monkeypatch.setattr("batch_layer.cut.now_ms", lambda made=made: made.now + made.batch_ms)
+            monkeypatch.setattr(
+                "batch_layer.cut.now_ms", lambda made=made: made.now + made.batch_ms
+            )
             try:
                 for _ in range(30):
                     made.step()

@@ -1,4 +1,6 @@
-"""What a run and a tick boundary read does not grow with the history, and a killed ingest leaves nothing behind."""
+"""What a run and a tick boundary read does not grow with the history, and a killed ingest leaves
+nothing behind.
+"""
 
 import logging
 from collections import Counter
@@ -77,7 +79,9 @@ def test_a_run_and_a_tick_read_as_much_after_many_runs_as_after_few(world, asked
 
 def test_a_new_process_finds_the_end_in_few_looks(world, asked):
     for number in range(3000):
-        interval = Interval(number, number * 1000, "id", {0: Range(number, number + 1)}, {}, [], 1, 0)
+        interval = Interval(
+            number, number * 1000, "id", {0: Range(number, number + 1)}, {}, [], 1, 0
+        )
         world.store.write_document(f"{FOLDER}/{number:08d}.json", interval.to_json())
     asked.clear()
     chain = Chain(world.store, STREAM)
@@ -109,14 +113,16 @@ def test_files_of_an_ingest_that_was_killed_go_with_the_next_run(world):
     assert folders == used
 
 
-# -- chains read in part ---------------------------------------------------------------------------------------------------
+# -- chains read in part ---------------------------------------------------------------------------
 
 
 @pytest.fixture
 def chain(tmp_path):
     store = Store(str(tmp_path))
     for number in range(40):
-        interval = Interval(number, number * 1000, "id", {0: Range(number, number + 1)}, {}, [], 1, 0)
+        interval = Interval(
+            number, number * 1000, "id", {0: Range(number, number + 1)}, {}, [], 1, 0
+        )
         store.write_document(f"{FOLDER}/{number:08d}.json", interval.to_json())
     return store
 
@@ -143,7 +149,8 @@ def test_neighbours_that_do_not_follow_each_other_are_named(chain):
     wrong = Interval(38, 38_000, "id", {0: Range(37, 39)}, {}, [], 1, 0)
     chain.write_document(f"{FOLDER}/00000038.json", wrong.to_json())
     with pytest.raises(
-        CoverageError, match="interval 38 of the master dataset must begin at offset 38; it begins at 37"
+        CoverageError,
+        match="interval 38 of the master dataset must begin at offset 38; it begins at 37",
     ):
         Chain(chain, STREAM).tail(lambda interval: interval.t_ms < 30_000)
 
@@ -157,7 +164,8 @@ def test_a_partition_without_records_keeps_no_boundary_for_each_tick(store):
         def index(self, topic, t_ms):
             records = {0: range(0, self.ticks * TICK_MS, TICK_MS), 1: self.late}
             found = {
-                p: next(((o, s) for o, s in enumerate(r) if s >= t_ms), None) for p, r in records.items()
+                p: next(((o, s) for o, s in enumerate(r) if s >= t_ms), None)
+                for p, r in records.items()
             }
             return tuple({p: f[i] for p, f in found.items() if f} for i in (0, 1))
 
@@ -184,4 +192,6 @@ def test_a_partition_without_records_keeps_no_boundary_for_each_tick(store):
         }
     assert len(ticks._boundaries) <= MOST_WAITING + 2
     log.late = [(number - 2) * TICK_MS]
-    assert ticks.split({1: Range(0, 1)}, {0: number, 1: 1}) == {(number - 2) * TICK_MS: {1: Range(0, 1)}}
+    assert ticks.split({1: Range(0, 1)}, {0: number, 1: 1}) == {
+        (number - 2) * TICK_MS: {1: Range(0, 1)}
+    }

@@ -43,7 +43,10 @@ def test_no_run_publishes_on_top_of_it_and_the_answers_stay_fresh(world):
     before = in_force(world.store)
     hold(world.store, ANN)
     arrive(world)
-    said = r"version 3 is held since 2026-01-01T00:00:00Z by ann@laptop: prices were wrong; release it with `trilayer batch release`"
+    said = (
+        r"version 3 is held since 2026-01-01T00:00:00Z by ann@laptop: prices were wrong; release"
+        r" it with `trilayer batch release`"
+    )
     with pytest.raises(HeldError, match=said):
         run_later(world)
     assert in_force(world.store) == before
@@ -101,7 +104,9 @@ def test_a_torn_pointer_holds_nothing_up(torn, world, monkeypatch, caplog):
     hold(world.store, ANN)
     read = type(world.store).read
     monkeypatch.setattr(
-        type(world.store), "read", lambda store, path: torn.encode() if path == POINTER else read(store, path)
+        type(world.store),
+        "read",
+        lambda store, path: torn.encode() if path == POINTER else read(store, path),
     )
     logging.getLogger("trilayer").setLevel(logging.WARNING)
     target = versions(world.store)[0].version
@@ -114,7 +119,9 @@ def test_who_has_taken_over_is_told(world):
     token = take_token(world.store, "batch run until then")
     check_token(world.store, token)
     rollback(2, world.store)
-    with pytest.raises(OvertakenError, match="a rollback to version 2 has taken over, and this one ends"):
+    with pytest.raises(
+        OvertakenError, match="a rollback to version 2 has taken over, and this one ends"
+    ):
         check_token(world.store, token)
     take_token(world.store, "batch run until later")
     with pytest.raises(OvertakenError, match="a later run has taken over"):

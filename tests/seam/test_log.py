@@ -1,4 +1,6 @@
-"""One connection to a real broker, asked again and again about records here and there, as the speed layer asks while it runs."""
+"""One connection to a real broker, asked again and again about records here and there, as the speed
+layer asks while it runs.
+"""
 
 import random
 
@@ -17,7 +19,9 @@ pytestmark = pytest.mark.kafka
 
 def test_every_look_sees_the_records_that_are_there(broker, new_topic):
     rng = random.Random(0)
-    stream = Stream("events", "k int, at timestamp", event_time="at", topic=new_topic(), partitions=3)
+    stream = Stream(
+        "events", "k int, at timestamp", event_time="at", topic=new_topic(), partitions=3
+    )
     with Log(broker.bootstrap) as log:
         topic = log.ensure(stream)
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap, linger_ms=0)
@@ -28,9 +32,13 @@ def test_every_look_sees_the_records_that_are_there(broker, new_topic):
                 producer.send(topic.name, b"{}", partition=rng.randrange(3))
             producer.flush()
             end = log.end(topic)
-            below = {p: rng.choice([e, rng.randint(0, e)]) for p, e in end.items() if rng.random() < 0.7}
+            below = {
+                p: rng.choice([e, rng.randint(0, e)]) for p, e in end.items() if rng.random() < 0.7
+            }
             found = log.last_records(topic, below)
-            assert {p: mark.offset for p, mark in found.items()} == {p: o - 1 for p, o in below.items() if o}
+            assert {p: mark.offset for p, mark in found.items()} == {
+                p: o - 1 for p, o in below.items() if o
+            }
             for partition, offset in below.items():
                 if offset < end[partition]:
                     assert log.stamps(topic, partition, offset, end[partition])[0][0] == offset
@@ -39,10 +47,14 @@ def test_every_look_sees_the_records_that_are_there(broker, new_topic):
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_records_are_seen_whatever_codec_their_producer_has_chosen(codec, broker, new_topic):
-    stream = Stream("events", "k int, at timestamp", event_time="at", topic=new_topic(), partitions=1)
+    stream = Stream(
+        "events", "k int, at timestamp", event_time="at", topic=new_topic(), partitions=1
+    )
     with Log(broker.bootstrap) as log:
         topic = log.ensure(stream)
-        producer = KafkaProducer(bootstrap_servers=broker.bootstrap, compression_type=codec, linger_ms=50)
+        producer = KafkaProducer(
+            bootstrap_servers=broker.bootstrap, compression_type=codec, linger_ms=50
+        )
         for _ in range(20):
             producer.send(topic.name, b'{"k": 1}')
         producer.close()
@@ -56,9 +68,12 @@ APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
 @pytest.mark.parametrize(
     ("configs", "error", "said"),
     [
-        ({"message.timestamp.type": "CreateTime"}, LogError, "must be LogAppendTime.* got CreateTime; .*kafka-configs"),
-        (APPEND_TIME | {"cleanup.policy": "compact"}, TrilayerError, "must be delete; got compact.*kafka-configs"),
-        (APPEND_TIME | {"cleanup.policy": "compact,delete"}, TrilayerError, "must be delete; got compact"),
+        ({"message.timestamp.type": "CreateTime"},
+             LogError, "must be LogAppendTime.* got CreateTime; .*kafka-configs"),
+        (APPEND_TIME | {"cleanup.policy": "compact"},
+             TrilayerError, "must be delete; got compact.*kafka-configs"),
+        (APPEND_TIME | {"cleanup.policy": "compact,delete"},
+             TrilayerError, "must be delete; got compact"),
     ],
 )  # fmt: skip
 def test_a_topic_with_another_setting_is_refused(configs, error, said, broker, new_topic, store):

@@ -1,4 +1,5 @@
-"""The seam under thousands of random schedules: arrivals, micro-batches, batch runs, rollbacks, rebuilds, compactions, and a death at any write.
+"""The seam under thousands of random schedules: arrivals, micro-batches, batch runs, rollbacks,
+rebuilds, compactions, and a death at any write.
 
 A failure names its seed; `World(seed, good)` replays it, and `world.steps` says what happened.
 """

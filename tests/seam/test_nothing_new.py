@@ -1,4 +1,6 @@
-"""A run that has nothing new to publish: what is in force stays, and how far the run has looked is known."""
+"""A run that has nothing new to publish: what is in force stays, and how far the run has looked is
+known.
+"""
 
 import logging
 
@@ -12,7 +14,14 @@ from tests.seam.world import CATALOG, STREAM, TICK_MS, World, installed
 from tests.seam.world import SETTINGS as MODEL_SETTINGS
 from trilayer_core.seam import format_time
 from trilayer_core.store.files import Store
-from trilayer_core.store.publications import LOOKED, _digest, complete_to_ms, in_force, last_look, versions
+from trilayer_core.store.publications import (
+    LOOKED,
+    _digest,
+    complete_to_ms,
+    in_force,
+    last_look,
+    versions,
+)
 
 FOREVER = 1 << 62
 
@@ -131,7 +140,9 @@ def test_a_version_by_a_clock_that_was_ahead_is_replaced(world):
     ahead = world.store.read_document(path) | {"t_ms": first.t_ms + 100 * TICK_MS}
     world.store.write_document(path, ahead)
     pointer = world.store.read_document("publications/current.json")
-    world.store.write_document("publications/current.json", pointer | {"version_digest": _digest(ahead)})
+    world.store.write_document(
+        "publications/current.json", pointer | {"version_digest": _digest(ahead)}
+    )
     world.accept_clock = True
     assert run_later(world).version == first.version + 1
 
@@ -141,4 +152,6 @@ def test_a_look_that_cannot_be_read_is_none(tmp_path, world):
     store.write(LOOKED, b"{ torn")
     arrive(world)
     assert last_look(store, run_later(world)) is None
-    assert run_step.complete_to_ms(store, in_force(world.store), FOREVER) == in_force(world.store).t_ms
+    assert (
+        run_step.complete_to_ms(store, in_force(world.store), FOREVER) == in_force(world.store).t_ms
+    )

@@ -1,4 +1,6 @@
-"""Commits of a tick that is still open are compacted, and never across a cut that is recorded or will be."""
+"""Commits of a tick that is still open are compacted, and never across a cut that is recorded or
+will be.
+"""
 
 import logging
 
@@ -84,7 +86,14 @@ def test_an_open_tick_has_few_commits_each_written_a_few_times(world, monkeypatc
         if number % 20 == 0:
             compacted(world)
     assert (
-        len({s.tick for c in read_commits(world.store, STREAM, generation(world)) for s in c.segments}) == 1
+        len(
+            {
+                s.tick
+                for c in read_commits(world.store, STREAM, generation(world))
+                for s in c.segments
+            }
+        )
+        == 1
     )
     assert len(spans(world)) <= 4 * 8
     assert sum(written) / len(CATALOG.views) <= 4 * 1000
@@ -100,7 +109,9 @@ def test_what_readers_may_not_have_seen_yet_is_left(world):
 
 
 def test_the_cut_of_the_next_tick_lies_between_commits(world):
-    """Read up to just before the hour and just after it, compacted before and after the batch has recorded the cut."""
+    """Read up to just before the hour and just after it, compacted before and after the batch has
+    recorded the cut.
+    """
     world.now += HOUR_MS - 500
     for number in range(1, 41):
         micro_batch(world, after_ms=25)
@@ -117,8 +128,10 @@ def test_the_cut_of_the_next_tick_lies_between_commits(world):
 
 
 def before_and_after(world, choose):
-    """Ten commits, a cut at the end of the log, ten more commits, all in one hour by the clock, and all of the tick before it by their
-    stamps: the broker's clock is slow. Returns how far what was compacted reaches."""
+    """Ten commits, a cut at the end of the log, ten more commits, all in one hour by the clock, and
+    all of the tick before it by their stamps: the broker's clock is slow. Returns how far what was
+    compacted reaches.
+    """
     world.now += HOUR_MS + 1000
     for _ in range(10):
         micro_batch(world, after_ms=100, stamped=-HOUR_MS)
@@ -147,7 +160,10 @@ def test_a_cut_that_a_run_has_chosen_divides_before_it_is_recorded(world):
 
 
 def test_a_cut_whose_t_is_ahead_joins_nothing_across_a_moment_of_the_grid(world):
-    """A run's clock was ahead. The next cut may still fall at the hour, between the tenth and the eleventh commit."""
+    """A run's clock was ahead.
+
+    The next cut may still fall at the hour, between the tenth and the eleventh commit.
+    """
     world.now += HOUR_MS + 1000
     ahead = {"token": 9, "t_ms": world.now + 100 * HOUR_MS, "full": False}
     cuts = {"cuts": {"events": {0: 0}}, "topic_ids": {"events": "id"}}
@@ -164,7 +180,10 @@ def test_a_cut_whose_t_is_ahead_joins_nothing_across_a_moment_of_the_grid(world)
 
 
 def test_a_tick_that_stays_open_is_compacted_slot_by_slot_and_at_once_below_a_cut(world):
-    """The broker's clock stands still: all is of one tick. Each hour's commits stay apart until a later cut is known."""
+    """The broker's clock stands still: all is of one tick.
+
+    Each hour's commits stay apart until a later cut is known.
+    """
     began = world.now
     for _ in range(5):
         for _ in range(20):
@@ -189,9 +208,13 @@ def test_a_tick_that_stays_open_is_compacted_slot_by_slot_and_at_once_below_a_cu
 
 
 def test_a_tick_with_offsets_on_both_sides_of_another_ticks_is_left_in_two(world):
-    """Stamps that went back by more than a tick: [0, 4) and [6, 10) are of one tick, [4, 6) is of the next."""
+    """Stamps that went back by more than a tick: [0, 4) and [6, 10) are of one tick, [4, 6) is of
+    the next.
+    """
     end = 0
-    for number, (hour, events) in enumerate([(0, 2), (0, 2), (1, 2), (0, 2), (0, 2), (2, 2), (2, 1)]):
+    for number, (hour, events) in enumerate(
+        [(0, 2), (0, 2), (1, 2), (0, 2), (0, 2), (2, 2), (2, 1)]
+    ):
         ranges = {0: Range(end, end + events)}
         segment = Segment(hour * HOUR_MS, ranges, events, 0)
         commit = Commit(number, number, [segment], {}, None, world.now + number)

@@ -1,4 +1,6 @@
-"""The seam with real parts: random schedules on Kafka, Spark and DuckDB in this process, the merged answer held against the oracle after every step."""
+"""The seam with real parts: random schedules on Kafka, Spark and DuckDB in this process, the merged
+answer held against the oracle after every step.
+"""
 
 import json
 import random
@@ -18,12 +20,16 @@ SCHEDULES, STEPS = 20, 8
 
 
 def catalog_on(topic):
-    stream = Stream("events", "k string, n int, at timestamp", event_time="at", topic=topic, partitions=2)
+    stream = Stream(
+        "events", "k string, n int, at timestamp", event_time="at", topic=topic, partitions=2
+    )
     aggregates = {"events": count(), "total": sum_("n"), "newest": latest("n", by="at")}
     return Catalog(
         views=[
             View("by_key", source=stream, key=["k"], aggregates=aggregates),
-            View("by_sign", source=stream, key={"negative": "n < 0"}, aggregates={"events": count()}),
+            View(
+                "by_sign", source=stream, key={"negative": "n < 0"}, aggregates={"events": count()}
+            ),
         ]
     )
 
@@ -36,7 +42,9 @@ def expected(events):
     }
     return {
         "by_key": answer(events, {"k": field("k")}, aggregates),
-        "by_sign": answer(events, {"negative": lambda row: row["n"] < 0}, {"events": Asked("count")}),
+        "by_sign": answer(
+            events, {"negative": lambda row: row["n"] < 0}, {"events": Asked("count")}
+        ),
     }
 
 
@@ -56,7 +64,9 @@ class Schedule:
             }
             bad = self.rng.random() < 0.1
             arriving.append((self.rng.randrange(2), None if bad else row))
-        values = [(p, b"not json" if row is None else json.dumps(row).encode()) for p, row in arriving]
+        values = [
+            (p, b"not json" if row is None else json.dumps(row).encode()) for p, row in arriving
+        ]
         for (p, o, _), (_, row) in zip(self.pipeline.produce(values), arriving, strict=True):
             self.log[p, o] = row
 
@@ -90,19 +100,32 @@ class Schedule:
         self.pipeline.catch_up(rebuild=True)
 
     def step(self):
-        actions = {self.append: 3, self.micro_batch: 6, self.batch: 2, self.tick_and_batch: 3, self.died_after_ingest: 1,
-                   self.died_after_recompute: 1, self.rollback: 1, self.restart: 2, self.rebuild: 1}  # fmt: skip
+        actions = {
+            self.append: 3,
+            self.micro_batch: 6,
+            self.batch: 2,
+            self.tick_and_batch: 3,
+            self.died_after_ingest: 1,
+            self.died_after_recompute: 1,
+            self.rollback: 1,
+            self.restart: 2,
+            self.rebuild: 1,
+        }
         action = self.rng.choices(list(actions), list(actions.values()))[0]
         before = now_ms()
         action()
         return f"{action.__name__} ({now_ms() - before} ms)"
 
     def check(self):
-        """I1, I2, I4: merged is what the oracle makes of exactly the offsets below the head that the answer states."""
+        """I1, I2, I4: merged is what the oracle makes of exactly the offsets below the head that
+        the answer states.
+        """
         found, provenance = self.pipeline.answers()
         head = provenance.streams["events"].head
         events = [
-            Event(p, o, row) for (p, o), row in self.log.items() if row is not None and o < head.get(p, 0)
+            Event(p, o, row)
+            for (p, o), row in self.log.items()
+            if row is not None and o < head.get(p, 0)
         ]
         for view, oracle in expected(events).items():
             different = differences(found[view], oracle)

@@ -1,4 +1,6 @@
-"""The speed layer started again with other settings, or after retention: it goes on, or begins a new generation by itself."""
+"""The speed layer started again with other settings, or after retention: it goes on, or begins a
+new generation by itself.
+"""
 
 import logging
 
@@ -10,7 +12,14 @@ from tests.seam.world import CATALOG, STREAM, TICK_MS, World, installed
 from trilayer_core.errors import CoverageError
 from trilayer_core.seam import Range
 from trilayer_core.store.publications import versions
-from trilayer_core.store.segments import Commit, Segment, best_cover, commit_names, commit_path, generations
+from trilayer_core.store.segments import (
+    Commit,
+    Segment,
+    best_cover,
+    commit_names,
+    commit_path,
+    generations,
+)
 
 FINGERPRINTS = {view.name: view.fingerprint for view in CATALOG.views}
 
@@ -98,16 +107,20 @@ def test_ranges_that_do_not_follow_each_other_are_not_joined(world):
     generation = world.speed.generation.name
     for batch, (start, end) in enumerate([(0, 3), (2, 5), (5, 7), (7, 8)]):
         tick = world.now if batch < 3 else world.now + TICK_MS
-        file = world.store.write_rows(f"speed/events/{generation}/data/{batch}", {(tick, 1): end - start})
+        file = world.store.write_rows(
+            f"speed/events/{generation}/data/{batch}", {(tick, 1): end - start}
+        )
         segment = Segment(tick, {0: Range(start, end)}, end - start, 0)
-        commit = Commit(batch, batch, [segment], {"by_key": file, "by_parity": file}, None, world.now)
+        commit = Commit(
+            batch, batch, [segment], {"by_key": file, "by_parity": file}, None, world.now
+        )
         world.store.create_document(commit_path(STREAM, generation, batch, batch), commit.to_json())
     while compact(world.store, STREAM, CATALOG.views, generation, at_least=2):
         pass
     assert commit_names(world.store, STREAM, generation) == [(0, 0), (1, 2), (3, 3)]
 
 
-# -- intake ------------------------------------------------------------------------------------------------------------
+# -- intake ----------------------------------------------------------------------------------------
 
 
 def test_a_micro_batch_larger_than_may_be_now_is_not_replayed(world, monkeypatch, caplog):
@@ -150,7 +163,7 @@ def test_a_torn_checkpoint_begins_a_generation(world):
     assert world.head == {0: 20}
 
 
-# -- retention ---------------------------------------------------------------------------------------------------------
+# -- retention -------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -170,7 +183,9 @@ def rounds(world, number):
         world.batch()
 
 
-def test_a_rebuild_after_a_rollback_begins_where_the_cut_in_force_is_still_in_the_log(world, retention):
+def test_a_rebuild_after_a_rollback_begins_where_the_cut_in_force_is_still_in_the_log(
+    world, retention
+):
     rounds(world, 2)
     _rollback(world)
     retention[0] = 10
@@ -187,7 +202,9 @@ def _rollback(world):
     rollback(versions(world.store)[0].version, world.store)
 
 
-def test_a_rebuild_that_can_not_reach_the_cut_in_force_leaves_the_old_answers(world, retention, caplog):
+def test_a_rebuild_that_can_not_reach_the_cut_in_force_leaves_the_old_answers(
+    world, retention, caplog
+):
     rounds(world, 2)
     _rollback(world)
     arrive(world, 5)
@@ -197,7 +214,10 @@ def test_a_rebuild_that_can_not_reach_the_cut_in_force_leaves_the_old_answers(wo
     retention[0] = 15
     with caplog.at_level("WARNING", "trilayer.speed"):
         world.rebuild()
-    assert "the log no longer holds offsets [10, 15), which follow the batch views in force" in caplog.text
+    assert (
+        "the log no longer holds offsets [10, 15), which follow the batch views in force"
+        in caplog.text
+    )
     arrive(world, 5)
     catch_up(world)
     world.check()

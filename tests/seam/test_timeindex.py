@@ -18,7 +18,7 @@ NOW = 1_000_000
 
 
 class ListLog:
-    """A partition as (offset, stamp), asked as the broker is. asked: how many requests it has had."""
+    """A partition as (offset, stamp), asked as the broker is; `asked` counts requests."""
 
     def __init__(self, records, chunk=3, end=None):
         self.records, self.chunk, self.asked = records, chunk, 0
@@ -54,7 +54,9 @@ def defined(records, t_ms, now):
 
 @st.composite
 def logs(draw, runs):
-    """Stamps that rise up to now, with gaps in offsets and in time, and runs of records that are ahead among them."""
+    """Stamps that rise up to now, with gaps in offsets and in time, and runs of records that are
+    ahead among them.
+    """
     steps = draw(st.lists(st.integers(0, 3 * TICK), min_size=1, max_size=60))
     stamp, stamps = NOW - sum(steps), []
     for step in steps:
@@ -64,7 +66,9 @@ def logs(draw, runs):
         place = draw(st.integers(0, len(stamps)))
         # As far ahead as makes them so for all of the log, to keep the definition simple.
         first = NOW + MARGIN + draw(st.integers(1, 50 * TICK))
-        stamps[place:place] = [first + i * draw(st.integers(0, 50)) for i in range(draw(st.integers(1, 40)))]
+        stamps[place:place] = [
+            first + i * draw(st.integers(0, 50)) for i in range(draw(st.integers(1, 40)))
+        ]
     offset, records = draw(st.integers(0, 5)), []
     for stamp in stamps:
         records.append((offset, stamp))
@@ -73,8 +77,11 @@ def logs(draw, runs):
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.integers(1, 20).flatmap(lambda n: st.tuples(st.just(n), logs(1))) | st.tuples(st.just(200), logs(4)),
-       st.integers(-5, 70))  # fmt: skip
+@given(
+    st.integers(1, 20).flatmap(lambda n: st.tuples(st.just(n), logs(1)))
+    | st.tuples(st.just(200), logs(4)),
+    st.integers(-5, 70),
+)
 def test_records_ahead_of_the_clock_have_no_say(log, ticks_back):
     """One run of them, however long it is, or several that a few fetches show."""
     chunk, records = log
@@ -89,9 +96,15 @@ def test_records_ahead_of_the_clock_have_no_say(log, ticks_back):
 def test_nor_have_they_when_the_clock_has_passed_their_stamps(records, ticks_back):
     """As long as something behind them shows that they were ahead, within reach of one fetch."""
     later = NOW + 200 * TICK
-    records = [*records, *((records[-1][0] + 1 + i, NOW + i) for i in range(3)), (records[-1][0] + 9, later)]
+    records = [
+        *records,
+        *((records[-1][0] + 1 + i, NOW + i) for i in range(3)),
+        (records[-1][0] + 9, later),
+    ]
     t_ms = NOW - NOW % TICK - ticks_back * TICK
-    found, _ = index_of(ListLog(records, 10_000), now=later).first(t_ms, floor(records, t_ms, later))
+    found, _ = index_of(ListLog(records, 10_000), now=later).first(
+        t_ms, floor(records, t_ms, later)
+    )
     assert found.get(0) == defined(records, t_ms, later)
 
 
@@ -132,7 +145,9 @@ def test_a_quiet_topic_whose_next_record_comes_hours_later_is_not_ahead():
 def test_thousands_of_records_ahead_are_not_read_one_by_one():
     run = [(o, NOW + 3_000_000 + o) for o in range(10, 50_000)]
     records = (
-        [(o, NOW - 9000 + o) for o in range(10)] + run + [(50_000 + i, NOW - 5000 + i) for i in range(5000)]
+        [(o, NOW - 9000 + o) for o in range(10)]
+        + run
+        + [(50_000 + i, NOW - 5000 + i) for i in range(5000)]
     )
     log = ListLog(records, chunk=500)
     t_ms = NOW - 2 * TICK
@@ -156,10 +171,14 @@ def test_the_cut_goes_past_one_record_that_is_ahead_at_the_end():
 
 
 @pytest.mark.parametrize("markers", [0, 1, 100])
-def test_a_broker_whose_clock_is_ahead_now_is_an_error_that_names_the_records_and_the_way_out(markers):
+def test_a_broker_whose_clock_is_ahead_now_is_an_error_that_names_the_records_and_the_way_out(
+    markers,
+):
     records = [(0, NOW - 5000), *((o, NOW + 3_000_000 + 50 * o) for o in range(1, 40))]
     log = ListLog(records, end=40 + markers)
-    with pytest.raises(ClockError, match=r"partition 0: .* offsets 1 to 39, are stamped .* --accept-clock"):
+    with pytest.raises(
+        ClockError, match=r"partition 0: .* offsets 1 to 39, are stamped .* --accept-clock"
+    ):
         index_of(log).cut(NOW - TICK, {})
     assert index_of(log).cut(NOW - TICK, {}, accept_clock=True) == {0: 40 + markers}
     # It is back: what is behind decides again, though no tick begins among what came meanwhile.
@@ -184,6 +203,7 @@ def test_a_stamp_that_no_calendar_reaches_is_shown_as_a_number(stamp):
 def test_retention_is_named_only_where_nothing_else_is_wrong():
     """Since what retention took can be accepted, and nothing else can."""
     with pytest.raises(
-        OvertakenError, match="partition 1: the cut must not lie below the master dataset's end 10; got 0"
+        OvertakenError,
+        match="partition 1: the cut must not lie below the master dataset's end 10; got 0",
     ):
         check_contiguous("events", {0: 5, 1: 10}, {0: Range(5, 9), 1: Range(10, 0)}, {0: 7})

@@ -1,4 +1,4 @@
-"""A log that loses records that were ingested, and one that is created again, on the seam's model."""
+"""A log that loses ingested records, and one that is created again, on the seam's model."""
 
 import json
 
@@ -23,7 +23,9 @@ from trilayer_core.store.segments import Commit, Segment, best_cover, folder, ge
 
 
 class Truncated(World):
-    """A world of one partition whose log can lose its end, be taken by retention, or be created again."""
+    """A world of one partition whose log can lose its end, be taken by retention, or be created
+    again.
+    """
 
     def __init__(self):
         super().__init__(0, 0)
@@ -66,7 +68,12 @@ class Truncated(World):
         published = publication.streams[STREAM.name]
         views = {view.name: view.fingerprint for view in CATALOG.views}
         found = best_cover(
-            self.store, STREAM, published.topic_id, views, published.cut, departed=published.departed
+            self.store,
+            STREAM,
+            published.topic_id,
+            views,
+            published.cut,
+            departed=published.departed,
         )
         answer = {}
         for file in publication.views["by_key"].files:
@@ -101,7 +108,9 @@ def world(monkeypatch):
         monkeypatch.setattr(
             accept,
             "read_offsets",
-            lambda store, i, p, r: sorted(o for o in world.ingested[i.number] if r.start <= o < r.end),
+            lambda store, i, p, r: sorted(
+                o for o in world.ingested[i.number] if r.start <= o < r.end
+            ),
         )
         monkeypatch.setattr(accept, "read_mark", lambda store, i, p, o: world.ingested[i.number][o])
         monkeypatch.setattr(query, "LOOK_BACK_S", 0.0)
@@ -182,7 +191,9 @@ def test_a_log_that_changes_while_it_is_read_is_not_committed(world, monkeypatch
 
 @pytest.mark.parametrize("kept", [0, 1, 37, 80, 99])
 @pytest.mark.parametrize("grown", [0, 5, 300])
-def test_an_accepted_loss_keeps_what_was_ingested_and_counts_all_that_came_since(world, kept, grown):
+def test_an_accepted_loss_keeps_what_was_ingested_and_counts_all_that_came_since(
+    world, kept, grown
+):
     world.add(60, 1)
     world.run()
     world.add(40, 1)
@@ -323,7 +334,9 @@ def test_what_retention_took_is_no_departure(world):
     assert len(origins(world.store, STREAM)) == 1
 
 
-@pytest.mark.parametrize(("first", "kept", "start"), [(50, 80, 80), (90, 90, 90), (50, 50, 50), (0, 0, 0)])
+@pytest.mark.parametrize(
+    ("first", "kept", "start"), [(50, 80, 80), (90, 90, 90), (50, 50, 50), (0, 0, 0)]
+)
 def test_a_loss_in_a_log_that_retention_has_shortened(world, first, kept, start):
     world.add(100, 1)
     world.run()
@@ -377,7 +390,8 @@ def test_a_speed_layer_at_work_stops_before_it_commits_over_a_log_that_departed(
     world.truncate(80)
     world.add(40, 2)
     with pytest.raises(
-        LogError, match="partition 0 of the log no longer has at offset 99 the record that was read there"
+        LogError,
+        match="partition 0 of the log no longer has at offset 99 the record that was read there",
     ):
         world.speed_on()
     assert world.speed.departed
@@ -412,7 +426,9 @@ def test_a_micro_batch_that_was_planned_over_a_shorter_log_is_not_read(world):
 
 @pytest.fixture
 def noticed_by_batch(world):
-    """The speed layer has read 100 records, 20 of which the log has lost; a batch run comes first, at offset 120."""
+    """The speed layer has read 100 records, 20 of which the log has lost; a batch run comes first,
+    at offset 120.
+    """
     world.start_speed()
     world.add(50, 1)
     world.speed_on()
@@ -428,7 +444,9 @@ def noticed_by_batch(world):
 
 
 def test_a_generation_that_a_batch_run_has_ruled_out_is_not_resumed(noticed_by_batch):
-    """Retention takes the record that shows the speed layer its loss: it would read on, and no reader would look at that."""
+    """Retention takes the record that shows the speed layer its loss: it would read on, and no
+    reader would look at that.
+    """
     world = noticed_by_batch
     world.first = 100
     world.restart_speed()
@@ -442,7 +460,9 @@ def test_a_generation_that_a_batch_run_has_ruled_out_ends_at_its_next_micro_batc
     world = noticed_by_batch
     world.first = 100
     world.add(5, 3)
-    with pytest.raises(LogError, match="a batch run has found that the log lost records which generation 1 "):
+    with pytest.raises(
+        LogError, match="a batch run has found that the log lost records which generation 1 "
+    ):
         world.speed_on()
     assert world.speed.departed
     world.restart_speed()
@@ -450,7 +470,9 @@ def test_a_generation_that_a_batch_run_has_ruled_out_ends_at_its_next_micro_batc
     assert world.answers() == {1: 80, 2: 40, 3: 5}
 
 
-def test_a_generation_begun_in_an_empty_folder_is_not_taken_for_one_that_was_ruled_out(noticed_by_batch):
+def test_a_generation_begun_in_an_empty_folder_is_not_taken_for_one_that_was_ruled_out(
+    noticed_by_batch,
+):
     world = noticed_by_batch
     world.store.delete(f"speed/{STREAM.name}")
     world.restart_speed()
@@ -542,5 +564,9 @@ def test_a_manifest_s_marks_are_read_as_they_were_written():
 
 
 def test_no_key_and_an_empty_one_have_different_marks():
-    marks = {Mark.of_record(0, 0, key, value) for key in (None, b"", b"1:") for value in (None, b"", b"1:")}
+    marks = {
+        Mark.of_record(0, 0, key, value)
+        for key in (None, b"", b"1:")
+        for value in (None, b"", b"1:")
+    }
     assert len(marks) == 9

@@ -1,8 +1,11 @@
-"""The seam without Spark, Kafka and disk: everything that decides what is counted where is the product's own code, run thousands of times.
+"""The seam without Spark, Kafka and disk: everything that decides what is counted where is the
+product's own code, run thousands of times.
 
-Real: cuts, ticks, coverage, ingest, recompute, publish, rollback, clearing away, generations, micro-batch bookkeeping, compaction.
-Stood in for: the broker (lists), the store (a dictionary that can crash before or after any of its writes), the clock, and what Spark and DuckDB
-compute, which here is a Counter of keys. What those compute is for the other tests; here only the schedule matters.
+Real: cuts, ticks, coverage, ingest, recompute, publish, rollback, clearing away, generations,
+    micro-batch bookkeeping, compaction.
+Stood in for: the broker (lists), the store (a dictionary that can crash before or after any of its
+writes), the clock, and what Spark and DuckDB compute, which here is a Counter of keys. What those
+compute is for the other tests; here only the schedule matters.
 """
 
 from __future__ import annotations
@@ -44,7 +47,9 @@ CATALOG = Catalog(
 )
 KEY_OF: Mapping[str, Callable[[int], int]] = {"by_key": lambda k: k, "by_parity": lambda k: k % 2}
 TICK_MS, SETTLE_MS = 1000, 200
-SETTINGS = Settings(bootstrap_servers="model:1", tick_s=1, settle_s=SETTLE_MS / 1000, keep_versions=2)
+SETTINGS = Settings(
+    bootstrap_servers="model:1", tick_s=1, settle_s=SETTLE_MS / 1000, keep_versions=2
+)
 
 
 class Crash(BaseException):
@@ -52,7 +57,7 @@ class Crash(BaseException):
 
 
 class DictStore(Store):
-    """A store in a dictionary. fuse: number of writes left before the process dies, None for never."""
+    """A store in a dictionary. `fuse` counts writes until the process dies; None is never."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -106,9 +111,13 @@ class DictStore(Store):
         return self.files[relative]
 
     def write_document(self, relative: str, document: dict[str, Any]) -> None:
-        self._mutate(lambda: self._put(relative, json.loads(json.dumps(document, default=_jsonable))))
+        self._mutate(
+            lambda: self._put(relative, json.loads(json.dumps(document, default=_jsonable)))
+        )
 
-    def create_document(self, relative: str, document: dict[str, Any], *, durable: bool = True) -> bool:
+    def create_document(
+        self, relative: str, document: dict[str, Any], *, durable: bool = True
+    ) -> bool:
         if relative in self.files:
             return False
         self.write_document(relative, document)
@@ -171,13 +180,16 @@ class ModelLog(Log):
 
     def stamps(self, topic: Topic, partition: int, offset: int, end: int) -> list[tuple[int, int]]:
         records = self._world.records[partition]
-        return [(o, records[o][0]) for o in range(offset, min(end, self._world.visible(partition)))][:3]
+        return [
+            (o, records[o][0]) for o in range(offset, min(end, self._world.visible(partition)))
+        ][:3]
 
 
 class World:
     """One schedule's state: broker, clock, store, and the two layers on it.
 
-    skew_ms: 0 for a good clock, by which stamps never go back and a record is visible within the settle delay of its stamp. Else stamps are off by
+    skew_ms: 0 for a good clock, by which stamps never go back and a record is visible within the
+        settle delay of its stamp. Else stamps are off by
     up to so much, either way, record by record.
     """
 
@@ -185,8 +197,11 @@ class World:
         self.rng = random.Random(seed)
         self.skew_ms, self.good = skew_ms, skew_ms == 0
         self.now = 1_700_000_000_000 + self.rng.randrange(TICK_MS)
-        # Per partition (append time, visible from, key), key None for an event that goes to quarantine.
-        self.records: list[list[tuple[int, int, int | None]]] = [[] for _ in range(self.rng.randint(1, 3))]
+        # Per partition (append time, visible from, key), key None for an event that goes to
+        # quarantine.
+        self.records: list[list[tuple[int, int, int | None]]] = [
+            [] for _ in range(self.rng.randint(1, 3))
+        ]
         self.store = DictStore(self.rng)
         self.speed: StreamQuery | None = None
         self.head: dict[int, int] = {}
@@ -194,7 +209,7 @@ class World:
         self.accept_clock = False
         self.steps: list[str] = []
 
-    # -- broker ----------------------------------------------------------------------------------------------------------
+    # -- broker ------------------------------------------------------------------------------------
 
     def visible(self, partition: int) -> int:
         records = self.records[partition]
@@ -226,17 +241,21 @@ class World:
     def keys(self, ranges: Mapping[int, Any]) -> list[int | None]:
         return [self.records[p][o][2] for p, r in ranges.items() for o in range(r.start, r.end)]
 
-    # -- speed layer -----------------------------------------------------------------------------------------------------
+    # -- speed layer -------------------------------------------------------------------------------
 
     def start_speed(self, rebuild: bool = False) -> None:
         self.speed = StreamQuery(CATALOG, STREAM, SETTINGS, self.store, None)  # type: ignore[arg-type]  # no Spark here
         log = ModelLog(self)
         topic = log.topic(STREAM)
         self.speed.choose(topic, log, rebuild)
-        self.speed._ticks = Ticks(STREAM, topic, log, self.store, TICK_MS, SETTLE_MS, clock=lambda: self.now)
+        self.speed._ticks = Ticks(
+            STREAM, topic, log, self.store, TICK_MS, SETTLE_MS, clock=lambda: self.now
+        )
 
     def micro_batch(self) -> None:
-        """One trigger as Spark does it: offsets first, then the batch, then Spark's own commit; a batch without that is replayed."""
+        """One trigger as Spark does it: offsets first, then the batch, then Spark's own commit; a
+        batch without that is replayed.
+        """
         if self.speed is None:
             return self.start_speed()
         assert self.speed.generation
@@ -244,7 +263,11 @@ class World:
         planned = [int(name) for name in self.store.names(f"{checkpoint}/offsets")]
         batch = max(planned, default=-1)
         if batch < 0 or self.store.exists(f"{checkpoint}/commits/{batch}"):
-            before = self._planned(checkpoint, batch) if batch >= 0 else dict(self.speed.generation.start)
+            before = (
+                self._planned(checkpoint, batch)
+                if batch >= 0
+                else dict(self.speed.generation.start)
+            )
             behind = self.rng.random() < 0.3
             end = {}
             for p in range(len(self.records)):
@@ -253,7 +276,9 @@ class World:
             if end == before or not any(end[p] > before.get(p, 0) for p in end):
                 return
             batch += 1
-            text = "\n".join(["v1", "{}", json.dumps({STREAM.topic: {str(p): o for p, o in end.items()}})])
+            text = "\n".join(
+                ["v1", "{}", json.dumps({STREAM.topic: {str(p): o for p, o in end.items()}})]
+            )
             self.store.write(f"{checkpoint}/offsets/{batch}", text.encode())
         self.speed._process(None, batch)  # type: ignore[arg-type]  # write_segment is stood in for
         self.store.write(f"{checkpoint}/commits/{batch}", b"v1")
@@ -282,19 +307,30 @@ class World:
                 found.update((tick, KEY_OF[view](key)) for key in keys if key is not None)
             segments.append(Segment(tick, ranges, size(ranges), keys.count(None)))
         files = {
-            view: store.write_rows(f"{data}-{view}.parquet", found) for view, found in rows.items() if found
+            view: store.write_rows(f"{data}-{view}.parquet", found)
+            for view, found in rows.items()
+            if found
         }
         commit = Commit(batch_id, batch_id, segments, files, None, self.now, before_commit())
-        store.create_document(commit_path(stream, generation.name, batch_id, batch_id), commit.to_json())
+        store.create_document(
+            commit_path(stream, generation.name, batch_id, batch_id), commit.to_json()
+        )
         return commit
 
     def compact(self) -> None:
         if self.speed is not None and self.speed.generation:
             compaction.compact(
-                self.store, STREAM, CATALOG.views, self.speed.generation.name, at_least=2, recent_ms=0
+                self.store,
+                STREAM,
+                CATALOG.views,
+                self.speed.generation.name,
+                at_least=2,
+                recent_ms=0,
             )
 
-    def merged(self, store: DictStore, view: View, run: Sequence[Commit], path: str) -> StoredFile | None:
+    def merged(
+        self, store: DictStore, view: View, run: Sequence[Commit], path: str
+    ) -> StoredFile | None:
         rows: Counter[tuple[int, int]] = Counter()
         for commit in run:
             if view.name in commit.files:
@@ -312,13 +348,18 @@ class World:
         self.speed = None
         self.store.delete(f"speed/{STREAM.name}")
 
-    # -- batch layer -----------------------------------------------------------------------------------------------------
+    # -- batch layer -------------------------------------------------------------------------------
 
     def batch(self) -> None:
         full = self.rng.random() < 0.15
         run = self.cut(full)
         published = in_force(self.store)
-        if published and published.t_ms == run.t_ms and not full and is_continued(CATALOG, STREAM, published):
+        if (
+            published
+            and published.t_ms == run.t_ms
+            and not full
+            and is_continued(CATALOG, STREAM, published)
+        ):
             return
         spark: Any = lambda: SimpleNamespace(read=SimpleNamespace(parquet=lambda *paths: paths))  # noqa: E731
         ingest_step.ingest(STREAM, run, SETTINGS, self.store, spark)
@@ -337,7 +378,9 @@ class World:
             return cut(CATALOG, SETTINGS, self.store, t_ms, full, accept_clock=True)
 
     def _reconcile(self, run: Any, recomputed: Any) -> None:
-        """What both layers have of the same ticks must be the same, where the product says that it can be compared."""
+        """What both layers have of the same ticks must be the same, where the product says that it
+        can be compared.
+        """
         base = in_force(self.store)
         share = reconcile_step._speed_share(CATALOG, STREAM, run, base, self.store)
         if isinstance(share, str):
@@ -363,14 +406,24 @@ class World:
         if records is None:
             return [], 0, 0
         keys = self.keys(records())
-        path = f"master/{stream.name}/{stream.fingerprint}/{number:08d}-{self.rng.randrange(1 << 24):06x}/part.parquet"
+        folder = f"{number:08d}-{self.rng.randrange(1 << 24):06x}"
+        path = f"master/{stream.name}/{stream.fingerprint}/{folder}/part.parquet"
         return [store.write_rows(path, keys)], len(keys), keys.count(None)
 
     def compute(
-        self, pass_: Any, intervals: Sequence[Interval], run: Any, store: DictStore, spark: Any, kind: str
+        self,
+        pass_: Any,
+        intervals: Sequence[Interval],
+        run: Any,
+        store: DictStore,
+        spark: Any,
+        kind: str,
     ) -> dict[str, Sequence[StoredFile]]:
         keys = [
-            key for interval in intervals for file in interval.files for key in store.read_document(file.path)
+            key
+            for interval in intervals
+            for file in interval.files
+            for key in store.read_document(file.path)
         ]
         made = {}
         for view in pass_.views:
@@ -381,7 +434,9 @@ class World:
     def write_partials(
         self, partials: Any, view: View, run: Any, store: DictStore, kind: str
     ) -> list[StoredFile]:
-        return [store.write_rows(f"batch/{view.name}/{run.token:08d}-{kind}/part.parquet", partials)]
+        return [
+            store.write_rows(f"batch/{view.name}/{run.token:08d}-{kind}/part.parquet", partials)
+        ]
 
     def merge(self, view: View, paths: Sequence[str]) -> Counter[int]:
         rows: Counter[int] = Counter()
@@ -393,10 +448,13 @@ class World:
         if in_force(self.store):
             publish_step.rollback(self.rng.choice(versions(self.store)).version, self.store)
 
-    # -- what must hold --------------------------------------------------------------------------------------------------
+    # -- what must hold ----------------------------------------------------------------------------
 
     def check(self) -> None:
-        """I1, I2, I6: the merged answer is exactly the events below its head, or a refusal. With good clocks the head never goes back (I4, I5)."""
+        """I1, I2, I6: the merged answer is exactly the events below its head, or a refusal.
+
+        With good clocks the head never goes back (I4, I5).
+        """
         pointer = self.store.files.get(POINTER)
         publication = read_version(self.store, pointer["version"]) if pointer else None
         first_seen = read_origin(self.store, STREAM)
@@ -427,8 +485,12 @@ class World:
             else []
         )
         published = publication.streams[STREAM.name] if publication else None
-        assert sum(s.events for s in segments) + (published.events if published else 0) == len(below)
-        quarantined = sum(s.quarantined for s in segments) + (published.quarantined if published else 0)
+        assert sum(s.events for s in segments) + (published.events if published else 0) == len(
+            below
+        )
+        quarantined = sum(s.quarantined for s in segments) + (
+            published.quarantined if published else 0
+        )
         assert quarantined == sum(key is None for _, _, key in below)
         self.head = head
 
@@ -443,14 +505,23 @@ class World:
                         rows[key] += n
         return rows
 
-    # -- schedules -------------------------------------------------------------------------------------------------------
+    # -- schedules ---------------------------------------------------------------------------------
 
     def step(self) -> None:
         """One random step, which may die at any of its writes, then everything that must hold."""
         actions: list[tuple[Callable[[], None], int]] = [
-            (self.advance, 25), (self.append, 30), (self.micro_batch, 30), (self.batch, 12), (self.ingest_only, 2),
-            (self.compact, 5), (self.rollback, 2), (self.restart_speed, 2), (self.rebuild, 1), (self.wipe_speed, 1), (self.add_partition, 1),
-        ]  # fmt: skip
+            (self.advance, 25),
+            (self.append, 30),
+            (self.micro_batch, 30),
+            (self.batch, 12),
+            (self.ingest_only, 2),
+            (self.compact, 5),
+            (self.rollback, 2),
+            (self.restart_speed, 2),
+            (self.rebuild, 1),
+            (self.wipe_speed, 1),
+            (self.add_partition, 1),
+        ]
         action = self.rng.choices([a for a, _ in actions], [w for _, w in actions])[0]
         self.store.fuse = self.rng.randrange(12) if self.rng.random() < 0.1 else None
         before = dict(self.head)
@@ -466,14 +537,17 @@ class World:
         self.steps.append(f"{self.now % 100_000}: {action.__name__}{' (died)' if died else ''}")
         self.check()
         assert not (self.good and self.refusals), f"refused with good clocks: {self.refusals}"
-        # A wiped speed layer, and one that was behind the publication that a rollback took away, have to catch up first.
+        # A wiped speed layer, and one that was behind the publication that a rollback took away,
+        # have to catch up first.
         if self.good and action not in (self.wipe_speed, self.rollback):
             assert all(self.head.get(p, 0) >= offset for p, offset in before.items()), (
                 f"head went back from {before} to {self.head}"
             )
 
     def heal(self) -> None:
-        """With good clocks the speed layer just goes on, and with bad ones a rebuild mends every refusal, until all that arrived is counted."""
+        """With good clocks the speed layer just goes on, and with bad ones a rebuild mends every
+        refusal, until all that arrived is counted.
+        """
         self.now += 10 * TICK_MS
         if self.good:
             self.restart_speed()
@@ -494,17 +568,22 @@ class World:
         assert self.speed.generation
         checkpoint = f"{folder(STREAM, self.speed.generation.name)}/checkpoint"
         planned = [int(name) for name in self.store.names(f"{checkpoint}/offsets")]
-        end = self._planned(checkpoint, max(planned)) if planned else dict(self.speed.generation.start)
+        end = (
+            self._planned(checkpoint, max(planned))
+            if planned
+            else dict(self.speed.generation.start)
+        )
         done = not planned or self.store.exists(f"{checkpoint}/commits/{max(planned)}")
         return done and all(end.get(p, 0) >= self.visible(p) for p in range(len(self.records)))
 
 
 @contextmanager
 def installed(world: World, monkeypatch: Any) -> Iterator[World]:
-    """Puts the world's broker, clock and arithmetic in the place of Kafka's, the machine's and Spark's.
+    """Puts the world's broker, clock and arithmetic in the place of Kafka's, the machine's and
+    Spark's.
 
-    At the end all that `monkeypatch` has changed is undone. Were what a test has put on top of the world undone later, the
-    world would come back with it, and stay in the product.
+    At the end all that `monkeypatch` has changed is undone. Were what a test has put on top of the
+    world undone later, the world would come back with it, and stay in the product.
     """
     with monkeypatch.context() as patch:
         patch.setattr("batch_layer.cut.Log", lambda servers: ModelLog(world))

@@ -35,7 +35,9 @@ def begin(store: Store) -> tuple[Run, Recomputed]:
     folder = chain_folder(STREAM, STREAM.fingerprint)
     rows = pa.table({"k": list(range(10))})
     data = store.write_table(f"{folder}/{number:08d}-{run.token:06x}/part.parquet", rows)
-    interval = Interval(number, run.t_ms, "id", {0: Range(number * 10, number * 10 + 10)}, {}, [data], 10, 0)
+    interval = Interval(
+        number, run.t_ms, "id", {0: Range(number * 10, number * 10 + 10)}, {}, [data], 10, 0
+    )
     store.create_document(f"{folder}/{number:08d}.json", interval.to_json())
     file = store.write_table(
         f"batch/by_key/{run.token:08d}-full-abcdef/part.parquet", pa.table({"k": [1], "count": [1]})

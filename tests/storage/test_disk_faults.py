@@ -52,7 +52,9 @@ def test_a_write_that_fails_names_the_file_and_leaves_nothing(store, small_files
     with pytest.raises(StoreError):
         store.write("folder/before", b"y" * 5000, durable=durable)
     small_files(resource.RLIM_INFINITY)
-    assert f"could not write {store.root}/folder/new: File too large; free space" in str(raised.value)
+    assert f"could not write {store.root}/folder/new: File too large; free space" in str(
+        raised.value
+    )
     assert everything(store) == ["folder/before"]
     assert store.read("folder/before") == b"as it was"
     assert getattr(store, how)("folder/new", b"x" * 5000, durable=durable) in (None, True)
@@ -79,7 +81,8 @@ print(sorted(os.listdir(store.path("publications"))))
 def test_a_full_disk_is_named_and_twenty_retries_leave_nothing(tmp_path):
     """On a file system of one megabyte, in a namespace of its own."""
     mount = (
-        f"mount -t tmpfs -o size=1m tmpfs {tmp_path} && exec {sys.executable} -c '{FILL}' {tmp_path}/store"
+        f"mount -t tmpfs -o size=1m tmpfs {tmp_path} && exec {sys.executable} -c '{FILL}'"
+        f" {tmp_path}/store"
     )
     done = subprocess.run(
         ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount],
@@ -88,12 +91,14 @@ def test_a_full_disk_is_named_and_twenty_retries_leave_nothing(tmp_path):
         text=True,
     )
     if "unshare" in done.stderr or "mount" in done.stderr:
-        pytest.skip(f"this machine lets nobody mount in a namespace of his own: {done.stderr.strip()}")
+        pytest.skip(
+            f"this machine lets nobody mount in a namespace of his own: {done.stderr.strip()}"
+        )
     assert done.returncode == 0, done.stderr
     said, after, then = done.stdout.splitlines()
     assert (
-        f"could not write {tmp_path}/store/publications/b: No space left on device; free space on the disk"
-        in said
+        f"could not write {tmp_path}/store/publications/b: No space left on device; free space on"
+        " the disk" in said
     )
     assert (after, then) == ("['a']", "['a', 'b']")
 
@@ -130,7 +135,8 @@ def test_what_can_not_be_read_is_named_and_is_not_taken_for_missing(store):
         Path(store.path(name)).symlink_to(store.path(name))
     for work in (store.read, store.exists, store.names):
         with pytest.raises(
-            StoreError, match=r"store/loop: Too many levels of symbolic links; the file system refused"
+            StoreError,
+            match=r"store/loop: Too many levels of symbolic links; the file system refused",
         ):
             work("loop")
     with pytest.raises(StoreError, match=r"could not write .*/folder/x: Too many levels"):
@@ -162,12 +168,16 @@ def test_a_run_that_finds_the_disk_full_changes_nothing_and_is_run_again(store, 
     assert publish(CATALOG, run, recomputed, {}, SETTINGS, store).version == 2
 
 
-def test_compaction_that_finds_the_disk_full_leaves_nothing_however_often_it_tries(store, monkeypatch):
+def test_compaction_that_finds_the_disk_full_leaves_nothing_however_often_it_tries(
+    store, monkeypatch
+):
     """It is tried every few seconds, over more micro-batches each time."""
     from trilayer_core.seam import Range
 
     generation = Generation("000001-abcdef", "id", "f", {"by_key": "f"}, {0: 0}, 1)
-    store.create_document(f"{folder(STREAM, generation.name)}/generation.json", generation.to_json())
+    store.create_document(
+        f"{folder(STREAM, generation.name)}/generation.json", generation.to_json()
+    )
     view = CATALOG.view("by_key")
 
     def micro_batch(number):
@@ -185,7 +195,9 @@ def test_compaction_that_finds_the_disk_full_leaves_nothing_however_often_it_tri
         bad = store.write_table(path.replace("by_key", "_quarantine"), unfit)
         segment = Segment(number, {0: Range(number, number + 1)}, 1, 0)
         commit = Commit(number, number, [segment], {"by_key": file}, bad, 1)
-        store.create_document(commit_path(STREAM, generation.name, number, number), commit.to_json())
+        store.create_document(
+            commit_path(STREAM, generation.name, number, number), commit.to_json()
+        )
 
     for number in range(3):
         micro_batch(number)

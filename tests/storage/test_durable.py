@@ -37,7 +37,9 @@ def synced(monkeypatch):
 def test_a_new_folder_is_on_the_disk_with_those_above_it(tmp_path, synced):
     store = Store(str(tmp_path / "new" / "store"))
     store.create("streams/s/origin.json", b"1")
-    folders = [path for what, path in synced if what == "sync" and not Path(path).name.startswith(".")]
+    folders = [
+        path for what, path in synced if what == "sync" and not Path(path).name.startswith(".")
+    ]
     above = [str(tmp_path / part) for part in ("new/store/streams", "new/store", "new", "")]
     assert [path.rstrip("/") for path in folders] == [
         *(p.rstrip("/") for p in above),
@@ -62,10 +64,14 @@ def test_what_spark_has_written_is_on_the_disk_before_a_document_refers_to_it(
 
     for interval in read_chain(store, pipeline.stream):
         chain = chain_folder(pipeline.stream, pipeline.stream.fingerprint)
-        referring[f"{root}/{chain}/{interval.number:08d}.json"] = [file.path for file in interval.files]
+        referring[f"{root}/{chain}/{interval.number:08d}.json"] = [
+            file.path for file in interval.files
+        ]
     assert sum(map(len, referring.values())) >= 2
     for document, files in referring.items():
-        before = {path for what, path in synced[: synced.index(("place", document))] if what == "sync"}
+        before = {
+            path for what, path in synced[: synced.index(("place", document))] if what == "sync"
+        }
         for file in files:
             path = f"{root}/{file}"
             assert path in before, f"{file} must be on the disk before {document}"

@@ -78,7 +78,9 @@ Store(sys.argv[1]).write("publications/00000009.json", b"x" * 1000)
 @pytest.fixture
 def killed_writer(store):
     """The temporary file of a process that was killed while it wrote."""
-    subprocess.run([sys.executable, "-c", KILLED, store.root], cwd=Path(__file__).parents[2], check=False)
+    subprocess.run(
+        [sys.executable, "-c", KILLED, store.root], cwd=Path(__file__).parents[2], check=False
+    )
     (path,) = Path(store.path("publications")).iterdir()
     return f"publications/{path.name}"
 
@@ -125,7 +127,9 @@ def test_an_interval_without_manifest_is_left_while_an_ingest_works(store):
     store.write(f"{CHAIN}/00000001-dead01/part.parquet", b"rows")
     old(store, f"{CHAIN}/00000001-dead01")
     with store.lock("locks/ingest-events", "an ingest"):
-        assert found(store) == [(INTERVAL, f"{CHAIN}/00000000-dead00")], "its number was ingested by another"
+        assert found(store) == [(INTERVAL, f"{CHAIN}/00000000-dead00")], (
+            "its number was ingested by another"
+        )
     assert found(store) == [(INTERVAL, f"{CHAIN}/0000000{n}-dead0{n}") for n in (0, 1)]
     run_once(store)
     assert found(store) == []
@@ -162,7 +166,9 @@ def test_files_of_segments_go_when_no_commit_can_come_to_have_them(store):
     names = [span(3, 3), span(4, 6), span(7, 7), span(9, 9), span(5, 8), span(4, 9)]
     speed(store, commits=[span(2, 6), span(7, 7), span(8, 8)], files=[*names, span(2, 6)])
     dead = [span(3, 3), span(4, 6)]
-    assert found(store) == [(SEGMENT, f"{GENERATION_1}/data/{name}-by_key.parquet") for name in dead]
+    assert found(store) == [
+        (SEGMENT, f"{GENERATION_1}/data/{name}-by_key.parquet") for name in dead
+    ]
     old(store, *(f"{GENERATION_1}/data/{name}-by_key.parquet" for name in names))
     with store.lock("locks/speed", "the speed layer"):
         assert len(found(store)) == 2, "compaction may be about to commit what it has written"
@@ -175,7 +181,9 @@ def test_files_of_segments_go_when_no_commit_can_come_to_have_them(store):
     store.write(f"{GENERATION_1}/commits/{span(5, 8)}.json", b"{}")
     assert clear(store, left) == 3
     assert store.exists(f"{GENERATION_1}/data/{span(5, 8)}-by_key.parquet")
-    assert store.exists(f"{GENERATION_1}/data/{span(9, 9)}-by_key.parquet"), "the micro-batch under way"
+    assert store.exists(f"{GENERATION_1}/data/{span(9, 9)}-by_key.parquet"), (
+        "the micro-batch under way"
+    )
 
 
 def test_a_generation_that_never_began_or_was_half_deleted(store):
@@ -185,10 +193,14 @@ def test_a_generation_that_never_began_or_was_half_deleted(store):
     assert found(store) == [(GENERATION, GENERATION_1)]
 
 
-def test_doctor_tells_of_them_and_deletes_them_when_asked(store, killed_writer, monkeypatch, capsys):
+def test_doctor_tells_of_them_and_deletes_them_when_asked(
+    store, killed_writer, monkeypatch, capsys
+):
     old(store, killed_writer)
     monkeypatch.setenv("TRILAYER_STORE", store.root)
-    monkeypatch.setattr(doctor_command, "CHECKS", [("leftovers", dict(doctor_command.CHECKS)["leftovers"])])
+    monkeypatch.setattr(
+        doctor_command, "CHECKS", [("leftovers", dict(doctor_command.CHECKS)["leftovers"])]
+    )
     doctor_command.doctor(as_json=True)
     says = [row["says"] for row in json.loads(capsys.readouterr().out)]
     assert says[0] == f"1 x temporary file, 1,000 bytes, such as {killed_writer}"
@@ -200,7 +212,7 @@ def test_doctor_tells_of_them_and_deletes_them_when_asked(store, killed_writer, 
     assert not store.exists(killed_writer)
 
 
-# -- killed anywhere -------------------------------------------------------------------------------------------------------
+# -- killed anywhere -------------------------------------------------------------------------------
 
 
 class Killed(BaseException):
@@ -233,7 +245,9 @@ class Dying(Store):
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_i5_a_publication_killed_at_any_change_of_the_store_leaves_one_that_is_whole(tmp_path, after):
+def test_i5_a_publication_killed_at_any_change_of_the_store_leaves_one_that_is_whole(
+    tmp_path, after
+):
     """Publishing and clearing away, killed at each change in turn and run again: what is in force
     is whole, and then nothing is left over."""
     from tests.storage.test_pointer import complete

@@ -1,4 +1,6 @@
-"""I3, I4: what moves the pointer, and what clears away, can't come between one another's check and what rests on it."""
+"""I3, I4: what moves the pointer, and what clears away, can't come between one another's check and
+what rests on it.
+"""
 
 import json
 import os
@@ -62,7 +64,9 @@ def in_thread(work, errors):
 
 
 def complete(store):
-    """Whatever the pointer names is there, and so is all that it refers to; so it is with each version that is kept."""
+    """Whatever the pointer names is there, and so is all that it refers to; so it is with each
+    version that is kept.
+    """
     found = in_force(store)
     assert found
     for known in [found, *versions(store)]:
@@ -70,7 +74,7 @@ def complete(store):
     return found.version
 
 
-# -- defect: a rollback while a run clears away ---------------------------------------------------------------------------
+# -- defect: a rollback while a run clears away ----------------------------------------------------
 
 
 class RollingBack(Store):
@@ -102,7 +106,9 @@ def test_i3_a_rollback_to_a_version_that_is_being_cleared_away_is_told_that_it_i
     assert complete(store) == 3
 
 
-@pytest.mark.parametrize("moment", ["publish.before-clean", "clean.before-files", "clean.between-files"])
+@pytest.mark.parametrize(
+    "moment", ["publish.before-clean", "clean.before-files", "clean.between-files"]
+)
 @pytest.mark.parametrize("to", [1, 2])
 def test_i4_a_rollback_that_comes_while_a_run_clears_away_holds(store, monkeypatch, moment, to):
     for _ in range(2):
@@ -126,11 +132,13 @@ def test_i4_a_rollback_that_comes_while_a_run_clears_away_holds(store, monkeypat
     assert complete(store) == 4
 
 
-# -- defect: a run that was fenced off publishes over a rollback ---------------------------------------------------------
+# -- defect: a run that was fenced off publishes over a rollback -----------------------------------
 
 
 @pytest.mark.parametrize("moment", ["publish.before-version", "publish.before-pointer"])
-def test_i4_a_run_that_a_rollback_has_fenced_off_does_not_publish_over_it(store, monkeypatch, moment):
+def test_i4_a_run_that_a_rollback_has_fenced_off_does_not_publish_over_it(
+    store, monkeypatch, moment
+):
     for _ in range(2):
         run_once(store)
     run, recomputed = begin(store)
@@ -162,7 +170,7 @@ def test_i4_a_rollback_waits_for_a_run_that_has_been_let_through_and_then_holds(
     assert pointer(store)["token"] == newest_token(store)
 
 
-def test_a_token_taken_while_the_pointer_is_moved_waits_so_that_its_run_goes_on_from_what_is_then_in_force(
+def test_a_token_taken_while_the_pointer_is_moved_waits_for_what_is_then_in_force(
     store, monkeypatch
 ):
     run_once(store)
@@ -185,7 +193,9 @@ def test_a_token_taken_while_the_pointer_is_moved_waits_so_that_its_run_goes_on_
 
 
 def test_many_rollbacks_and_runs_at_once_leave_a_whole_publication_of_the_newest_token(tmp_path):
-    """Real threads, no order among them: after all, the pointer was moved by the newest token that moved it, and nothing it needs is gone."""
+    """Real threads, no order among them: after all, the pointer was moved by the newest token that
+    moved it, and nothing it needs is gone.
+    """
     store = Store(str(tmp_path))
     for _ in range(3):
         run_once(store, keeping(3))
@@ -222,7 +232,7 @@ def test_many_rollbacks_and_runs_at_once_leave_a_whole_publication_of_the_newest
     complete(store)
 
 
-# -- the lock --------------------------------------------------------------------------------------------------------------
+# -- the lock --------------------------------------------------------------------------------------
 
 HOLD = """
 import sys, time
@@ -250,7 +260,9 @@ def holder(store):
     process.stdout.close()
 
 
-def test_who_holds_the_pointer_for_too_long_is_named_and_the_wait_ends(store, holder, monkeypatch, caplog):
+def test_who_holds_the_pointer_for_too_long_is_named_and_the_wait_ends(
+    store, holder, monkeypatch, caplog
+):
     monkeypatch.setattr(publications, "LOCK_WAIT_S", 0.6)
     monkeypatch.setattr(file_lock, "TELL_AFTER_S", 0.1)
     holder.send_signal(signal.SIGSTOP)
@@ -273,7 +285,7 @@ def test_the_lock_of_a_process_that_is_killed_is_free_at_once(store, holder):
     assert (newest_token(store), errors) == (1, [])
 
 
-# -- defect: a rollback without a number takes a version that was never published -----------------------------------------
+# -- defect: a rollback without a number takes a version that was never published ------------------
 
 
 def killed_before_its_pointer(store, monkeypatch):
@@ -290,7 +302,9 @@ def killed_before_its_pointer(store, monkeypatch):
     return run, recomputed
 
 
-def test_a_rollback_without_a_number_goes_to_the_version_that_was_in_force_before(store, monkeypatch):
+def test_a_rollback_without_a_number_goes_to_the_version_that_was_in_force_before(
+    store, monkeypatch
+):
     for _ in range(2):
         run_once(store, keeping(5))
     killed_before_its_pointer(store, monkeypatch)
@@ -311,7 +325,9 @@ def test_after_a_rollback_and_a_run_the_one_before_is_not_the_one_that_was_rolle
     assert rollback(None, store).version == 2
 
 
-def test_a_version_never_published_goes_when_its_run_can_not_publish_it_any_more(store, monkeypatch):
+def test_a_version_never_published_goes_when_its_run_can_not_publish_it_any_more(
+    store, monkeypatch
+):
     run_once(store)
     run, recomputed = killed_before_its_pointer(store, monkeypatch)
     clean(CATALOG, SETTINGS, store)

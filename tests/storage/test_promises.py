@@ -24,7 +24,9 @@ def test_doctor_says_what_a_store_does_not_promise(store, monkeypatch, kind, lin
         monkeypatch.setattr(pyarrow.fs, "HadoopFileSystem", pyarrow.fs.LocalFileSystem)
     _, *said = checks._store(Project(SETTINGS, CATALOG, store))
     assert len(said) == lines
-    assert "two batch runs or rollbacks at the same moment can put a wrong answer in force" in said[0]
+    assert (
+        "two batch runs or rollbacks at the same moment can put a wrong answer in force" in said[0]
+    )
     assert "one at a time" in said[0]
     assert all("leaves a part of it" in line for line in said[1:])
 

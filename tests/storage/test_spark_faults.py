@@ -28,7 +28,9 @@ def spark_without_room(spark, store):
 
 def test_a_disk_that_is_full_for_spark_is_one_line_that_names_the_folder(store, spark_without_room):
     run_once(store)
-    rows = spark_without_room.range(200_000).selectExpr("id", "sha2(cast(id as string), 256) AS text")
+    rows = spark_without_room.range(200_000).selectExpr(
+        "id", "sha2(cast(id as string), 256) AS text"
+    )
     for attempt in ("a", "b"):
         folder = f"batch/by_key/00000009-full-{attempt}"
         with pytest.raises(StoreError) as raised:

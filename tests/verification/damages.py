@@ -1,7 +1,8 @@
-"""Damages to a healthy store, as a layer that gets something wrong would have left it: with manifests, counts and digests that fit.
+"""Damages to a healthy store, as a layer that gets something wrong would have left it: with
+manifests, counts and digests that fit.
 
-Each is a function of a `Damage`, and returns texts that one line of what `verify` says must hold, all of them: the view and the key, or the
-partition and the offsets.
+Each is a function of a `Damage`, and returns texts that one line of what `verify` says must hold,
+all of them: the view and the key, or the partition and the offsets.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Damage:
         self.catalog = healthy.catalog
         (self.stream,) = self.catalog.streams
 
-    # -- tables ----------------------------------------------------------------------------------------------------------
+    # -- tables ------------------------------------------------------------------------------------
 
     def rows(self, file: StoredFile) -> list[Row]:
         return list(self.store.read_table(file).to_pylist())
@@ -64,10 +65,11 @@ class Damage:
         rows = change([row for table in tables for row in table.to_pylist()])
         folder = files[0].path.rsplit("/", 1)[0]
         return self.store.write_table(
-            f"{folder}/damaged-{uuid4().hex[:6]}.parquet", pa.Table.from_pylist(rows, schema=tables[0].schema)
+            f"{folder}/damaged-{uuid4().hex[:6]}.parquet",
+            pa.Table.from_pylist(rows, schema=tables[0].schema),
         )
 
-    # -- master dataset --------------------------------------------------------------------------------------------------
+    # -- master dataset ----------------------------------------------------------------------------
 
     @property
     def chain(self) -> list[Interval]:
@@ -78,7 +80,9 @@ class Damage:
         self.store.write_document(f"{folder}/{interval.number:08d}.json", interval.to_json())
 
     def ingest(self, number: int, change: Change, *, and_on: bool = True, **fields: Any) -> None:
-        """Interval `number` as if ingest had made its rows so. and_on: with batch views and counts that were computed from it."""
+        """Interval `number` as if ingest had made its rows so. and_on: with batch views and counts
+        that were computed from it.
+        """
         interval = self.chain[number]
         file = self.rewrite(interval.files, change)
         rejected = sum(row[REJECT] is not None for row in self.rows(file))
@@ -93,8 +97,12 @@ class Damage:
         of_stream = published.streams[self.stream.name]
         token = take_token(self.store, "a batch run")
         run = Run(
-            token, published.t_ms, True, {self.stream.name: of_stream.cut}, {self.stream.name: of_stream.topic_id}
-        )  # fmt: skip
+            token,
+            published.t_ms,
+            True,
+            {self.stream.name: of_stream.cut},
+            {self.stream.name: of_stream.topic_id},
+        )
         recomputed = recompute(self.catalog, run, self.store, lambda: self.healthy.spark)
         publish(self.catalog, run, recomputed, {}, self.healthy.settings, self.store)
 
@@ -102,11 +110,13 @@ class Damage:
         """The offset of a record of interval `number` that fits, or not."""
         rows = [row for file in self.chain[number].files for row in self.rows(file)]
         found = sorted(
-            r["_offset"] for r in rows if r["_partition"] == partition and (r[REJECT] is None) == fits
+            r["_offset"]
+            for r in rows
+            if r["_partition"] == partition and (r[REJECT] is None) == fits
         )
         return int(found[min(nth, len(found) - 1)])
 
-    # -- publication -----------------------------------------------------------------------------------------------------
+    # -- publication -------------------------------------------------------------------------------
 
     @property
     def publication(self) -> Publication:
@@ -132,11 +142,13 @@ class Damage:
         self.write_publication(replace(published, views=views))
 
     def batch(self, view: str, change: Change) -> None:
-        """A batch view whose first file's rows are changed; it has all keys, since a first run computes them in one file."""
+        """A batch view whose first file's rows are changed; it has all keys, since a first run
+        computes them in one file.
+        """
         first, *rest = self.publication.views[view].files
         self.files(view, [self.rewrite([first], change), *rest])
 
-    # -- segments --------------------------------------------------------------------------------------------------------
+    # -- segments ----------------------------------------------------------------------------------
 
     @property
     def generation(self) -> str:
@@ -194,12 +206,15 @@ class Damage:
         return commit
 
 
-def at(partition: int, offset: int, change: Callable[[Row], Row | None], more: Sequence[Row] = ()) -> Change:
+def at(
+    partition: int, offset: int, change: Callable[[Row], Row | None], more: Sequence[Row] = ()
+) -> Change:
     """Changes one record; None drops it."""
 
     def changed(rows: list[Row]) -> list[Row]:
         found = [
-            change(row) if (row["_partition"], row["_offset"]) == (partition, offset) else row for row in rows
+            change(row) if (row["_partition"], row["_offset"]) == (partition, offset) else row
+            for row in rows
         ]
         return [*(row for row in found if row is not None), *more]
 
@@ -222,14 +237,17 @@ def plus(column: str, by: Any = 1) -> Change:
     return first(lambda row: row | {column: row[column] + by})
 
 
-# -- ingest: all that follows from it is computed from it, and only the log knows better --------------------------------------
+# -- ingest: all that follows from it is computed from it, and only the log knows better -----------
 
 
 @damage
 def ingest_dropped_an_event(d):
     o = d.place(1)
     d.ingest(1, at(1, o, lambda row: None))
-    return ["orders", f"partition 1: offsets [{o}, {o + 1}) are in the log and not in the master dataset"]
+    return [
+        "orders",
+        f"partition 1: offsets [{o}, {o + 1}) are in the log and not in the master dataset",
+    ]
 
 
 @damage
@@ -241,7 +259,9 @@ def ingest_dropped_the_first_event_of_all(d):
 @damage
 def ingest_dropped_a_run_of_events(d):
     o = d.place(2)
-    d.ingest(2, lambda rows: [r for r in rows if r["_partition"] != 1 or not o <= r["_offset"] < o + 4])
+    d.ingest(
+        2, lambda rows: [r for r in rows if r["_partition"] != 1 or not o <= r["_offset"] < o + 4]
+    )
     return [f"partition 1: offsets [{o}, {o + 4}) are in the log and not in the master dataset"]
 
 
@@ -249,7 +269,9 @@ def ingest_dropped_a_run_of_events(d):
 def ingest_dropped_a_partition(d):
     r = d.chain[1].ranges[2]
     d.ingest(1, lambda rows: [row for row in rows if row["_partition"] != 2])
-    return [f"partition 2: offsets [{r.start}, {r.end}) are in the log and not in the master dataset"]
+    return [
+        f"partition 2: offsets [{r.start}, {r.end}) are in the log and not in the master dataset"
+    ]
 
 
 @damage
@@ -262,7 +284,9 @@ def ingest_doubled_an_event(d):
 @damage
 def an_event_is_in_two_intervals(d):
     o = d.place(0)
-    twice = [r for f in d.chain[0].files for r in d.rows(f) if (r["_partition"], r["_offset"]) == (1, o)]
+    twice = [
+        r for f in d.chain[0].files for r in d.rows(f) if (r["_partition"], r["_offset"]) == (1, o)
+    ]
     d.ingest(1, lambda rows: rows + twice)
     return [f"partition 1: offsets [{o}, {o + 1}) are in the master dataset more than once"]
 
@@ -281,7 +305,10 @@ def ingest_altered_an_events_value(d):
     value = json.dumps({"customer": "c9", "amount": 1, "at": "2026-01-01T00:00:00Z"}).encode()
     d.ingest(1, at(1, o, lambda row: row | {"_value": value}))
     return [
-        f"partition 1: offsets [{o}, {o + 1}) are in the master dataset with other content than in the log"
+        (
+            f"partition 1: offsets [{o}, {o + 1}) are in the master dataset with other content"
+            " than in the log"
+        )
     ]
 
 
@@ -327,12 +354,20 @@ def ingest_moved_an_event_to_another_offset(d):
 def ingest_counted_an_aborted_event(d):
     there = {(r["_partition"], r["_offset"]) for i in d.chain for f in i.files for r in d.rows(f)}
     gap = next(
-        (i.number, o) for i in d.chain for o in range(i.ranges[0].start, i.ranges[0].end) if (0, o) not in there
-    )  # fmt: skip
+        (i.number, o)
+        for i in d.chain
+        for o in range(i.ranges[0].start, i.ranges[0].end)
+        if (0, o) not in there
+    )
     number, offset = gap
     like = d.rows(d.chain[number].files[0])[0] | {"_partition": 0, "_offset": offset}
     d.ingest(number, lambda rows: [*rows, like])
-    return [f"partition 0: offsets [{offset}, {offset + 1}) are in the master dataset and not in the log"]
+    return [
+        (
+            f"partition 0: offsets [{offset}, {offset + 1}) are in the master dataset and not in"
+            " the log"
+        )
+    ]
 
 
 @damage
@@ -346,7 +381,9 @@ def ingest_dropped_a_quarantined_event(d):
 def ingest_quarantined_an_event_that_fits(d):
     o = d.place(1)
     empty = dict.fromkeys(d.stream.columns)
-    d.ingest(1, at(1, o, lambda row: row | empty | {REJECT: "broken JSON: must be one JSON object"}))
+    d.ingest(
+        1, at(1, o, lambda row: row | empty | {REJECT: "broken JSON: must be one JSON object"})
+    )
     return [
         "partition 1: 1 records of the master dataset are not what their bytes say",
         f"offset {o} first",
@@ -369,7 +406,10 @@ def ingest_let_an_event_pass_that_does_not_fit(d):
 def ingest_gave_another_reason(d):
     o = d.place(1, fits=False, nth=0)
     d.ingest(1, at(1, o, lambda row: row | {REJECT: "tombstone"}))
-    return ["partition 1: 1 records of the master dataset", f"offset {o} first: the reason to quarantine it"]
+    return [
+        "partition 1: 1 records of the master dataset",
+        f"offset {o} first: the reason to quarantine it",
+    ]
 
 
 @damage
@@ -422,9 +462,17 @@ def two_manifests_draw_their_border_elsewhere(d):
 def ingest_gave_up_as_lost_what_the_log_holds(d):
     r = d.chain[1].ranges[1]
     lost = Range(r.start, r.start + 2)
-    gone = lambda rows: [row for row in rows if row["_partition"] != 1 or row["_offset"] >= lost.end]  # noqa: E731
-    d.ingest(1, gone, lost={1: lost})
-    return [f"partition 1: offsets [{lost.start}, {lost.end}) are in the log and not in the master dataset"]
+
+    def without(rows):
+        return [row for row in rows if row["_partition"] != 1 or row["_offset"] >= lost.end]
+
+    d.ingest(1, without, lost={1: lost})
+    return [
+        (
+            f"partition 1: offsets [{lost.start}, {lost.end}) are in the log and not in the master"
+            " dataset"
+        )
+    ]
 
 
 @damage
@@ -434,9 +482,16 @@ def the_origin_lies_above_where_the_log_begins(d):
     document["start"]["1"] = 3
     d.store.write_document(path, document)
     ranges = {**d.chain[0].ranges, 1: Range(3, d.chain[0].ranges[1].end)}
-    d.ingest(0, lambda rows: [r for r in rows if r["_partition"] != 1 or r["_offset"] >= 3], ranges=ranges)
+    d.ingest(
+        0,
+        lambda rows: [r for r in rows if r["_partition"] != 1 or r["_offset"] >= 3],
+        ranges=ranges,
+    )
     return [
-        "partition 1: the log begins at offset 0, its recorded origin is 3: offsets [0, 3) are in no layer"
+        (
+            "partition 1: the log begins at offset 0, its recorded origin is 3: offsets [0, 3) are"
+            " in no layer"
+        )
     ]
 
 
@@ -461,10 +516,13 @@ def an_interval_has_a_hole_before_it(d):
         and_on=False,
         ranges=ranges,
     )
-    return ["stream 'orders' partition 1", f"must begin at offset {r.start}; it begins at {r.start + 2}"]
+    return [
+        "stream 'orders' partition 1",
+        f"must begin at offset {r.start}; it begins at {r.start + 2}",
+    ]
 
 
-# -- batch views ------------------------------------------------------------------------------------------------------------
+# -- batch views -----------------------------------------------------------------------------------
 
 
 @damage
@@ -577,7 +635,7 @@ def batch_and_speed_err_and_cancel_out(d):
     return ["totals, speed layer", "customer=c0"]
 
 
-# -- the publication --------------------------------------------------------------------------------------------------------
+# -- the publication -------------------------------------------------------------------------------
 
 
 @damage
@@ -622,7 +680,7 @@ def an_older_version_stands_as_the_newest(d):
     return ["busy, batch layer", "customer=c0"]
 
 
-# -- segments ---------------------------------------------------------------------------------------------------------------
+# -- segments --------------------------------------------------------------------------------------
 
 
 @damage
@@ -655,7 +713,11 @@ def a_segment_dropped_an_event(d):
     d.segment("totals", plus("n__n", -1))
     d.counts(events=d.commits[-1].segments[0].events - 1)
     r = d.commits[-1].segments[0].ranges[1]
-    return [f"segment {d.commits[-1].name}", f"partition 1 [{r.start}, {r.end})", "records, the log holds"]
+    return [
+        f"segment {d.commits[-1].name}",
+        f"partition 1 [{r.start}, {r.end})",
+        "records, the log holds",
+    ]
 
 
 @damage
@@ -679,7 +741,9 @@ def a_segments_partials_are_in_another_tick(d):
 
 @damage
 def a_whole_segment_is_in_another_tick(d):
-    """Its partials and its quarantine too: nothing in the store says otherwise, only the log's stamps."""
+    """Its partials and its quarantine too: nothing in the store says otherwise, only the log's
+    stamps.
+    """
     commit = d.commits[-1]
     wrong = commit.segments[0].tick + 1000
     move = lambda rows: [row | {TICK: wrong} for row in rows]  # noqa: E731
@@ -709,7 +773,9 @@ def a_record_is_in_the_next_segment(d):
 
 @damage
 def a_segment_has_the_partials_of_another_one(d):
-    """Of another generation, or another micro-batch: both are partials of the same view, with a digest of their own."""
+    """Of another generation, or another micro-batch: both are partials of the same view, with a
+    digest of their own.
+    """
     *_, before, commit = d.commits
     tick = commit.segments[0].tick
     theirs = d.rows(before.files["totals"])
@@ -740,7 +806,11 @@ def a_segment_lost_its_quarantine(d):
 def a_segment_lost_its_quarantine_and_counts_none(d):
     d.write_commit(replace(d.commits[-1], quarantine=None))
     d.counts(quarantined=0)
-    return [f"segment {d.commits[-1].name}", "partition 1 [", "counts 0 quarantined records, the log holds"]
+    return [
+        f"segment {d.commits[-1].name}",
+        "partition 1 [",
+        "counts 0 quarantined records, the log holds",
+    ]
 
 
 @damage
@@ -762,7 +832,10 @@ def _quarantined(d):
 def a_speed_quarantine_has_another_reason(d):
     q, o = _quarantined(d)
     d.speed_quarantine(at(q, o, lambda row: row | {REJECT: "oversized: 9 bytes, at most 1"}))
-    return [f"partition {q}: offset {o} is in the speed layer's quarantine as 'oversized", "it is '"]
+    return [
+        f"partition {q}: offset {o} is in the speed layer's quarantine as 'oversized",
+        "it is '",
+    ]
 
 
 @damage
@@ -775,7 +848,9 @@ def a_speed_quarantine_has_other_bytes(d):
 @damage
 def a_speed_quarantine_has_an_event_twice(d):
     q, o = _quarantined(d)
-    d.speed_quarantine(lambda rows: rows + [r for r in rows if (r["_partition"], r["_offset"]) == (q, o)])
+    d.speed_quarantine(
+        lambda rows: rows + [r for r in rows if (r["_partition"], r["_offset"]) == (q, o)]
+    )
     return [f"partition {q}: offset {o} is in the speed layer's quarantine 2 times"]
 
 
@@ -803,7 +878,9 @@ def a_speed_quarantine_is_in_another_tick(d):
 def compaction_lost_a_key(d):
     tick = d.ticks[0]
     lost = min(row["customer"] for row in d.rows(d.wide.files["totals"]) if row[TICK] == tick)
-    d.segment("totals", lambda rows: [r for r in rows if (r[TICK], r["customer"]) != (tick, lost)], d.wide)
+    d.segment(
+        "totals", lambda rows: [r for r in rows if (r[TICK], r["customer"]) != (tick, lost)], d.wide
+    )
     return ["totals, speed layer", f"tick={format_time(tick)}, customer={lost}", "is missing"]
 
 
@@ -818,7 +895,11 @@ def compaction_merged_a_commit_twice(d):
 @damage
 def a_segments_first_stamp_is_off(d):
     d.counts(oldest_ms=d.commits[-1].segments[0].oldest_ms - 5)
-    return [f"segment {d.commits[-1].name}", "partition 1 [", "says that the first of them was appended at"]
+    return [
+        f"segment {d.commits[-1].name}",
+        "partition 1 [",
+        "says that the first of them was appended at",
+    ]
 
 
 @damage
@@ -856,7 +937,7 @@ def a_segment_of_the_generation_before_stands_among_these(d):
     return ["stream 'orders' partition 0: two segments cover offsets", str(segment.ranges[0].start)]
 
 
-# -- files that are not what was written ------------------------------------------------------------------------------------
+# -- files that are not what was written -----------------------------------------------------------
 
 
 def _flip(d, path):
@@ -900,7 +981,11 @@ def a_manifest_was_edited(d):
 def a_file_of_an_older_version_is_missing(d):
     used = {f.path for v in d.publication.views.values() for f in v.files}
     version, name, path = next(
-        (v.version, n, f.path) for v in versions(d.store) for n, view in v.views.items() for f in view.files if f.path not in used
-    )  # fmt: skip
+        (v.version, n, f.path)
+        for v in versions(d.store)
+        for n, view in v.views.items()
+        for f in view.files
+        if f.path not in used
+    )
     d.store.delete(path)
     return [f"version {version}, view {name}", path, "it is missing"]

@@ -1,4 +1,6 @@
-"""A healthy store and its topic, made once by the real layers: several intervals, publications and segments, with all kinds of views."""
+"""A healthy store and its topic, made once by the real layers: several intervals, publications and
+segments, with all kinds of views.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ def catalog_on(topic: str) -> Catalog:
     """A view of each kind: plain, filtered, tumbling, sliding, on `Rows`."""
     orders = Stream(
         "orders",
-        "customer string, amount bigint, price double, note string, at timestamp, tags array<string>",
+        "customer string, amount bigint, price double, note string, at timestamp, tags"
+        " array<string>",
         event_time="at",
         topic=topic,
         partitions=PARTITIONS,
@@ -41,17 +44,34 @@ def catalog_on(topic: str) -> Catalog:
     words = Rows(
         "words",
         source=orders,
-        rows=lambda events: events.select(F.explode(F.split("note", " ")).alias("word"), "customer"),
+        rows=lambda events: events.select(
+            F.explode(F.split("note", " ")).alias("word"), "customer"
+        ),
         schema="word string, customer string",
     )
     totals = {
-        "n": count(), "total": sum_("amount"), "mean_price": mean("price"), "largest": max_("amount"), "last_note": latest("note", by="at"),
-    }  # fmt: skip
+        "n": count(),
+        "total": sum_("amount"),
+        "mean_price": mean("price"),
+        "largest": max_("amount"),
+        "last_note": latest("note", by="at"),
+    }
     return Catalog(
         views=[
             View("totals", source=orders, key=["customer"], aggregates=totals),
-            View("large", source=orders, key=["customer"], aggregates={"n": count()}, where="amount > 50"),
-            View("hours", source=orders, key={"hour": tumbling("at", "1 hour")}, aggregates={"n": count()}),
+            View(
+                "large",
+                source=orders,
+                key=["customer"],
+                aggregates={"n": count()},
+                where="amount > 50",
+            ),
+            View(
+                "hours",
+                source=orders,
+                key={"hour": tumbling("at", "1 hour")},
+                aggregates={"n": count()},
+            ),
             View(
                 "busy",
                 source=orders,
@@ -78,7 +98,9 @@ class Healthy:
 
     def copy(self, folder: Path) -> Healthy:
         """The same with a store of its own below `folder`; the checkpoints of Spark stay behind."""
-        shutil.copytree(self.store.root, folder / "store", ignore=shutil.ignore_patterns("checkpoint"))
+        shutil.copytree(
+            self.store.root, folder / "store", ignore=shutil.ignore_patterns("checkpoint")
+        )
         return replace(self, store=Store(str(folder / "store")))
 
     def pipeline(self) -> Pipeline:
@@ -135,12 +157,16 @@ def _arriving(rng: random.Random, number: int) -> list[tuple[int, bytes | None]]
 
 
 def _transactions(bootstrap: str, topic: str) -> None:
-    """Leaves offsets without records that count: an aborted event, and the markers of two transactions."""
+    """Leaves offsets without records that count: an aborted event, and the markers of two
+    transactions.
+    """
     producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=f"of-{topic}")
     producer.init_transactions()
     rng = random.Random(7)
     for end in (producer.abort_transaction, producer.commit_transaction):
         producer.begin_transaction()
-        producer.send(topic, event(rng), partition=0, headers=[("kind", b"transaction"), ("empty", b"")])
+        producer.send(
+            topic, event(rng), partition=0, headers=[("kind", b"transaction"), ("empty", b"")]
+        )
         end()
     producer.close()

@@ -1,4 +1,6 @@
-"""A test of the test: `verify` finds every way in which a layer could get something wrong, and says where."""
+"""A test of the test: `verify` finds every way in which a layer could get something wrong, and says
+where.
+"""
 
 import pytest
 

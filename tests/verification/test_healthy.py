@@ -1,4 +1,7 @@
-"""What `verify` must not say: that something is wrong where nothing is. And it must not say that all is well having compared nothing."""
+"""What `verify` must not say: that something is wrong where nothing is.
+
+And it must not say that all is well having compared nothing.
+"""
 
 import json
 from dataclasses import replace
@@ -65,19 +68,27 @@ def test_having_compared_nothing_is_not_clean(healthy):
     published = in_force(healthy.store)
     damage = Damage(healthy)
     damage.write_publication(
-        replace(published, views={n: replace(v, fingerprint="another") for n, v in published.views.items()})
+        replace(
+            published,
+            views={n: replace(v, fingerprint="another") for n, v in published.views.items()},
+        )
     )
     found = healthy.verification()
     assert (found.verified, found.clean, found.failed) == (False, False, [])
     assert len(found.unanswered) == 5, stream
 
 
-# -- last, since it takes records from the topic for good ---------------------------------------------------------------------
+# -- last, since it takes records from the topic for good ------------------------------------------
 
 FOUND_AFTER_RETENTION = (
-    "ingest_dropped_a_run_of_events", "ingest_altered_an_events_value", "ingest_doubled_an_event", "a_manifest_counts_one_event_more",
-    "ingest_parsed_a_column_wrong", "a_batch_count_is_off_by_one", "a_whole_segment_is_in_another_tick",
-)  # fmt: skip
+    "ingest_dropped_a_run_of_events",
+    "ingest_altered_an_events_value",
+    "ingest_doubled_an_event",
+    "a_manifest_counts_one_event_more",
+    "ingest_parsed_a_column_wrong",
+    "a_batch_count_is_off_by_one",
+    "a_whole_segment_is_in_another_tick",
+)
 
 
 @pytest.fixture(scope="module")
@@ -115,4 +126,6 @@ def test_retention_that_took_what_was_not_ingested_is_a_fault(after_retention, t
         said = faults(copy.verification())
     except TrilayerError as error:
         said = [str(error)]
-    assert any(f"retention took offsets [{cut[1]}, {cut[1] + 2})" in line for line in said), json.dumps(said)
+    assert any(f"retention took offsets [{cut[1]}, {cut[1] + 2})" in line for line in said), (
+        json.dumps(said)
+    )

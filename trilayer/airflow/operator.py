@@ -1,4 +1,6 @@
-"""The one operator of trilayer's DAGs: it runs the `trilayer` command that a person would, and shows in Airflow what that did."""
+"""The one operator of trilayer's DAGs: it runs the `trilayer` command that a person would, and
+shows in Airflow what that did.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ FINAL = UsageError.exit_code
 """Exit code of a command that would fail again however often it is tried."""
 
 OVERTAKEN = OvertakenError.exit_code
-"""Exit code of a command whose work is not wanted any more: something newer has taken over, or a person holds the version in force."""
+"""Exit code of a command whose work is not wanted any more: something newer has taken over, or a
+person holds the version in force.
+"""
 
 TOOK = r"the command took (\d+\.\d+) s"
 """What the task's log says of each command, to tell its time from Airflow's."""
@@ -34,21 +38,29 @@ LOG_LINE = re.compile(r"\S+ \S+ (?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \S+
 
 
 class TrilayerOperator(BaseOperator):
-    """Runs `trilayer ARGUMENTS`; its JSON answer is the task's returned value, its log lines are the task's log.
+    """Runs `trilayer ARGUMENTS`; its JSON answer is the task's returned value, its log lines are
+    the task's log.
 
-    arguments: templates; those that come out empty are left out. stream: added as `--stream NAME`, for a task that is mapped over streams.
+    arguments: templates; those that come out empty are left out. stream: added as `--stream NAME`,
+        for a task that is mapped over streams.
 
-    What the answer counts is pushed as XComs of their own, such as `version`, `rows` and `changed_keys`, and told in one line of the log.
+    What the answer counts is pushed as XComs of their own, such as `version`, `rows` and
+    `changed_keys`, and told in one line of the log.
 
-    The task is skipped where the command has nothing to do, since a publication covers T already, and where its work is not wanted any
-    more: a rollback, a newer run or other definitions have taken over, or a person holds the version in force. It fails without a retry
-    where the command was used wrong, and is retried where something else was wrong. Killed, it takes the command with it.
+    The task is skipped where the command has nothing to do, since a publication covers T already,
+    and where its work is not wanted any
+    more: a rollback, a newer run or other definitions have taken over, or a person holds the
+        version in force. It fails without a retry
+    where the command was used wrong, and is retried where something else was wrong. Killed, it
+    takes the command with it.
     """
 
     template_fields: Sequence[str] = ("arguments",)
     ui_color = "#dcefe6"
 
-    def __init__(self, *, arguments: Sequence[str], stream: str | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *, arguments: Sequence[str], stream: str | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.arguments = list(arguments)
         self.stream = stream
@@ -58,14 +70,16 @@ class TrilayerOperator(BaseOperator):
         answer = self._run()
         if isinstance(answer, dict) and "covered_by" in answer:
             self._skip(
-                f"nothing to do: version {answer['covered_by']} in force, T={answer['t']}, covers this run's interval"
+                f"nothing to do: version {answer['covered_by']} in force, T={answer['t']}, covers"
+                " this run's interval"
             )
         if isinstance(answer, dict) and "nothing" in answer:
             self._skip(f"nothing to tell: {answer['nothing']}")
         found = numbers_of(answer)
         if found:
             self.log.info(
-                "%s", "; ".join(f"{name.replace('_', ' ')}: {value}" for name, value in found.items())
+                "%s",
+                "; ".join(f"{name.replace('_', ' ')}: {value}" for name, value in found.items()),
             )
         instance = context.get("ti")
         for name, value in found.items():
@@ -85,7 +99,8 @@ class TrilayerOperator(BaseOperator):
         command = shlex.split(load_settings().batch_command) or trilayer_command()
         began = time.monotonic()
         tail: deque[str] = deque(maxlen=1)
-        # The answer goes to a file: a second pipe, read after the first, would stop the command once it is full.
+        # The answer goes to a file: a second pipe, read after the first, would stop the command
+        # once it is full.
         with tempfile.TemporaryFile("w+") as file:
             self._process = subprocess.Popen(
                 with_parent([*command, *arguments]),
@@ -113,7 +128,10 @@ class TrilayerOperator(BaseOperator):
         raise (AirflowFailException if status == FINAL else AirflowException)(said)
 
     def _skip(self, why: str) -> NoReturn:
-        """Ends the task as skipped. The reason is a line of its log too: of the exception's the page shows it folded away."""
+        """Ends the task as skipped.
+
+        The reason is a line of its log too: of the exception's the page shows it folded away.
+        """
         self.log.info("skipped: %s", why)
         raise AirflowSkipException(why)
 
@@ -127,30 +145,52 @@ class TrilayerOperator(BaseOperator):
 
 
 NUMBERS = (
-    "version", "t", "reason", "token", "cuts", "events", "quarantined", "lost", "kind", "kinds", "rows",
-    "views", "changed_keys", "corrected_keys", "differing_keys",
-)  # fmt: skip
-"""What of a command's answer is worth an XCom of its own, in this order. `views` of a publication are the rows of each."""
+    "version",
+    "t",
+    "reason",
+    "token",
+    "cuts",
+    "events",
+    "quarantined",
+    "lost",
+    "kind",
+    "kinds",
+    "rows",
+    "views",
+    "changed_keys",
+    "corrected_keys",
+    "differing_keys",
+)
+"""What of a command's answer is worth an XCom of its own, in this order.
+
+`views` of a publication are the rows of each.
+"""
 
 
 def numbers_of(answer: Any) -> dict[str, Any]:
-    """What an answer counts, by name, each as a number or a short text: Airflow's pages show that without unfolding it.
+    """What an answer counts, by name, each as a number or a short text: Airflow's pages show that
+    without unfolding it.
 
-    >>> numbers_of({"version": 7, "t": "2026-01-01T00:00:00Z", "views": {"by_user": 12, "hourly": 3}, "base": 6})
+    >>> views = {"by_user": 12, "hourly": 3}
+    >>> numbers_of({"version": 7, "t": "2026-01-01T00:00:00Z", "views": views, "base": 6})
     {'version': 7, 't': '2026-01-01T00:00:00Z', 'rows': 'by_user 12, hourly 3'}
 
-    Of the step `reconcile`, whose answer has an entry for each view, the keys that differ are counted together:
+    Of the step `reconcile`, whose answer has an entry for each view, the keys that differ are
+    counted together:
 
-    >>> numbers_of({"by_user": {"match": 10, "differ": 1, "missing": 0, "extra": 2}, "hourly": {"not_compared": "no base"}})
+    >>> by_user = {"match": 10, "differ": 1, "missing": 0, "extra": 2}
+    >>> numbers_of({"by_user": by_user, "hourly": {"not_compared": "no base"}})
     {'compared_keys': 'by_user 13', 'differing_keys': 3, 'not_compared': 'hourly'}
     """
     if not isinstance(answer, dict):
         return {}
     entries = list(answer.values())
-    if isinstance(answer.get("views"), dict) and any(isinstance(v, dict) for v in answer["views"].values()):
-        return numbers_of({k: answer[k] for k in NUMBERS if k != "views" and k in answer}) | numbers_of(
-            answer["views"]
-        )
+    if isinstance(answer.get("views"), dict) and any(
+        isinstance(v, dict) for v in answer["views"].values()
+    ):
+        return numbers_of(
+            {k: answer[k] for k in NUMBERS if k != "views" and k in answer}
+        ) | numbers_of(answer["views"])
     if entries and all(isinstance(entry, dict) for entry in entries):
         if all("match" in entry or "not_compared" in entry for entry in entries):
             return _of_reconciliation(answer)
@@ -171,7 +211,9 @@ def _of_reconciliation(views: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]
     compared = {name: counts for name, counts in views.items() if "not_compared" not in counts}
     found: dict[str, Any] = {}
     if compared:
-        keys = {name: sum(counts.get(kind, 0) for kind in kinds) for name, counts in compared.items()}
+        keys = {
+            name: sum(counts.get(kind, 0) for kind in kinds) for name, counts in compared.items()
+        }
         found["compared_keys"] = _short(keys)
         found["differing_keys"] = sum(
             counts.get(kind, 0) for counts in compared.values() for kind in kinds[1:]
@@ -194,17 +236,20 @@ def _short(value: Any) -> Any:
 
 
 class PublishOperator(TrilayerOperator):
-    """A command that puts a publication in force: each of its outlets, which are the views' assets, gets an event that says what it now is.
+    """A command that puts a publication in force: each of its outlets, which are the views' assets,
+    gets an event that says what it now is.
 
-    The event's extra: version, t, reason (publish or rollback), rows, changed_keys (touched by events since the publication before),
-    corrected_keys (in which a full recompute differs from what was published, else 0).
+    The event's extra: version, t, reason (publish or rollback), rows, changed_keys (touched by
+    events since the publication before), corrected_keys (in which a full recompute differs from
+    what was published, else 0).
     """
 
     def execute(self, context: Mapping[str, Any]) -> Any:
         answer = super().execute(context)
         if answer["reason"] == "nothing new":
             self._skip(
-                f"nothing new up to T={answer['looked_t'] or answer['t']}: version {answer['version']}, T={answer['t']}, stays in force"
+                f"nothing new up to T={answer['looked_t'] or answer['t']}: version"
+                f" {answer['version']}, T={answer['t']}, stays in force"
             )
         for asset in self.outlets:
             context["outlet_events"][asset].extra = {

@@ -1,4 +1,6 @@
-"""What a DAG file reads of the project that it schedules: its settings and catalog, as Airflow's own terms."""
+"""What a DAG file reads of the project that it schedules: its settings and catalog, as Airflow's
+own terms.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,8 @@ class Project:
     def assets(self) -> list[Asset]:
         """Each batch view as an Asset of the view's name, in the catalog's order.
 
-        Its URI is the name too: a DAG that says `Asset("by_user")` then means the same one. Airflow lets no two URIs share a name, and refuses
-        to run the tasks of whichever came second.
+        Its URI is the name too: a DAG that says `Asset("by_user")` then means the same one. Airflow
+        lets no two URIs share a name, and refuses to run the tasks of whichever came second.
         """
         return [
             Asset(
@@ -48,7 +50,9 @@ class Project:
 
     @property
     def kept(self) -> list[str]:
-        """The versions that are kept, newest first, each as a line that begins with its number; none where the store can't be read."""
+        """The versions that are kept, newest first, each as a line that begins with its number;
+        none where the store can't be read.
+        """
         # Here, since the other DAGs are parsed in half the time without the store's libraries.
         from trilayer_core.store.files import Store
         from trilayer_core.store.publications import read_past, versions
@@ -67,13 +71,16 @@ class Project:
             state = ", in force" if version.version == past.version else ""
             state = state or ("" if version.version in past.by_use else ", never in force")
             lines.append(
-                f"{version.version} T={version.t}, {events:,} events, {rows:,} rows, {version.kind}{state}"
+                f"{version.version} T={version.t}, {events:,} events, {rows:,} rows,"
+                f" {version.kind}{state}"
             )
         return lines
 
     @property
     def every(self) -> CronDataIntervalTimetable:
-        """Runs with real data intervals of `batch_every_s`, aligned to the clock in UTC; T is a run's data_interval_end."""
+        """Runs with real data intervals of `batch_every_s`, aligned to the clock in UTC; T is a
+        run's data_interval_end.
+        """
         minutes = self.settings.batch_every_s // 60
         cron = f"*/{minutes} * * * *" if minutes < 60 else f"0 */{minutes // 60} * * *"
         return CronDataIntervalTimetable("0 0 * * *" if minutes == 24 * 60 else cron, "UTC")
@@ -86,7 +93,9 @@ class Project:
 
     @property
     def late(self) -> DeadlineAlert:
-        """Told when a run has not ended while the cut before it, which is its interval's start, has come to lag by `late_after` intervals."""
+        """Told when a run has not ended while the cut before it, which is its interval's start, has
+        come to lag by `late_after` intervals.
+        """
         return DeadlineAlert(
             name=f"the cut lags by more than {self.settings.late_after} intervals",
             reference=DeadlineReference.DAGRUN_LOGICAL_DATE,
@@ -96,6 +105,9 @@ class Project:
 
 
 def load_project() -> Project:
-    """The project of the working directory. Raises SettingsError or UsageError, which Airflow shows as the DAG's import error."""
+    """The project of the working directory.
+
+    Raises SettingsError or UsageError, which Airflow shows as the DAG's import error.
+    """
     settings = load_settings()
     return Project(settings, load_catalog(settings.catalog))

@@ -17,7 +17,14 @@ from batch_layer.publish import rollback as rollback_step
 from batch_layer.recompute import Recomputed, recomputed_before
 from batch_layer.recompute import recompute as recompute_step
 from batch_layer.reconcile import reconcile as reconcile_step
-from batch_layer.run import accept_losses, batch_lock, batch_run, batch_spark, covered_by, ingest_lock
+from batch_layer.run import (
+    accept_losses,
+    batch_lock,
+    batch_run,
+    batch_spark,
+    covered_by,
+    ingest_lock,
+)
 from serving_layer.history import history as kept_versions
 from serving_layer.history import version_of
 from trilayer.cli.context import out, print_json
@@ -48,12 +55,17 @@ logger = logging.getLogger("trilayer.batch")
 NOTHING_NEW = "nothing new"
 """The reason that a command gives for a version that stays in force."""
 
-app = typer.Typer(no_args_is_help=True, help="The batch layer: runs, their steps, history, rollback.")
+app = typer.Typer(
+    no_args_is_help=True, help="The batch layer: runs, their steps, history, rollback."
+)
 
 Until = Annotated[
     str | None,
     typer.Option(
-        help="T, on the tick grid, such as 2026-03-01T12:05:00Z; the newest settled tick unless given"
+        help=(
+            "T, on the tick grid, such as 2026-03-01T12:05:00Z; the newest settled tick unless"
+            " given"
+        )
     ),
 ]
 Full = Annotated[bool, typer.Option("--full", help="recompute from the whole master dataset")]
@@ -61,26 +73,36 @@ AcceptLoss = Annotated[
     bool,
     typer.Option(
         "--accept-loss",
-        help="go on without events that retention took, and with a log that has lost what was ingested; both are recorded",
+        help=(
+            "go on without events that retention took, and with a log that has lost what was"
+            " ingested; both are recorded"
+        ),
     ),
 ]
 AcceptRetention = Annotated[
     bool,
-    typer.Option("--accept-loss", help="go on without events that retention took, recording their range"),
+    typer.Option(
+        "--accept-loss", help="go on without events that retention took, recording their range"
+    ),
 ]
 AcceptClock = Annotated[
     bool,
     typer.Option(
         "--accept-clock",
-        help="go on although the newest recorded T is later than now; cut a log at its end if its newest records are stamped"
-        " later than now",
+        help=(
+            "go on although the newest recorded T is later than now; cut a log at its end if its"
+            " newest records are stamped later than now"
+        ),
     ),
 ]
 RunToken = Annotated[
     int | None,
     typer.Option(
         "--run",
-        help="token of the run, as `cut` printed it: a run that a later one has overtaken then ends without a change",
+        help=(
+            "token of the run, as `cut` printed it: a run that a later one has overtaken then ends"
+            " without a change"
+        ),
     ),
 ]
 AtLeast = Annotated[
@@ -97,7 +119,9 @@ Wait = Annotated[
         "--wait", help="wait for a T that covers every event that is in the log now, a tick at most"
     ),
 ]
-Why = Annotated[str, typer.Option(help="the reason, which status and every run that is refused repeat")]
+Why = Annotated[
+    str, typer.Option(help="the reason, which status and every run that is refused repeat")
+]
 Json = Annotated[bool, typer.Option("--json", help="answer as JSON")]
 
 
@@ -116,7 +140,9 @@ def run(
 ) -> None:
     """A whole run: cut, ingest, recompute, reconcile, publish."""
     if wait and until is not None:
-        raise UsageError("a run takes --wait, which chooses T, or --until, which names it; got both")
+        raise UsageError(
+            "a run takes --wait, which chooses T, or --until, which names it; got both"
+        )
     p = project()
     before = in_force(p.store)
     with shown("Batch run", echo=logger.info) as tell:
@@ -158,14 +184,19 @@ def cut(
         t_ms = cut_step.choose_t(
             p.catalog, p.settings, p.store, _ms(until), at_least=at_least, accept_clock=accept_clock
         )
-        # By the T asked for: a run under way may have ingested more than that already, and must not be fenced off for nothing.
+        # By the T asked for: a run under way may have ingested more than that already, and must not
+        # be fenced off for nothing.
         asked = _ms(until) or t_ms
-        covering = covered_by(p.catalog, p.settings, p.store, asked) if at_least and not full else None
+        covering = (
+            covered_by(p.catalog, p.settings, p.store, asked) if at_least and not full else None
+        )
         if covering:
             covered_ms = complete_to_ms(p.store, covering, cut_step.latest_ms(p.settings))
             answer = {"covered_by": covering.version, "t": format_time(covered_ms)}
         else:
-            found = cut_step.cut(p.catalog, p.settings, p.store, t_ms, full, accept_clock=accept_clock)
+            found = cut_step.cut(
+                p.catalog, p.settings, p.store, t_ms, full, accept_clock=accept_clock
+            )
             answer = {"token": found.token, "t": found.t, "full": found.full, "cuts": found.cuts}
     print_json(answer)
 
@@ -185,7 +216,9 @@ def ingest(
         current = cut_step.find_run(p.store, token, _ms(until))
         for one in streams:
             with ingest_lock(p.store, one):
-                interval = ingest_step(one, current, p.settings, p.store, spark, accept_loss=accept_loss)
+                interval = ingest_step(
+                    one, current, p.settings, p.store, spark, accept_loss=accept_loss
+                )
             done[one.name] = {
                 "t": current.t,
                 "events": interval.events,
@@ -235,14 +268,17 @@ def publish(token: RunToken = None, until: Until = None, as_json: Json = False) 
             else {}
         )
         published = publish_step(p.catalog, current, recomputed, found, p.settings, p.store)
-    _tell(p.store, published, as_json, "publish" if published.token == current.token else NOTHING_NEW)
+    _tell(
+        p.store, published, as_json, "publish" if published.token == current.token else NOTHING_NEW
+    )
 
 
 def _recomputed(catalog: Catalog, store: Store, current: cut_step.Run) -> Recomputed:
     found = recomputed_before(catalog, current, store)
     if found is None:
         raise UsageError(
-            f"this step must follow `trilayer batch recompute`; the run until {current.t} has none yet"
+            f"this step must follow `trilayer batch recompute`; the run until {current.t} has none"
+            " yet"
         )
     return found
 
@@ -267,7 +303,9 @@ def history(as_json: Json = False) -> None:
     out.print(table if found else "no publication yet; run `trilayer batch run`")
     for row in found:
         if row["looked_t"]:
-            out.print(f"version {row['version']}: a run has found nothing new up to T={row['looked_t']}")
+            out.print(
+                f"version {row['version']}: a run has found nothing new up to T={row['looked_t']}"
+            )
     if by:
         out.print(f"the version in force is held {escape(str(by))}")
 
@@ -275,18 +313,27 @@ def history(as_json: Json = False) -> None:
 @app.command()
 def reconciliation(
     version: Annotated[int | None, typer.Argument(help="the one in force unless given")] = None,
-    full: Annotated[bool, typer.Option("--full", help="of the newest version from a full run")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="of the newest version from a full run")
+    ] = False,
     since: Annotated[
         str | None,
-        typer.Option(help="only if that version was published then or later, such as 2026-03-01T02:00:00Z"),
+        typer.Option(
+            help="only if that version was published then or later, such as 2026-03-01T02:00:00Z"
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """What a version's run found: batch against speed, key by key, and the keys that a full run has corrected."""
+    """What a version's run found: batch against speed, key by key, and the keys that a full run has
+    corrected.
+    """
     p = project()
     publication = _version(p.store, version, full)
     if since is not None and publication.created_ms < parse_time(since):
-        said = f"version {publication.version}, the newest{' of a full run' if full else ''}, was published before {since}"
+        said = (
+            f"version {publication.version}, the newest{' of a full run' if full else ''}, was"
+            f" published before {since}"
+        )
         if as_json:
             print_json({"nothing": said})
         else:
@@ -298,8 +345,11 @@ def reconciliation(
         return
     table = Table(
         title=f"version {publication.version}, T={publication.t}, {publication.kind}",
-        caption="keys that events since the base have touched, as both layers keep them: a sliding window's is its pane, one"
-        " slide long. `trilayer verify` counts all keys, as answers have them, whole windows",
+        caption=(
+            "keys that events since the base have touched, as both layers keep them: a sliding"
+            " window's is its pane, one slide long. `trilayer verify` counts all keys, as answers"
+            " have them, whole windows"
+        ),
     )
     for name in ("view", "match", "differ", "missing", "extra", "corrected"):
         table.add_column(name)
@@ -324,7 +374,8 @@ def _version(store: Store, version: int | None, full: bool) -> Publication:
     newest = (known[-1] if known else None) if full else in_force(store)
     if newest is None:
         raise UsageError(
-            f"there must be a{' full' if full else ''} publication; there is none yet; run `trilayer batch run{' --full' if full else ''}`"
+            f"there must be a{' full' if full else ''} publication; there is none yet; run"
+            f" `trilayer batch run{' --full' if full else ''}`"
         )
     return newest
 
@@ -343,7 +394,8 @@ def rollback(
     why: Why = "",
     as_json: Json = False,
 ) -> None:
-    """An older publication in force again, its cut with it; what has arrived since stays in the answers.
+    """An older publication in force again, its cut with it; what has arrived since stays in the
+    answers.
 
     Unless it is held, the next batch run publishes on top of it.
     """
@@ -358,17 +410,20 @@ def rollback(
         lost = [
             view.name
             for view in p.catalog.views
-            if view.name not in published.views or published.views[view.name].fingerprint != view.fingerprint
+            if view.name not in published.views
+            or published.views[view.name].fingerprint != view.fingerprint
         ]
         if lost:
             out.print(
-                f"[yellow]no answer until the next publication[/]: {', '.join(lost)}, of which version {published.version}"
-                " has another definition, or none"
+                f"[yellow]no answer until the next publication[/]: {', '.join(lost)}, of which"
+                f" version {published.version} has another definition, or none"
             )
         out.print(
             f"held {escape(str(kept))}; `trilayer batch release` lets batch runs publish again"
             if kept
-            else "the next batch run publishes on top of it; `trilayer batch hold` keeps it in force"
+            else (
+                "the next batch run publishes on top of it; `trilayer batch hold` keeps it in force"
+            )
         )
 
 
@@ -391,7 +446,9 @@ def release_command(as_json: Json = False) -> None:
     ended = release_step(p.store)
     if as_json:
         standing = in_force(p.store)
-        print_json({"version": standing.version if standing else None, "ended": ended and asdict(ended)})
+        print_json(
+            {"version": standing.version if standing else None, "ended": ended and asdict(ended)}
+        )
     else:
         out.print(
             f"released; it was held {escape(str(ended))}; the next batch run publishes on top of it"
@@ -410,7 +467,8 @@ def _tell(store: Store, publication: Publication, as_json: bool, reason: str) ->
     if reason == NOTHING_NEW:
         upto = row.looked_t or row.t
         out.print(
-            f"nothing new up to T={upto}: version {row.version} stays in force: T={row.t}, {events}, {row.kind}"
+            f"nothing new up to T={upto}: version {row.version} stays in force: T={row.t},"
+            f" {events}, {row.kind}"
         )
     else:
         out.print(f"version {row.version} in force: T={row.t}, {events}, {row.kind}")
@@ -426,6 +484,7 @@ def _tell_left(p: Project, publication: Publication) -> None:
     for name, count in left.items():
         if count:
             out.print(
-                f"{name}: {count:,} event{'s' if count > 1 else ''} after T {'are' if count > 1 else 'is'} the speed"
-                " layer's until the next run; `trilayer batch run --wait` waits for a T that covers them"
+                f"{name}: {count:,} event{'s' if count > 1 else ''} after T"
+                f" {'are' if count > 1 else 'is'} the speed layer's until the next run; `trilayer"
+                " batch run --wait` waits for a T that covers them"
             )

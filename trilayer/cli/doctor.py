@@ -29,14 +29,19 @@ def doctor(
     within_s: Annotated[
         float,
         typer.Option(
-            "--within", min=1, help="seconds after which what has not been checked by then is left out"
+            "--within",
+            min=1,
+            help="seconds after which what has not been checked by then is left out",
         ),
     ] = WITHIN_S,
     clear_leftovers: Annotated[
         bool,
         typer.Option(
             "--clear-leftovers",
-            help="delete what killed processes have left in the store; what anything needs or writes stays",
+            help=(
+                "delete what killed processes have left in the store; what anything needs or"
+                " writes stays"
+            ),
         ),
     ] = False,
 ) -> None:

@@ -1,4 +1,8 @@
-"""The command line. Exit codes: 0 good, 1 found something wrong, 2 used wrong, 3 overtaken by a newer run or a newer definition."""
+"""The command line.
+
+Exit codes: 0 good, 1 found something wrong, 2 used wrong, 3 overtaken by a newer run or a newer
+definition.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,8 @@ class Entry:
     """A command in the list that `trilayer --help` shows, without the module that defines it.
 
     Attributes:
-        at: Where it is defined, as `module:attribute`: a function, or an app with commands of its own.
+        at: Where it is defined, as `module:attribute`: a function, or an app with commands of its
+            own.
         help: The first paragraph of its own help.
     """
 
@@ -35,8 +40,8 @@ class Entry:
 COMMANDS = {
     "up": Entry(
         "trilayer.cli.stack:up",
-        "Starts the local stack and keeps it until Ctrl-C: a Kafka broker, unless bootstrap_servers is"
-        " set, the speed layer, and Airflow.",
+        "Starts the local stack and keeps it until Ctrl-C: a Kafka broker, unless"
+        " bootstrap_servers is set, the speed layer, and Airflow.",
     ),
     "demo": Entry(
         "trilayer.cli.demo:demo",
@@ -47,7 +52,9 @@ COMMANDS = {
         "trilayer.cli.replay:replay",
         "Sends a file's rows to a stream's topic, in order. Lines of JSON are sent as they are.",
     ),
-    "batch": Entry("trilayer.cli.batch:app", "The batch layer: runs, their steps, history, rollback."),
+    "batch": Entry(
+        "trilayer.cli.batch:app", "The batch layer: runs, their steps, history, rollback."
+    ),
     "speed": Entry("trilayer.cli.speed:app", "The speed layer."),
     "sql": Entry("trilayer.cli.sql:sql", "Asks the views."),
     "status": Entry("trilayer.cli.status:status", "How the streams, views and processes stand."),
@@ -63,14 +70,17 @@ COMMANDS = {
     ),
     "notebooks": Entry(
         "trilayer.cli.notebooks:notebooks",
-        "Puts the notebooks into a folder: batch against speed, freshness and lag, of your own catalog"
-        " and store.",
+        "Puts the notebooks into a folder: batch against speed, freshness and lag, of your own"
+        " catalog and store.",
     ),
 }
 
 
 def load(name: str) -> TyperGroup | TyperCommand:
-    """The command of this name, from its module. All modules together take seconds, with their engines."""
+    """The command of this name, from its module.
+
+    All modules together take seconds, with their engines.
+    """
     module, _, attribute = COMMANDS[name].at.partition(":")
     found = getattr(import_module(module), attribute)
     alone = typer.Typer()
@@ -112,7 +122,8 @@ def _tell_version(asked: bool) -> None:
 @app.callback()
 def _trilayer(
     version_: Annotated[
-        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="what is installed")
+        bool,
+        typer.Option("--version", callback=_tell_version, is_eager=True, help="what is installed"),
     ] = False,
 ) -> None:
     """Views over Kafka topics, written once: exact over all history, fresh to the second."""

@@ -17,11 +17,16 @@ from trilayer_core.runtime.settings import FILE, settings_folder
 
 def notebooks(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="where they go; in your project's folder, or below it")
+        Path,
+        typer.Argument(metavar="DIR", help="where they go; in your project's folder, or below it"),
     ] = Path("notebooks"),
-    force: Annotated[bool, typer.Option("--force", help="replace files of theirs that were changed")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="replace files of theirs that were changed")
+    ] = False,
 ) -> None:
-    """Puts the notebooks into a folder: batch against speed, freshness and lag, of your own catalog and store."""
+    """Puts the notebooks into a folder: batch against speed, freshness and lag, of your own catalog
+    and store.
+    """
     found = {
         entry.name: entry.read_bytes()
         for entry in files("trilayer.notebooks").iterdir()
@@ -32,8 +37,8 @@ def notebooks(
     changed = [name for name, data in found.items() if _differs(folder / name, data)]
     if changed and not force:
         raise UsageError(
-            f"{folder} must not hold other notebooks of these names; got {', '.join(sorted(changed))}; name another"
-            " folder, or replace them with --force"
+            f"{folder} must not hold other notebooks of these names; got"
+            f" {', '.join(sorted(changed))}; name another folder, or replace them with --force"
         )
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in sorted(found.items()):
@@ -42,9 +47,13 @@ def notebooks(
     above = [folder.resolve(), *folder.resolve().parents]
     if settings_folder() is None or settings_folder() not in above:
         out.print(
-            f"they look for {FILE} in their folder and above it; there is none: move them into your project"
+            f"they look for {FILE} in their folder and above it; there is none: move them into"
+            " your project"
         )
-    if importlib.util.find_spec("jupyterlab") is None or importlib.util.find_spec("matplotlib") is None:
+    if (
+        importlib.util.find_spec("jupyterlab") is None
+        or importlib.util.find_spec("matplotlib") is None
+    ):
         out.print("they need the extra `notebooks`: pip install 'trilayer\\[notebooks]'")
     out.print(f"open them with: jupyter lab {escape(str(folder))}")
 

@@ -41,13 +41,17 @@ ORIGIN_HEADER = "trilayer-origin"
 """Header of an event that replaces a quarantined one: TOPIC_ID/PARTITION/OFFSET."""
 
 SOURCE_HEADER = "trilayer-source"
-"""Header of an event that `trilayer replay` has sent although it does not fit: the file, and the place in it."""
+"""Header of an event that `trilayer replay` has sent although it does not fit: the file, and the
+place in it.
+"""
 
 _ORIGIN = "_origin"
 """Number of the origin in which a row's offset counts."""
 
 _WIDE = 120
-"""Columns of a terminal from which on `list` shows the events' values; and characters of a reason that it shows."""
+"""Columns of a terminal from which on `list` shows the events' values; and characters of a reason
+that it shows.
+"""
 
 _COLUMNS = ["_partition", "_offset", "_timestamp", "_key", "_value", "_headers", REJECT]
 
@@ -57,12 +61,16 @@ def list_(
     stream: Annotated[str | None, typer.Option(help="one stream; all unless given")] = None,
     limit: Annotated[
         int | None,
-        typer.Option(min=1, help="at most this many, the newest; all with --jsonl, else 100, unless given"),
+        typer.Option(
+            min=1, help="at most this many, the newest; all with --jsonl, else 100, unless given"
+        ),
     ] = None,
     jsonl: Annotated[
         bool, typer.Option("--jsonl", help="a JSON object a line, as `quarantine replay` takes it")
     ] = False,
-    all_: Annotated[bool, typer.Option("--all", help="those that were replayed or discarded, too")] = False,
+    all_: Annotated[
+        bool, typer.Option("--all", help="those that were replayed or discarded, too")
+    ] = False,
 ) -> None:
     """What is in quarantine, and why."""
     p = project()
@@ -75,7 +83,8 @@ def list_(
     rows = found[-(limit or (len(found) if jsonl else 100)) :]
     if len(rows) < len(found):
         err.print(
-            f"the newest {len(rows)} of {len(found)}; --limit shows more, `trilayer quarantine reasons` counts them"
+            f"the newest {len(rows)} of {len(found)}; --limit shows more, `trilayer quarantine"
+            " reasons` counts them"
         )
     if jsonl:
         for row in rows:
@@ -105,7 +114,10 @@ def reasons(
     stream: Annotated[str | None, typer.Option(help="one stream; all unless given")] = None,
     json_: Annotated[bool, typer.Option("--json", help="as JSON")] = False,
 ) -> None:
-    """How many events are in quarantine for each reason. One with two wrong fields counts for both; those discarded or replayed count no more."""
+    """How many events are in quarantine for each reason.
+
+    One with two wrong fields counts for both; those discarded or replayed count no more.
+    """
     p = project()
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for one in _streams(p, stream):
@@ -117,7 +129,12 @@ def reasons(
     if json_:
         print_json(
             [
-                {"stream": name, "reason": reason, "events": len(rows), "newest": _place_of(rows[-1])}
+                {
+                    "stream": name,
+                    "reason": reason,
+                    "events": len(rows),
+                    "newest": _place_of(rows[-1]),
+                }
                 for (name, reason), rows in counts
             ]
         )
@@ -147,16 +164,24 @@ def discard(
     ] = None,
     why: Annotated[str, typer.Option(help="the reason, which is kept with your name")] = "",
     reason: Annotated[
-        str | None, typer.Option(help="all with this reason, as `reasons` prints it, in place of PLACES")
+        str | None,
+        typer.Option(help="all with this reason, as `reasons` prints it, in place of PLACES"),
     ] = None,
-    stream: Annotated[str | None, typer.Option(help="which stream, where there are several")] = None,
+    stream: Annotated[
+        str | None, typer.Option(help="which stream, where there are several")
+    ] = None,
 ) -> None:
-    """Says of events that nobody will correct them: `list` and `reasons` leave them out. Their bytes stay in the master dataset."""
+    """Says of events that nobody will correct them: `list` and `reasons` leave them out.
+
+    Their bytes stay in the master dataset.
+    """
     p = project()
     if not why.strip():
         raise UsageError("--why must say why the events are discarded; got nothing")
     if bool(places) == bool(reason):
-        raise UsageError("either PLACES or --reason must say which events are discarded; got both or none")
+        raise UsageError(
+            "either PLACES or --reason must say which events are discarded; got both or none"
+        )
     wanted = {_parse_place(place) for place in places or []}
     chosen: dict[str, list[list[int]]] = {}
     left = set(wanted)
@@ -175,19 +200,24 @@ def discard(
     if left:
         missing = ", ".join(f"{partition}:{offset}" for partition, offset in sorted(left))
         raise UsageError(
-            f"the events must be in quarantine, and be neither replayed nor discarded yet; got {missing}, which is not;"
-            " `trilayer quarantine list` shows what is"
+            "the events must be in quarantine, and be neither replayed nor discarded yet; got"
+            f" {missing}, which is not; `trilayer quarantine list` shows what is"
         )
     if not chosen:
         raise UsageError(
-            f"--reason must be one that `trilayer quarantine reasons` prints; got {reason!r}{did_you_mean(str(reason), known)}"
+            "--reason must be one that `trilayer quarantine reasons` prints; got"
+            f" {reason!r}{did_you_mean(str(reason), known)}"
         )
     if wanted and len(chosen) > 1:
-        raise UsageError(f"--stream must say which of {', '.join(chosen)} is meant; all have such an event")
+        raise UsageError(
+            f"--stream must say which of {', '.join(chosen)} is meant; all have such an event"
+        )
     by = who()
     for name, events in chosen.items():
         document = {"by": by, "why": why, "discarded_ms": now_ms(), "events": events}
-        p.store.write_document(f"quarantine/{name}/discarded/{now_ms()}-{uuid4().hex[:6]}.json", document)
+        p.store.write_document(
+            f"quarantine/{name}/discarded/{now_ms()}-{uuid4().hex[:6]}.json", document
+        )
     out.print(f"{sum(map(len, chosen.values())):,} events discarded by {by}: {escape(why)}")
 
 
@@ -201,13 +231,19 @@ def _parse_place(place: str) -> tuple[int, int]:
 @app.command()
 def show(
     place: Annotated[str, typer.Argument(help="PARTITION:OFFSET, as `list` prints it")],
-    stream: Annotated[str | None, typer.Option(help="which stream, where there are several")] = None,
+    stream: Annotated[
+        str | None, typer.Option(help="which stream, where there are several")
+    ] = None,
 ) -> None:
     """One event: its reason on stderr, its bytes, as they are, on stdout."""
     p = project()
     partition, offset = _parse_place(place)
     for one in _streams(p, stream):
-        found = [row for row in _raw(p, one) if (row["_partition"], row["_offset"]) == (partition, offset)]
+        found = [
+            row
+            for row in _raw(p, one)
+            if (row["_partition"], row["_offset"]) == (partition, offset)
+        ]
         if found:
             row = max(found, key=lambda row: int(row[_ORIGIN]))
             err.print(f"{one.name} {place}: {escape(row[REJECT])}")
@@ -216,22 +252,28 @@ def show(
             sys.stdout.buffer.write(row["_value"] or b"")
             return
     raise UsageError(
-        f"the event must be in quarantine; got {place}, which is not; `trilayer quarantine list` shows what is"
+        f"the event must be in quarantine; got {place}, which is not; `trilayer quarantine list`"
+        " shows what is"
     )
 
 
 @app.command()
 def replay(
     file: Annotated[
-        Path, typer.Argument(help="JSON Lines as `list --jsonl` prints them, with `value` corrected")
+        Path,
+        typer.Argument(help="JSON Lines as `list --jsonl` prints them, with `value` corrected"),
     ],
-    again: Annotated[bool, typer.Option("--again", help="also those that have been replayed before")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="also those that have been replayed before")
+    ] = False,
 ) -> None:
-    """Sends corrected events back to their topics, with where they came from in the header trilayer-origin.
+    """Sends corrected events back to their topics, with where they came from in the header
+    trilayer-origin.
 
-    The quarantined events stay where they are and are never counted; the corrected ones count as new events. Lines that can't be sent
-    are listed, with the reason, and the others are sent. A replay that was interrupted is run again with the same file: what it had sent
-    already is looked up in the log and not sent twice.
+    The quarantined events stay where they are and are never counted; the corrected ones count as
+    new events. Lines that can't be sent are listed, with the reason, and the others are sent. A
+    replay that was interrupted is run again with the same file: what it had sent already is looked
+    up in the log and not sent twice.
     """
     p = project()
     with p.store.lock("locks/quarantine-replay", "a quarantine replay"):
@@ -247,8 +289,9 @@ def replay(
 
 @dataclass
 class _Replayed:
-    """What came of a file of corrections. before: those that the interrupted replay had sent, which this one goes on with. refused: a line
-    for each that was not sent, with where it is and why."""
+    """What came of a file of corrections. before: those that the interrupted replay had sent, which
+    this one goes on with. refused: a line for each that was not sent, with where it is and why.
+    """
 
     sent: int = 0
     before: int = 0
@@ -284,13 +327,18 @@ def _check(
     held: Mapping[tuple[str, int, int, int], dict[str, Any]],
     seen: dict[tuple[str, int, int, int], _Correction],
 ) -> None:
-    """Raises UsageError unless the line corrects an event in quarantine, as the first one that does; `seen` has those that did."""
+    """Raises UsageError unless the line corrects an event in quarantine, as the first one that
+    does; `seen` has those that did.
+    """
     if one.key not in held:
-        raise UsageError(f"{one.where} must name an event in quarantine; got {one.stream.name} {one.place}")
+        raise UsageError(
+            f"{one.where} must name an event in quarantine; got {one.stream.name} {one.place}"
+        )
     if one.key in seen:
         line = seen[one.key].where.rpartition(":")[2]
         raise UsageError(
-            f"{one.where} must name an event of its own; got {one.place}, which line {line} names too"
+            f"{one.where} must name an event of its own; got {one.place}, which line {line} names"
+            " too"
         )
     row = held[one.key]
     if row["cut"]:
@@ -299,7 +347,9 @@ def _check(
             " is until the next batch run; run `trilayer batch run` and list it again"
         )
     if row["value"] == one.value:
-        raise UsageError(f"{one.where}: `value` must be corrected; it is as it was: {row['reason']}")
+        raise UsageError(
+            f"{one.where}: `value` must be corrected; it is as it was: {row['reason']}"
+        )
     misfit = Fitting(one.stream).misfit(one.value.encode(errors="surrogatepass"))
     if misfit is not None:
         raise UsageError(
@@ -312,7 +362,8 @@ def _is_sent(p: Project, one: _Correction, again: bool) -> bool:
     """Whether an earlier replay has sent this correction, unless it is to be sent `again`.
 
     Raises:
-        UsageError: It has sent another correction of the event, or it is unknown whether it has sent this one.
+        UsageError: It has sent another correction of the event, or it is unknown whether it has
+            sent this one.
     """
     if p.store.exists(one.intent) and _settle(p, one, again):
         return True
@@ -321,14 +372,16 @@ def _is_sent(p: Project, one: _Correction, again: bool) -> bool:
     if p.store.read_document(one.marker).get("value") == one.digest:
         return True
     raise UsageError(
-        f"{one.where}: {one.place} must not be replayed twice; another correction of it was sent before;"
-        " --again sends this one, too"
+        f"{one.where}: {one.place} must not be replayed twice; another correction of it was sent"
+        " before; --again sends this one, too"
     )
 
 
 @dataclass(frozen=True)
 class _Correction:
-    """A corrected event. where: file and line. header: what it carries to say which event it replaces."""
+    """A corrected event. where: file and line. header: what it carries to say which event it
+    replaces.
+    """
 
     stream: Stream
     origin: int
@@ -347,7 +400,9 @@ class _Correction:
             value = value if isinstance(value, str) else json.dumps(value)
             stream = p.catalog.stream(line["stream"])
             # Lines from before there were later origins name none.
-            number, partition, offset = (int(line.get(name, 1)) for name in ("origin", "partition", "offset"))
+            number, partition, offset = (
+                int(line.get(name, 1)) for name in ("origin", "partition", "offset")
+            )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(
                 f"{where} must be a line as `quarantine list --jsonl` prints it; got"
@@ -369,14 +424,17 @@ class _Correction:
     @property
     def marker(self) -> str:
         """Path of the document that says that the event was sent, and to where."""
-        return f"quarantine/{self.stream.name}/{_place(self.origin, self.partition, self.offset)}.json"
+        return (
+            f"quarantine/{self.stream.name}/{_place(self.origin, self.partition, self.offset)}.json"
+        )
 
     @property
     def intent(self) -> str:
-        """Path of the document that says that the event is about to be sent: from which offset on it would be found."""
-        return (
-            f"quarantine/{self.stream.name}/{_place(self.origin, self.partition, self.offset)}.sending.json"
-        )
+        """Path of the document that says that the event is about to be sent: from which offset on
+        it would be found.
+        """
+        place = _place(self.origin, self.partition, self.offset)
+        return f"quarantine/{self.stream.name}/{place}.sending.json"
 
     @property
     def digest(self) -> str:
@@ -384,7 +442,9 @@ class _Correction:
 
 
 def _settle(p: Project, one: _Correction, again: bool) -> bool:
-    """Whether an event that an interrupted replay was about to send is in the log as it is in the file now; ends its intent."""
+    """Whether an event that an interrupted replay was about to send is in the log as it is in the
+    file now; ends its intent.
+    """
     intent = p.store.read_document(one.intent)
     with Log(p.settings.bootstrap_servers) as log:
         topic = log.topic(one.stream)
@@ -395,9 +455,10 @@ def _settle(p: Project, one: _Correction, again: bool) -> bool:
         return bool(intent["value"] == one.digest)
     if beginning > intent["from"] and not again:
         raise UsageError(
-            f"{one.where}: it is unknown whether {one.place} was sent: a replay was interrupted, and retention took offsets"
-            f" [{intent['from']}, {beginning}) of partition {one.partition} of topic {topic.name!r}, where it would be;"
-            " --again sends it all the same"
+            f"{one.where}: it is unknown whether {one.place} was sent: a replay was interrupted,"
+            f" and retention took offsets [{intent['from']}, {beginning}) of partition"
+            f" {one.partition} of topic {topic.name!r}, where it would be; --again sends it all"
+            " the same"
         )
     p.store.delete(one.intent)
     return False
@@ -407,10 +468,14 @@ def _send_all(p: Project, due: Sequence[_Correction], found: _Replayed) -> None:
     """Sends them in order, and counts in `found` what was sent, and what the broker has refused."""
     servers = p.settings.bootstrap_servers
     try:
-        # Once the client has given up it sends no more: what a later look into the log does not find was not sent.
+        # Once the client has given up it sends no more: what a later look into the log does not
+        # find was not sent.
         producer = KafkaProducer(
-            bootstrap_servers=servers.split(","), acks="all", delivery_timeout_ms=30_000, request_timeout_ms=20_000
-        )  # fmt: skip
+            bootstrap_servers=servers.split(","),
+            acks="all",
+            delivery_timeout_ms=30_000,
+            request_timeout_ms=20_000,
+        )
     except KafkaError as error:
         raise EnvironmentFault(f"a Kafka broker must answer at {servers}; got {error}") from error
     try:
@@ -423,14 +488,17 @@ def _send_all(p: Project, due: Sequence[_Correction], found: _Replayed) -> None:
             except EnvironmentFault as error:
                 refused = "".join(f"\nnot sent: {line}" for line in found.refused)
                 raise EnvironmentFault(
-                    f"{error}; {found.sent} of {len(due)} were sent, in the lines before it{refused}"
+                    f"{error}; {found.sent} of {len(due)} were sent, in the lines before"
+                    f" it{refused}"
                 ) from None
     finally:
         producer.close()
 
 
 def _send(p: Project, producer: KafkaProducer, one: _Correction) -> None:
-    """Raises UsageError if the broker refuses the event, and EnvironmentFault if it does not answer."""
+    """Raises UsageError if the broker refuses the event, and EnvironmentFault if it does not
+    answer.
+    """
     with Log(p.settings.bootstrap_servers) as log:
         end = log.end(log.topic(one.stream))[one.partition]
     intent = {"from": end, "value": one.digest, "began_ms": now_ms()}
@@ -438,15 +506,20 @@ def _send(p: Project, producer: KafkaProducer, one: _Correction) -> None:
     failpoint("quarantine.before-send")
     headers = [(ORIGIN_HEADER, one.header)]
     try:
-        # To the partition of the event that it replaces, so that one partition is looked at when it is unknown whether it was sent.
-        future = producer.send(one.stream.topic, one.value.encode(), headers=headers, partition=one.partition)
+        # To the partition of the event that it replaces, so that one partition is looked at when it
+        # is unknown whether it was sent.
+        future = producer.send(
+            one.stream.topic, one.value.encode(), headers=headers, partition=one.partition
+        )
         sent = future.get(timeout=40)
     except KafkaError as error:
-        if isinstance(error, RetriableError):  # after any of these it may be in the log all the same
+        if isinstance(
+            error, RetriableError
+        ):  # after any of these it may be in the log all the same
             raise EnvironmentFault(
-                f"{one.where}: it is unknown whether the event was sent: the broker has not acknowledged it; got"
-                f" {type(error).__name__}: {error}; run the same command again: it looks for the event in the log, and"
-                " sends what is not there"
+                f"{one.where}: it is unknown whether the event was sent: the broker has not"
+                f" acknowledged it; got {type(error).__name__}: {error}; run the same command"
+                " again: it looks for the event in the log, and sends what is not there"
             ) from None
         p.store.delete(one.intent)
         raise UsageError(f"{one.where}: the broker must take the event; got {error}") from None
@@ -461,11 +534,14 @@ def _mark(p: Project, one: _Correction, to: str, value: str) -> None:
 
 
 def quarantined(p: Project, stream: Stream) -> Iterator[dict[str, Any]]:
-    """Quarantined events of a stream in log order: those below the master dataset's end, then the speed layer's.
+    """Quarantined events of a stream in log order: those below the master dataset's end, then the
+    speed layer's.
 
-    Keys: stream, origin (its number, see `Origin`), partition, offset, arrived, reason, value (text; bytes that are no UTF-8 as \\xNN),
-    cut (whether `value` is only the beginning, as the speed layer keeps of long events until the batch layer has them), source (where
-    `trilayer replay` has it from, or None), replayed, discarded (why, or None).
+    Keys: stream, origin (its number, see `Origin`), partition, offset, arrived, reason, value
+        (text; bytes that are no UTF-8 as \\xNN),
+    cut (whether `value` is only the beginning, as the speed layer keeps of long events until the
+    batch layer has them), source (where `trilayer replay` has it from, or None), replayed,
+    discarded (why, or None).
     """
     given_up = _discarded(p, stream)
     replayed = set(p.store.names(f"quarantine/{stream.name}"))
@@ -481,7 +557,8 @@ def quarantined(p: Project, stream: Stream) -> Iterator[dict[str, Any]]:
             "value": None if value is None else value.decode(errors="backslashreplace"),
             "cut": _is_cut(row),
             "source": _source(row),
-            "replayed": _place(row[_ORIGIN], row["_partition"], row["_offset"]) + ".json" in replayed,
+            "replayed": _place(row[_ORIGIN], row["_partition"], row["_offset"]) + ".json"
+            in replayed,
             "discarded": given_up.get((row[_ORIGIN], row["_partition"], row["_offset"])),
         }
 
@@ -513,7 +590,9 @@ def _cut_note(row: dict[str, Any]) -> str:
 
 
 def _place(origin: int, partition: int, offset: int) -> str:
-    """What the record that an event was replayed is called; as before there were later origins for those of the first."""
+    """What the record that an event was replayed is called; as before there were later origins for
+    those of the first.
+    """
     return f"{partition}-{offset}" + (f"-{origin}" if origin > 1 else "")
 
 
@@ -557,7 +636,7 @@ def _lines(file: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:
-    """The rows, with their append time in ms: it may be of a year that Python's datetime has not."""
+    """The rows, with their append time in ms, since its year may be one that datetime lacks."""
     place = table.schema.get_field_index("_timestamp")
     stamps = table["_timestamp"].cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
     return table.set_column(place, "_timestamp", stamps).to_pylist()

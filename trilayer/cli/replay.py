@@ -35,26 +35,36 @@ def replay(
     file: Annotated[
         Path,
         typer.Argument(
-            help="CSV (.csv, .tsv, .txt), JSON Lines (.jsonl, .ndjson, .json) or Parquet, told by its ending; text may be compressed"
-            " (.gz, .bz2, .xz)"
+            help=(
+                "CSV (.csv, .tsv, .txt), JSON Lines (.jsonl, .ndjson, .json) or Parquet, told by"
+                " its ending; text may be compressed (.gz, .bz2, .xz)"
+            )
         ),
     ],
     stream: Annotated[str, typer.Option(help="the stream that the rows are events of")],
-    rate: Annotated[float, typer.Option(min=0, help="events per second; 0: as fast as it goes")] = 0,
+    rate: Annotated[
+        float, typer.Option(min=0, help="events per second; 0: as fast as it goes")
+    ] = 0,
     limit: Annotated[int | None, typer.Option(min=1, help="send at most this many")] = None,
     skip: Annotated[int, typer.Option(min=0, help="leave out this many at the beginning")] = 0,
     delimiter: Annotated[
-        str | None, typer.Option(help="between the cells of a CSV; told by its first line unless given")
+        str | None,
+        typer.Option(help="between the cells of a CSV; told by its first line unless given"),
     ] = None,
-    encoding: Annotated[str | None, typer.Option(help="of text, such as latin-1; UTF-8 unless given")] = None,
+    encoding: Annotated[
+        str | None, typer.Option(help="of text, such as latin-1; UTF-8 unless given")
+    ] = None,
     columns: Annotated[
         str | None,
-        typer.Option(help="names of a CSV's columns, with commas between them, if it has no header"),
+        typer.Option(
+            help="names of a CSV's columns, with commas between them, if it has no header"
+        ),
     ] = None,
 ) -> None:
     """Sends a file's rows to a stream's topic, in order. Lines of JSON are sent as they are.
 
-    A row that does not fit the stream's schema is sent too, and goes to quarantine with its reason and its place in the file.
+    A row that does not fit the stream's schema is sent too, and goes to quarantine with its reason
+    and its place in the file.
     """
     p = project()
     target = p.catalog.stream(stream)
@@ -120,7 +130,8 @@ def send(
         events: A file's events.
         stream: The stream.
         bootstrap_servers: The brokers.
-        source: The file's name, which events that do not fit carry in a header, with their place in it.
+        source: The file's name, which events that do not fit carry in a header, with their place in
+            it.
         rate: Events a second; 0 for as fast as it goes.
         skip: How many events at the beginning are left out.
         limit: Most events that are sent.
@@ -130,7 +141,10 @@ def send(
     """
     try:
         producer = KafkaProducer(
-            bootstrap_servers=bootstrap_servers.split(","), linger_ms=5, batch_size=1 << 17, acks="all"
+            bootstrap_servers=bootstrap_servers.split(","),
+            linger_ms=5,
+            batch_size=1 << 17,
+            acks="all",
         )
     except KafkaError as error:
         raise EnvironmentFault(
@@ -153,14 +167,20 @@ def send(
         started = time.monotonic()
         try:
             for event in islice(events, skip, None if limit is None else skip + limit):
-                headers = [(SOURCE_HEADER, f"{source} {event.place}".encode())] if event.misfit else None
+                headers = (
+                    [(SOURCE_HEADER, f"{source} {event.place}".encode())] if event.misfit else None
+                )
                 try:
-                    producer.send(stream.topic, event.value, headers=headers).add_errback(failed.append)
+                    producer.send(stream.topic, event.value, headers=headers).add_errback(
+                        failed.append
+                    )
                 except KafkaError as error:
-                    on = (1, "after") if isinstance(error, MessageSizeTooLargeError) else (0, "with")
+                    on = (
+                        (1, "after") if isinstance(error, MessageSizeTooLargeError) else (0, "with")
+                    )
                     refused = (
-                        f"{event.place} can't be sent: {error}; {sent.events:,} were sent, those before it;"
-                        f" --skip {skip + sent.events + on[0]} goes on {on[1]} it"
+                        f"{event.place} can't be sent: {error}; {sent.events:,} were sent, those"
+                        f" before it; --skip {skip + sent.events + on[0]} goes on {on[1]} it"
                     )
                     break
                 sent.count(event, stream)
@@ -170,11 +190,17 @@ def send(
                 if rate and sent.events >= (elapsed + SLICE_S) * rate:
                     time.sleep(max(0.0, sent.events / rate - elapsed))
                 if sent.events % 500 == 0:
-                    done = events.progress() if limit is None else max(events.progress(), sent.events / limit)
+                    done = (
+                        events.progress()
+                        if limit is None
+                        else max(events.progress(), sent.events / limit)
+                    )
                     speed = f"{sent.events / max(elapsed, 1e-9):,.0f}/s"
                     progress.update(task, completed=done, sent=sent.events, speed=speed)
         except UsageError as error:
-            raise UsageError(f"{error}; {sent.events:,} events were sent, those before it") from None
+            raise UsageError(
+                f"{error}; {sent.events:,} events were sent, those before it"
+            ) from None
         except KeyboardInterrupt:
             logger.warning("interrupted after %s events", f"{sent.events:,}")
         finally:
@@ -182,7 +208,8 @@ def send(
             producer.close()
     if failed:
         raise EnvironmentFault(
-            f"the broker must take every event; it refused one of the first {sent.events:,}: {failed[0]}"
+            f"the broker must take every event; it refused one of the first {sent.events:,}:"
+            f" {failed[0]}"
         )
     if refused:
         raise EnvironmentFault(f"the broker must take every event; {refused}")

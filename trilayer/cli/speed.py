@@ -32,7 +32,8 @@ app = typer.Typer(no_args_is_help=True, help="The speed layer.")
 @app.command()
 def run(
     rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="begin anew from the cut of the oldest publication kept")
+        bool,
+        typer.Option("--rebuild", help="begin anew from the cut of the oldest publication kept"),
     ] = False,
     ready_file: Annotated[
         Path | None, typer.Option(hidden=True, help="file to write once the queries run")
@@ -66,14 +67,17 @@ def run(
 
 @app.command()
 def restart() -> None:
-    """Has `trilayer up` start its speed layer again, with what the project's files hold now; all else runs on."""
+    """Has `trilayer up` start its speed layer again, with what the project's files hold now; all
+    else runs on.
+    """
     p = project()
     home = p.settings.home.resolve()
     with unless_held(home / "up.lock") as free:
         if free:
             raise UsageError(
-                f"`trilayer up` must run in {Path.cwd()}, for its speed layer to be started again; it does not;"
-                " run `trilayer up`, or end and start `trilayer speed run` where that runs"
+                f"`trilayer up` must run in {Path.cwd()}, for its speed layer to be started again;"
+                " it does not; run `trilayer up`, or end and start `trilayer speed run` where"
+                " that runs"
             )
     again, ready = home / SPEED_AGAIN, home / "speed.ready"
     again.touch()
@@ -82,7 +86,9 @@ def restart() -> None:
         while again.exists() or not ready.exists():
             last = processes.last_started(home, "speed")
             if not again.exists() and last is not None and not processes.is_alive(last):
-                raise EnvironmentFault(f"the speed layer ended while it started:\n{processes.log_tail(last)}")
+                raise EnvironmentFault(
+                    f"the speed layer ended while it started:\n{processes.log_tail(last)}"
+                )
             with unless_held(home / "up.lock") as free:
                 if free:
                     raise EnvironmentFault("`trilayer up` ended meanwhile; run it again")

@@ -37,19 +37,25 @@ def sql(
     query: Annotated[
         str | None,
         typer.Argument(
-            help="SELECTs in DuckDB's dialect, with `;` between them, or the name of a view or query; without it, a prompt,"
-            " or what comes by a pipe"
+            help=(
+                "SELECTs in DuckDB's dialect, with `;` between them, or the name of a view or"
+                " query; without it, a prompt, or what comes by a pipe"
+            )
         ),
     ] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="a file with the query; - for standard input")
+        Path | None,
+        typer.Option("--file", "-f", help="a file with the query; - for standard input"),
     ] = None,
     layer: Annotated[str, typer.Option(help="merged, batch or speed")] = "merged",
-    format_: Annotated[Format, typer.Option("--format", help="how to print the rows")] = Format.table,
+    format_: Annotated[
+        Format, typer.Option("--format", help="how to print the rows")
+    ] = Format.table,
     table: Annotated[
         list[str] | None,
         typer.Option(
-            "--table", help="NAME=FILE: a lookup table of your own to join, of a CSV, JSON or Parquet file"
+            "--table",
+            help="NAME=FILE: a lookup table of your own to join, of a CSV, JSON or Parquet file",
         ),
     ] = None,
 ) -> None:
@@ -63,7 +69,9 @@ def sql(
         for given in table or []:
             name, equals, path = given.partition("=")
             if not (name and equals and path):
-                raise UsageError(f"--table must be NAME=FILE, such as zones=zones.csv; got {given!r}")
+                raise UsageError(
+                    f"--table must be NAME=FILE, such as zones=zones.csv; got {given!r}"
+                )
             connection.table(name, path)
         if text is None:
             Prompt(connection, p.settings.home / "sql_history", chosen, format_).run()
@@ -78,7 +86,7 @@ def sql(
 
 @contextmanager
 def loaded(connection: Connection) -> Iterator[Snapshot]:
-    """A snapshot; where it takes long to load what has changed since the last one, that is shown."""
+    """A snapshot. Shows progress if loading what has changed takes long."""
     with ExitStack() as stack:
         with shown("Loading the views", echo=logger.info, after_s=2):
             snapshot = stack.enter_context(connection.snapshot())
@@ -89,7 +97,9 @@ def _layer(name: str) -> Layer:
     for layer in LAYERS:
         if name == layer:
             return layer
-    raise UsageError(f"layer must be one of {', '.join(LAYERS)}; got {name!r}{did_you_mean(name, LAYERS)}")
+    raise UsageError(
+        f"layer must be one of {', '.join(LAYERS)}; got {name!r}{did_you_mean(name, LAYERS)}"
+    )
 
 
 def _read(file: Path | None) -> str | None:
@@ -105,7 +115,7 @@ def _read(file: Path | None) -> str | None:
 
 
 def statements(text: str) -> list[str]:
-    """The statements of a text, each as DuckDB takes it; a name alone is all of that view or query."""
+    """The statements of a text. A name alone stands for all rows of that view or query."""
     name = text.strip().rstrip(";").strip()
     if not name:
         raise UsageError("QUERY must be a SELECT, or the name of a view or query; got nothing")
@@ -117,7 +127,9 @@ def statements(text: str) -> list[str]:
         return [text]  # what is wrong with it is said when it is asked
 
 
-def ask(connection: Connection, snapshot: Snapshot, query: str, layer: Layer, format_: Format) -> None:
+def ask(
+    connection: Connection, snapshot: Snapshot, query: str, layer: Layer, format_: Format
+) -> None:
     """Prints the answer to one question, and below a table what it stands on."""
     result = snapshot.sql(query, layer)
     _print(result, format_)
@@ -135,7 +147,9 @@ HELP = """A question ends with `;`, or is the name of a view or query.
 class Prompt:
     """Asks again and again, with a history that is kept and completion of names."""
 
-    def __init__(self, connection: Connection, history: Path, layer: Layer, format_: Format) -> None:
+    def __init__(
+        self, connection: Connection, history: Path, layer: Layer, format_: Format
+    ) -> None:
         from prompt_toolkit import PromptSession
         from prompt_toolkit.completion import WordCompleter
         from prompt_toolkit.history import FileHistory
@@ -155,7 +169,9 @@ class Prompt:
 
     def _columns(self) -> list[str]:
         views = self._connection.catalog.views
-        return [name for view in views for name in (*(key.name for key in view.keys), *view.aggregates)]
+        return [
+            name for view in views for name in (*(key.name for key in view.keys), *view.aggregates)
+        ]
 
     def run(self) -> None:
         """Returns when the person leaves."""
@@ -247,14 +263,17 @@ def _print(result: Result, format_: Format) -> None:
     if format_ is Format.json:
         sys.stdout.write(
             json.dumps(
-                [dict(zip(result.columns, map(_plain, row), strict=True)) for row in result.rows()], indent=1
+                [dict(zip(result.columns, map(_plain, row), strict=True)) for row in result.rows()],
+                indent=1,
             )
             + "\n"
         )
     elif format_ is Format.csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(result.columns)
-        writer.writerows([["" if value is None else _plain(value) for value in row] for row in result.rows()])
+        writer.writerows(
+            [["" if value is None else _plain(value) for value in row] for row in result.rows()]
+        )
     else:
         table = Table(*result.columns)
         for row in result.rows():
@@ -297,7 +316,9 @@ def describe(provenance: Provenance, layer: str = "merged") -> str:
         layer: Whose answer it is. That of the batch layer stops at the cut.
     """
     lines = [
-        f"publication {provenance.version}, T={provenance.t}" if provenance.version else "no publication yet"
+        f"publication {provenance.version}, T={provenance.t}"
+        if provenance.version
+        else "no publication yet"
     ]
     whole = "exact" if provenance.exact else "approximate"
     for name, stream in provenance.streams.items():

@@ -35,7 +35,9 @@ START_AGAIN_S = 5.0
 """How long after the speed layer has ended it is started again."""
 
 SPEED_AGAIN = "speed.again"
-"""File below `home` with which `trilayer speed restart` asks `trilayer up` to start the speed layer again."""
+"""File below `home` with which `trilayer speed restart` asks `trilayer up` to start the speed layer
+again.
+"""
 
 STOP_S = 2.0
 """How long a process may take to end in order, before it is killed."""
@@ -48,10 +50,14 @@ NoAirflow = Annotated[
 def up(
     no_airflow: NoAirflow = False,
     rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="the speed layer begins anew, as with `speed run --rebuild`")
+        bool,
+        typer.Option(
+            "--rebuild", help="the speed layer begins anew, as with `speed run --rebuild`"
+        ),
     ] = False,
 ) -> None:
-    """Starts the local stack and keeps it until Ctrl-C: a Kafka broker, unless bootstrap_servers is set, the speed layer, and Airflow.
+    """Starts the local stack and keeps it until Ctrl-C: a Kafka broker, unless bootstrap_servers is
+    set, the speed layer, and Airflow.
 
     A speed layer that ends by itself says why and is started again, while the rest goes on.
     """
@@ -67,7 +73,9 @@ def up(
 
 
 class Interrupt:
-    """Ctrl-C and SIGTERM: the first one raises KeyboardInterrupt, wherever the main thread is; no other one does."""
+    """Ctrl-C and SIGTERM: the first one raises KeyboardInterrupt, wherever the main thread is; no
+    other one does.
+    """
 
     def __init__(self) -> None:
         self._came = False
@@ -87,11 +95,15 @@ class Interrupt:
 def dag_folders(project: Path) -> dict[str, Path]:
     """trilayer's DAGs, and those that the project has in a folder `dags` of its own."""
     own = project / "dags"
-    return {"trilayer": DAGS} | ({"project": own} if own.is_dir() and own.resolve() != DAGS.resolve() else {})
+    return {"trilayer": DAGS} | (
+        {"project": own} if own.is_dir() and own.resolve() != DAGS.resolve() else {}
+    )
 
 
 class Stack:
-    """The processes of one home: what runs is recorded there, so that what a crash leaves behind is found and ended."""
+    """The processes of one home: what runs is recorded there, so that what a crash leaves behind is
+    found and ended.
+    """
 
     def __init__(self, p: Project, home: Path, *, with_airflow: bool) -> None:
         self._project, self._home, self.with_airflow = p, home, with_airflow
@@ -108,7 +120,8 @@ class Stack:
 
         Raises:
             KeyboardInterrupt: One came; all processes have been ended.
-            EnvironmentFault: A process other than the speed layer ended by itself; with the end of its log.
+            EnvironmentFault: A process other than the speed layer ended by itself; with the end of
+                its log.
         """
         self._speed_again.unlink(missing_ok=True)
         try:
@@ -133,7 +146,8 @@ class Stack:
 
         Args:
             rebuild: Have the speed layer begin anew.
-            keep: Leave a speed layer that ends at once to `_keep_speed`: what its message advises may need the broker.
+            keep: Leave a speed layer that ends at once to `_keep_speed`: what its message advises
+                may need the broker.
 
         Returns:
             The project with the addresses of broker and Spark in its settings.
@@ -150,7 +164,9 @@ class Stack:
         if settings.bootstrap_servers in ("", left):
             folder = (settings.jars / "kafka").resolve()
             jars.fetch(jars.KAFKA_BROKER, folder, echo=logger.info)
-            broker = kafka.start(self._home, jars=folder, heap_mb=settings.broker_memory_mb, echo=logger.info)
+            broker = kafka.start(
+                self._home, jars=folder, heap_mb=settings.broker_memory_mb, echo=logger.info
+            )
             address.write_text(broker.bootstrap)
             settings = settings.model_copy(update={"bootstrap_servers": broker.bootstrap})
         else:
@@ -185,7 +201,10 @@ class Stack:
         # MALLOC_ARENA_MAX: glibc keeps an arena a thread; two save tens of MB in each process.
         environment = self._project.settings.environment() | {"MALLOC_ARENA_MAX": "2"}
         return processes.start(
-            "speed", [*command, *(["--rebuild"] if rebuild else [])], home=self._home, env=environment
+            "speed",
+            [*command, *(["--rebuild"] if rebuild else [])],
+            home=self._home,
+            env=environment,
         )
 
     def _follow_definitions(self) -> None:
@@ -198,8 +217,9 @@ class Stack:
             said = definitions.changes(self._definitions, saved, in_force(self._project.store))
         except TrilayerError as error:
             logger.error(
-                "the project's files were saved, and the catalog can't be used as it is: %s. The speed layer goes"
-                " on with the former definitions; commands and batch runs fail until this is mended",
+                "the project's files were saved, and the catalog can't be used as it is: %s. The"
+                " speed layer goes on with the former definitions; commands and batch runs fail"
+                " until this is mended",
                 error,
             )
             return
@@ -218,7 +238,9 @@ class Stack:
         self._tell_when_ready = True
 
     def _keep_speed(self) -> None:
-        """Starts the speed layer again, some seconds after it has ended by itself, and at once if it is asked to."""
+        """Starts the speed layer again, some seconds after it has ended by itself, and at once if
+        it is asked to.
+        """
         if self._speed_again.exists():
             logger.info("Starting the speed layer again, as `trilayer speed restart` asks")
             self._restart_speed()
@@ -245,30 +267,42 @@ class Stack:
         return f"{last.log}:\n{processes.log_tail(last, lines=15)}"
 
     def start_airflow(self) -> airflow.Airflow:
-        """Airflow beside the rest, after `start`; returns when it answers, with `lambda_batch` scheduled unless a person has paused it."""
+        """Airflow beside the rest, after `start`; returns when it answers, with `lambda_batch`
+        scheduled unless a person has paused it.
+        """
         new = not (self._home / "airflow" / "airflow.db").exists()
         settings = self._project.settings
         self.airflow = airflow.start(
-            self._home, dags=dag_folders(Path.cwd()), project=Path.cwd(), env=settings.environment(), port=settings.airflow_port, echo=logger.info
-        )  # fmt: skip
+            self._home,
+            dags=dag_folders(Path.cwd()),
+            project=Path.cwd(),
+            env=settings.environment(),
+            port=settings.airflow_port,
+            echo=logger.info,
+        )
         if new:
             airflow.unpause(self.airflow, "lambda_batch")
         return self.airflow
 
     def _announce(self) -> None:
         out.print(f"Kafka         {self._project.settings.bootstrap_servers}")
-        out.print(f"speed layer   {', '.join(stream.name for stream in self._project.catalog.streams)}")
+        out.print(
+            f"speed layer   {', '.join(stream.name for stream in self._project.catalog.streams)}"
+        )
         if self.airflow:
             out.print(
-                f"Airflow       {self.airflow.url}   user {self.airflow.user}, password {self.airflow.password}"
+                f"Airflow       {self.airflow.url}   user {self.airflow.user}, password"
+                f" {self.airflow.password}"
             )
             every_min = self._project.settings.batch_every_s // 60
             out.print(
-                f"batch layer   DAG lambda_batch, every {every_min} min; the others are paused until you start them"
+                f"batch layer   DAG lambda_batch, every {every_min} min; the others are paused"
+                " until you start them"
             )
         out.print(f"logs          {self._home / 'logs'}")
         out.print(
-            "now           trilayer replay FILE --stream NAME · trilayer batch run · trilayer sql QUERY · Ctrl-C ends it"
+            "now           trilayer replay FILE --stream NAME · trilayer batch run · trilayer sql"
+            " QUERY · Ctrl-C ends it"
         )
 
     def _check(self) -> None:

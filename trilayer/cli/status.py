@@ -40,13 +40,15 @@ def status(
     )
     if publication and publication["ahead"]:
         out.print(
-            f"[red]LATE[/]: T={publication['t']} is later than now: it was cut by a machine whose clock was ahead, or this one's is behind;"
-            " set the clock that is wrong, or run `trilayer batch run --accept-clock`"
+            f"[red]LATE[/]: T={publication['t']} is later than now: it was cut by a machine whose"
+            " clock was ahead, or this one's is behind; set the clock that is wrong, or run"
+            " `trilayer batch run --accept-clock`"
         )
     elif publication and publication["late"]:
         lag_s = max(publication["lag_s"], publication["uncovered_s"] or 0)
         out.print(
-            f"[red]LATE[/]: the cut lags by {lag_s / batch_every_s:.1f} batch intervals of {batch_every_s} s; "
+            f"[red]LATE[/]: the cut lags by {lag_s / batch_every_s:.1f} batch intervals of"
+            f" {batch_every_s} s; "
             + (
                 "it is held"
                 if publication["held"]
@@ -58,15 +60,19 @@ def status(
     if publication and (by := publication["held"]):
         why = f": {by['why']}" if by["why"] else ""
         out.print(
-            f"[yellow]HELD[/] since {by['since']} by {escape(by['who'] + why)}; batch runs end without a change until"
-            " `trilayer batch release`"
+            f"[yellow]HELD[/] since {by['since']} by {escape(by['who'] + why)}; batch runs end"
+            " without a change until `trilayer batch release`"
         )
     streams = Table(
         "stream", "head", "cut", "lag", "since cut", "quarantined", title="streams",
         caption="quarantined: in all, and of them since the cut",
     )  # fmt: skip
     for name, row in found["streams"].items():
-        lag = "?" if row["lag_events"] is None else f"{row['lag_events']:,} events, {row['lag_s']:.1f} s"
+        lag = (
+            "?"
+            if row["lag_events"] is None
+            else f"{row['lag_events']:,} events, {row['lag_s']:.1f} s"
+        )
         since = f"{row['speed_events']:,}"
         bad = f"{row['quarantined_in_all']:,} ({row['quarantined']:,})"
         streams.add_row(name, _offsets(row["head"]), _offsets(row["cut"]), lag, since, bad)
@@ -76,25 +82,34 @@ def status(
             out.print(f"{name}: {row['note']}")
         if row["compaction"]:
             out.print(
-                f"[yellow]{name}: commits have not been compacted since {row['compaction']['since']}, and reading them takes longer"
-                f" and longer: {escape(row['compaction']['reason'])}[/]"
+                f"[yellow]{name}: commits have not been compacted since"
+                f" {row['compaction']['since']}, and reading them takes longer and longer:"
+                f" {escape(row['compaction']['reason'])}[/]"
             )
         for partition, offset, stamp in row["ahead"] or []:
             out.print(
-                f"{name} partition {partition}: offset {offset} is stamped {stamp}, which is later than now;"
-                " cuts pass it by, or wait for it a tick at most; see docs/seam.md"
+                f"{name} partition {partition}: offset {offset} is stamped {stamp}, which is later"
+                " than now; cuts pass it by, or wait for it a tick at most; see docs/seam.md"
             )
     views = Table("view", "stream", "rows", "publication", "note", title="views")
     for name, row in found["views"].items():
         rows = "" if row["rows"] is None else f"{row['rows']:,}"
         views.add_row(name, row["stream"], rows, str(row["publication"] or ""), row["note"])
     out.print(views)
-    table = Table("process", "pid", "memory (MiB)", "running since", title="processes of the local stack")
+    table = Table(
+        "process", "pid", "memory (MiB)", "running since", title="processes of the local stack"
+    )
     for row in found["processes"]:
         table.add_row(row["name"], str(row["pid"]), str(row["memory_mib"]), row["started_at"])
-    out.print(table if found["processes"] else "no process of the local stack runs; `trilayer up` starts it")
+    out.print(
+        table
+        if found["processes"]
+        else "no process of the local stack runs; `trilayer up` starts it"
+    )
     if found["airflow"]:
-        out.print("Airflow: {url}, user {user}, password in {password_file}".format_map(found["airflow"]))
+        out.print(
+            "Airflow: {url}, user {user}, password in {password_file}".format_map(found["airflow"])
+        )
     if any(row["lag_events"] is None for row in found["streams"].values()):
         err.print("[yellow]lag is unknown: no broker answers, or the topic does not exist[/]")
 
@@ -108,7 +123,9 @@ def collect(p: Project) -> dict[str, Any]:
             for view in p.catalog.views:
                 try:
                     rows, note = (
-                        snapshot.sql(f"SELECT count(*) FROM {quoted_duckdb(view.name)}").rows()[0][0],
+                        snapshot.sql(f"SELECT count(*) FROM {quoted_duckdb(view.name)}").rows()[0][
+                            0
+                        ],
                         "",
                     )
                 except CoverageError as error:
@@ -122,18 +139,26 @@ def collect(p: Project) -> dict[str, Any]:
                 }
     streams = {
         name: {
-            "head": s.head, "cut": s.cut, "end": s.lag.end if s.lag else None, "generation": s.generation,
-            "lag_events": s.lag.events if s.lag else None, "lag_s": s.lag.seconds if s.lag else None,
-            "speed_events": s.speed_events, "quarantined": s.quarantined,
-            "quarantined_in_all": s.quarantined_in_all, "note": s.note,
+            "head": s.head,
+            "cut": s.cut,
+            "end": s.lag.end if s.lag else None,
+            "generation": s.generation,
+            "lag_events": s.lag.events if s.lag else None,
+            "lag_s": s.lag.seconds if s.lag else None,
+            "speed_events": s.speed_events,
+            "quarantined": s.quarantined,
+            "quarantined_in_all": s.quarantined_in_all,
+            "note": s.note,
             "ahead": [
                 [partition, record.offset, format_time(record.stamp)]
                 for partition, record in s.lag.ahead.items()
-            ] if s.lag else None,
+            ]
+            if s.lag
+            else None,
             "compaction": _compaction(p, name),
         }
         for name, s in provenance.streams.items()
-    }  # fmt: skip
+    }
     publication = None
     if provenance.version and provenance.t:
         looked = _looked(p)
@@ -168,7 +193,11 @@ def _looked(p: Project) -> int | None:
 def _held(p: Project) -> dict[str, str] | None:
     """Who holds the version in force, why and since when; None where nobody does."""
     by = held(p.store)
-    return {"who": by.who, "why": by.why, "since": format_time(by.since_ms // 1000 * 1000)} if by else None
+    return (
+        {"who": by.who, "why": by.why, "since": format_time(by.since_ms // 1000 * 1000)}
+        if by
+        else None
+    )
 
 
 def _airflow(p: Project) -> dict[str, str] | None:
@@ -177,7 +206,11 @@ def _airflow(p: Project) -> dict[str, str] | None:
     running = airflow.running(home)
     if running is None:
         return None
-    return {"url": running.url, "user": running.user, "password_file": str(airflow.password_file(home))}
+    return {
+        "url": running.url,
+        "user": running.user,
+        "password_file": str(airflow.password_file(home)),
+    }
 
 
 def _compaction(p: Project, stream: str) -> dict[str, str] | None:

@@ -1,4 +1,7 @@
-"""`trilayer verify`: the invariants I1 and I2, on demand. What is compared, and how, is in trilayer/operations/verification.py."""
+"""`trilayer verify`: the invariants I1 and I2, on demand.
+
+What is compared, and how, is in trilayer/operations/verification.py.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +25,11 @@ logger = logging.getLogger("trilayer.verify")
 
 
 def verify(as_json: Annotated[bool, typer.Option("--json", help="answer as JSON")] = False) -> None:
-    """Compares log, master dataset and views with each other: every record that the log still holds, and every key against a recompute.
+    """Compares log, master dataset and views with each other: every record that the log still
+    holds, and every key against a recompute.
 
-    Exit code 1 where they differ, with the view and key, or the partition and offsets; where a view can't be answered; and where there was
-    nothing to compare.
+    Exit code 1 where they differ, with the view and key, or the partition and offsets; where a view
+    can't be answered; and where there was nothing to compare.
     """
     p = project()
     with shown("Verifying", echo=logger.info) as tell:
@@ -39,7 +43,7 @@ def verify(as_json: Annotated[bool, typer.Option("--json", help="answer as JSON"
 
 
 def faults(found: Verification) -> list[str]:
-    """Everything that is wrong, a line each, with the invariant, and the stream or view, in front."""
+    """Everything that is wrong: a line each, which begins with the invariant and its subject."""
     lines = [
         f"every record once (I1), {name}: {line}"
         for name, census in found.streams.items()
@@ -48,7 +52,9 @@ def faults(found: Verification) -> list[str]:
     for name, merged in found.views.items():
         lines += _differences(f"merged equals the recompute (I2), {name}, merged", merged)
         for layer, comparison in found.layers.get(name, {}).items():
-            lines += _differences(f"merged equals the recompute (I2), {name}, {layer} layer", comparison)
+            lines += _differences(
+                f"merged equals the recompute (I2), {name}, {layer} layer", comparison
+            )
     lines += [f"not verified {name}: {found.unanswered[name]}" for name in found.failed]
     return lines + [f"file {line}" for line in found.files]
 
@@ -58,7 +64,9 @@ def _differences(where: str, comparison: Comparison) -> list[str]:
 
 
 def _row(row: Mapping[str, Any]) -> str:
-    kind = {"missing": "is missing", "extra": "should not be there", "differ": "is wrong"}[row["_kind"]]
+    kind = {"missing": "is missing", "extra": "should not be there", "differ": "is wrong"}[
+        row["_kind"]
+    ]
     names = {"left_": "recomputed ", "right_": "answered "}
     said = []
     for name, value in row.items():
@@ -81,25 +89,45 @@ def _print(found: Verification) -> None:
         "compared with the log",
         "once",
         title="I1: every record of the log is counted once, by one layer",
-        caption="records that the batch and the speed layer have counted, of them quarantined; offsets given up as lost; records found anew in"
-        " master dataset and log; records compared one by one with what the log still holds",
+        caption=(
+            "records that the batch and the speed layer have counted, of them quarantined; offsets"
+            " given up as lost; records found anew in master dataset and log; records compared one"
+            " by one with what the log still holds"
+        ),
     )
     for name, census in found.streams.items():
         numbers = (
-            census.batch, census.speed, census.quarantined, census.lost, census.found, census.compared
-        )  # fmt: skip
+            census.batch,
+            census.speed,
+            census.quarantined,
+            census.lost,
+            census.found,
+            census.compared,
+        )
         counts.add_row(name, *(f"{n:,}" for n in numbers), _verdict(not census.wrong))
     out.print(counts)
     views = Table(
-        "view", "match", "differ", "missing", "extra", "batch", "speed", "equal",
+        "view",
+        "match",
+        "differ",
+        "missing",
+        "extra",
+        "batch",
+        "speed",
+        "equal",
         title="I2: the merged answer equals a recompute of all records",
-        caption="keys of the merged view, as answers have them (`trilayer batch reconciliation` counts those that a run has touched, sliding"
-        " windows by their panes), that equal their recompute, differ from it, are not in the answer, should not be there; and whether each"
-        " layer's own states equal theirs",
-    )  # fmt: skip
+        caption=(
+            "keys of the merged view, as answers have them (`trilayer batch reconciliation` counts"
+            " those that a run has touched, sliding windows by their panes), that equal their"
+            " recompute, differ from it, are not in the answer, should not be there; and whether"
+            " each layer's own states equal theirs"
+        ),
+    )
     for name, c in found.views.items():
         layers = found.layers.get(name, {})
-        alone = [_verdict(layers[layer].same) if layer in layers else "" for layer in ("batch", "speed")]
+        alone = [
+            _verdict(layers[layer].same) if layer in layers else "" for layer in ("batch", "speed")
+        ]
         same = c.same and all(layer.same for layer in layers.values())
         numbers_ = [f"{n:,}" for n in (c.match, c.differ, c.missing, c.extra)]
         views.add_row(name, *numbers_, *alone, _verdict(same))
@@ -125,7 +153,8 @@ def _document(found: Verification) -> dict[str, Any]:
         "clean": found.clean,
         "verified": found.verified,
         "streams": {
-            name: vars(census) | {"counted": census.counted} for name, census in found.streams.items()
+            name: vars(census) | {"counted": census.counted}
+            for name, census in found.streams.items()
         },
         "views": {name: vars(comparison) for name, comparison in found.views.items()},
         "layers": {

@@ -1,1 +1,3 @@
-"""What a cluster would provide, on one machine: a single-node Kafka and the processes of the local stack."""
+"""What a cluster would provide, on one machine: a single-node Kafka and the processes of the local
+stack.
+"""

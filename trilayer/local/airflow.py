@@ -1,6 +1,8 @@
-"""Apache Airflow on this machine, in a folder of its own: its database, its four processes, one user.
+"""Apache Airflow on this machine, in a folder of its own: its database, its four processes, one
+user.
 
-For a laptop: SQLite, the LocalExecutor, loopback only. A deployment of its own runs the same DAGs; docs/airflow.md says how.
+For a laptop: SQLite, the LocalExecutor, loopback only. A deployment of its own runs the same DAGs;
+docs/airflow.md says how.
 """
 
 from __future__ import annotations
@@ -26,7 +28,12 @@ from trilayer_core.errors import EnvironmentFault
 from trilayer_core.runtime.ports import choose_port
 from trilayer_core.runtime.progress import shown
 
-PROCESSES = ("airflow-api-server", "airflow-scheduler", "airflow-dag-processor", "airflow-triggerer")
+PROCESSES = (
+    "airflow-api-server",
+    "airflow-scheduler",
+    "airflow-dag-processor",
+    "airflow-triggerer",
+)
 USER = "admin"
 
 NOT_INSTALLED = (
@@ -38,7 +45,9 @@ TIMEOUT_S = 60
 """How long a request may take: this machine has other work than to answer it."""
 
 LOCK_TIMEOUT_S = 50
-"""How long Airflow waits for its database while another of its processes writes; with SQLite's own 5 s, a request on a busy machine is answered with "Database error"."""
+"""How long Airflow waits for its database while another of its processes writes; with SQLite's own
+5 s, a request on a busy machine is answered with "Database error".
+"""
 
 PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0)
 """How long is waited before a request that Airflow could not answer is sent again."""
@@ -64,7 +73,8 @@ class Airflow:
 
 
 class _Again(httpx.HTTPTransport):
-    """Sends a request again where the answer was an error of the server and a second try can do no harm.
+    """Sends a request again where the answer was an error of the server and a second try can do no
+    harm.
 
     SQLite refuses a transaction that has read and then wants to write, at once and whatever its
     timeout, if another process has written in between. Nothing has been done then, so that such a
@@ -98,10 +108,13 @@ def start(
     timeout_s: float = 120,
     echo: Callable[[str], None],
 ) -> Airflow:
-    """Starts Airflow in `home/airflow`; its tasks run in the folder `project` with `env` added. Returns when it answers.
+    """Starts Airflow in `home/airflow`; its tasks run in the folder `project` with `env` added.
+
+    Returns when it answers.
 
     dags: folders of DAG files, by the name of the bundle that each is.
-    port: of its pages; the one it had before, or a free one, where 0. Raises EnvironmentFault, with the end of the log, if a process ends.
+    port: of its pages; the one it had before, or a free one, where 0. Raises EnvironmentFault, with
+        the end of the log, if a process ends.
     """
     if not is_installed():
         raise EnvironmentFault(NOT_INSTALLED)
@@ -128,22 +141,32 @@ def start(
         while not is_healthy(airflow):
             for name, process in started.items():
                 if processes.exit_status(process) is not None:
-                    raise EnvironmentFault(f"{name} must start; it ended:\n{processes.log_tail(process)}")
+                    raise EnvironmentFault(
+                        f"{name} must start; it ended:\n{processes.log_tail(process)}"
+                    )
             if time.monotonic() > deadline:
                 raise EnvironmentFault(
-                    f"Airflow must answer within {timeout_s:g} s; it does not; its logs are in {home / 'logs'}"
+                    f"Airflow must answer within {timeout_s:g} s; it does not; its logs are in"
+                    f" {home / 'logs'}"
                 )
             threading.Event().wait(0.2)
     return airflow
 
 
 def unpause(airflow: Airflow, dag_id: str, *, timeout_s: float = 60) -> None:
-    """Waits until the DAG has been parsed, and lets its schedule begin. Raises EnvironmentFault with the import errors if it is not found."""
+    """Waits until the DAG has been parsed, and lets its schedule begin.
+
+    Raises EnvironmentFault with the import errors if it is not found.
+    """
     deadline = time.monotonic() + timeout_s
     with airflow.client() as client:
-        while client.patch(f"/dags/{dag_id}", json={"is_paused": False}).status_code != httpx.codes.OK:
+        while (
+            client.patch(f"/dags/{dag_id}", json={"is_paused": False}).status_code != httpx.codes.OK
+        ):
             if time.monotonic() > deadline:
-                errors = [e["stack_trace"] for e in client.get("/importErrors").json()["import_errors"]]
+                errors = [
+                    e["stack_trace"] for e in client.get("/importErrors").json()["import_errors"]
+                ]
                 raise EnvironmentFault(
                     f"DAG {dag_id} must be there; it is not; {errors or 'no import error is known'}"
                 )
@@ -151,7 +174,9 @@ def unpause(airflow: Airflow, dag_id: str, *, timeout_s: float = 60) -> None:
 
 
 def pause(api: httpx.Client, dag_id: str, paused: bool = True) -> None:
-    """No further scheduled run of the DAG, and one under way waits before its next task; or both go on."""
+    """No further scheduled run of the DAG, and one under way waits before its next task; or both go
+    on.
+    """
     api.patch(f"/dags/{dag_id}", json={"is_paused": paused}).raise_for_status()
 
 
@@ -181,7 +206,11 @@ def stop(home: Path, *, timeout_s: float = 10) -> None:
     """
     found = [record for name in PROCESSES if (record := processes.running(home, name)) is not None]
     with ThreadPoolExecutor(len(PROCESSES)) as pool:
-        list(pool.map(partial(processes.terminate, home=home, timeout_s=timeout_s, last_s=0.5), found))
+        list(
+            pool.map(
+                partial(processes.terminate, home=home, timeout_s=timeout_s, last_s=0.5), found
+            )
+        )
 
 
 def _at(state: Mapping[str, str]) -> Airflow:
@@ -189,13 +218,23 @@ def _at(state: Mapping[str, str]) -> Airflow:
 
 
 def _state(folder: Path, port: int) -> dict[str, str]:
-    """Port, password and keys, chosen once. The password is in a file that only this user can read."""
+    """Port, password and keys, chosen once.
+
+    The password is in a file that only this user can read.
+    """
     path = folder / "state.json"
     before = json.loads(path.read_text()) if path.exists() else {}
     chosen = choose_port(port or None, before.get("port"))
-    # Logs of tasks under way are served on two more, of which Airflow has numbers of its own: a second stack's would be taken.
-    ports = {name: str(choose_port(None, before.get(name), chosen)) for name in ("task_logs", "trigger_logs")}
-    keys = {name: before.get(name) or secrets.token_urlsafe(24) for name in ("password", "secret", "jwt")}
+    # Logs of tasks under way are served on two more, of which Airflow has numbers of its own: a
+    # second stack's would be taken.
+    ports = {
+        name: str(choose_port(None, before.get(name), chosen))
+        for name in ("task_logs", "trigger_logs")
+    }
+    keys = {
+        name: before.get(name) or secrets.token_urlsafe(24)
+        for name in ("password", "secret", "jwt")
+    }
     state = {"port": str(chosen), **ports, **keys}
     path.touch(mode=0o600)
     path.write_text(json.dumps(state))
@@ -205,7 +244,9 @@ def _state(folder: Path, port: int) -> dict[str, str]:
     return state
 
 
-def _configuration(folder: Path, dags: Mapping[str, Path], state: Mapping[str, str]) -> dict[str, str]:
+def _configuration(
+    folder: Path, dags: Mapping[str, Path], state: Mapping[str, str]
+) -> dict[str, str]:
     url = _at(state).url
     bundles = [
         {
@@ -229,7 +270,10 @@ def _configuration(folder: Path, dags: Mapping[str, Path], state: Mapping[str, s
         ("core", "simple_auth_manager_passwords_file"): str(password_file(folder.parent)),
         ("core", "execution_api_server_url"): f"{url}/execution/",
         ("core", "fernet_key"): "",
-        ("database", "sql_alchemy_conn"): f"sqlite:///{folder / 'airflow.db'}?timeout={LOCK_TIMEOUT_S}",
+        (
+            "database",
+            "sql_alchemy_conn",
+        ): f"sqlite:///{folder / 'airflow.db'}?timeout={LOCK_TIMEOUT_S}",
         ("api", "host"): "127.0.0.1",
         ("api", "port"): state["port"],
         ("api", "base_url"): url,
@@ -248,7 +292,8 @@ def _configuration(folder: Path, dags: Mapping[str, Path], state: Mapping[str, s
         ("usage_data_collection", "enabled"): "False",
     }
     variables = {
-        f"AIRFLOW__{section.upper()}__{name.upper()}": value for (section, name), value in settings.items()
+        f"AIRFLOW__{section.upper()}__{name.upper()}": value
+        for (section, name), value in settings.items()
     }
     return {"AIRFLOW_HOME": str(folder), "MALLOC_ARENA_MAX": "2", **variables}
 
@@ -258,8 +303,13 @@ def _create_database(folder: Path, project: Path, environment: Mapping[str, str]
     with log.open("wb") as output:
         created = subprocess.run(
             processes.with_parent(_command(project, "db", "migrate")),
-            stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=os.environ | environment, cwd=project, check=False,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=os.environ | environment,
+            cwd=project,
+            check=False,
+        )
     if created.returncode:
         (folder / "airflow.db").unlink(missing_ok=True)
         raise EnvironmentFault(
@@ -268,17 +318,22 @@ def _create_database(folder: Path, project: Path, environment: Mapping[str, str]
 
 
 _AIRFLOW = (
-    "import runpy, sys; sys.path.append(sys.argv.pop(1)); runpy.run_module('airflow', None, '__main__', True)"
+    "import runpy, sys; sys.path.append(sys.argv.pop(1)); runpy.run_module('airflow', None,"
+    " '__main__', True)"
 )
 
 
 def _command(project: Path, *arguments: str) -> list[str]:
-    """`airflow ARGUMENTS`, which finds the project's modules last, so that they take the place of none of its own."""
+    """`airflow ARGUMENTS`, which finds the project's modules last, so that they take the place of
+    none of its own.
+    """
     return [sys.executable, "-P", "-c", _AIRFLOW, str(project), *arguments]
 
 
 def is_healthy(airflow: Airflow) -> bool:
-    """Whether it answers, and says that its database, scheduler, DAG processor and triggerer are well."""
+    """Whether it answers, and says that its database, scheduler, DAG processor and triggerer are
+    well.
+    """
     try:
         health = httpx.get(f"{airflow.url}/api/v2/monitor/health", timeout=5)
     except httpx.HTTPError:

@@ -1,7 +1,8 @@
 """A single-node Kafka broker in KRaft mode, without Docker.
 
-It listens on 127.0.0.1 only, keeps its data in its home across kill -9, and comes back on the same port while that is
-free, so that clients come back too. No process that is not this home's broker is ever signalled.
+It listens on 127.0.0.1 only, keeps its data in its home across kill -9, and comes back on the same
+port while that is free, so that clients come back too. No process that is not this home's broker is
+ever signalled.
 """
 
 import os
@@ -31,7 +32,8 @@ NAME = "kafka"
 
 _LOGGING = Path(__file__).parent / "log4j2.properties"
 
-# Small before fast: one thread collects garbage, only the quick compiler runs, few allocation arenas.
+# Small before fast: one thread collects garbage, only the quick compiler runs, few allocation
+# arenas.
 _JVM = (
     "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k", "-XX:ReservedCodeCacheSize=48m",
     "-XX:MaxDirectMemorySize=64m", "-XX:+ExitOnOutOfMemoryError", "-Djava.awt.headless=true",
@@ -62,15 +64,17 @@ def start(
     die_with_parent: bool = True,
     timeout_s: float = 60,
 ) -> Broker:
-    """Start the broker of `home` from the jars of the lock in `jars`, and return when it answers requests.
+    """Start the broker of `home` from the jars of the lock in `jars`, and return when it answers
+    requests.
 
-    Formats on first use. `home/kafka` holds server.properties and the data, `home/logs/kafka.log` what it says, and
-    `home/processes` its record, which `processes.list_running(home)` lists with the others. The port is `port`, else
-    the one it had, else a free one. A broker of this home that runs is returned as it is, unless its starter crashed
-    and it was to die with it: then it is ended and started again. On `die_with_parent`, see `processes.start`.
+    Formats on first use. `home/kafka` holds server.properties and the data, `home/logs/kafka.log`
+    what it says, and `home/processes` its record, which `processes.list_running(home)` lists with
+    the others. The port is `port`, else the one it had, else a free one. A broker of this home that
+    runs is returned as it is, unless its starter crashed and it was to die with it: then it is
+    ended and started again. On `die_with_parent`, see `processes.start`.
 
-    Raises EnvironmentFault, with the end of the log, when it does not come up; ConflictError when `port` is taken or
-    the broker runs on another one.
+    Raises EnvironmentFault, with the end of the log, when it does not come up; ConflictError when
+    `port` is taken or the broker runs on another one.
     """
     with exclusive(home / "kafka" / ".lock"):
         broker = running(home)
@@ -78,7 +82,8 @@ def start(
         if broker is not None and record is not None and not processes.is_leftover(record):
             if port is not None and broker.bootstrap != f"127.0.0.1:{port}":
                 raise ConflictError(
-                    f"the broker of {home} must be on port {port}; got {broker.bootstrap}; stop it first"
+                    f"the broker of {home} must be on port {port}; got {broker.bootstrap}; stop it"
+                    " first"
                 )
             try:
                 _wait_until_ready(broker, record, timeout_s)
@@ -108,7 +113,9 @@ def start(
                 with shown("Starting Kafka", echo=echo):
                     _wait_until_ready(broker, record, timeout_s)
             except BaseException as error:
-                patience_s = 5.0 if isinstance(error, Exception) else 1.0  # an interrupt does not wait
+                patience_s = (
+                    5.0 if isinstance(error, Exception) else 1.0
+                )  # an interrupt does not wait
                 processes.terminate(record, home=home, timeout_s=patience_s, last_s=0.5)
                 if last or _PORT_TAKEN not in str(error):
                     raise
@@ -119,7 +126,10 @@ def start(
 
 
 def stop(home: Path, *, timeout_s: float = 30) -> None:
-    """Stop the broker of `home` in order: SIGTERM, and SIGKILL after `timeout_s` seconds. Nothing if none runs."""
+    """Stop the broker of `home` in order: SIGTERM, and SIGKILL after `timeout_s` seconds.
+
+    Nothing if none runs.
+    """
     with exclusive(home / "kafka" / ".lock"):
         record = processes.running(home, NAME)
         if record is not None and running(home) is not None:
@@ -127,8 +137,9 @@ def stop(home: Path, *, timeout_s: float = 30) -> None:
 
 
 def running(home: Path) -> Broker | None:
-    """The broker of `home` if it is alive: the recorded pid and creation time, and our server.properties in its
-    command line. It may still be starting."""
+    """The broker of `home` if it is alive: the recorded pid and creation time, and our
+    server.properties in its command line. It may still be starting.
+    """
     record = processes.running(home, NAME)
     if record is None:
         return None
@@ -142,27 +153,32 @@ def running(home: Path) -> Broker | None:
 
 
 def _wait_until_ready(broker: Broker, record: processes.Process, timeout_s: float) -> None:
-    """Return once the broker lists itself in its own metadata: the controller has admitted it and it takes requests."""
+    """Return once the broker lists itself in its own metadata: the controller has admitted it and
+    it takes requests.
+    """
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         if not processes.is_alive(record):
             raise EnvironmentFault(
-                f"Kafka must come up on {broker.bootstrap}; it ended with status {processes.exit_status(record)}; "
-                f"see {record.log}, which ends:\n{processes.log_tail(record)}"
+                f"Kafka must come up on {broker.bootstrap}; it ended with status"
+                f" {processes.exit_status(record)}; see {record.log}, which"
+                f" ends:\n{processes.log_tail(record)}"
             )
         if _answers(broker.bootstrap):
             return
         time.sleep(0.05)
     raise EnvironmentFault(
-        f"Kafka must answer on {broker.bootstrap} within {timeout_s:g} s; it runs (pid {record.pid}) but does not; "
-        f"see {record.log}, which ends:\n{processes.log_tail(record)}"
+        f"Kafka must answer on {broker.bootstrap} within {timeout_s:g} s; it runs (pid"
+        f" {record.pid}) but does not; see {record.log}, which ends:\n{processes.log_tail(record)}"
     )
 
 
 def _answers(bootstrap: str) -> bool:
     host, port = bootstrap.split(":")
     try:
-        socket.create_connection((host, int(port)), timeout=1).close()  # quicker than a client's failure
+        socket.create_connection(
+            (host, int(port)), timeout=1
+        ).close()  # quicker than a client's failure
         client = KafkaAdminClient(
             bootstrap_servers=bootstrap, request_timeout_ms=5000, bootstrap_timeout_ms=2000
         )
@@ -177,10 +193,14 @@ def _answers(bootstrap: str) -> bool:
 
 
 def _write_properties(home: Path, port: int | None) -> None:
-    """server.properties anew, with the ports that it had if they are free; the data does not depend on them."""
+    """server.properties anew, with the ports that it had if they are free; the data does not depend
+    on them.
+    """
     before = _read_properties(home)
     client_port = choose_port(port, before.get("trilayer.port"))
-    controller_port = choose_port(None, before.get("trilayer.controller.port"), not_this=client_port)
+    controller_port = choose_port(
+        None, before.get("trilayer.controller.port"), not_this=client_port
+    )
     properties = {
         "process.roles": "broker,controller",
         "node.id": "1",
@@ -236,12 +256,21 @@ def _format(home: Path, jars: Path, timeout_s: float) -> None:
         _properties(home).read_text().replace(f"log.dirs={_data(home)}", f"log.dirs={fresh}")
     )
     cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A", 1)
-    command = [*_java(jars), "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)]
+    command = [
+        *_java(jars),
+        "kafka.tools.StorageTool",
+        "format",
+        "-t",
+        cluster_id,
+        "-c",
+        str(properties),
+    ]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
     properties.unlink()
     if answer.returncode != 0:
         raise EnvironmentFault(
-            f"Kafka's storage must be formatted in {_data(home)}; its tool ended with status {answer.returncode}:\n"
+            f"Kafka's storage must be formatted in {_data(home)}; its tool ended with status"
+            f" {answer.returncode}:\n"
             f"{answer.stdout}{answer.stderr}"
         )
     os.replace(fresh, _data(home))
@@ -253,8 +282,9 @@ def _java(jars: Path) -> list[str]:
     missing = [path.name for path in class_path if not path.exists()]
     if missing:
         raise EnvironmentFault(
-            f"{jars} must hold the {len(class_path)} jars of {locked_jars.KAFKA_BROKER.name}; "
-            f"got {len(missing)} missing, {missing[0]} first; fetch them with trilayer_core.runtime.jars.fetch"
+            f"{jars} must hold the {len(class_path)} jars of {locked_jars.KAFKA_BROKER.name}; got"
+            f" {len(missing)} missing, {missing[0]} first; fetch them with"
+            " trilayer_core.runtime.jars.fetch"
         )
     return [str(java_executable()), *_JVM, "-cp", os.pathsep.join(map(str, class_path))]
 

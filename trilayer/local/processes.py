@@ -1,8 +1,10 @@
-"""Child processes with a name, a log and a record on disk, so that none is lost and no other is touched.
+"""Child processes with a name, a log and a record on disk, so that none is lost and no other is
+touched.
 
-A record in `home/processes/NAME.json` identifies a process by its pid *and* its creation time or, where the clock was
-set meanwhile, the record's token in its environment, which its descendants inherit. So a reused pid is never signalled,
-and what a crashed `up` left behind, Spark's JVM included, is found and ended by the next one.
+A record in `home/processes/NAME.json` identifies a process by its pid *and* its creation time or,
+where the clock was set meanwhile, the record's token in its environment, which its descendants
+inherit. So a reused pid is never signalled, and what a crashed `up` left behind, Spark's JVM
+included, is found and ended by the next one.
 """
 
 import json
@@ -26,8 +28,9 @@ from trilayer_core.errors import ConflictError
 
 TOKEN_VARIABLE = "TRILAYER_PROCESS"
 
-# Runs in the child before the command takes its place, same pid. Linux then sends SIGTERM when the parent dies; the
-# parent may have died already. (Popen's preexec_fn would do it too, but may deadlock a parent that has threads.)
+# Runs in the child before the command takes its place, same pid. Linux then sends SIGTERM when the
+# parent dies; the parent may have died already. (Popen's preexec_fn would do it too, but may
+# deadlock a parent that has threads.)
 _EXEC = """
 import ctypes, os, signal, sys
 if sys.platform == "linux":
@@ -38,9 +41,11 @@ if sys.platform == "linux":
 os.execvp(sys.argv[2], sys.argv[2:])
 """
 
-# Linux counts a creation time in ticks of 10 ms from the boot time, and the boot time moves when the wall clock is set.
+# Linux counts a creation time in ticks of 10 ms from the boot time, and the boot time moves when
+# the wall clock is set.
 _TICK_S = 0.02
 _CLOCK_STEP_S = 2.0
+_EXEC_S = 0.5
 
 _children: dict[int, subprocess.Popen[bytes]] = {}  # our own, to be reaped
 
@@ -49,9 +54,10 @@ _children: dict[int, subprocess.Popen[bytes]] = {}  # our own, to be reaped
 class Process:
     """One started process, as its record states it.
 
-    `create_time` is psutil's, in seconds since the epoch; `starter_pid` and `starter_create_time` are those of the
-    process that started it. `token` is in the environment of the process and of all its descendants.
-    `log_start` is the offset in its log at which what it says begins: logs are appended to.
+    `create_time` is psutil's, in seconds since the epoch; `starter_pid` and `starter_create_time`
+    are those of the process that started it. `token` is in the environment of the process and of
+    all its descendants. `log_start` is the offset in its log at which what it says begins: logs are
+    appended to.
     """
 
     name: str
@@ -85,13 +91,16 @@ def start(
     cwd: Path | None = None,
     die_with_parent: bool = True,
 ) -> Process:
-    """Start `argv` under `name`, in a session of its own, with both outputs appended to `home/logs/NAME.log`.
+    """Start `argv` under `name`, in a session of its own, with both outputs appended to
+    `home/logs/NAME.log`.
 
-    `env` is added to this process's environment. Ctrl-C in the terminal does not reach the child. With
-    `die_with_parent`, on Linux the kernel sends it SIGTERM when the *thread* that called this ends, so call it from
-    one that lives as long as the child should; elsewhere, and if it ignores that, `end_leftovers` ends it later.
+    `env` is added to this process's environment. Ctrl-C in the terminal does not reach the child.
+    With `die_with_parent`, on Linux the kernel sends it SIGTERM when the *thread* that called this
+    ends, so call it from one that lives as long as the child should; elsewhere, and if it ignores
+    that, `end_leftovers` ends it later.
 
-    Ends first what a former process of that name has left running. Raises ConflictError while one of that name runs.
+    Ends first what a former process of that name has left running. Raises ConflictError while one
+    of that name runs.
     """
     end_remains(home, name)
     log = home / "logs" / f"{name}.log"
@@ -151,18 +160,24 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def with_parent(argv: Sequence[str]) -> list[str]:
-    """`argv` as a command which, on Linux, gets SIGTERM when the thread of this process that starts it ends."""
+    """`argv` as a command which, on Linux, gets SIGTERM when the thread of this process that starts
+    it ends.
+    """
     return [sys.executable, "-I", "-S", "-c", _EXEC, str(os.getpid()), *argv]
 
 
 def running(home: Path, name: str) -> Process | None:
-    """The process that runs under `name`, or None; one with its pid that was created at another time is not it."""
+    """The process that runs under `name`, or None; one with its pid that was created at another
+    time is not it.
+    """
     process = _read(_record_path(home, name))
     return process if process is not None and is_alive(process) else None
 
 
 def last_started(home: Path, name: str) -> Process | None:
-    """The process that was started last under `name`, whether it runs or not; None if it was ended in order."""
+    """The process that was started last under `name`, whether it runs or not; None if it was ended
+    in order.
+    """
     return _read(_record_path(home, name))
 
 
@@ -177,16 +192,21 @@ def is_alive(process: Process) -> bool:
 
 
 def exit_status(process: Process) -> int | None:
-    """The exit status (negative: the signal) of a process that this one started; None while it runs, or if unknown."""
+    """The exit status (negative: the signal) of a process that this one started; None while it
+    runs, or if unknown.
+    """
     child = _children.get(process.pid)
     return child.poll() if child is not None else None
 
 
 def terminate(process: Process, *, home: Path, timeout_s: float = 15, last_s: float = 2) -> None:
-    """End `process` and all its descendants, and drop its record. Does nothing more if they are gone.
+    """End `process` and all its descendants, and drop its record.
 
-    SIGTERM to the process alone, so that it ends its own children in order; what is left of its family when it is
-    gone, or after `timeout_s` seconds, gets SIGTERM and, `last_s` seconds later, SIGKILL.
+    Does nothing more if they are gone.
+
+    SIGTERM to the process alone, so that it ends its own children in order; what is left of its
+    family when it is gone, or after `timeout_s` seconds, gets SIGTERM and, `last_s` seconds later,
+    SIGKILL.
     """
     family = _family(process)
     leader = _find(process)
@@ -205,7 +225,8 @@ def terminate(process: Process, *, home: Path, timeout_s: float = 15, last_s: fl
 
 
 def end_remains(home: Path, name: str) -> None:
-    """End what a dead process of that name left running, and wait until it has let go of its ports and files.
+    """End what a dead process of that name left running, and wait until it has let go of its ports
+    and files.
 
     Raises ConflictError while the process itself runs.
     """
@@ -213,14 +234,18 @@ def end_remains(home: Path, name: str) -> None:
     if process is None:
         return
     if is_alive(process) and not _is_ending(process):
-        raise ConflictError(f"{name} must not be running in {home}; got pid {process.pid}; stop it first")
+        raise ConflictError(
+            f"{name} must not be running in {home}; got pid {process.pid}; stop it first"
+        )
     terminate(process, home=home)
 
 
 def end_leftovers(home: Path, *, timeout_s: float = 15) -> list[Process]:
-    """End what was to die with its starter and has outlived it, descendants included, and drop stale records.
+    """End what was to die with its starter and has outlived it, descendants included, and drop
+    stale records.
 
-    What a living process has started, and what was started to stay, is left alone. Returns those that were ended.
+    What a living process has started, and what was started to stay, is left alone. Returns those
+    that were ended.
     """
     ended = []
     for process in _records(home):
@@ -241,7 +266,9 @@ def is_leftover(process: Process) -> bool:
 
 
 def log_tail(process: Process, lines: int = 30) -> str:
-    """The last lines that it wrote into its log, of at most 64 KiB; nothing of earlier processes of its name."""
+    """The last lines that it wrote into its log, of at most 64 KiB; nothing of earlier processes of
+    its name.
+    """
     with process.log.open("rb") as log:
         size_bytes = log.seek(0, os.SEEK_END)
         # A log that is shorter than where this start began was emptied since.
@@ -254,15 +281,22 @@ def _find(process: Process) -> psutil.Process | None:
     _reap(process.pid)
     try:
         found = psutil.Process(process.pid)
-        same = abs(found.create_time() - process.create_time) < _TICK_S or _token(found) == process.token
+        same = (
+            abs(found.create_time() - process.create_time) < _TICK_S
+            or _token(found, within_s=_EXEC_S) == process.token
+        )
     except psutil.NoSuchProcess:
         return None
     return found if same and _lives(found) else None
 
 
-def _token(process: psutil.Process) -> str | None:
+def _token(process: psutil.Process, within_s: float = 0.0) -> str | None:
+    """The token in a process's environment, which Linux shows as empty while the process calls exec."""
+    deadline = time.monotonic() + within_s
     try:
-        return process.environ().get(TOKEN_VARIABLE)
+        while not (environment := process.environ()) and time.monotonic() < deadline:
+            time.sleep(0.005)
+        return environment.get(TOKEN_VARIABLE)
     except (psutil.AccessDenied, psutil.NoSuchProcess):
         return None  # another user's, or gone: not ours
 
@@ -275,7 +309,7 @@ def _reap(pid: int) -> None:
 
 
 def _family(process: Process) -> list[psutil.Process]:
-    """The living process, its descendants, and those that lost their ancestors but carry its token."""
+    """The living process, its descendants, and orphans that carry its token."""
     leader = _find(process)
     family = set()
     if leader is not None:
@@ -297,7 +331,10 @@ def _starter_lives(process: Process) -> bool:
 
 
 def _lives(process: psutil.Process) -> bool:
-    """Whether it runs. A zombie does not, once its last thread, which may still hold ports and files, has ended."""
+    """Whether it runs.
+
+    A zombie does not, once its last thread, which may still hold ports and files, has ended.
+    """
     try:
         return process.is_running() and (
             process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1
@@ -307,7 +344,9 @@ def _lives(process: psutil.Process) -> bool:
 
 
 def _is_ending(process: Process) -> bool:
-    """Whether the kernel is taking it down: its memory, command line included, goes before its ports and files."""
+    """Whether the kernel is taking it down: its memory, command line included, goes before its
+    ports and files.
+    """
     try:
         return not psutil.Process(process.pid).cmdline()
     except psutil.NoSuchProcess:
@@ -315,9 +354,14 @@ def _is_ending(process: Process) -> bool:
 
 
 def _wait(family: Sequence[psutil.Process], timeout_s: float) -> list[psutil.Process]:
-    """Wait until all have ended, and return those that have not. Zombies have: PID 1 may be slow to collect them."""
+    """Wait until all have ended, and return those that have not.
+
+    Zombies have: PID 1 may be slow to collect them.
+    """
     deadline = time.monotonic() + timeout_s
-    while (living := [member for member in family if _lives(member)]) and time.monotonic() < deadline:
+    while (
+        living := [member for member in family if _lives(member)]
+    ) and time.monotonic() < deadline:
         time.sleep(0.01)
     return living
 
@@ -351,7 +395,11 @@ def _read(path: Path) -> Process | None:
 
 def _write(path: Path, process: Process) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    record = {**asdict(process), "started_at": process.started_at.isoformat(), "log": str(process.log)}
+    record = {
+        **asdict(process),
+        "started_at": process.started_at.isoformat(),
+        "log": str(process.log),
+    }
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(record, indent=2))
     os.replace(partial, path)

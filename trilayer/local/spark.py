@@ -1,4 +1,6 @@
-"""A Spark Connect server for the batch layer: the driver that its runs share, so that none of them starts a JVM."""
+"""A Spark Connect server for the batch layer: the driver that its runs share, so that none of them
+starts a JVM.
+"""
 
 import time
 from collections.abc import Callable
@@ -23,7 +25,10 @@ def _silent(_: str) -> None:
 
 
 def start(home: Path, settings: Settings, *, echo: Callable[[str], None]) -> processes.Process:
-    """Starts the server of `home`, on 127.0.0.1 only; `wait` for it. SPARK_ADDRESS in `home` says where it listens."""
+    """Starts the server of `home`, on 127.0.0.1 only; `wait` for it.
+
+    SPARK_ADDRESS in `home` says where it listens.
+    """
     echo("Starting Spark Connect")
     port = choose_port(None, None)
     conf = driver_conf(settings, memory_mb=settings.batch_memory_mb, conf=BATCH_CONF) | {
@@ -41,9 +46,16 @@ def start(home: Path, settings: Settings, *, echo: Callable[[str], None]) -> pro
 
 
 def wait(
-    record: processes.Process, home: Path, *, timeout_s: float = 60, echo: Callable[[str], None] = _silent
+    record: processes.Process,
+    home: Path,
+    *,
+    timeout_s: float = 60,
+    echo: Callable[[str], None] = _silent,
 ) -> str:
-    """The server's address, once it listens. Raises EnvironmentFault, with the end of its log, when it does not come up."""
+    """The server's address, once it listens.
+
+    Raises EnvironmentFault, with the end of its log, when it does not come up.
+    """
     remote = (home / SPARK_ADDRESS).read_text()
     deadline = time.monotonic() + timeout_s
     with shown("Waiting for Spark Connect", echo=echo):
@@ -52,12 +64,16 @@ def wait(
                 return remote
             time.sleep(0.05)
     raise EnvironmentFault(
-        f"Spark Connect must come up at {remote} within {timeout_s:g} s; it did not; see {record.log}, which ends:\n{processes.log_tail(record)}"
+        f"Spark Connect must come up at {remote} within {timeout_s:g} s; it did not; see"
+        f" {record.log}, which ends:\n{processes.log_tail(record)}"
     )
 
 
 def stop(home: Path, *, timeout_s: float = 10) -> None:
-    """Ends the server of `home`: SIGTERM, and SIGKILL after `timeout_s` seconds. Nothing if none runs."""
+    """Ends the server of `home`: SIGTERM, and SIGKILL after `timeout_s` seconds.
+
+    Nothing if none runs.
+    """
     (home / SPARK_ADDRESS).unlink(missing_ok=True)
     record = processes.running(home, NAME)
     if record is not None:

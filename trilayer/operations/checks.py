@@ -1,4 +1,5 @@
-"""What must be there, checked: by `trilayer doctor` all of it, by `trilayer up` what it needs before it starts.
+"""What must be there, checked: by `trilayer doctor` all of it, by `trilayer up` what it needs
+before it starts.
 
 Checks run beside each other and are waited for until a deadline, so that one that hangs holds up
 neither the others nor the answer. Each looks at what it needs and at nothing else: without
@@ -34,7 +35,13 @@ from trilayer_core.log.time_index import TimeIndex
 from trilayer_core.runtime import jars, java
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.ports import is_free
-from trilayer_core.runtime.settings import BROKER_ADDRESS, FILE, Settings, load_settings, settings_folder
+from trilayer_core.runtime.settings import (
+    BROKER_ADDRESS,
+    FILE,
+    Settings,
+    load_settings,
+    settings_folder,
+)
 from trilayer_core.seam import format_time
 from trilayer_core.store.continuity import check_log
 from trilayer_core.store.files import Store
@@ -50,7 +57,10 @@ WITHIN_S = 3.0
 """How long `trilayer doctor` takes at most, unless it is told otherwise."""
 
 BEFORE_START_S = 2.0
-"""How long `trilayer up` waits for its checks. One that has not answered by then holds up nothing."""
+"""How long `trilayer up` waits for its checks.
+
+One that has not answered by then holds up nothing.
+"""
 
 LOOK_S = 3.0
 """How long a broker that takes connections may take to answer."""
@@ -73,7 +83,8 @@ class Subject(Protocol):
 
 
 class Here:
-    """The project of the working directory, each part of which is looked for when a check first needs it.
+    """The project of the working directory, each part of which is looked for when a check first
+    needs it.
 
     Attributes:
         fault: What is wrong with the settings; None if they can be read.
@@ -115,7 +126,9 @@ class Here:
 
 
 class Unchecked(Exception):
-    """A check could not look, since something that it needs is not there; another check tells of that."""
+    """A check could not look, since something that it needs is not there; another check tells of
+    that.
+    """
 
 
 class Note(str):
@@ -210,11 +223,16 @@ def require(subject: Subject, *, with_airflow: bool) -> None:
     Raises:
         EnvironmentFault: Something is missing; the text tells of all that is.
     """
-    checks = [*BEFORE_START, *([("airflow", _airflow_needed), ("ports", _ports)] if with_airflow else [])]
+    checks = [
+        *BEFORE_START,
+        *([("airflow", _airflow_needed), ("ports", _ports)] if with_airflow else []),
+    ]
     faults = []
     for line in examine(subject, checks, BEFORE_START_S):
         if not line.finished:
-            logger.warning("%s: not checked, no answer within %g s; going on", line.check, BEFORE_START_S)
+            logger.warning(
+                "%s: not checked, no answer within %g s; going on", line.check, BEFORE_START_S
+            )
         elif line.mark == "note":
             logger.warning("%s", line.says)
         elif line.mark == "fail":
@@ -226,7 +244,7 @@ def require(subject: Subject, *, with_airflow: bool) -> None:
         raise EnvironmentFault(f"{len(faults)} things must be mended before the start:\n{listed}")
 
 
-# -- this machine ------------------------------------------------------------------------------------------------------
+# -- this machine ----------------------------------------------------------------------------------
 
 
 def _settings(p: Subject) -> Iterator[str]:
@@ -238,7 +256,8 @@ def _settings(p: Subject) -> Iterator[str]:
         yield f"{here / FILE} can be read"
     elif folder:
         yield Note(
-            f"no {FILE} in {here}, so that defaults hold; {folder} has one: run trilayer in that folder"
+            f"no {FILE} in {here}, so that defaults hold; {folder} has one: run trilayer in that"
+            " folder"
         )
     else:
         yield f"no {FILE} in {here}: defaults hold, and variables TRILAYER_*"
@@ -253,8 +272,8 @@ def _catalog(p: Subject) -> Iterator[str]:
         if not isinstance(cause, Exception) or isinstance(cause, TrilayerError):
             raise cause or error from None
         raise UsageError(
-            f"catalog {name!r} must be importable; got {type(cause).__name__}: {cause}, at {_where(cause)[:-2]};"
-            " correct that line"
+            f"catalog {name!r} must be importable; got {type(cause).__name__}: {cause}, at"
+            f" {_where(cause)[:-2]}; correct that line"
         ) from None
     yield f"{name}: {len(catalog.views)} views on {', '.join(s.name for s in catalog.streams)}"
 
@@ -273,11 +292,13 @@ def _memory(p: Subject) -> Iterator[str]:
     advice = "lower batch_memory_mb and speed_memory_mb, or end other programs"
     if free < still // 2:
         raise EnvironmentFault(
-            f"free memory must be {still} MiB for broker, speed layer and a batch run; got {free} MiB; {advice}"
+            f"free memory must be {still} MiB for broker, speed layer and a batch run; got {free}"
+            f" MiB; {advice}"
         )
     if free < still:
         yield Note(
-            f"{free} MiB of memory free; broker, speed layer and a batch run may need {still}: {advice}"
+            f"{free} MiB of memory free; broker, speed layer and a batch run may need {still}:"
+            f" {advice}"
         )
     else:
         yield f"{free} MiB of memory free, {still} needed at most"
@@ -287,7 +308,10 @@ def memory_mib(pid: int) -> int:
     """Resident memory of a process and its descendants."""
     try:
         root = psutil.Process(pid)
-        return sum(process.memory_info().rss for process in [root, *root.children(recursive=True)]) >> 20
+        return (
+            sum(process.memory_info().rss for process in [root, *root.children(recursive=True)])
+            >> 20
+        )
     except psutil.Error:
         return 0
 
@@ -315,7 +339,9 @@ def _disk(p: Subject) -> Iterator[str]:
                 f" free space there, or set {name} to a folder on another disk"
             )
         if free < AMPLE_DISK_MB:
-            yield Note(f"{free} MiB free on the disk of {name}, {folder}, which events and logs fill")
+            yield Note(
+                f"{free} MiB free on the disk of {name}, {folder}, which events and logs fill"
+            )
         else:
             yield f"{free} MiB free on the disk of {name}, {folder}"
 
@@ -328,8 +354,8 @@ def _home(p: Subject) -> Iterator[str]:
             pass
     except OSError as error:
         raise EnvironmentFault(
-            f"home must be a folder that can be written; got {home}: {error.strerror}; correct that, or"
-            " set another home"
+            f"home must be a folder that can be written; got {home}: {error.strerror}; correct"
+            " that, or set another home"
         ) from None
     yield f"{home} is writable"
 
@@ -342,7 +368,9 @@ def _jars(p: Subject) -> Iterator[str]:
     for what, lock, folder in wanted:
         missing = jars.missing(lock, folder.resolve())
         if missing:
-            yield Note(f"{len(missing)} jars of {what} are not there yet; the first start fetches them")
+            yield Note(
+                f"{len(missing)} jars of {what} are not there yet; the first start fetches them"
+            )
         else:
             yield f"{len(jars.read_lock(lock))} jars of {what}, digests right"
 
@@ -350,7 +378,10 @@ def _jars(p: Subject) -> Iterator[str]:
 def _own_broker(settings: Settings) -> bool:
     """Whether `trilayer up` starts a broker, rather than using one that the settings name."""
     address = settings.home / BROKER_ADDRESS
-    return settings.bootstrap_servers in ("", address.read_text().strip() if address.exists() else "")
+    return settings.bootstrap_servers in (
+        "",
+        address.read_text().strip() if address.exists() else "",
+    )
 
 
 def _airflow(p: Subject) -> Iterator[str]:
@@ -379,8 +410,8 @@ def _ports(p: Subject) -> Iterator[str]:
         yield f"airflow_port {port} is free"
     else:
         raise EnvironmentFault(
-            f"airflow_port must be a port that is free on 127.0.0.1; got {port}, which {_holder(port)} has;"
-            " end that, or set another airflow_port (0: a free one)"
+            f"airflow_port must be a port that is free on 127.0.0.1; got {port}, which"
+            f" {_holder(port)} has; end that, or set another airflow_port (0: a free one)"
         )
 
 
@@ -388,7 +419,9 @@ def _holder(port: int) -> str:
     """Who listens on a port, as far as this user may know."""
     with suppress(psutil.Error, OSError):
         for connection in psutil.net_connections("tcp"):
-            listens_there = connection.status == psutil.CONN_LISTEN and connection.laddr[1:] == (port,)
+            listens_there = connection.status == psutil.CONN_LISTEN and connection.laddr[1:] == (
+                port,
+            )
             if listens_there and connection.pid:
                 return f"{psutil.Process(connection.pid).name()} (pid {connection.pid})"
     return "another program"
@@ -403,8 +436,8 @@ def _spark_server(p: Subject) -> Iterator[str]:
 
     if not listens(remote):
         raise EnvironmentFault(
-            f"a Spark Connect server must answer at spark_remote, {remote}; none does; start it, or leave"
-            " spark_remote empty"
+            f"a Spark Connect server must answer at spark_remote, {remote}; none does; start it,"
+            " or leave spark_remote empty"
         )
     yield f"spark_remote {remote} takes connections"
 
@@ -416,14 +449,16 @@ def _broker_there(p: Subject) -> Iterator[str]:
             yield f"broker answers at {p.settings.bootstrap_servers}"
 
 
-# -- the log -----------------------------------------------------------------------------------------------------------
+# -- the log ---------------------------------------------------------------------------------------
 
 
 def _broker(p: Subject) -> Iterator[str]:
     home = p.settings.home.resolve()
     own = kafka.running(home)
     if own is None and _own_broker(p.settings):
-        yield Note("none is set and none runs here: `trilayer up` starts one, or set bootstrap_servers")
+        yield Note(
+            "none is set and none runs here: `trilayer up` starts one, or set bootstrap_servers"
+        )
         return
     with Log.at_once(p.settings.bootstrap_servers, LOOK_S):
         yield f"broker answers at {p.settings.bootstrap_servers}" + (
@@ -448,7 +483,9 @@ def _topics(p: Subject) -> Iterator[str]:
         for stream in streams:
             topic = log.find(stream)
             if topic is None:
-                yield f"{stream.topic}: not there yet; `trilayer up` or `trilayer replay` creates it"
+                yield (
+                    f"{stream.topic}: not there yet; `trilayer up` or `trilayer replay` creates it"
+                )
                 continue
             log.check_append_time(topic)
             known = read_origin(p.store, stream)
@@ -458,8 +495,9 @@ def _topics(p: Subject) -> Iterator[str]:
             cleanup = log.setting(topic, "cleanup.policy")
             if "compact" in cleanup:
                 raise TrilayerError(
-                    f"cleanup.policy of topic {topic.name!r} must be delete; got {cleanup}: compaction removes events that were counted;"
-                    f" set it: kafka-configs --alter --topic {topic.name} --add-config cleanup.policy=delete"
+                    f"cleanup.policy of topic {topic.name!r} must be delete; got {cleanup}:"
+                    " compaction removes events that were counted; set it: kafka-configs --alter"
+                    f" --topic {topic.name} --add-config cleanup.policy=delete"
                 )
             hours = int(log.setting(topic, "retention.ms")) / 3_600_000
             kept = "without end" if hours < 0 else f"for {hours:g} h"
@@ -484,7 +522,9 @@ def _fields(p: Subject) -> Iterator[str]:
             said = [f"{misfits:,} do not fit"] if misfits else []
             said += [said_unknown(unknown, stream)] if unknown else []
             newest = f"{stream.topic}: of the newest {len(judged):,} events"
-            line = f"{newest} {'; '.join(said) or 'all fit, and all their fields are in the schema'}"
+            line = (
+                f"{newest} {'; '.join(said) or 'all fit, and all their fields are in the schema'}"
+            )
             yield Note(line) if said else line
 
 
@@ -493,7 +533,10 @@ def _clocks(p: Subject) -> Iterator[str]:
     with _log(p) as log:
         topics = [topic for stream in p.catalog.streams if (topic := log.find(stream))]
         found = [
-            f"offset {record.offset} of {topic.name!r} partition {partition} is stamped {format_time(record.stamp)}"
+            (
+                f"offset {record.offset} of {topic.name!r} partition {partition} is stamped"
+                f" {format_time(record.stamp)}"
+            )
             for topic in topics
             for partition, record in TimeIndex(log, topic, p.settings.tick_ms, p.settings.settle_ms)
             .stamped_later_than_now()
@@ -501,14 +544,16 @@ def _clocks(p: Subject) -> Iterator[str]:
         ]
     if found:
         raise ClockError(
-            f"no record may be stamped later than now, {format_time(now_ms())}; {', '.join(found)}: a producer stamped it while the topic"
-            " had CreateTime, or a broker's clock was ahead, or this one's is behind. Set the clock that is wrong, if one still is."
-            " Cuts pass such records by, or wait for them a tick at most, and answers are right"
+            f"no record may be stamped later than now, {format_time(now_ms())};"
+            f" {', '.join(found)}: a producer stamped it while the topic had CreateTime, or a"
+            " broker's clock was ahead, or this one's is behind. Set the clock that is wrong, if"
+            " one still is. Cuts pass such records by, or wait for them a tick at most, and"
+            " answers are right"
         )
     yield "no T and no record's stamp is later than now"
 
 
-# -- the store ---------------------------------------------------------------------------------------------------------
+# -- the store -------------------------------------------------------------------------------------
 
 
 def _store(p: Subject) -> Iterator[str]:
@@ -537,7 +582,9 @@ def _readable(p: Subject) -> Store:
 def _files(p: Subject) -> Iterator[str]:
     store = _readable(p)
     publication = in_force(store)
-    files = [file for view in publication.views.values() for file in view.files] if publication else []
+    files = (
+        [file for view in publication.views.values() for file in view.files] if publication else []
+    )
     for file in files:  # by no pool of threads, which the process would wait for when it ends
         store.check(file)
     yield (
@@ -563,7 +610,8 @@ def _leftovers(p: Subject) -> Iterator[str]:
         size = sum(store.size(left.path) for left in those)
         yield Note(f"{len(those)} x {what}, {size:,} bytes, such as {those[0].path}")
     yield Note(
-        "a batch run deletes them with what it clears away; to do it now, run `trilayer doctor --clear-leftovers`"
+        "a batch run deletes them with what it clears away; to do it now, run `trilayer doctor"
+        " --clear-leftovers`"
     )
 
 
@@ -575,15 +623,16 @@ def _drift(p: Subject) -> Iterator[str]:
         if publication and (published is None or published.fingerprint != view.fingerprint):
             what = "is new" if published is None else "has changed"
             raise TrilayerError(
-                f"view {view.name!r} must be published as it is defined; it {what} since version {publication.version};"
-                " run `trilayer batch run`"
+                f"view {view.name!r} must be published as it is defined; it {what} since version"
+                f" {publication.version}; run `trilayer batch run`"
             )
     for stream in catalog.streams:
         known = generations(store, stream)
         if known and known[-1].fingerprint != catalog.stream_fingerprint(stream):
             raise TrilayerError(
-                f"the speed layer must run the definitions of stream {stream.name!r} as they are; generation {known[-1].number} runs others;"
-                " run `trilayer speed restart` beside `trilayer up`, or start `trilayer speed run` again"
+                f"the speed layer must run the definitions of stream {stream.name!r} as they are;"
+                f" generation {known[-1].number} runs others; run `trilayer speed restart` beside"
+                " `trilayer up`, or start `trilayer speed run` again"
             )
     yield "definitions are those that both layers run" if publication else "nothing published yet"
 
@@ -595,11 +644,25 @@ BEFORE_START: list[Check] = [
 """What `trilayer up` needs, with and without Airflow."""
 
 CHECKS: list[Check] = [
-    ("settings", _settings), ("java", _java), ("memory", _memory), ("disk", _disk), ("home", _home), ("jars", _jars),
-    ("airflow", _airflow), ("ports", _ports), ("spark", _spark_server), ("catalog", _catalog), ("store", _store),
-    ("broker", _broker), ("topics", _topics), ("fields", _fields), ("clocks", _clocks), ("files", _files),
-    ("leftovers", _leftovers), ("definitions", _drift),
-]  # fmt: skip
+    ("settings", _settings),
+    ("java", _java),
+    ("memory", _memory),
+    ("disk", _disk),
+    ("home", _home),
+    ("jars", _jars),
+    ("airflow", _airflow),
+    ("ports", _ports),
+    ("spark", _spark_server),
+    ("catalog", _catalog),
+    ("store", _store),
+    ("broker", _broker),
+    ("topics", _topics),
+    ("fields", _fields),
+    ("clocks", _clocks),
+    ("files", _files),
+    ("leftovers", _leftovers),
+    ("definitions", _drift),
+]
 """All of them, in the order of their lines."""
 
 LONG = {"jars", "topics", "fields", "clocks", "files", "leftovers", "definitions"}

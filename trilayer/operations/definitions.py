@@ -24,7 +24,7 @@ LOAD_S = 60
 
 @dataclass(frozen=True)
 class Definitions:
-    """Fingerprints of a catalog's views and streams, by name, and the project's files that make it."""
+    """Fingerprints of a catalog's views and streams by name, and the files that define it."""
 
     views: dict[str, str]
     streams: dict[str, str]
@@ -51,7 +51,12 @@ def saved() -> Definitions:
     command = processes.with_parent(processes.trilayer_command("speed", "definitions"))
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LOAD_S, check=False
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=LOAD_S,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         raise UsageError(f"the catalog must load within {LOAD_S} s; it did not") from None
@@ -68,23 +73,33 @@ def as_line(definitions: Definitions) -> str:
 
 
 def changes(before: Definitions, now: Definitions, publication: Publication | None) -> list[str]:
-    """What the difference between two definitions means for answers, a sentence each; none if there is none."""
+    """What the difference between two definitions means for answers, a sentence each; none if there
+    is none.
+    """
     if before.views == now.views and before.streams == now.streams:
         return []
     sentences = []
     for words, names in (
-        ("changed", [n for n in now.views if n in before.views and before.views[n] != now.views[n]]),
+        (
+            "changed",
+            [n for n in now.views if n in before.views and before.views[n] != now.views[n]],
+        ),
         ("added", [n for n in now.views if n not in before.views]),
         ("removed", [n for n in before.views if n not in now.views]),
     ):
         if names:
             sentences.append(f"Definitions were {words}: {', '.join(names)}.")
-    published = {name: view.fingerprint for name, view in publication.views.items()} if publication else {}
-    waiting = [name for name, fingerprint in now.views.items() if published.get(name) != fingerprint]
+    published = (
+        {name: view.fingerprint for name, view in publication.views.items()} if publication else {}
+    )
+    waiting = [
+        name for name, fingerprint in now.views.items() if published.get(name) != fingerprint
+    ]
     if publication and waiting:
         sentences.append(
-            f"Until a batch run has computed them in full, these views have no answer: {', '.join(waiting)}."
-            " Airflow's next run does so, or `trilayer batch run`; to have the former answers, undo the change."
+            "Until a batch run has computed them in full, these views have no answer:"
+            f" {', '.join(waiting)}. Airflow's next run does so, or `trilayer batch run`; to have"
+            " the former answers, undo the change."
         )
     return sentences
 

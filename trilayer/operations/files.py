@@ -1,7 +1,8 @@
 """Files as events: CSV, JSON Lines and Parquet as people have them, row by row.
 
-A row becomes the event that its stream's schema describes, as far as its cells allow. What does not fit is kept as it is, so that it is
-sent, and quarantined with its reason, like an event of any other producer: no row refuses a file.
+A row becomes the event that its stream's schema describes, as far as its cells allow. What does not
+fit is kept as it is, so that it is sent, and quarantined with its reason, like an event of any
+other producer: no row refuses a file.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ class Event:
 
 @dataclass
 class Events:
-    """A file's events, in order. total: how many, where it is known. left_out: what of the file is in none of them."""
+    """A file's events, in order. total: how many, where it is known. left_out: what of the file is
+    in none of them.
+    """
 
     events: Iterator[Event]
     progress: Callable[[], float]
@@ -95,15 +98,16 @@ def read_events(
         return _read_parquet(path, stream)
     if kind not in (".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".json"):
         raise UsageError(
-            f"FILE must end in .csv, .tsv, .txt, .jsonl, .ndjson, .json or .parquet, and all but the last may be compressed"
-            f" (.gz, .bz2, .xz); got {path.name!r}"
+            "FILE must end in .csv, .tsv, .txt, .jsonl, .ndjson, .json or .parquet, and all but"
+            f" the last may be compressed (.gz, .bz2, .xz); got {path.name!r}"
         )
     text = _Text(path, open_, encoding)
     if kind in (".csv", ".tsv", ".txt"):
         delimiter = "\t" if delimiter == r"\t" or (kind == ".tsv" and not delimiter) else delimiter
         if delimiter and (len(delimiter) != 1 or delimiter in '"\r\n'):
             raise UsageError(
-                f"delimiter must be one character, such as ; or \\t, and no quotation mark; got {delimiter!r}"
+                "delimiter must be one character, such as ; or \\t, and no quotation mark; got"
+                f" {delimiter!r}"
             )
         return _read_csv(text, stream, delimiter, columns)
     return _read_json(text, stream)
@@ -133,7 +137,8 @@ class _Text:
             self._text = io.TextIOWrapper(self.bytes_of(open_), encoding, errors, newline="")
         except LookupError:
             raise UsageError(
-                f"encoding must be one that Python knows, such as latin-1 or utf-16; got {encoding!r}"
+                "encoding must be one that Python knows, such as latin-1 or utf-16; got"
+                f" {encoding!r}"
             ) from None
 
     def bytes_of(self, open_: Callable[..., Any]) -> Any:
@@ -161,7 +166,7 @@ def as_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-# -- JSON --------------------------------------------------------------------------------------------------------------
+# -- JSON ------------------------------------------------------------------------------------------
 
 
 def _read_json(text: _Text, stream: Stream) -> Events:
@@ -171,7 +176,9 @@ def _read_json(text: _Text, stream: Stream) -> Events:
     first = feed.taken[-1] if len(feed.taken) > len(blank) else ""
     if first.lstrip().startswith("["):
         values = _items(first + "".join(lines), text.path)
-        return Events((_event(f"item {n}", v, fitting) for n, v in enumerate(values, 1)), text.progress)
+        return Events(
+            (_event(f"item {n}", v, fitting) for n, v in enumerate(values, 1)), text.progress
+        )
     feed.give_back()
 
     def events() -> Iterator[Event]:
@@ -208,26 +215,33 @@ def _event(place: str, value: bytes, fitting: Fitting) -> Event:
     return Event(place, value, judged.misfit, judged.unknown)
 
 
-# -- CSV ---------------------------------------------------------------------------------------------------------------
+# -- CSV -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Record:
-    """One record of a CSV. line: the first of its lines. text: as it is in the file. cells: None if its quotes can't be made out; NULL is None."""
+    """One record of a CSV. line: the first of its lines. text: as it is in the file. cells: None if
+    its quotes can't be made out; NULL is None.
+    """
 
     line: int
     text: str
     cells: list[str | None] | None
 
 
-def _read_csv(text: _Text, stream: Stream, delimiter: str | None, columns: Sequence[str] | None) -> Events:
+def _read_csv(
+    text: _Text, stream: Stream, delimiter: str | None, columns: Sequence[str] | None
+) -> Events:
     lines = text.lines()
     first = next(lines, "")
     if not first.strip():
         raise UsageError(
-            f"{text.path} must begin with a header, or --columns must name its columns; got an empty line"
+            f"{text.path} must begin with a header, or --columns must name its columns; got an"
+            " empty line"
         )
-    records = read_records(chain([first], lines), delimiter or _delimiter_of(first), stream.max_event_bytes)
+    records = read_records(
+        chain([first], lines), delimiter or _delimiter_of(first), stream.max_event_bytes
+    )
     if columns is None:
         header = [(cell or "").strip() for cell in next(records).cells or []]
     else:
@@ -270,8 +284,9 @@ def _delimiter_of(line: str) -> str:
 def read_records(lines: Iterator[str], delimiter: str, most: int) -> Iterator[Record]:
     """The records of a CSV; one in quotes may have several lines.
 
-    A quote that does not end would take all that follows for one cell. So a record that the file ends in, or that has a cell of more
-    than `most` characters, is its first line alone, and the next record begins with the second.
+    A quote that does not end would take all that follows for one cell. So a record that the file
+    ends in, or that has a cell of more than `most` characters, is its first line alone, and the
+    next record begins with the second.
     """
     csv.field_size_limit(max(most, csv.field_size_limit()))
     feed = _Feed(lines)
@@ -321,9 +336,14 @@ def _with_nulls(cells: list[str], text: str, delimiter: str) -> list[str | None]
     if not any(cell in NULLS for cell in cells):
         return list(cells)
     parts = re.findall(
-        rf'(?:\A|{re.escape(delimiter)})\s*("(?:[^"]|"")*"|[^{re.escape(delimiter)}]*)', text.rstrip("\r\n")
+        rf'(?:\A|{re.escape(delimiter)})\s*("(?:[^"]|"")*"|[^{re.escape(delimiter)}]*)',
+        text.rstrip("\r\n"),
     )
-    quoted = [part.startswith('"') for part in parts] if len(parts) == len(cells) else [True] * len(cells)
+    quoted = (
+        [part.startswith('"') for part in parts]
+        if len(parts) == len(cells)
+        else [True] * len(cells)
+    )
     return [
         None if cell in NULLS and not q else _Quoted(cell) if q else cell
         for cell, q in zip(cells, quoted, strict=True)
@@ -336,14 +356,17 @@ class _Quoted(str):
     __slots__ = ()
 
 
-def _choose(header: Sequence[str], stream: Stream, path: Path) -> tuple[list[tuple[int, Field]], str]:
+def _choose(
+    header: Sequence[str], stream: Stream, path: Path
+) -> tuple[list[tuple[int, Field]], str]:
     """The places of the stream's columns in a file's, and what to say of the others."""
     chosen: list[tuple[int, Field]] = []
     for field in stream.fields:
         for name in dict.fromkeys([path_text(field.path), ".".join(field.path), field.name]):
             if header.count(name) > 1:
                 raise UsageError(
-                    f"{path} must have each column once; it has {', '.join(header)}: rename one of {name}"
+                    f"{path} must have each column once; it has {', '.join(header)}: rename one of"
+                    f" {name}"
                 )
             if name in header:
                 chosen.append((header.index(name), field))
@@ -351,18 +374,24 @@ def _choose(header: Sequence[str], stream: Stream, path: Path) -> tuple[list[tup
         else:
             if field.required:
                 raise UsageError(
-                    f"{path} must have the column {path_text(field.path)} of stream {stream.name!r}; it has"
-                    f" {', '.join(header)}{did_you_mean(path_text(field.path), header)}; name its column in the schema with"
-                    f" `{field.name} {field.type} from 'COLUMN'`"
+                    f"{path} must have the column {path_text(field.path)} of stream"
+                    f" {stream.name!r}; it has"
+                    f" {', '.join(header)}{did_you_mean(path_text(field.path), header)}; name its"
+                    f" column in the schema with `{field.name} {field.type} from 'COLUMN'`"
                 )
     used = {place for place, _ in chosen}
-    unfound = [path_text(field.path) for field in stream.fields if field not in [f for _, f in chosen]]
+    unfound = [
+        path_text(field.path) for field in stream.fields if field not in [f for _, f in chosen]
+    ]
     rest = [
         name + (did_you_mean(name, unfound) if close_name(name, unfound) else "")
         for place, name in enumerate(header)
         if place not in used and name
     ]
-    return chosen, f"left out, since the schema has no such column: {', '.join(rest)}" if rest else ""
+    return (
+        chosen,
+        f"left out, since the schema has no such column: {', '.join(rest)}" if rest else "",
+    )
 
 
 def _put(row: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
@@ -373,7 +402,8 @@ def _put(row: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 
 _INTEGER = re.compile(r"[-+]?\d+\Z", re.ASCII)
 _FLOAT = re.compile(
-    r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?\Z|[-+]?(?:nan|inf(?:inity)?)\Z", re.IGNORECASE | re.ASCII
+    r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?\Z|[-+]?(?:nan|inf(?:inity)?)\Z",
+    re.IGNORECASE | re.ASCII,
 )
 _FLAGS = {"true": True, "false": False, "1": True, "0": False}
 
@@ -405,7 +435,7 @@ def _converter(type_: str) -> Callable[[str], Any]:
     return convert
 
 
-# -- Parquet -----------------------------------------------------------------------------------------------------------
+# -- Parquet ---------------------------------------------------------------------------------------
 
 
 def _read_parquet(path: Path, stream: Stream) -> Events:
@@ -420,7 +450,8 @@ def _read_parquet(path: Path, stream: Stream) -> Events:
     def events() -> Iterator[Event]:
         for batch in file.iter_batches(5_000):
             columns = [
-                (f.path, _values(_column(batch, names[place]), f, path, done[0])) for place, f in chosen
+                (f.path, _values(_column(batch, names[place]), f, path, done[0]))
+                for place, f in chosen
             ]
             for number in range(len(batch)):
                 row: dict[str, Any] = {}
@@ -463,8 +494,8 @@ def _values(column: pa.Array, field: Field, path: Path, before: int) -> list[Any
         return column.cast(arrow_type(field.type)).to_pylist(maps_as_pydicts="strict")
     except KeyError as error:
         raise UsageError(
-            f"{path} must have a key of a map once in a row; in one of the rows {before + 1:,} to {before + len(column):,}"
-            f" it is there twice: {error}"
+            f"{path} must have a key of a map once in a row; in one of the rows {before + 1:,} to"
+            f" {before + len(column):,} it is there twice: {error}"
         ) from None
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
         convert = _converter(field.type)
@@ -486,11 +517,13 @@ def _nearest(value: Any, type_: str, convert: Callable[[str], Any]) -> Any:
     return value
 
 
-# -- events ------------------------------------------------------------------------------------------------------------
+# -- events ----------------------------------------------------------------------------------------
 
 
 def encode(row: dict[str, Any]) -> bytes:
-    """One event as JSON: NULLs left out, timestamps in UTC as ISO 8601, decimals with all their digits."""
+    """One event as JSON: NULLs left out, timestamps in UTC as ISO 8601, decimals with all their
+    digits.
+    """
     present = {name: value for name, value in row.items() if value is not None}
     return as_bytes(json.dumps(present, default=_jsonable, ensure_ascii=False))
 

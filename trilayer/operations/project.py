@@ -32,12 +32,16 @@ def project() -> Project:
         folder = settings_folder()
         if folder in (None, Path.cwd()):
             raise
-        raise UsageError(f"{error}. {folder} has a trilayer.toml: run trilayer in that folder") from None
+        raise UsageError(
+            f"{error}. {folder} has a trilayer.toml: run trilayer in that folder"
+        ) from None
     return Project(settings, catalog, Store(settings.store))
 
 
 def who() -> str:
-    """Who runs the command, such as `ann@laptop`; a user without a name by number, as in a container."""
+    """Who runs the command, such as `ann@laptop`; a user without a name by number, as in a
+    container.
+    """
     try:
         name = getpass.getuser()
     except (KeyError, OSError):

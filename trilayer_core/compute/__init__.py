@@ -1,1 +1,3 @@
-"""What is computed of events in Spark and in DuckDB: parsing, grouping into partials, merging and comparing them."""
+"""What is computed of events in Spark and in DuckDB: parsing, grouping into partials, merging and
+comparing them.
+"""

@@ -1,7 +1,7 @@
 """Whether an event fits its stream, told without Spark, for what is about to be sent.
 
-`trilayer_core.compute.parsing` is what decides; this says beforehand what it will decide, and where they differ it is wrong. They agree on all that
-`tests/test_fitting.py` holds against both.
+`trilayer_core.compute.parsing` is what decides; this says beforehand what it will decide, and where
+they differ it is wrong. They agree on all that `tests/test_fitting.py` holds against both.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ class Fitting:
                 inner[field.path[-1]] = None
 
     def misfit(self, value: bytes | None) -> str | None:
-        """Why an event with these bytes will be quarantined, in the parser's words as far as they go; None if it fits."""
+        """Why an event with these bytes will be quarantined, in the parser's words as far as they
+        go; None if it fits.
+        """
         return self.judge(value).misfit
 
     def judge(self, value: bytes | None) -> Judgement:
@@ -152,7 +154,10 @@ def _said(value: Any) -> str:
 
 
 def _find(event: dict[str, Any], field: Field) -> Any:
-    """The field's value; None where there is none. What a step can't be taken in is itself what was found, and fits nothing."""
+    """The field's value; None where there is none.
+
+    What a step can't be taken in is itself what was found, and fits nothing.
+    """
     found: Any = event
     for place, step in enumerate(field.path):
         if not isinstance(found, dict):
@@ -203,7 +208,9 @@ def _nested(type_: str) -> Fits:
         return fits_struct
     of_one = _of_type(normal_type(inner[-1]))
     if parsed.is_type("map"):
-        return lambda value: isinstance(value, dict) and all(v is None or of_one(v) for v in value.values())
+        return lambda value: (
+            isinstance(value, dict) and all(v is None or of_one(v) for v in value.values())
+        )
     return lambda value: isinstance(value, list) and all(v is None or of_one(v) for v in value)
 
 
@@ -281,7 +288,9 @@ def _moment(text: str) -> datetime | None:
     try:
         zone = _zone(match["zone"]) if match["zone"] else UTC
         hour, minute, second = (int(match[part] or 0) for part in (5, 6, 7))
-        return datetime(day.year, day.month, day.day, hour, minute, second, tzinfo=zone).astimezone(UTC)
+        return datetime(day.year, day.month, day.day, hour, minute, second, tzinfo=zone).astimezone(
+            UTC
+        )
     except (ValueError, OverflowError, KeyError, OSError):
         return None
 

@@ -1,7 +1,9 @@
-"""The one pass that both Spark layers run: the partials of all views of a source, from one reading of its rows.
+"""The one pass that both Spark layers run: the partials of all views of a source, from one reading
+of its rows.
 
-All views' keys go into one pass as grouping sets, equal inputs are computed once, and each view's partial is a slice of the result. A `Pass` is
-planned from definitions alone; what it makes of a DataFrame is the same whether the rows come from the log or from the master dataset.
+All views' keys go into one pass as grouping sets, equal inputs are computed once, and each view's
+partial is a slice of the result. A `Pass` is planned from definitions alone; what it makes of a
+DataFrame is the same whether the rows come from the log or from the master dataset.
 """
 
 from __future__ import annotations
@@ -28,15 +30,20 @@ GROUP = "_group"
 EVENTS = "_events"
 """Number of rows behind each row of a pass."""
 OLDEST, NEWEST = "_oldest", "_newest"
-"""The least and the greatest stamp of the rows behind each row of a pass, where they are asked for."""
+"""The least and the greatest stamp of the rows behind each row of a pass, where they are asked for.
+"""
 
 
 def name(column: str) -> exp.Identifier:
     return exp.to_identifier(column, quoted=True)
 
 
-def aggregate_sql(template: str, columns: Mapping[str, str], dialect: str, where: str | None = None) -> str:
-    """A state's SQL template with role names replaced by columns, in a dialect, optionally filtered by a boolean column."""
+def aggregate_sql(
+    template: str, columns: Mapping[str, str], dialect: str, where: str | None = None
+) -> str:
+    """A state's SQL template with role names replaced by columns, in a dialect, optionally filtered
+    by a boolean column.
+    """
     tree = sqlglot.parse_one(template, dialect="spark")
     for node in list(tree.find_all(exp.Column)):
         if node.name in columns:
@@ -86,7 +93,10 @@ class Pass:
         filters = [view.filter.sql for view in self.views if view.filter]
         return _numbered(
             "_i",
-            [*filters, *(sql for view in self.views for m in view.measures for sql in _input_sql(view, m))],
+            [
+                *filters,
+                *(sql for view in self.views for m in view.measures for sql in _input_sql(view, m)),
+            ],
         )
 
     @cached_property
@@ -132,9 +142,11 @@ class Pass:
         return aggregate_sql("count(1)", {}, "spark", self.inputs[view.filter.sql])
 
     def run(self, rows: DataFrame, part: str = "") -> DataFrame:
-        """The pass over `rows`, each part of them by itself. part: an integer column of `rows`, 0 or more; all rows are one part without.
+        """The pass over `rows`, each part of them by itself. part: an integer column of `rows`, 0
+        or more; all rows are one part without.
 
-        Returns the part column if there is one, `_set` (index of the grouping set), key columns (NULL where not in the set), `_events`, states.
+        Returns the part column if there is one, `_set` (index of the grouping set), key columns
+        (NULL where not in the set), `_events`, states.
         """
         from trilayer_core.runtime.session import select_from
 
@@ -148,27 +160,40 @@ class Pass:
         raw = [*(POSITION if isinstance(self.source, Stream) else ()), *([stamp] if stamp else [])]
         keys = list(self.keys.values())
         named = [
-            f"{sql} AS {column}" for columns in (self.keys, self.inputs) for sql, column in columns.items()
+            f"{sql} AS {column}"
+            for columns in (self.keys, self.inputs)
+            for sql, column in columns.items()
         ]
         source = f"(SELECT {', '.join([*([part] if part else []), *raw, *named])} FROM {rows})"
         sets = len(self.sets)
         if sets > 1:
-            # GROUPING SETS by hand: what Spark makes of its own it shuffles though one task holds it all, a tenth of a small micro-batch's time.
+            # GROUPING SETS by hand: what Spark makes of its own it shuffles though one task holds
+            # it all, a tenth of a small micro-batch's time.
             numbers = ", ".join(str(number) for number in range(sets))
             source = f"(SELECT *, explode(array({numbers})) AS {SET} FROM {source})"
-            of_sets = [f"IF({SET} IN ({self._sets_with(key)}), {key}, NULL) AS {key}" for key in keys]
+            of_sets = [
+                f"IF({SET} IN ({self._sets_with(key)}), {key}, NULL) AS {key}" for key in keys
+            ]
         else:
             source = f"(SELECT *, 0 AS {SET} FROM {source})"
             of_sets = keys
-        # Part and set as one number, since each column of a group's key is hashed and compared for every row. Measured: 2 to 5 % more rows a second.
+        # Part and set as one number, since each column of a group's key is hashed and compared for
+        # every row. Measured: 2 to 5 % more rows a second.
         group = f"{part or 0} * {sets} + {SET} AS {GROUP}"
-        source = f"(SELECT {', '.join([group, *raw, *self.inputs.values(), *of_sets])} FROM {source})"
+        source = (
+            f"(SELECT {', '.join([group, *raw, *self.inputs.values(), *of_sets])} FROM {source})"
+        )
         parts = [f"cast({GROUP} DIV {sets} AS int) AS {part}"] if part else []
         stamps = {OLDEST: f"min({stamp})", NEWEST: f"max({stamp})"} if stamp else {}
-        aggregates = [f"count(1) AS {EVENTS}", *(f"{sql} AS {column}" for column, sql in stamps.items())]
+        aggregates = [
+            f"count(1) AS {EVENTS}",
+            *(f"{sql} AS {column}" for column, sql in stamps.items()),
+        ]
         aggregates += [f"{sql} AS {column}" for sql, column in self.states.items()]
         # The cast makes fields of a struct nullable, as they are once partials are merged.
-        states = [f"cast({column} AS {type_}) AS {column}" for column, type_ in self.state_types.items()]
+        states = [
+            f"cast({column} AS {type_}) AS {column}" for column, type_ in self.state_types.items()
+        ]
         columns = [*parts, f"{GROUP} % {sets} AS {SET}", *keys, EVENTS, *stamps, *states]
         grouped = ", ".join([GROUP, *keys])
         return f"""
@@ -229,10 +254,19 @@ def partial_schema(view: View, extra: Mapping[str, pa.DataType] | None = None) -
 
 
 _ARROW = {
-    "tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(), "bigint": pa.int64(),
-    "float": pa.float32(), "double": pa.float64(), "string": pa.string(), "binary": pa.binary(), "boolean": pa.bool_(),
-    "date": pa.date32(), "timestamp": pa.timestamp("us", "UTC"), "timestamp_ntz": pa.timestamp("us"),
-}  # fmt: skip
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "boolean": pa.bool_(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
 
 
 def arrow_type(type_: str) -> pa.DataType:
@@ -258,7 +292,11 @@ def _input_sql(view: View, measure: Measure) -> list[str]:
 def _filter_sql(view: View, measure: Measure) -> str | None:
     """Both filters, the view's and the aggregate's."""
     filters = [expression.sql for expression in (view.filter, measure.where) if expression]
-    return " and ".join(f"({sql})" for sql in filters) if len(filters) > 1 else next(iter(filters), None)
+    return (
+        " and ".join(f"({sql})" for sql in filters)
+        if len(filters) > 1
+        else next(iter(filters), None)
+    )
 
 
 def _numbered(prefix: str, texts: Iterable[str]) -> dict[str, str]:

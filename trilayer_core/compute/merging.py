@@ -1,4 +1,7 @@
-"""Merging and presenting partials in DuckDB, and comparing two views key by key. What makes SQL from definitions; it holds no data."""
+"""Merging and presenting partials in DuckDB, and comparing two views key by key.
+
+What makes SQL from definitions; it holds no data.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ large numbers cancel each other out."""
 
 
 def open_duckdb(memory_mb: int = 1024, threads: int | None = None) -> duckdb.DuckDBPyConnection:
-    """A private in-memory DuckDB: UTC, one answer for one question, nothing but what it is given."""
+    """A private in-memory DuckDB, in UTC, that reads nothing but what it is given."""
     config: dict[str, Any] = {"memory_limit": f"{memory_mb}MB", "python_enable_replacements": False}
     if threads:
         config["threads"] = threads
@@ -90,10 +93,15 @@ def present_select(
             end = f"{start} + to_microseconds({key.window.size_us})"
             fits = f"{start} <= make_timestamptz({key.window.last_us})"
             columns.append(f"CASE WHEN {fits} THEN {end} END AS {quoted_duckdb(key.name + '_end')}")
-    columns += [f"{_present_sql(measure)} AS {quoted_duckdb(measure.name)}" for measure in view.measures]
+    columns += [
+        f"{_present_sql(measure)} AS {quoted_duckdb(measure.name)}" for measure in view.measures
+    ]
     if magnitudes:
         columns += [
-            f"{_over_states(measure.magnitude_sql, measure)} AS {quoted_duckdb(measure.name + '__magnitude')}"
+            (
+                f"{_over_states(measure.magnitude_sql, measure)} AS"
+                f" {quoted_duckdb(measure.name + '__magnitude')}"
+            )
             for measure in view.measures
             if measure.magnitude_sql
         ]
@@ -119,7 +127,9 @@ def _over_states(sql: str, measure: Measure, prefix: str = "") -> str:
             path = [part.name for part in node.parts]
             found: exp.Expr = exp.column(name(f"{prefix}{measure.name}__{path[0]}"))
             for field in path[1:]:
-                found = exp.Dot(this=exp.paren(found), expression=exp.to_identifier(field, quoted=True))
+                found = exp.Dot(
+                    this=exp.paren(found), expression=exp.to_identifier(field, quoted=True)
+                )
             return found
         return node
 
@@ -134,24 +144,31 @@ def _union(view: View, tables: Sequence[str], keep: Sequence[str]) -> str:
 
 
 def _windows_from_panes(view: View, sources: str, keep: Sequence[str]) -> str:
-    """A row for each window that a pane is part of; the NULL pane is part of the NULL window alone."""
+    """A row for each window that a pane is part of. The NULL pane is in the NULL window alone."""
     columns = [
         f"{_window_starts(key.window, quoted_duckdb(key.name))} AS {quoted_duckdb(key.name)}"
         if key.window
         else quoted_duckdb(key.name)
         for key in view.keys
     ]
-    return f"(SELECT {', '.join([*keep, *columns, *map(quoted_duckdb, view.states)])} FROM {sources})"
+    return (
+        f"(SELECT {', '.join([*keep, *columns, *map(quoted_duckdb, view.states)])} FROM {sources})"
+    )
 
 
 def _window_starts(window: Window, pane: str) -> str:
-    starts = f"generate_series({pane} - to_microseconds({window.size_us - window.slide_us}), {pane}, to_microseconds({window.slide_us}))"
+    starts = (
+        f"generate_series({pane} - to_microseconds({window.size_us - window.slide_us}), {pane},"
+        f" to_microseconds({window.slide_us}))"
+    )
     return f"unnest(CASE WHEN {pane} IS NULL THEN [NULL::TIMESTAMPTZ] ELSE {starts} END)"
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two answers to one view, key by key. missing: only on the left; extra: only on the right. keys: rows that are no match, some of them."""
+    """Two answers to one view, key by key. missing: only on the left; extra: only on the right.
+    keys: rows that are no match, some of them.
+    """
 
     match: int
     differ: int
@@ -192,15 +209,23 @@ def compare(
     """
     keyed_by = [*keep, *view.key_output]
     compared = into or "_compared"
-    join = " AND ".join(f"l.{quoted_duckdb(k)} IS NOT DISTINCT FROM r.{quoted_duckdb(k)}" for k in keyed_by)
+    join = " AND ".join(
+        f"l.{quoted_duckdb(k)} IS NOT DISTINCT FROM r.{quoted_duckdb(k)}" for k in keyed_by
+    )
     equal = " AND ".join(_equal(name, magnitude) for name, magnitude in columns.items())
-    kind = f"CASE WHEN r._side IS NULL THEN 'missing' WHEN l._side IS NULL THEN 'extra' WHEN {equal} THEN 'match' ELSE 'differ' END"
-    keys = [f"coalesce(l.{quoted_duckdb(k)}, r.{quoted_duckdb(k)}) AS {quoted_duckdb(k)}" for k in keyed_by]
+    kind = (
+        f"CASE WHEN r._side IS NULL THEN 'missing' WHEN l._side IS NULL THEN 'extra' WHEN {equal}"
+        " THEN 'match' ELSE 'differ' END"
+    )
+    keys = [
+        f"coalesce(l.{quoted_duckdb(k)}, r.{quoted_duckdb(k)}) AS {quoted_duckdb(k)}"
+        for k in keyed_by
+    ]
     values = [f"{side}.{quoted_duckdb(name)} AS {quoted_duckdb(f'{label}_{name}')}"
               for name in columns for side, label in (("l", "left"), ("r", "right"))]  # fmt: skip
     joined = (
-        f"SELECT {kind} AS _kind, {', '.join([*keys, *values])}"
-        f" FROM (SELECT 1 AS _side, * FROM {left}) l FULL JOIN (SELECT 1 AS _side, * FROM {right}) r ON {join}"
+        f"SELECT {kind} AS _kind, {', '.join([*keys, *values])} FROM (SELECT 1 AS _side, * FROM"
+        f" {left}) l FULL JOIN (SELECT 1 AS _side, * FROM {right}) r ON {join}"
     )
     connection.execute(f"CREATE OR REPLACE TEMP TABLE {compared} AS {joined}")
     found = connection.execute(f"SELECT _kind, count(*) FROM {compared} GROUP BY 1").fetchall()
@@ -220,7 +245,12 @@ def compare(
 
 
 def compare_answers(
-    connection: duckdb.DuckDBPyConnection, view: View, left: str, right: str, *, magnitudes: bool = False
+    connection: duckdb.DuckDBPyConnection,
+    view: View,
+    left: str,
+    right: str,
+    *,
+    magnitudes: bool = False,
 ) -> Comparison:
     """`compare` of two answers, in the view's aggregates as they are presented.
 
@@ -230,7 +260,9 @@ def compare_answers(
     columns = {}
     for measure in view.measures:
         if magnitudes:
-            relative = f"l.{quoted_duckdb(measure.name + '__magnitude')}" if measure.magnitude_sql else ""
+            relative = (
+                f"l.{quoted_duckdb(measure.name + '__magnitude')}" if measure.magnitude_sql else ""
+            )
         else:
             answer = quoted_duckdb(measure.name)
             rounded = measure.type in FLOATS and measure.aggregate.kind in ("sum_", "mean")
@@ -247,25 +279,34 @@ def compare_partials(
     into: str = "",
     keep: Sequence[str] = (),
 ) -> Comparison:
-    """`compare` of two tables of partials, merged first, in their states: also where a sum is too large to be presented."""
+    """`compare` of two tables of partials, merged first, in their states: also where a sum is too
+    large to be presented.
+    """
     columns = {}
     for measure in view.measures:
         for state_column, state in measure.states.items():
             column = quoted_duckdb(f"{measure.name}__{state.relative_to}")
             columns[state_column] = f"greatest(l.{column}, r.{column})" if state.relative_to else ""
-    merged_left, merged_right = (f"({merge_select(view, [table], keep)})" for table in (left, right))
+    merged_left, merged_right = (
+        f"({merge_select(view, [table], keep)})" for table in (left, right)
+    )
     return compare(connection, view, merged_left, merged_right, columns, into=into, keep=keep)
 
 
 def present_compared_select(view: View, compared: str, labels: tuple[str, str]) -> str:
-    """SELECT of what `compare_partials` has left in a table, in order of the keys, with the aggregates as they are presented.
+    """SELECT of what `compare_partials` has left in a table, in order of the keys, with the
+    aggregates as they are presented.
 
-    Columns: `_kind`, the keys (a window's is the start of its pane), then of each aggregate NAME__LABEL for the left and the right side,
+    Columns: `_kind`, the keys (a window's is the start of its pane), then of each aggregate
+        NAME__LABEL for the left and the right side,
     NULL where that side has no such key or its total does not fit.
     """
     keys = [quoted_duckdb(key.name) for key in view.keys]
-    values = [f"{_present_sql(measure, side)} AS {quoted_duckdb(f'{measure.name}__{label}')}"
-              for measure in view.measures for side, label in zip(("left_", "right_"), labels, strict=True)]  # fmt: skip
+    values = [
+        f"{_present_sql(measure, side)} AS {quoted_duckdb(f'{measure.name}__{label}')}"
+        for measure in view.measures
+        for side, label in zip(("left_", "right_"), labels, strict=True)
+    ]
     return f"SELECT _kind, {', '.join([*keys, *values])} FROM {compared} ORDER BY {', '.join(keys)}"
 
 

@@ -1,4 +1,6 @@
-"""What the function of a `Rows` source returns, checked on no events, before a layer runs it on any."""
+"""What the function of a `Rows` source returns, checked on no events, before a layer runs it on
+any.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def _check(source: Rows, spark: SparkSession) -> None:
     from pyspark.errors import AnalysisException, PySparkException
     from pyspark.sql import DataFrame
 
-    columns = [f"CAST(NULL AS {type_}) AS `{name}`" for name, type_ in source.stream.columns.items()]
+    columns = [
+        f"CAST(NULL AS {type_}) AS `{name}`" for name, type_ in source.stream.columns.items()
+    ]
     events = spark.sql(f"SELECT {', '.join(columns)} WHERE false")
     try:
         made = source.rows(events)
@@ -58,21 +62,23 @@ def _check(source: Rows, spark: SparkSession) -> None:
     for name, type_ in source.columns.items():
         if name not in found:
             raise DefinitionError(
-                f"rows of {source.name!r} must return the column {name!r}, which its schema declares; it returns"
-                f" {', '.join(found)}{did_you_mean(name, found)}; rename it in the function or in the schema"
+                f"rows of {source.name!r} must return the column {name!r}, which its schema"
+                f" declares; it returns {', '.join(found)}{did_you_mean(name, found)}; rename it"
+                " in the function or in the schema"
             )
         returned = normal_type(exp.DataType.build(found[name].simpleString(), dialect="spark"))
         if returned != type_:
             raise DefinitionError(
-                f"rows of {source.name!r} must return {name!r} as {type_}, as its schema declares; it returns"
-                f" {returned}; cast it in the function, or declare `{name} {returned}`"
+                f"rows of {source.name!r} must return {name!r} as {type_}, as its schema declares;"
+                f" it returns {returned}; cast it in the function, or declare `{name} {returned}`"
             )
 
 
 def _failed(source: Rows, error: Exception, says: str) -> DefinitionError:
     return DefinitionError(
         f"rows of {source.name!r}: its function must take a DataFrame with the columns"
-        f" {', '.join(source.stream.columns)} of stream {source.stream.name!r}; it fails{_place(source.rows, error)}: {says}"
+        f" {', '.join(source.stream.columns)} of stream {source.stream.name!r}; it"
+        f" fails{_place(source.rows, error)}: {says}"
     )
 
 
@@ -82,5 +88,9 @@ def _place(function: Any, error: Exception) -> str:
         file = getsourcefile(function)
     except TypeError:
         return ""
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    lines = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename == file
+    ]
     return f" at {file}:{lines[-1]}" if lines else ""

@@ -1,1 +1,4 @@
-"""What a project says: streams, views, windows and aggregates, with the fingerprints of each. Starts no engine."""
+"""What a project says: streams, views, windows and aggregates, with the fingerprints of each.
+
+Starts no engine.
+"""

@@ -1,9 +1,11 @@
-"""The aggregates, each a commutative monoid: a partial, how two partials merge, and how one is presented.
+"""The aggregates, each a commutative monoid: a partial, how two partials merge, and how one is
+presented.
 
-An aggregate keeps one or more named states. A `State` says, in SQL over the role names `value`, `by`, `position` and `state`,
-how it is computed from events (Spark), merged (Spark and DuckDB) and what it is where there were no events. `present` is DuckDB SQL over the
-states' names. Nothing else in trilayer knows what an aggregate does, so that adding one means adding a class here and a line
-in `AGGREGATES`, which also puts it under the laws in tests/laws.
+An aggregate keeps one or more named states. A `State` says, in SQL over the role names `value`,
+`by`, `position` and `state`, how it is computed from events (Spark), merged (Spark and DuckDB) and
+what it is where there were no events. `present` is DuckDB SQL over the states' names. Nothing else
+in trilayer knows what an aggregate does, so that adding one means adding a class here and a line in
+`AGGREGATES`, which also puts it under the laws in tests/laws.
 
 After Algebird's `MonoidAggregator` (prepare, plus with zero, present).
 """
@@ -25,16 +27,20 @@ from trilayer_core.definitions.expressions import (
 from trilayer_core.errors import DefinitionError
 
 POSITION = ("_partition", "_offset")
-"""Columns that hold an event's place in the log, by which ties of `latest` and `first` are broken."""
+"""Columns that hold an event's place in the log, by which ties of `latest` and `first` are broken.
+"""
 
 
 @dataclass(frozen=True)
 class State:
     """One column of a partial.
 
-    type: Spark type. partial: Spark SQL aggregate over `value`, `by`, `position`. merge: SQL aggregate over `state`, the same in both
-    engines. duckdb_merge: where DuckDB says it otherwise. neutral: SQL literal, merging with which changes nothing.
-    relative_to: for a floating-point sum the state, by its name, that says how large the numbers were that were added up: two such sums
+    type: Spark type. partial: Spark SQL aggregate over `value`, `by`, `position`. merge: SQL
+        aggregate over `state`, the same in both
+    engines. duckdb_merge: where DuckDB says it otherwise. neutral: SQL literal, merging with which
+    changes nothing.
+    relative_to: for a floating-point sum the state, by its name, that says how large the numbers
+        were that were added up: two such sums
     of the same events differ by a small part of that. Empty for a state that is exact.
     """
 
@@ -62,18 +68,24 @@ class Aggregate:
 
     kind: ClassVar[str] = ""
     exact: ClassVar[bool] = True
-    """Whether equal events give bitwise equal answers; floating-point sums depend on order and do not."""
+    """Whether equal events give bitwise equal answers; floating-point sums depend on order and do
+    not.
+    """
 
     @property
     def roles(self) -> dict[str, str]:
         """Role to the author's SQL, for the roles in use."""
-        return {role: sql for role, sql in (("value", self.value), ("by", self.by)) if sql is not None}
+        return {
+            role: sql for role, sql in (("value", self.value), ("by", self.by)) if sql is not None
+        }
 
     def check(self, types: Mapping[str, str], what: str) -> None:
         """Raises DefinitionError when a role's type is not one that this aggregate can take."""
 
     def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
-        """State name to state. positioned: the source has log positions (a stream has, rows that a function made have not)."""
+        """State name to state. positioned: the source has log positions (a stream has, rows that a
+        function made have not).
+        """
         raise NotImplementedError
 
     def present(self, types: Mapping[str, str]) -> tuple[str, str]:
@@ -81,7 +93,9 @@ class Aggregate:
         raise NotImplementedError
 
     def magnitude(self, types: Mapping[str, str]) -> str:
-        """DuckDB SQL over the state names of what the answer's rounding is relative to; empty for an exact answer."""
+        """DuckDB SQL over the state names of what the answer's rounding is relative to; empty for
+        an exact answer.
+        """
         return ""
 
 
@@ -91,14 +105,20 @@ class Count(Aggregate):
     kind = "count"
 
     def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
-        return {"n": State("bigint", "count(value)" if self.value else "count(1)", "sum(state)", neutral="0")}
+        return {
+            "n": State(
+                "bigint", "count(value)" if self.value else "count(1)", "sum(state)", neutral="0"
+            )
+        }
 
     def present(self, types: Mapping[str, str]) -> tuple[str, str]:
         return "n", "bigint"
 
 
 SAFE_DIGITS = 19
-"""Of decimals with up to so many digits 38 digits hold the sum of more events than a log has offsets."""
+"""Of decimals with up to so many digits 38 digits hold the sum of more events than a log has
+offsets.
+"""
 
 LOW_DIGITS = 20
 """How many digits of a decimal with more than `SAFE_DIGITS` are added up by themselves."""
@@ -114,21 +134,26 @@ def _low_unit(type_: str) -> str:
 
 
 def _sum_states(type_: str) -> dict[str, State]:
-    """States of an exact sum, none of which can overflow; of a sum that is rounded, where the numbers are floating-point.
+    """States of an exact sum, none of which can overflow; of a sum that is rounded, where the
+    numbers are floating-point.
 
-    Wide decimals are added up as multiples of a unit and as what remains: each is a number of the event alone, so that both sums are the
-    same however the events were split, and either holds the sum of 10^18 events.
+    Wide decimals are added up as multiples of a unit and as what remains: each is a number of the
+    event alone, so that both sums are the same however the events were split, and either holds the
+    sum of 10^18 events.
     """
     if type_ in FLOATS:
         value = "cast(value as double)"
         return {
             "sum": State("double", f"sum({value})", "sum(state)", relative_to="magnitude"),
-            "magnitude": State("double", f"sum(abs({value}))", "sum(state)", relative_to="magnitude"),
+            "magnitude": State(
+                "double", f"sum(abs({value}))", "sum(state)", relative_to="magnitude"
+            ),
         }
     if type_ in ("tinyint", "smallint"):
         return {"sum": State("bigint", "sum(cast(value as bigint))", "sum(state)")}
     if type_ == "int":
-        # Added up in one pass as bigint, which takes 2^32 events of one key to overflow, and costs less than decimals do.
+        # Added up in one pass as bigint, which takes 2^32 events of one key to overflow, and costs
+        # less than decimals do.
         summed = "cast(sum(cast(value as bigint)) as decimal(38,0))"
         return {"sum": State("decimal(38,0)", summed, "sum(state)")}
     wide = "decimal(38,0)" if type_ == "bigint" else f"decimal(38,{decimal_scale(type_)})"
@@ -136,7 +161,9 @@ def _sum_states(type_: str) -> dict[str, State]:
         return {"sum": State(wide, f"sum(cast(value as {wide}))", "sum(state)")}
     unit = _low_unit(type_)
     scale = len(unit.partition(".")[2])
-    unit = f"cast('{unit}' as decimal({max(len(unit.replace('.', '').lstrip('0')), scale)},{scale}))"
+    unit = (
+        f"cast('{unit}' as decimal({max(len(unit.replace('.', '').lstrip('0')), scale)},{scale}))"
+    )
     high = f"sum(cast(cast(value as {wide}) div {unit} as decimal(38,0)))"
     low = f"sum(cast(cast(value as {wide}) % {unit} as {wide}))"
     return {
@@ -158,10 +185,12 @@ def _check_numeric(types: Mapping[str, str], what: str) -> None:
 
 
 class Sum(Aggregate):
-    """Sum of the values that are not NULL, NULL where there are none. Exact for integers and decimals.
+    """Sum of the values that are not NULL, NULL where there are none.
 
-    Integers are presented as bigint, decimals with 38 digits, floating point as double. A total that does not fit is NULL: for an
-    integer column one of `decimal(38,0)` has room.
+    Exact for integers and decimals.
+
+    Integers are presented as bigint, decimals with 38 digits, floating point as double. A total
+    that does not fit is NULL: for an integer column one of `decimal(38,0)` has room.
     """
 
     kind = "sum_"
@@ -176,9 +205,15 @@ class Sum(Aggregate):
         type_ = types["value"]
         result = _sum_type(type_)
         if _is_split(type_):
-            unit = f"cast({_low_unit(type_)} as decimal(38,{max(decimal_scale(type_) - LOW_DIGITS, 0)}))"
-            # High and low may have different signs; one unit is moved where the high part alone does not fit.
-            moved = f"try(cast((high - sign(high)) * {unit} as {result}) + (low + sign(high) * {unit}))"
+            unit = (
+                f"cast({_low_unit(type_)} as"
+                f" decimal(38,{max(decimal_scale(type_) - LOW_DIGITS, 0)}))"
+            )
+            # High and low may have different signs; one unit is moved where the high part alone
+            # does not fit.
+            moved = (
+                f"try(cast((high - sign(high)) * {unit} as {result}) + (low + sign(high) * {unit}))"
+            )
             return f"coalesce(try(cast(high * {unit} as {result}) + low), {moved})", result
         return f"try_cast(sum as {result})", result
 
@@ -204,7 +239,10 @@ class Mean(Aggregate):
     def present(self, types: Mapping[str, str]) -> tuple[str, str]:
         total = "cast(sum as double)"
         if _is_split(types["value"]):
-            total = f"(cast(high as double) * {_low_unit(types['value'])}::double + cast(low as double))"
+            total = (
+                f"(cast(high as double) * {_low_unit(types['value'])}::double + cast(low as"
+                " double))"
+            )
         return f"{total} / nullif(count, 0)", "double"
 
     def magnitude(self, types: Mapping[str, str]) -> str:
@@ -229,35 +267,52 @@ class _Extreme(Aggregate):
 
 
 class Min(_Extreme):
-    """Smallest value that is not NULL. Strings are ordered by their UTF-8 bytes; NaN is above every number."""
+    """Smallest value that is not NULL.
+
+    Strings are ordered by their UTF-8 bytes; NaN is above every number.
+    """
 
     kind, function = "min_", "min"
 
 
 class Max(_Extreme):
-    """Largest value that is not NULL. Strings are ordered by their UTF-8 bytes; NaN is above every number."""
+    """Largest value that is not NULL.
+
+    Strings are ordered by their UTF-8 bytes; NaN is above every number.
+    """
 
     kind, function = "max_", "max"
 
 
 class _Chosen(Aggregate):
-    """The value, NULL or not, of one event: the one at an end of the order (`by`, partition, offset).
+    """The value, NULL or not, of one event: the one at an end of the order (`by`, partition,
+    offset).
 
-    Kept as one struct that is compared from left to right, so that min or max finds it in either engine. -0.0 is answered as 0.0.
+    Kept as one struct that is compared from left to right, so that min or max finds it in either
+    engine. -0.0 is answered as 0.0.
     """
 
     function: ClassVar[str]
 
     def check(self, types: Mapping[str, str], what: str) -> None:
         if not is_orderable(types["value"]):
-            raise DefinitionError(f"{what} must choose a column of a plain type; got {types['value']}")
+            raise DefinitionError(
+                f"{what} must choose a column of a plain type; got {types['value']}"
+            )
         if not is_orderable(types["by"]):
             raise DefinitionError(f"{what} must be by a type with an order; got {types['by']}")
 
     def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
-        # DuckDB's min and max of a struct lose the sign of zero, so it is left out of both from the start.
-        by, value = (f"{r} + cast(0 as {types[r]})" if types[r] in FLOATS else r for r in ("by", "value"))
-        place = [("partition", "int", POSITION[0]), ("offset", "bigint", POSITION[1])] if positioned else []
+        # DuckDB's min and max of a struct lose the sign of zero, so it is left out of both from the
+        # start.
+        by, value = (
+            f"{r} + cast(0 as {types[r]})" if types[r] in FLOATS else r for r in ("by", "value")
+        )
+        place = (
+            [("partition", "int", POSITION[0]), ("offset", "bigint", POSITION[1])]
+            if positioned
+            else []
+        )
         # `known` comes before the value: the engines order NULL inside a struct differently.
         parts = [
             ("by", types["by"], by),
@@ -275,13 +330,19 @@ class _Chosen(Aggregate):
 
 
 class Latest(_Chosen):
-    """The column's value in the event with the largest `by`; of several, the one latest in the log. `by` NULL doesn't count."""
+    """The column's value in the event with the largest `by`; of several, the one latest in the log.
+
+    `by` NULL doesn't count.
+    """
 
     kind, function = "latest", "max"
 
 
 class First(_Chosen):
-    """The column's value in the event with the smallest `by`; of several, the one first in the log. `by` NULL doesn't count."""
+    """The column's value in the event with the smallest `by`; of several, the one first in the log.
+
+    `by` NULL doesn't count.
+    """
 
     kind, function = "first", "min"
 

@@ -53,11 +53,14 @@ class Catalog:
             for source in found:
                 if by_name.setdefault(source.name, source) != source:
                     raise DefinitionError(
-                        f"each {what} must be declared once; got two different ones named {source.name!r}"
+                        f"each {what} must be declared once; got two different ones named"
+                        f" {source.name!r}"
                     )
         topics = [stream.topic for stream in self.streams]
         if len(set(topics)) < len(topics):
-            raise DefinitionError(f"each topic must belong to one stream; got {', '.join(sorted(topics))}")
+            raise DefinitionError(
+                f"each topic must belong to one stream; got {', '.join(sorted(topics))}"
+            )
 
     @property
     def streams(self) -> list[Stream]:
@@ -66,7 +69,9 @@ class Catalog:
     @property
     def rows(self) -> list[Rows]:
         """The `Rows` sources of its views."""
-        found = {view.source.name: view.source for view in self.views if isinstance(view.source, Rows)}
+        found = {
+            view.source.name: view.source for view in self.views if isinstance(view.source, Rows)
+        }
         return list(found.values())
 
     def stream(self, name: str) -> Stream:
@@ -74,7 +79,8 @@ class Catalog:
             if stream.name == name:
                 return stream
         raise UsageError(
-            f"stream must be one of the catalog's; got {name!r}{did_you_mean(name, [s.name for s in self.streams])}"
+            "stream must be one of the catalog's; got"
+            f" {name!r}{did_you_mean(name, [s.name for s in self.streams])}"
         )
 
     def view(self, name: str) -> View:
@@ -82,7 +88,8 @@ class Catalog:
             if view.name == name:
                 return view
         raise UsageError(
-            f"view must be one of the catalog's; got {name!r}{did_you_mean(name, [v.name for v in self.views])}"
+            "view must be one of the catalog's; got"
+            f" {name!r}{did_you_mean(name, [v.name for v in self.views])}"
         )
 
     def views_of(self, stream: Stream) -> list[View]:
@@ -91,7 +98,8 @@ class Catalog:
     def stream_fingerprint(self, stream: Stream) -> str:
         """Of the stream and every view on it: what one run of the speed layer computes."""
         return digest(
-            stream.fingerprint, sorted((view.name, view.fingerprint) for view in self.views_of(stream))
+            stream.fingerprint,
+            sorted((view.name, view.fingerprint) for view in self.views_of(stream)),
         )
 
 
@@ -99,8 +107,8 @@ class Catalog:
 def _searched(folder: str) -> Iterator[None]:
     """Has `folder` searched first for modules, and from then on last.
 
-    The project's imports mean its own files. What trilayer, Spark or Airflow imports later must not:
-    a project may have a `cli.py`, or any other name.
+    The project's imports mean its own files. What trilayer, Spark or Airflow imports later must
+    not: a project may have a `cli.py`, or any other name.
     """
     if folder in sys.path:
         yield
@@ -116,7 +124,8 @@ def _searched(folder: str) -> Iterator[None]:
 def load_catalog(name: str) -> Catalog:
     """The catalog at `module:attribute`, the module looked for in the working directory too.
 
-    Raises UsageError that says which half was not found; errors inside the module itself come through as they are.
+    Raises UsageError that says which half was not found; errors inside the module itself come
+    through as they are.
     """
     module_name, _, attribute = name.partition(":")
     if not module_name or not attribute:
@@ -128,16 +137,19 @@ def load_catalog(name: str) -> Catalog:
         with _searched(here):
             module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        if error.name is None or not (module_name == error.name or module_name.startswith(error.name + ".")):
+        if error.name is None or not (
+            module_name == error.name or module_name.startswith(error.name + ".")
+        ):
             raise
         raise UsageError(
-            f"catalog {name!r} must be importable from {here}; got no module {error.name!r}; run from your project's folder,"
-            " or set `catalog` in trilayer.toml"
+            f"catalog {name!r} must be importable from {here}; got no module {error.name!r}; run"
+            " from your project's folder, or set `catalog` in trilayer.toml"
         ) from None
     catalog = getattr(module, attribute, None)
     if not isinstance(catalog, Catalog):
         known = [k for k, v in vars(module).items() if isinstance(v, Catalog)]
         raise UsageError(
-            f"catalog {name!r} must be a Catalog; got {type(catalog).__name__}{did_you_mean(attribute, known)}"
+            f"catalog {name!r} must be a Catalog; got"
+            f" {type(catalog).__name__}{did_you_mean(attribute, known)}"
         )
     return catalog

@@ -1,8 +1,9 @@
 """SQL expressions of a definition, read without a JVM.
 
-An author writes Spark SQL; sqlglot parses it here, so that an unknown column, an aggregate in a key or a function whose
-answer changes from run to run is found when the catalog is declared. Every checked expression has a known type: Spark is
-told to `cast` to it, DuckDB declares its columns with it, and so both layers and the merge agree.
+An author writes Spark SQL; sqlglot parses it here, so that an unknown column, an aggregate in a key
+or a function whose answer changes from run to run is found when the catalog is declared. Every
+checked expression has a known type: Spark is told to `cast` to it, DuckDB declares its columns with
+it, and so both layers and the merge agree.
 """
 
 import re
@@ -28,7 +29,9 @@ SCALARS = (*INTEGERS, *FLOATS, "string", "boolean", "date", "timestamp", "timest
 RANGES = {
     "date": "DATE'0001-01-01' AND DATE'9999-12-31'",
     "timestamp": "TIMESTAMP'0001-01-01T00:00:00Z' AND TIMESTAMP'9999-12-31T23:59:59.999999Z'",
-    "timestamp_ntz": "TIMESTAMP_NTZ'0001-01-01T00:00:00' AND TIMESTAMP_NTZ'9999-12-31T23:59:59.999999'",
+    "timestamp_ntz": (
+        "TIMESTAMP_NTZ'0001-01-01T00:00:00' AND TIMESTAMP_NTZ'9999-12-31T23:59:59.999999'"
+    ),
 }
 
 # Two layers evaluate an expression at two times on two machines; these would tell them apart.
@@ -63,12 +66,22 @@ UNREPEATABLE = frozenset(
     ]
 )
 
-# Text that Spark takes for a time of its clock where it makes a date or a timestamp of it. A time zone may follow.
+# Text that Spark takes for a time of its clock where it makes a date or a timestamp of it. A time
+# zone may follow.
 _CLOCK = re.compile(r"\s*(?:now|today|yesterday|tomorrow)\b\s*\S*\s*\Z", re.IGNORECASE)
 # Of what gives one of its parts, or text made of it, and of what makes an end of the word as text.
 _PASSES_ON = (
-    exp.If, exp.Case, exp.Coalesce, exp.Paren, exp.Nullif, exp.Greatest, exp.Least, exp.Lower, exp.Upper, exp.Replace
-)  # fmt: skip
+    exp.If,
+    exp.Case,
+    exp.Coalesce,
+    exp.Paren,
+    exp.Nullif,
+    exp.Greatest,
+    exp.Least,
+    exp.Lower,
+    exp.Upper,
+    exp.Replace,
+)
 _OF_TEXT = (
     exp.Predicate,
     exp.Cast,
@@ -82,10 +95,13 @@ _OF_TEXT = (
 
 
 def check_name(name: str, what: str) -> str:
-    """`name` itself, or an error: names are SQL identifiers that need no quotes and leave `__` and a leading `_` to trilayer."""
+    """`name` itself, or an error: names are SQL identifiers that need no quotes and leave `__` and
+    a leading `_` to trilayer.
+    """
     if not isinstance(name, str) or not IDENTIFIER.match(name) or "__" in name:
         raise DefinitionError(
-            f"{what} must be lower-case letters, digits and single underscores, a letter first; got {name!r}"
+            f"{what} must be lower-case letters, digits and single underscores, a letter first;"
+            f" got {name!r}"
         )
     return name
 
@@ -118,7 +134,8 @@ def is_orderable(type_: str) -> bool:
 
 
 def normal_type(kind: exp.DataType, what: str = "a type") -> str:
-    """The one spelling of a type in trilayer: Spark's simple string, such as `decimal(10,2)` or `struct<a:int>`.
+    """The one spelling of a type in trilayer: Spark's simple string, such as `decimal(10,2)` or
+    `struct<a:int>`.
 
     Raises DefinitionError that names `what` for a decimal that Spark does not have.
     """
@@ -128,7 +145,8 @@ def normal_type(kind: exp.DataType, what: str = "a type") -> str:
         precision, scale = (int(digits[1]), int(digits[2] or 0)) if digits else (0, 0)
         if not (1 <= precision <= 38 and scale <= precision):
             raise DefinitionError(
-                f"{what} must be a decimal of 1 to 38 digits, no more of them after the point; got {match[0]}"
+                f"{what} must be a decimal of 1 to 38 digits, no more of them after the point; got"
+                f" {match[0]}"
             )
         return f"decimal({precision},{scale})"
 
@@ -140,7 +158,8 @@ def normal_type(kind: exp.DataType, what: str = "a type") -> str:
 class Field:
     """A column of a stream: its name, its Spark type, and whether an event without it is rejected.
 
-    path: where an event has it, from the outside in; its name alone unless the schema says otherwise.
+    path: where an event has it, from the outside in; its name alone unless the schema says
+        otherwise.
     """
 
     name: str
@@ -166,10 +185,12 @@ def path_text(path: tuple[str, ...]) -> str:
 def parse_schema(ddl: str, what: str, *, events: bool = False) -> tuple[Field, ...]:
     """Fields of a Spark DDL schema such as `carrier string not null, dep_delay int`.
 
-    events: whether columns may say which field of an event they come from, as in `vendor_id int from 'VendorID', city string from
+    events: whether columns may say which field of an event they come from, as in `vendor_id int
+        from 'VendorID', city string from
     'address.city'`.
 
-    Raises DefinitionError for text that is no schema, a name or a field used twice, and a type that an event can't hold.
+    Raises DefinitionError for text that is no schema, a name or a field used twice, and a type that
+    an event can't hold.
     """
     if not isinstance(ddl, str):
         raise DefinitionError(f"schema of {what} must be Spark DDL (`name type, ...`); got {ddl!r}")
@@ -182,20 +203,26 @@ def parse_schema(ddl: str, what: str, *, events: bool = False) -> tuple[Field, .
         ) from None
     schema = table.this
     columns = schema.expressions if isinstance(schema, exp.Schema) else []
-    if not columns or not all(isinstance(column, exp.ColumnDef) and column.kind for column in columns):
+    if not columns or not all(
+        isinstance(column, exp.ColumnDef) and column.kind for column in columns
+    ):
         raise DefinitionError(f"schema of {what} must be Spark DDL (`name type, ...`); got {ddl!r}")
     fields: list[Field] = []
     for place, column in enumerate(columns):
         name = _check_column(column, f"column of {what}", events)
         if name in (field.name for field in fields):
-            raise DefinitionError(f"columns of {what} must have different names; got {name!r} twice")
+            raise DefinitionError(
+                f"columns of {what} must have different names; got {name!r} twice"
+            )
         type_ = normal_type(column.kind, f"type of {what}.{name}")
         if not (is_orderable(type_) or type_.startswith(("array<", "struct<", "map<string,"))):
             raise DefinitionError(
-                f"type of {what}.{name} must be one of {', '.join(SCALARS)}, decimal(p,s), array, struct or map of string;"
-                f" got {type_!r}"
+                f"type of {what}.{name} must be one of {', '.join(SCALARS)}, decimal(p,s), array,"
+                f" struct or map of string; got {type_!r}"
             )
-        required = any(isinstance(rule.kind, exp.NotNullColumnConstraint) for rule in column.constraints)
+        required = any(
+            isinstance(rule.kind, exp.NotNullColumnConstraint) for rule in column.constraints
+        )
         fields.append(Field(name, type_, required, paths.get(place, ())))
     for field in fields:
         _check_path(field, fields, what)
@@ -203,7 +230,9 @@ def parse_schema(ddl: str, what: str, *, events: bool = False) -> tuple[Field, .
 
 
 def _check_column(column: exp.ColumnDef, what: str, events: bool) -> str:
-    """`check_name` of a column, with what to write instead where the event's own name was taken for it."""
+    """`check_name` of a column, with what to write instead where the event's own name was taken for
+    it.
+    """
     try:
         return check_name(column.name, what)
     except DefinitionError as error:
@@ -216,7 +245,9 @@ def _check_column(column: exp.ColumnDef, what: str, events: bool) -> str:
 
 
 def _split_paths(ddl: str, what: str) -> tuple[str, dict[int, tuple[str, ...]]]:
-    """A schema without its `from 'FIELD'`, and the path that each column's says, by the column's place."""
+    """A schema without its `from 'FIELD'`, and the path that each column's says, by the column's
+    place.
+    """
     tokens = Spark().tokenize(ddl)
     column, depth, first = 0, 0, True
     paths: dict[int, tuple[str, ...]] = {}
@@ -227,7 +258,8 @@ def _split_paths(ddl: str, what: str) -> tuple[str, dict[int, tuple[str, ...]]]:
         if token.token_type == TokenType.FROM and depth == 0 and not first:
             if following is None or following.token_type != TokenType.STRING or column in paths:
                 raise DefinitionError(
-                    f"schema of {what} must name a field once, in quotes, after `from`; got {ddl!r}; write `vendor_id int from 'VendorID'`"
+                    f"schema of {what} must name a field once, in quotes, after `from`; got"
+                    f" {ddl!r}; write `vendor_id int from 'VendorID'`"
                 )
             paths[column] = _parse_path(following.text, what)
             cuts.append((token.start, following.end + 1))
@@ -251,15 +283,17 @@ def _parse_path(text: str, what: str) -> tuple[str, ...]:
     unspeakable = any(not step.isprintable() or set(step) & set('\\"') for step in steps)
     if place < len(text) or not steps or unspeakable:
         raise DefinitionError(
-            f"field of {what} must be a name, or names with dots between them, in which a name that has a dot itself stands in backticks,"
-            f" and no name has a quotation mark, a backslash or a control character; got {text!r}"
+            f"field of {what} must be a name, or names with dots between them, in which a name"
+            " that has a dot itself stands in backticks, and no name has a quotation mark, a"
+            f" backslash or a control character; got {text!r}"
         )
     return tuple(steps)
 
 
 def _check_path(field: Field, fields: Iterable[Field], what: str) -> None:
-    """Raises DefinitionError if another column comes from the same field, from one within it, or from one whose name differs in its case
-    alone, which Spark does not tell apart."""
+    """Raises DefinitionError if another column comes from the same field, from one within it, or
+    from one whose name differs in its case alone, which Spark does not tell apart.
+    """
     if field.path[0].lower() == "_corrupt":
         raise DefinitionError(
             f"field of {what}.{field.name} must not be _corrupt, which the parser itself uses"
@@ -273,8 +307,9 @@ def _check_path(field: Field, fields: Iterable[Field], what: str) -> None:
             shared += 1
         if shared == len(one) or field.path[:shared] != other.path[:shared]:
             raise DefinitionError(
-                f"columns of {what} must come from different fields, in more than their case, of which none holds the other; got"
-                f" {field.label} and {other.label}; take a struct once, and its fields by expressions, as in `user.id`"
+                f"columns of {what} must come from different fields, in more than their case, of"
+                f" which none holds the other; got {field.label} and {other.label}; take a struct"
+                " once, and its fields by expressions, as in `user.id`"
             )
 
 
@@ -291,7 +326,12 @@ class Expression:
 
 
 def parse_expression(
-    sql: str, schema: Mapping[str, str], what: str, expect: str | None = None, *, parsed: bool = True
+    sql: str,
+    schema: Mapping[str, str],
+    what: str,
+    expect: str | None = None,
+    *,
+    parsed: bool = True,
 ) -> Expression:
     """Checks one scalar expression against `schema` (column name to type) and finds its type.
 
@@ -321,7 +361,9 @@ def parse_expression(
     ):
         raise DefinitionError(f"{what} must be one Spark SQL expression; got {sql!r}")
     expression = select.selects[0]
-    if isinstance(expression, exp.Alias | exp.Star) or any(node.comments for node in expression.walk()):
+    if isinstance(expression, exp.Alias | exp.Star) or any(
+        node.comments for node in expression.walk()
+    ):
         raise DefinitionError(
             f"{what} must be one expression without a name, a star or a comment; got {sql!r}"
         )
@@ -333,12 +375,14 @@ def parse_expression(
     _refuse_clock(expression, sql, what)
     if type_ is None:
         raise DefinitionError(
-            f"type of {what} must be known; got {sql!r}, which could be anything; write `cast({sql} as TYPE)`"
+            f"type of {what} must be known; got {sql!r}, which could be anything; write"
+            f" `cast({sql} as TYPE)`"
         )
     if expect is not None and type_ != expect:
         raise DefinitionError(f"{what} must be {expect}; got {sql!r}, which is {type_}")
     plain = isinstance(expression, exp.Column) and schema.get(expression.name) == type_
-    # The author's own text goes to Spark, in brackets: sqlglot has shown that it is exactly one expression.
+    # The author's own text goes to Spark, in brackets: sqlglot has shown that it is exactly one
+    # expression.
     found = sql.strip() if plain else f"try_cast(({sql.strip()}) as {type_})"
     return Expression(found if plain and parsed else _holdable(found, type_), type_, columns)
 
@@ -367,8 +411,9 @@ def _refuse_unrepeatable(expression: exp.Expr, sql: str, what: str) -> None:
     for node in expression.walk():
         if isinstance(node, exp.AggFunc | exp.Window | exp.Query | exp.Subquery | exp.Explode):
             raise DefinitionError(
-                f"{what} must be computed from one event alone; got {sql!r}, which holds {node.sql('spark')!r}"
-                " (an aggregate, window function, subquery or generator); put aggregates in `aggregates=`"
+                f"{what} must be computed from one event alone; got {sql!r}, which holds"
+                f" {node.sql('spark')!r} (an aggregate, window function, subquery or generator);"
+                " put aggregates in `aggregates=`"
             )
         if isinstance(node, exp.Func):
             names = (
@@ -378,13 +423,17 @@ def _refuse_unrepeatable(expression: exp.Expr, sql: str, what: str) -> None:
             )
             if names & UNREPEATABLE:
                 raise DefinitionError(
-                    f"{what} must give the same answer in every run; got {sql!r}, which calls {sorted(names)[0]}();"
-                    " use the event's own columns, and put `now()` into the query instead"
+                    f"{what} must give the same answer in every run; got {sql!r}, which calls"
+                    f" {sorted(names)[0]}(); use the event's own columns, and put `now()` into the"
+                    " query instead"
                 )
 
 
 def _refuse_clock(expression: exp.Expr, sql: str, what: str) -> None:
-    """expression: with the types of its parts. A word is text where nothing beside it, in a comparison or a choice, may be a time."""
+    """expression: with the types of its parts.
+
+    A word is text where nothing beside it, in a comparison or a choice, may be a time.
+    """
     for literal in expression.find_all(exp.Literal):
         if not literal.is_string or not _CLOCK.match(literal.this):
             continue
@@ -394,8 +443,9 @@ def _refuse_clock(expression: exp.Expr, sql: str, what: str) -> None:
                 map(_may_be_time, node.iter_expressions())
             ):
                 raise DefinitionError(
-                    f"{what} must give the same answer in every run; got {sql!r}, where Spark may take {literal.sql()} for a time"
-                    f" of its clock; use the event's own columns, or write `cast({literal.sql()} as string)` for the word"
+                    f"{what} must give the same answer in every run; got {sql!r}, where Spark may"
+                    f" take {literal.sql()} for a time of its clock; use the event's own columns,"
+                    f" or write `cast({literal.sql()} as string)` for the word"
                 )
             node = node.parent if isinstance(node, _PASSES_ON) else None
 
@@ -403,17 +453,23 @@ def _refuse_clock(expression: exp.Expr, sql: str, what: str) -> None:
 def _may_be_time(part: exp.Expr) -> bool:
     if isinstance(part, exp.Bracket) and part.this.type is not None and part.this.type.expressions:
         return part.this.type.expressions[-1].this in exp.DataType.TEMPORAL_TYPES
-    return part.type is None or part.type.this in (exp.DataType.Type.UNKNOWN, *exp.DataType.TEMPORAL_TYPES)
+    return part.type is None or part.type.this in (
+        exp.DataType.Type.UNKNOWN,
+        *exp.DataType.TEMPORAL_TYPES,
+    )
 
 
-def _columns(expression: exp.Expr, schema: Mapping[str, str], sql: str, what: str) -> frozenset[str]:
+def _columns(
+    expression: exp.Expr, schema: Mapping[str, str], sql: str, what: str
+) -> frozenset[str]:
     used = set()
     for column in expression.find_all(exp.Column):
         # `a.b` is a field of struct `a`, not column `b` of a table `a`.
         name = column.parts[0].name
         if name not in schema:
             raise DefinitionError(
-                f"{what} must use columns of its source; got {name!r} in {sql!r}{did_you_mean(name, schema)}"
+                f"{what} must use columns of its source; got {name!r} in"
+                f" {sql!r}{did_you_mean(name, schema)}"
             )
         used.add(name)
     return frozenset(used)
@@ -425,7 +481,11 @@ def _type(expression: exp.Expr, select: exp.Select, schema: Mapping[str, str]) -
             column.set("table", exp.to_identifier("t"))
     annotated = annotate_types(select, schema={"t": dict(schema)}, dialect="spark").selects[0]
     if isinstance(annotated, exp.Column):
-        return schema.get(annotated.name) if len(annotated.parts) == 2 and annotated.table == "t" else None
+        return (
+            schema.get(annotated.name)
+            if len(annotated.parts) == 2 and annotated.table == "t"
+            else None
+        )
     if isinstance(annotated, exp.TimestampTrunc):
         return "timestamp"
     if annotated.type is None:

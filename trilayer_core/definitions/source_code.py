@@ -67,7 +67,9 @@ def _is_of(node: _Function, code: types.CodeType) -> bool:
     and what its instructions come from."""
     name = "<lambda>" if isinstance(node, ast.Lambda) else node.name
     first = (
-        node if isinstance(node, ast.Lambda) else min([node, *node.decorator_list], key=lambda n: n.lineno)
+        node
+        if isinstance(node, ast.Lambda)
+        else min([node, *node.decorator_list], key=lambda n: n.lineno)
     )
     if (name, first.lineno) != (code.co_name, code.co_firstlineno):
         return False

@@ -1,6 +1,7 @@
 """Streams and row functions: what a view may be computed from.
 
-A `Stream` is a declared topic. `Rows` is the escape from SQL: any stateless DataFrame function of a stream, run by both layers.
+A `Stream` is a declared topic. `Rows` is the escape from SQL: any stateless DataFrame function of a
+stream, run by both layers.
 """
 
 from __future__ import annotations
@@ -27,11 +28,15 @@ from trilayer_core.definitions.source_code import source_of
 from trilayer_core.errors import DefinitionError, did_you_mean
 
 PARSER = 4
-"""Raised when trilayer_core.compute.parsing reads some bytes otherwise than before: what an older one read is then parsed anew, as after a change of schema."""
+"""Raised when trilayer_core.compute.parsing reads some bytes otherwise than before: what an older
+one read is then parsed anew, as after a change of schema.
+"""
 
 
 def digest(*parts: Any) -> str:
-    """SHA-256 over the canonical JSON of `parts`, as 16 hexadecimal digits: enough to tell definitions apart."""
+    """SHA-256 over the canonical JSON of `parts`, as 16 hexadecimal digits: enough to tell
+    definitions apart.
+    """
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
@@ -42,10 +47,11 @@ class Stream:
     schema: Spark DDL, `carrier string not null, dep_delay int`; an event that lacks a `not null`
     column is quarantined. A column comes from the event's field of its name, or from the one that
     it names: `vendor_id int from 'VendorID', city string from 'address.city'` (a name with a dot
-    in it stands in backticks). A timestamp is ISO 8601 text, UTC where it names no zone, or a number of
-    seconds since 1970; dates and times are of the years 1 to 9999. A decimal is a number, or text
-    of one, with an exponent of at most three digits and no more than 1,000 characters. Within an
-    array, struct or map times are as Spark's from_json takes them, `10:00` as of the day of the
+    in it stands in backticks). A timestamp is ISO 8601 text, UTC where it names no zone, or a
+    number of seconds since 1970; dates and times are of the years 1 to 9999. A decimal is a number,
+    or text of one, with an exponent of at most three digits and no more than 1,000 characters.
+    Within an array, struct or map times are as Spark's from_json takes them, `10:00` as of the day
+    of the
     reading: declare them as text there.
     event_time: the column (timestamp or date) that says when an event happened; events without it
         are quarantined.
@@ -73,15 +79,18 @@ class Stream:
             name = getattr(self, role)
             if name is not None and name not in columns:
                 raise DefinitionError(
-                    f"{role} of stream {self.name!r} must be one of its columns; got {name!r}{did_you_mean(name, columns)}"
+                    f"{role} of stream {self.name!r} must be one of its columns; got"
+                    f" {name!r}{did_you_mean(name, columns)}"
                 )
         if columns[self.event_time] not in ("timestamp", "timestamp_ntz", "date"):
             raise DefinitionError(
-                f"event_time of stream {self.name!r} must be a timestamp or a date; got {self.event_time!r},"
-                f" which is {columns[self.event_time]}"
+                f"event_time of stream {self.name!r} must be a timestamp or a date; got"
+                f" {self.event_time!r}, which is {columns[self.event_time]}"
             )
         if self.partitions < 1 or self.max_event_bytes < 1:
-            raise DefinitionError(f"partitions and max_event_bytes of stream {self.name!r} must be 1 or more")
+            raise DefinitionError(
+                f"partitions and max_event_bytes of stream {self.name!r} must be 1 or more"
+            )
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
@@ -103,7 +112,9 @@ class Stream:
     def fingerprint(self) -> str:
         """Changes when the same bytes may be read as other columns."""
         own = [() if f.path == (f.name,) else (f.path,) for f in self.fields]
-        fields = [(f.name, f.type, f.required, *path) for f, path in zip(self.fields, own, strict=True)]
+        fields = [
+            (f.name, f.type, f.required, *path) for f, path in zip(self.fields, own, strict=True)
+        ]
         return digest("stream", PARSER, self.name, self.topic, fields, self.max_event_bytes)
 
 
@@ -111,10 +122,13 @@ class Stream:
 class Rows:
     """Rows made from a stream's events by a stateless DataFrame function, run by both layers.
 
-    rows: DataFrame of the stream's columns to DataFrame of `schema`'s columns. It sees one slice of the log at a time,
-    so it may map, filter and explode, and must not aggregate, join events to each other or read a clock.
-    Its code, and what it uses of your own modules that are imported at the top of a file, are part of the definition.
-    schema: Spark DDL of what it returns, so that the views on it can be checked without starting Spark.
+    rows: DataFrame of the stream's columns to DataFrame of `schema`'s columns. It sees one slice of
+        the log at a time,
+    so it may map, filter and explode, and must not aggregate, join events to each other or read a
+    clock. Its code, and what it uses of your own modules that are imported at the top of a file,
+    are part of the definition.
+    schema: Spark DDL of what it returns, so that the views on it can be checked without starting
+        Spark.
     """
 
     name: str
@@ -138,7 +152,8 @@ class Rows:
         except TypeError as error:
             raise DefinitionError(
                 f"rows of {self.name!r} must be a function of a DataFrame and nothing else; got"
-                f" {getattr(self.rows, '__name__', self.rows)}{inspect.signature(self.rows)}: {error}"
+                f" {getattr(self.rows, '__name__', self.rows)}{inspect.signature(self.rows)}:"
+                f" {error}"
             ) from None
         except ValueError:
             pass  # a function of C that does not say what it takes
@@ -176,8 +191,22 @@ def code_of(function: Any) -> Any:
 
 # Their repr says all of them.
 _PLAIN = (
-    bool, int, float, complex, str, bytes, type(None), date, time, timedelta, tzinfo, Decimal, UUID, PurePath, range
-)  # fmt: skip
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    type(None),
+    date,
+    time,
+    timedelta,
+    tzinfo,
+    Decimal,
+    UUID,
+    PurePath,
+    range,
+)
 
 _PARTS: dict[type, tuple[str, ...]] = {
     functools.partial: ("func", "args", "keywords"),
@@ -190,7 +219,9 @@ _PARTS: dict[type, tuple[str, ...]] = {
 
 
 def _code(value: Any, by: types.FunctionType | None, seen: dict[Any, Any]) -> Any:
-    """by: the function that refers to the value. seen: what has been followed, numbered, and kept since its id is its key."""
+    """by: the function that refers to the value. seen: what has been followed, numbered, and kept
+    since its id is its key.
+    """
     if isinstance(value, Enum):
         return ["enum", type(value).__qualname__, value.name, _code(value.value, by, seen)]
     if isinstance(value, re.Pattern):
@@ -223,7 +254,9 @@ def _code(value: Any, by: types.FunctionType | None, seen: dict[Any, Any]) -> An
     return ["object", _code(type(value), by, seen), _code(_state(value, by), by, seen)]
 
 
-def _function(value: types.FunctionType, by: types.FunctionType | None, seen: dict[Any, Any]) -> list[Any]:
+def _function(
+    value: types.FunctionType, by: types.FunctionType | None, seen: dict[Any, Any]
+) -> list[Any]:
     cells = tuple(cell.cell_contents for cell in value.__closure__ or ())
     if by is not None and not _is_own(value.__module__, by):
         return ["function", value.__module__, value.__qualname__, _code(cells, by, seen)]
@@ -254,7 +287,9 @@ def _body(value: type, by: types.FunctionType | None) -> tuple[Any, ...]:
     if is_dataclass(value):
         options = {name: getattr(value.__dataclass_params__, name) for name in _DATACLASS_OPTIONS}  # type: ignore[attr-defined]  # typeshed has it not
         members = [
-            (f.name, f.default, f.default_factory) for f in fields(value) if f.name in value.__annotations__
+            (f.name, f.default, f.default_factory)
+            for f in fields(value)
+            if f.name in value.__annotations__
         ]
         return (value.__bases__, options, members, *_written(value))
     # Of what Python adds itself, all but methods says nothing, or the line number.
@@ -290,7 +325,9 @@ def _state(value: Any, by: types.FunctionType | None) -> tuple[Any, ...]:
 
 
 def _is_own(module: str | None, by: types.FunctionType | None) -> bool:
-    """Whether a module is the author's: of the package of the function that refers to it, or neither Python's nor installed."""
+    """Whether a module is the author's: of the package of the function that refers to it, or
+    neither Python's nor installed.
+    """
     package = str(module).partition(".")[0]
     if package in ("pyspark", "py4j", "trilayer"):  # installed or not: spark-submit brings its own
         return False

@@ -1,4 +1,7 @@
-"""A view: a keyed aggregation of a source, written once. Both layers and the merge derive what they do from it."""
+"""A view: a keyed aggregation of a source, written once.
+
+Both layers and the merge derive what they do from it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,12 @@ from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 
 from trilayer_core.definitions.aggregates import Aggregate, State
-from trilayer_core.definitions.expressions import Expression, check_name, is_orderable, parse_expression
+from trilayer_core.definitions.expressions import (
+    Expression,
+    check_name,
+    is_orderable,
+    parse_expression,
+)
 from trilayer_core.definitions.stream import Rows, Source, Stream, digest
 from trilayer_core.definitions.windows import Window
 from trilayer_core.errors import DefinitionError
@@ -15,7 +23,10 @@ from trilayer_core.errors import DefinitionError
 
 @dataclass(frozen=True)
 class Key:
-    """One key column, checked. For a window key, `expression` is its time and the partials hold the pane's start."""
+    """One key column, checked.
+
+    For a window key, `expression` is its time and the partials hold the pane's start.
+    """
 
     name: str
     expression: Expression
@@ -35,7 +46,10 @@ class Key:
 
 @dataclass(frozen=True)
 class Measure:
-    """One aggregate of a view, checked against its source. `states` is keyed by column name in the partial, `NAME__STATE`."""
+    """One aggregate of a view, checked against its source.
+
+    `states` is keyed by column name in the partial, `NAME__STATE`.
+    """
 
     name: str
     aggregate: Aggregate
@@ -54,7 +68,8 @@ class Measure:
 class View:
     """Aggregates of a source's events by key.
 
-    key: column name to Spark SQL expression or window, or a list of plain columns. aggregates: column name to aggregate.
+    key: column name to Spark SQL expression or window, or a list of plain columns. aggregates:
+        column name to aggregate.
     where: Spark SQL filter on the events. NULL is a key value of its own, as in SQL's GROUP BY.
     """
 
@@ -69,26 +84,35 @@ class View:
         check_name(self.name, "name of a view")
         if not isinstance(self.source, Stream | Rows):
             raise DefinitionError(
-                f"source of view {self.name!r} must be a Stream or Rows; got {type(self.source).__name__}"
+                f"source of view {self.name!r} must be a Stream or Rows; got"
+                f" {type(self.source).__name__}"
             )
         if isinstance(self.key, str) or not self.key:
             raise DefinitionError(
-                f"key of view {self.name!r} must be a list of columns or a mapping of names to expressions, at least one;"
+                f"key of view {self.name!r} must be a list of columns or a mapping of names to"
+                " expressions, at least one;"
                 f' got {self.key!r}; for one total over all events write key={{"all": "\'all\'"}}'
             )
         if not self.aggregates:
-            raise DefinitionError(f"aggregates of view {self.name!r} must be at least one; got none")
+            raise DefinitionError(
+                f"aggregates of view {self.name!r} must be at least one; got none"
+            )
         _ = self.filter
         names = self.output
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise DefinitionError(
-                f"columns of view {self.name!r} must have different names; got {', '.join(twice)} twice"
+                f"columns of view {self.name!r} must have different names; got {', '.join(twice)}"
+                " twice"
             )
 
     @cached_property
     def keys(self) -> tuple[Key, ...]:
-        pairs = self.key.items() if isinstance(self.key, Mapping) else [(name, name) for name in self.key]
+        pairs = (
+            self.key.items()
+            if isinstance(self.key, Mapping)
+            else [(name, name) for name in self.key]
+        )
         return tuple(self._key(name, key) for name, key in pairs)
 
     def _key(self, name: str, key: str | Window) -> Key:
@@ -98,7 +122,8 @@ class View:
         expression = self._expression(window.time if window else key, what)  # type: ignore[arg-type]  # parse_expression refuses what is no text
         if window and expression.type not in ("timestamp", "timestamp_ntz", "date"):
             raise DefinitionError(
-                f"{what} must be a window over a timestamp; got {window.time!r}, which is {expression.type}"
+                f"{what} must be a window over a timestamp; got {window.time!r}, which is"
+                f" {expression.type}"
             )
         if not is_orderable(expression.type):
             raise DefinitionError(f"{what} must have a plain type; got {expression.type}")
@@ -123,31 +148,48 @@ class View:
         check_name(name, what)
         if not isinstance(aggregate, Aggregate):
             raise DefinitionError(f"{what} must be an aggregate such as count(); got {aggregate!r}")
-        inputs = {role: self._expression(sql, f"{role} of {what}") for role, sql in aggregate.roles.items()}
+        inputs = {
+            role: self._expression(sql, f"{role} of {what}")
+            for role, sql in aggregate.roles.items()
+        }
         where = aggregate.where
-        filter_ = None if where is None else self._expression(where, f"where of {what}", expect="boolean")
+        filter_ = (
+            None if where is None else self._expression(where, f"where of {what}", expect="boolean")
+        )
         types = {role: expression.type for role, expression in inputs.items()}
         aggregate.check(types, f"{aggregate.kind}() in {what}")
         states = aggregate.states(types, positioned=isinstance(self.source, Stream))
         present_sql, type_ = aggregate.present(types)
         magnitude_sql = aggregate.magnitude(types)
         prefixed = {f"{name}__{state}": definition for state, definition in states.items()}
-        return Measure(name, aggregate, inputs, filter_, prefixed, type_, present_sql, magnitude_sql)
+        return Measure(
+            name, aggregate, inputs, filter_, prefixed, type_, present_sql, magnitude_sql
+        )
 
     @property
     def states(self) -> dict[str, State]:
         """State columns of the partial, of all aggregates."""
-        return {column: state for measure in self.measures for column, state in measure.states.items()}
+        return {
+            column: state for measure in self.measures for column, state in measure.states.items()
+        }
 
     @property
     def partial_columns(self) -> dict[str, str]:
         """Column to Spark type in a partial: the keys, then the states."""
-        return {k.name: k.type for k in self.keys} | {name: state.type for name, state in self.states.items()}
+        return {k.name: k.type for k in self.keys} | {
+            name: state.type for name, state in self.states.items()
+        }
 
     @property
     def output(self) -> list[str]:
-        """Column names of an answer: each key, a window key's `NAME_end` after it, then the aggregates."""
-        keys = [name for k in self.keys for name in ((k.name, f"{k.name}_end") if k.window else (k.name,))]
+        """Column names of an answer: each key, a window key's `NAME_end` after it, then the
+        aggregates.
+        """
+        keys = [
+            name
+            for k in self.keys
+            for name in ((k.name, f"{k.name}_end") if k.window else (k.name,))
+        ]
         return [*keys, *(measure.name for measure in self.measures)]
 
     @property
@@ -161,15 +203,28 @@ class View:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Changes when the view's meaning may have changed, and only the partials of one fingerprint may ever be merged."""
+        """Changes when the view's meaning may have changed, and only the partials of one
+        fingerprint may ever be merged.
+        """
         keys = [
-            (k.name, k.sql, k.type, k.window and (k.window.size_us, k.window.slide_us)) for k in self.keys
+            (k.name, k.sql, k.type, k.window and (k.window.size_us, k.window.slide_us))
+            for k in self.keys
         ]
         measures = [
-            (m.name, m.aggregate.kind, {r: (e.sql, e.type) for r, e in m.inputs.items()}, m.where and m.where.sql,
-             {c: (s.type, s.partial, s.merge) for c, s in m.states.items()})
+            (
+                m.name,
+                m.aggregate.kind,
+                {r: (e.sql, e.type) for r, e in m.inputs.items()},
+                m.where and m.where.sql,
+                {c: (s.type, s.partial, s.merge) for c, s in m.states.items()},
+            )
             for m in self.measures
-        ]  # fmt: skip
+        ]
         return digest(
-            "view", self.name, self.source.fingerprint, keys, measures, self.filter and self.filter.sql
+            "view",
+            self.name,
+            self.source.fingerprint,
+            keys,
+            measures,
+            self.filter and self.filter.sql,
         )

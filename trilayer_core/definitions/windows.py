@@ -1,8 +1,9 @@
 """Windows over event time, as keys of a view.
 
-Both kinds keep their partials by pane: a tumbling window is one pane, a sliding window a run of panes. Panes are aligned to
-1970-01-01T00:00Z, before it too. Windows are put together from panes when an answer is presented, so that a sliding window costs the
-layers no more rows than a tumbling one. (The pane idea: Li, Maier, Tufte, Papadimos, Tucker, "No pane, no gain", 2005.)
+Both kinds keep their partials by pane: a tumbling window is one pane, a sliding window a run of
+panes. Panes are aligned to 1970-01-01T00:00Z, before it too. Windows are put together from panes
+when an answer is presented, so that a sliding window costs the layers no more rows than a tumbling
+one. (The pane idea: Li, Maier, Tufte, Papadimos, Tucker, "No pane, no gain", 2005.)
 """
 
 import re
@@ -30,7 +31,9 @@ def duration_us(text: str, what: str) -> int:
     """Microseconds of `15 minutes`. Months and years have no fixed length and are refused."""
     match = _DURATION.match(text.lower()) if isinstance(text, str) else None
     if not match or match[2] not in _UNITS_US or int(match[1]) == 0:
-        raise DefinitionError(f"{what} must be a number and one of {', '.join(_UNITS_US)}(s); got {text!r}")
+        raise DefinitionError(
+            f"{what} must be a number and one of {', '.join(_UNITS_US)}(s); got {text!r}"
+        )
     found = int(match[1]) * _UNITS_US[match[2]]
     if found > MAX_SIZE_US:
         raise DefinitionError(f"{what} must be at most 365000 days; got {text!r}")
@@ -39,7 +42,9 @@ def duration_us(text: str, what: str) -> int:
 
 @dataclass(frozen=True)
 class Window:
-    """A window over `time` (a Spark SQL timestamp expression), `size_us` long, one starting every `slide_us`."""
+    """A window over `time` (a Spark SQL timestamp expression), `size_us` long, one starting every
+    `slide_us`.
+    """
 
     time: str
     size_us: int
@@ -56,7 +61,9 @@ class Window:
         NULL too where one of the windows would begin before the year 1, which not every engine can
         hold.
         """
-        pane = f"timestamp_micros(unix_micros({time}) - pmod(unix_micros({time}), {self.slide_us}L))"
+        pane = (
+            f"timestamp_micros(unix_micros({time}) - pmod(unix_micros({time}), {self.slide_us}L))"
+        )
         least = MIN_US + self.size_us - self.slide_us
         first = least + -least % self.slide_us
         return pane if first == MIN_US else f"IF(unix_micros({time}) >= {first}L, {pane}, NULL)"
@@ -69,7 +76,7 @@ class Window:
 
 
 def tumbling(time: str, size: str) -> Window:
-    """Windows of `size` that follow each other; the key column holds the start, NAME_end the end."""
+    """Windows of `size` that follow each other. NAME holds the start, NAME_end the end."""
     size_us = duration_us(size, "size of a tumbling window")
     return Window(time, size_us, size_us)
 

@@ -1,1 +1,1 @@
-"""The log as the broker has it: topics, offsets, the time index, and how far an answer is behind."""
+"""The log as the broker has it: topics, offsets, the time index, and an answer's lag."""

@@ -1,6 +1,9 @@
-"""The log: one topic's identity, offsets and time index. The only place that talks to the broker about offsets.
+"""The log: one topic's identity, offsets and time index.
 
-A topic is known by its id, so that one deleted and created again under the same name is not taken for the one before.
+The only place that talks to the broker about offsets.
+
+A topic is known by its id, so that one deleted and created again under the same name is not taken
+for the one before.
 """
 
 from __future__ import annotations
@@ -16,7 +19,12 @@ from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import CorruptRecordError, KafkaError, TopicAlreadyExistsError, UnsupportedCodecError
+from kafka.errors import (
+    CorruptRecordError,
+    KafkaError,
+    TopicAlreadyExistsError,
+    UnsupportedCodecError,
+)
 
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import EnvironmentFault, LogError
@@ -89,7 +97,8 @@ class Log:
 
         Args:
             bootstrap_servers: host:port, or several with commas between them.
-            wait_s: How long brokers may take to answer; so long is one waited for that is not there.
+            wait_s: How long brokers may take to answer; so long is one waited for that is not
+                there.
 
         Raises:
             EnvironmentFault: None has answered, or none is named.
@@ -97,8 +106,9 @@ class Log:
         self.bootstrap_servers = bootstrap_servers
         if not bootstrap_servers:
             raise EnvironmentFault(
-                "a Kafka broker must be named or run here; bootstrap_servers is empty, and `trilayer up` does"
-                " not run; start the local stack with `trilayer up`, or set bootstrap_servers"
+                "a Kafka broker must be named or run here; bootstrap_servers is empty, and"
+                " `trilayer up` does not run; start the local stack with `trilayer up`, or set"
+                " bootstrap_servers"
             )
         servers, wait_ms = bootstrap_servers.split(","), round(wait_s * 1000)
         with _broker_errors(bootstrap_servers):
@@ -107,7 +117,8 @@ class Log:
                 bootstrap_servers=servers,
                 bootstrap_timeout_ms=wait_ms,
                 max_partition_fetch_bytes=FETCH_BYTES,
-                fetch_max_wait_ms=10,  # what is looked for is there; the default holds up the next look for half a second
+                # What is looked for is there; the default holds up the next look for half a second.
+                fetch_max_wait_ms=10,
                 auto_offset_reset="earliest",
             )
 
@@ -130,7 +141,10 @@ class Log:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -152,13 +166,16 @@ class Log:
         found = self.find(stream)
         if found is None:
             raise LogError(
-                f"topic {stream.topic!r} of stream {stream.name!r} must exist at {self.bootstrap_servers}; there is none;"
-                " `trilayer replay` or `trilayer up` creates it"
+                f"topic {stream.topic!r} of stream {stream.name!r} must exist at"
+                f" {self.bootstrap_servers}; there is none; `trilayer replay` or `trilayer up`"
+                " creates it"
             )
         return found
 
     def ensure(self, stream: Stream, replication_factor: int = 1) -> Topic:
-        """The stream's topic, created where there is none: append time as its timestamps, the stream's number of partitions."""
+        """The stream's topic, created where there is none: append time as its timestamps, the
+        stream's number of partitions.
+        """
         topic = self.find(stream)
         if topic is None:
             options = {
@@ -182,12 +199,15 @@ class Log:
         return str(_find(found, name)["value"])
 
     def check_append_time(self, topic: Topic) -> None:
-        """Raises LogError unless the broker stamps the topic's records itself: cuts are found by those stamps."""
+        """Raises LogError unless the broker stamps the topic's records itself: cuts are found by
+        those stamps.
+        """
         kind = self.setting(topic, "message.timestamp.type")
         if kind != "LogAppendTime":
             raise LogError(
-                f"message.timestamp.type of topic {topic.name!r} must be LogAppendTime, for cuts to be exact; got {kind};"
-                f" set it: kafka-configs --alter --topic {topic.name} --add-config message.timestamp.type=LogAppendTime"
+                f"message.timestamp.type of topic {topic.name!r} must be LogAppendTime, for cuts"
+                f" to be exact; got {kind}; set it: kafka-configs --alter --topic {topic.name}"
+                " --add-config message.timestamp.type=LogAppendTime"
             )
 
     def beginning(self, topic: Topic) -> dict[int, int]:
@@ -201,14 +221,17 @@ class Log:
             return _plain(self._consumer.end_offsets(_partitions(topic)))
 
     def index(self, topic: Topic, t_ms: int) -> tuple[dict[int, int], dict[int, int]]:
-        """H(T) from the broker's time index, and the append time, in ms, of the record found in each partition.
+        """H(T) from the broker's time index, and the append time, in ms, of the record found in
+        each partition.
 
         A partition with no record at or after T is in neither.
         """
         with _broker_errors(self.bootstrap_servers):
             found = self._consumer.offsets_for_times(dict.fromkeys(_partitions(topic), t_ms))
         present = {tp.partition: entry for tp, entry in found.items() if entry is not None}
-        return {p: e.offset for p, e in present.items()}, {p: e.timestamp for p, e in present.items()}
+        return {p: e.offset for p, e in present.items()}, {
+            p: e.timestamp for p, e in present.items()
+        }
 
     def stamps(self, topic: Topic, partition: int, offset: int, end: int) -> list[tuple[int, int]]:
         """Offset and append time, in ms, of the next records of [offset, end) of a partition.
@@ -230,7 +253,9 @@ class Log:
                 records = []
         return [(record.offset, record.timestamp) for record in records if record.offset < end]
 
-    def find_header(self, topic: Topic, partition: int, start: int, header: tuple[str, bytes]) -> int | None:
+    def find_header(
+        self, topic: Topic, partition: int, start: int, header: tuple[str, bytes]
+    ) -> int | None:
         """Offset of the first record at or after `start`, up to the present end, that carries
         `header`; None where none does."""
         with self._reading() as reader:
@@ -259,7 +284,9 @@ class Log:
         with self._reading() as reader:
             places = {TopicPartition(topic.name, p): end for p, end in self.end(topic).items()}
             beginning = self.beginning(topic)
-            starts = {tp: max(end - most, beginning.get(tp.partition, 0)) for tp, end in places.items()}
+            starts = {
+                tp: max(end - most, beginning.get(tp.partition, 0)) for tp, end in places.items()
+            }
             left = {tp: start for tp, start in starts.items() if start < places[tp]}
             _begin(reader, left)
             deadline = time.monotonic() + within_s
@@ -286,7 +313,9 @@ class Log:
         beginning = self.beginning(topic)
         reached = {p: offset for p, offset in below.items() if offset > beginning.get(p, 0)}
         for back in (1, 64, 4096):
-            spans = {p: (max(below[p] - back, beginning[p]), below[p]) for p in reached if p not in found}
+            spans = {
+                p: (max(below[p] - back, beginning[p]), below[p]) for p in reached if p not in found
+            }
             if spans:
                 found |= self._last_of(topic, spans)
             reached = {p: start for p, (start, _) in spans.items() if start > beginning[p]}
@@ -303,13 +332,18 @@ class Log:
             while left:
                 if time.monotonic() > deadline:
                     raise self._silent(left, 10)
-                # Short, since a poll that meets nothing but control records waits in vain until its end.
+                # Short, since a poll that meets nothing but control records waits in vain until its
+                # end.
                 for tp, records in reader.poll(timeout_ms=20).items():
                     deadline = time.monotonic() + 10
                     for record in records:
                         if tp in left and record.offset < left[tp][1]:
                             found[tp.partition] = Mark.of_record(
-                                record.offset, record.timestamp, record.key, record.value, record.leader_epoch
+                                record.offset,
+                                record.timestamp,
+                                record.key,
+                                record.value,
+                                record.leader_epoch,
                             )
                 left = {tp: span for tp, span in left.items() if reader.position(tp) < span[1]}
                 reader.assign(list(left))
@@ -319,19 +353,24 @@ class Log:
     def _reading(self) -> Iterator[KafkaConsumer]:
         """The consumer for a look at records, which `_begin` gives its partitions.
 
-        Nothing needs to be taken back after a look: a consumer fetches only when it is polled. Its partitions must not be
-        paused: kafka-python 3.0 keeps what it has fetched of a paused partition, may never return to that, and fetches no more
+        Nothing needs to be taken back after a look: a consumer fetches only when it is polled. Its
+        partitions must not be
+        paused: kafka-python 3.0 keeps what it has fetched of a paused partition, may never return
+            to that, and fetches no more
         of it meanwhile.
         """
         with _broker_errors(self.bootstrap_servers):
             yield self._consumer
 
-    def _silent(self, places: Mapping[TopicPartition, tuple[int, int]], waited_s: int) -> EnvironmentFault:
+    def _silent(
+        self, places: Mapping[TopicPartition, tuple[int, int]], waited_s: int
+    ) -> EnvironmentFault:
         """What to raise if the brokers have not sent the records of these offsets [start, end)."""
         (topic,) = {tp.topic for tp in places}
         return EnvironmentFault(
             f"topic {topic!r}: the brokers at {self.bootstrap_servers} must return the records of"
-            f" {_spans(places)} within {waited_s} s; they did not; look at their logs, and run again"
+            f" {_spans(places)} within {waited_s} s; they did not; look at their logs, and run"
+            " again"
         )
 
 
@@ -353,7 +392,9 @@ def _knock(bootstrap_servers: str, within_s: float) -> None:
 
 
 def _spans(places: Mapping[TopicPartition, tuple[int, int]]) -> str:
-    return ", ".join(f"partition {tp.partition} [{start}, {end})" for tp, (start, end) in places.items())
+    return ", ".join(
+        f"partition {tp.partition} [{start}, {end})" for tp, (start, end) in places.items()
+    )
 
 
 def _begin(consumer: KafkaConsumer, places: Mapping[TopicPartition, int]) -> None:
@@ -388,12 +429,14 @@ def _broker_errors(bootstrap_servers: str) -> Iterator[None]:
         yield
     except (UnsupportedCodecError, CorruptRecordError) as error:
         raise LogError(
-            f"the records at {bootstrap_servers} must be readable; got {type(error).__name__}: {error}; if a codec is missing,"
-            " run: pip install 'kafka-python[lz4,snappy,zstd]'; if a record is damaged, the broker's disk is at fault"
+            f"the records at {bootstrap_servers} must be readable; got {type(error).__name__}:"
+            f" {error}; if a codec is missing, run: pip install 'kafka-python[lz4,snappy,zstd]';"
+            " if a record is damaged, the broker's disk is at fault"
         ) from error.with_traceback(None)
     except (KafkaError, OSError) as error:
-        # Without its traceback: the client's thread keeps the error, and with it every caller's frame.
+        # Without its traceback: the client's thread keeps the error, and with it every caller's
+        # frame.
         raise EnvironmentFault(
-            f"a Kafka broker must answer at {bootstrap_servers}; got {type(error).__name__}: {error};"
-            " start the local stack with `trilayer up`, or set bootstrap_servers"
+            f"a Kafka broker must answer at {bootstrap_servers}; got {type(error).__name__}:"
+            f" {error}; start the local stack with `trilayer up`, or set bootstrap_servers"
         ) from error.with_traceback(None)

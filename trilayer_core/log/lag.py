@@ -13,7 +13,9 @@ from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Cut
 
 ANSWER_S = 3.0
-"""How long brokers may take to answer who asks for the lag: an answer without it is better than none."""
+"""How long brokers may take to answer who asks for the lag: an answer without it is better than
+none.
+"""
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,8 @@ class Lag:
         events: offsets between head and end.
         seconds: age, by append time, of the oldest of them; 0 if there is none.
         since_cut: age, by append time, of the oldest event at or above the cut; 0 if there is none.
-        ahead: per partition, the first record that is stamped later than now by more than the settle delay.
+        ahead: per partition, the first record that is stamped later than now by more than the
+            settle delay.
     """
 
     end: Cut
@@ -58,8 +61,13 @@ def stream_lag(
             end, head = log.end(topic), heads.get(stream.name, {})
             beginning = log.beginning(topic)
             behind = {p: max(head.get(p, 0), beginning[p]) for p in end if head.get(p, 0) < end[p]}
-            cut = {p: max(cuts.get(stream.name, {}).get(p, 0), offset) for p, offset in beginning.items()}
-            ahead = TimeIndex(log, topic, settings.tick_ms, settings.settle_ms).stamped_later_than_now()
+            cut = {
+                p: max(cuts.get(stream.name, {}).get(p, 0), offset)
+                for p, offset in beginning.items()
+            }
+            ahead = TimeIndex(
+                log, topic, settings.tick_ms, settings.settle_ms
+            ).stamped_later_than_now()
             events = sum(end[p] - o for p, o in behind.items())
             seconds, since_cut = _age_s(log, topic, behind, end), _age_s(log, topic, cut, end)
             found[stream.name] = Lag(end, events, seconds, since_cut, ahead)
@@ -74,7 +82,9 @@ def after_cut(catalog: Catalog, settings: Settings, cuts: Mapping[str, Cut]) -> 
     with Log.at_once(settings.bootstrap_servers, ANSWER_S) as log:
         topics = {stream.name: log.find(stream) for stream in catalog.streams}
         return {
-            name: sum(max(end - cuts.get(name, {}).get(p, 0), 0) for p, end in log.end(topic).items())
+            name: sum(
+                max(end - cuts.get(name, {}).get(p, 0), 0) for p, end in log.end(topic).items()
+            )
             for name, topic in topics.items()
             if topic is not None
         }

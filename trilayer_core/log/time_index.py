@@ -55,7 +55,12 @@ class TimeIndex:
     """
 
     def __init__(
-        self, log: Log, topic: Topic, tick_ms: int, settle_ms: int, clock: Callable[[], int] = now_ms
+        self,
+        log: Log,
+        topic: Topic,
+        tick_ms: int,
+        settle_ms: int,
+        clock: Callable[[], int] = now_ms,
     ) -> None:
         self.topic = topic
         self._log, self._tick_ms, self._settle_ms, self._clock = log, tick_ms, settle_ms, clock
@@ -117,7 +122,7 @@ class TimeIndex:
         offsets, stamps = self._log.index(self.topic, self._clock() + self._settle_ms + 1)
         return {p: Stamped(offset, stamps[p]) for p, offset in sorted(offsets.items())}
 
-    # -- one partition -----------------------------------------------------------------------------------------------
+    # -- one partition -----------------------------------------------------------------------------
 
     def _first(self, p: int, t_ms: int, found: Stamped | None, floor: int) -> Stamped | None:
         """The first record at or after T that is not ahead. found: the first one stamped T or
@@ -147,8 +152,8 @@ class TimeIndex:
         return found
 
     def _search(self, p: int, t_ms: int, low: int, high: int, latest: int) -> Stamped | None:
-        """A record of [low, high) stamped from T to `latest`, with none, or one below T, just before
-        it; None if there is none.
+        """A record of [low, high) stamped from T to `latest`, with none, or one below T, just
+        before it; None if there is none.
 
         Records stamped later than `latest` are passed over.
         """
@@ -251,11 +256,13 @@ class TimeIndex:
         first = next(iter(self._read(p, before.offset + 1 if before else low, end)), last)
         if abs(last.stamp - first.stamp) > self._settle_ms:
             raise ClockError(
-                f"topic {self.topic.name!r} partition {p}: the broker's clock and this machine's must agree up to a tick;"
-                f" the newest records, offsets {first.offset} to {last.offset}, are stamped"
-                f" {format_time(first.stamp)} to {format_time(last.stamp)}, and it is {format_time(self._clock())} here;"
-                " set the clock that is wrong, and run again; to go on all the same, cut at the log's end:"
-                " `trilayer batch run --accept-clock`, and `trilayer speed run --rebuild` if answers are refused then"
+                f"topic {self.topic.name!r} partition {p}: the broker's clock and this machine's"
+                f" must agree up to a tick; the newest records, offsets {first.offset} to"
+                f" {last.offset}, are stamped {format_time(first.stamp)} to"
+                f" {format_time(last.stamp)}, and it is {format_time(self._clock())} here; set the"
+                " clock that is wrong, and run again; to go on all the same, cut at the log's"
+                " end: `trilayer batch run --accept-clock`, and `trilayer speed run --rebuild` if"
+                " answers are refused then"
             )
 
     def _last(self, p: int, low: int, end: int) -> Stamped | None:

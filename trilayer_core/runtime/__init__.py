@@ -1,1 +1,3 @@
-"""What processes need in order to run: settings, sessions, jars, ports, locks, failpoints and the clock."""
+"""What processes need in order to run: settings, sessions, jars, ports, locks, failpoints and the
+clock.
+"""

@@ -1,6 +1,8 @@
-"""An archive of the classes that Spark loads: a session then starts, and plans its first query, in about half the time.
+"""An archive of the classes that Spark loads: a session then starts, and plans its first query, in
+about half the time.
 
-The JVM's own feature (JEP 350, dynamic class-data sharing). An archive that does not fit the JVM or the jars is left aside by it without a word.
+The JVM's own feature (JEP 350, dynamic class-data sharing). An archive that does not fit the JVM or
+the jars is left aside by it without a word.
 """
 
 from __future__ import annotations
@@ -39,8 +41,15 @@ STEPS = ("starting Spark", "queries", "a stream", "a remote session", "writing t
 def archive(settings: Settings) -> Path:
     """Where the archive is for this Java, this pyspark, and what is done here to fill it."""
     work = files("trilayer_core.runtime").joinpath("class_recording.py").read_text()
-    fits = f"{Path(java_executable()).resolve()} {pyspark.__version__} {Path(pyspark.__file__).parent} {work}"
-    return settings.jars.resolve() / "spark" / f"classes-{hashlib.sha256(fits.encode()).hexdigest()[:12]}.jsa"
+    fits = (
+        f"{Path(java_executable()).resolve()} {pyspark.__version__}"
+        f" {Path(pyspark.__file__).parent} {work}"
+    )
+    return (
+        settings.jars.resolve()
+        / "spark"
+        / f"classes-{hashlib.sha256(fits.encode()).hexdigest()[:12]}.jsa"
+    )
 
 
 def java_option(settings: Settings) -> str:
@@ -50,7 +59,10 @@ def java_option(settings: Settings) -> str:
 
 
 def share(settings: Settings, *, echo: Callable[[str], None]) -> None:
-    """Makes the archive, which takes half a minute, where there is none. Raises EnvironmentFault with what Spark said if it can't be made."""
+    """Makes the archive, which takes half a minute, where there is none.
+
+    Raises EnvironmentFault with what Spark said if it can't be made.
+    """
     path = archive(settings)
     if path.exists():
         return
@@ -58,7 +70,8 @@ def share(settings: Settings, *, echo: Callable[[str], None]) -> None:
         if path.exists():
             return
         echo(
-            "An archive of the classes that Spark loads is made once for this user: sessions then start in half the time"
+            "An archive of the classes that Spark loads is made once for this user: sessions then"
+            " start in half the time"
         )
         unfinished = path.with_suffix(".unfinished")
         unfinished.unlink(missing_ok=True)

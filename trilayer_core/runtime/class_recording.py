@@ -1,8 +1,9 @@
 """The process that fills the archive of Spark's classes, by doing a little of what both layers do.
 
-`python -m trilayer_core.runtime.class_recording FILE` runs a session of its own and writes the archive
-to FILE when it ends; with `--client REMOTE FOLDER` it is the client of that session. A change of this
-file is a change of the archive: `class_archive.archive` takes its text into the archive's name.
+`python -m trilayer_core.runtime.class_recording FILE` runs a session of its own and writes the
+archive to FILE when it ends; with `--client REMOTE FOLDER` it is the client of that session. A
+change of this file is a change of the archive: `class_archive.archive` takes its text into the
+archive's name.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from trilayer_core.runtime.settings import load_settings
 
 
 def main(unfinished: str) -> None:
-    """Runs a session that does a little of what both layers do, and has its JVM write the archive when it ends."""
+    """Runs a session that does a little of what both layers do, and has its JVM write the archive
+    when it ends.
+    """
     _tell("starting Spark")
     settings = load_settings(spark_master="local[1]")
     port = free_port()
@@ -38,7 +41,9 @@ def main(unfinished: str) -> None:
         _work(spark, f"{folder}/own")
         _tell("a stream")
         stream = (
-            spark.readStream.schema("id bigint, value string").parquet(f"{folder}/own/events").writeStream
+            spark.readStream.schema("id bigint, value string")
+            .parquet(f"{folder}/own/events")
+            .writeStream
         )
         stream = stream.foreachBatch(lambda rows, _: rows.groupBy("id").count().toArrow())
         stream.option("checkpointLocation", f"{folder}/checkpoint").trigger(
@@ -78,11 +83,14 @@ def client(remote: str, folder: str) -> None:
 
 
 def _work(spark: SparkSession, folder: str) -> None:
-    events = spark.sql("SELECT id, to_json(named_struct('k', id % 7, 'v', id)) AS value FROM range(1000)")
+    events = spark.sql(
+        "SELECT id, to_json(named_struct('k', id % 7, 'v', id)) AS value FROM range(1000)"
+    )
     events.write.parquet(f"{folder}/events")
     counted = spark.sql(
-        "SELECT e.k, count(*) AS n, sum(e.v) AS s, max_by(e.v, e.k) AS m FROM (SELECT from_json(value, 'k bigint, v bigint') AS e FROM {events})"
-        " GROUP BY GROUPING SETS ((e.k), ())",
+        "SELECT e.k, count(*) AS n, sum(e.v) AS s, max_by(e.v, e.k) AS m FROM (SELECT"
+        " from_json(value, 'k bigint, v bigint') AS e FROM {events}) GROUP BY GROUPING SETS"
+        " ((e.k), ())",
         events=spark.read.parquet(f"{folder}/events"),
     ).persist()
     counted.toArrow()

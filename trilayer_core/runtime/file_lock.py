@@ -1,6 +1,7 @@
 """One process at a time through a piece of work on disk.
 
-The lock belongs to the open file, so it ends with the process that holds it, kill -9 included; the file itself stays.
+The lock belongs to the open file, so it ends with the process that holds it, kill -9 included; the
+file itself stays.
 """
 
 import fcntl
@@ -89,10 +90,13 @@ def _take_within(lock: TextIO, path: Path, once: str, wait_s: float) -> None:
         threading.Event().wait(LOOK_AGAIN_S)
     holder = _holder(lock)
     if not wait_s:
-        raise ConflictError(f"{once} must run once at a time; {holder} is at it; wait for it or end it")
+        raise ConflictError(
+            f"{once} must run once at a time; {holder} is at it; wait for it or end it"
+        )
     raise ConflictError(
-        f"{once} needs {path}, which {holder} has held for more than {wait_s:g} s, though that takes"
-        " milliseconds: the process may be stopped; continue it (kill -CONT PID) or end it, then run this again"
+        f"{once} needs {path}, which {holder} has held for more than {wait_s:g} s, though that"
+        " takes milliseconds: the process may be stopped; continue it (kill -CONT PID) or end it,"
+        " then run this again"
     )
 
 

@@ -1,7 +1,8 @@
-"""Jars by lock file: the exact artifacts that a lock names, fetched once, each with the digest that the lock states.
+"""Jars by lock file: the exact artifacts that a lock names, fetched once, each with the digest that
+the lock states.
 
-A jar stands in its place only after its SHA-256 was checked, whole or not at all; two processes that fetch at once end
-with the same files. Fetching is done by Ivy, which comes with pyspark.
+A jar stands in its place only after its SHA-256 was checked, whole or not at all; two processes
+that fetch at once end with the same files. Fetching is done by Ivy, which comes with pyspark.
 """
 
 import hashlib
@@ -27,7 +28,9 @@ SPARK_KAFKA = _LOCKS / "spark-kafka.lock"
 
 AGAIN = "delete the file and run again to fetch it anew"
 
-_LINE = re.compile(r"(?P<sha256>[0-9a-f]{64})  (?P<group>[\w.-]+):(?P<artifact>[\w.-]+):(?P<version>[\w.-]+)")
+_LINE = re.compile(
+    r"(?P<sha256>[0-9a-f]{64})  (?P<group>[\w.-]+):(?P<artifact>[\w.-]+):(?P<version>[\w.-]+)"
+)
 
 
 @dataclass(frozen=True)
@@ -45,9 +48,11 @@ class Jar:
 
 
 def read_lock(lock: Path) -> list[Jar]:
-    """The jars that `lock` names, in its order; a line is `sha256  group:artifact:version`, or starts with #.
+    """The jars that `lock` names, in its order; a line is `sha256  group:artifact:version`, or
+    starts with #.
 
-    Raises SettingsError, with file and line number, on any other line and on two jars of one file name.
+    Raises SettingsError, with file and line number, on any other line and on two jars of one file
+    name.
     """
     jars: dict[str, Jar] = {}
     for number, line in enumerate(lock.read_text().splitlines(), start=1):
@@ -56,7 +61,8 @@ def read_lock(lock: Path) -> list[Jar]:
         match = _LINE.fullmatch(line.rstrip())
         if match is None:
             raise SettingsError(
-                f"{lock}:{number} must be `sha256  group:artifact:version`; got {line!r}; correct the line"
+                f"{lock}:{number} must be `sha256  group:artifact:version`; got {line!r}; correct"
+                " the line"
             )
         jar = Jar(**match.groupdict())
         if jar.file_name in jars:
@@ -68,7 +74,9 @@ def read_lock(lock: Path) -> list[Jar]:
 
 
 def paths(lock: Path, into: Path) -> list[Path]:
-    """Where the jars of `lock` stand below `into`, for a class path; `into` may hold others, left by an older lock."""
+    """Where the jars of `lock` stand below `into`, for a class path; `into` may hold others, left
+    by an older lock.
+    """
     return [into / jar.file_name for jar in read_lock(lock)]
 
 
@@ -90,10 +98,11 @@ def missing(lock: Path, into: Path) -> list[Jar]:
 def fetch(lock: Path, into: Path, *, echo: Callable[[str], None]) -> list[Path]:
     """Make sure that every jar of `lock` is in `into`, and return their paths in the lock's order.
 
-    Starts a JVM only when one is missing. `echo` is told what is about to be fetched, and how far that
-    has come; on a terminal a live line says so. Interrupted, it goes on where it stopped.
+    Starts a JVM only when one is missing. `echo` is told what is about to be fetched, and how far
+    that has come; on a terminal a live line says so. Interrupted, it goes on where it stopped.
 
-    Raises IntegrityError when a jar, in place or fetched, is not the one locked, EnvironmentFault when one can't be had.
+    Raises IntegrityError when a jar, in place or fetched, is not the one locked, EnvironmentFault
+    when one can't be had.
     """
     jars = read_lock(lock)
     with exclusive(into / ".lock"):
@@ -102,7 +111,9 @@ def fetch(lock: Path, into: Path, *, echo: Callable[[str], None]) -> list[Path]:
             if jar not in missing:
                 _verify(into / jar.file_name, jar, AGAIN)
         if missing:
-            with shown(f"Fetching {len(missing)} of {len(jars)} jars into {into}", echo=echo) as reached:
+            with shown(
+                f"Fetching {len(missing)} of {len(jars)} jars into {into}", echo=echo
+            ) as reached:
                 _fetch_missing(missing, into, reached)
     return [into / jar.file_name for jar in jars]
 
@@ -111,21 +122,29 @@ def _verify(path: Path, jar: Jar, remedy: str) -> None:
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     if digest != jar.sha256:
         raise IntegrityError(
-            f"{path} must have sha256 {jar.sha256} (locked for {jar.group}:{jar.artifact}:{jar.version}); "
-            f"got {digest} ({path.stat().st_size} bytes); {remedy}"
+            f"{path} must have sha256 {jar.sha256} (locked for"
+            f" {jar.group}:{jar.artifact}:{jar.version}); got {digest} ({path.stat().st_size}"
+            f" bytes); {remedy}"
         )
 
 
 def _fetch_missing(missing: Sequence[Jar], into: Path, reached: Callable[[str], None]) -> None:
-    """One Ivy run. Its cache outlives a run that failed on the way, so that the next one fetches only the rest."""
+    """One Ivy run.
+
+    Its cache outlives a run that failed on the way, so that the next one fetches only the rest.
+    """
     cache, scratch = into / ".ivy", into / ".fetching"
     shutil.rmtree(scratch, ignore_errors=True)  # of a run that was killed
     scratch.mkdir()
     _run_ivy(missing, scratch, cache, reached)
     try:
         for jar in missing:
-            _verify(scratch / jar.file_name, jar, "it was not put in place; run again, and if that ends the same, "
-                    f"hold the lock's line for {jar.artifact} against the digest that its project publishes")  # fmt: skip
+            _verify(
+                scratch / jar.file_name,
+                jar,
+                "it was not put in place; run again, and if that ends the same, hold the lock's"
+                f" line for {jar.artifact} against the digest that its project publishes",
+            )
             os.replace(scratch / jar.file_name, into / jar.file_name)
     finally:
         shutil.rmtree(cache, ignore_errors=True)
@@ -136,10 +155,23 @@ def _run_ivy(jars: Sequence[Jar], into: Path, cache: Path, reached: Callable[[st
     settings, module = into / "ivysettings.xml", into / "ivy.xml"
     settings.write_bytes(_settings_xml(cache))
     module.write_bytes(_module_xml(jars))
-    command = [str(java_executable()), "-jar", str(_ivy_jar()), "-settings", str(settings), "-ivy", str(module),
-               "-confs", "default", "-retrieve", f"{into}/[artifact]-[revision].[ext]"]  # fmt: skip
+    command = [
+        str(java_executable()),
+        "-jar",
+        str(_ivy_jar()),
+        "-settings",
+        str(settings),
+        "-ivy",
+        str(module),
+        "-confs",
+        "default",
+        "-retrieve",
+        f"{into}/[artifact]-[revision].[ext]",
+    ]
     last_lines: deque[str] = deque(maxlen=40)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ivy:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as ivy:
         fetched = 0
         assert ivy.stdout is not None
         try:
@@ -156,19 +188,26 @@ def _run_ivy(jars: Sequence[Jar], into: Path, cache: Path, reached: Callable[[st
     if ivy.returncode != 0 or absent:
         names = ", ".join(f"{jar.group}:{jar.artifact}:{jar.version}" for jar in absent) or "none"
         raise EnvironmentFault(
-            f"Ivy must fetch {len(jars)} jars; {len(absent)} are missing ({names}), exit status {ivy.returncode}; "
-            f"check the network and run again, what did arrive is kept. Ivy's last lines:\n{''.join(last_lines)}"
+            f"Ivy must fetch {len(jars)} jars; {len(absent)} are missing ({names}), exit status"
+            f" {ivy.returncode}; check the network and run again, what did arrive is kept. Ivy's"
+            f" last lines:\n{''.join(last_lines)}"
         )
 
 
 def _settings_xml(cache: Path) -> bytes:
-    """Ivy settings: Maven Central and nothing of the user's own; no POMs and no checksums, since the lock has both."""
+    """Ivy settings: Maven Central and nothing of the user's own; no POMs and no checksums, since
+    the lock has both.
+    """
     root = xml.Element("ivysettings")
     xml.SubElement(root, "settings", defaultResolver="central")
     xml.SubElement(root, "caches", defaultCacheDir=str(cache))
     central = {"name": "central", "m2compatible": "true", "usepoms": "false"}
     xml.SubElement(
-        xml.SubElement(root, "resolvers"), "ibiblio", central, useMavenMetadata="false", checksums=""
+        xml.SubElement(root, "resolvers"),
+        "ibiblio",
+        central,
+        useMavenMetadata="false",
+        checksums="",
     )
     return xml.tostring(root)
 
@@ -187,7 +226,9 @@ def _module_xml(jars: Sequence[Jar]) -> bytes:
 def _ivy_jar() -> Path:
     pyspark = find_spec("pyspark")
     if pyspark is None or pyspark.origin is None:
-        raise EnvironmentFault("pyspark must be installed, for Ivy is in it; got none; run: make .venv")
+        raise EnvironmentFault(
+            "pyspark must be installed, for Ivy is in it; got none; run: make .venv"
+        )
     found = sorted((Path(pyspark.origin).parent / "jars").glob("ivy-*.jar"))
     if not found:
         raise EnvironmentFault(

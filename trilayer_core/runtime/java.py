@@ -15,9 +15,11 @@ OLDEST_JAVA = 17
 
 @cache
 def java_executable() -> Path:
-    """The `java` of JAVA_HOME, else the one on the PATH; looked up and asked for its version once a process.
+    """The `java` of JAVA_HOME, else the one on the PATH; looked up and asked for its version once a
+    process.
 
-    Raises EnvironmentFault, with the command that installs one, when there is none or it is older than 17.
+    Raises EnvironmentFault, with the command that installs one, when there is none or it is older
+    than 17.
     """
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
@@ -30,7 +32,9 @@ def java_executable() -> Path:
     version = java_version(answer.stderr)
     if version is None or version < OLDEST_JAVA:
         got = (
-            version if version is not None else f"no version from {found} -version: {answer.stderr.strip()!r}"
+            version
+            if version is not None
+            else f"no version from {found} -version: {answer.stderr.strip()!r}"
         )
         raise EnvironmentFault(
             f"Java must be {OLDEST_JAVA} or newer; got {got} ({found}); {_how_to_install()}"
@@ -39,12 +43,17 @@ def java_executable() -> Path:
 
 
 def java_version(banner: str) -> int | None:
-    """The feature release in the text that `java -version` prints: 17 from "17.0.15", 8 from "1.8.0_402"."""
+    """The feature release in the text that `java -version` prints: 17 from "17.0.15", 8 from
+    "1.8.0_402".
+    """
     found = re.search(r'version "(?:1\.)?(\d+)', banner)
     return int(found.group(1)) if found else None
 
 
 def _how_to_install() -> str:
     if sys.platform == "darwin":
-        return "install it with: brew install openjdk@17, and set JAVA_HOME to what `brew --prefix openjdk@17` prints"
+        return (
+            "install it with: brew install openjdk@17, and set JAVA_HOME to what `brew --prefix"
+            " openjdk@17` prints"
+        )
     return "install it with: sudo apt-get install openjdk-17-jre-headless"

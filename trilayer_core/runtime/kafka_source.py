@@ -8,13 +8,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from trilayer_core.seam import Cut, Ranges
 
-# Measured: larger fetches, and polls of more records, than by default double the rows read per second. Polls of 20,000 records give part of that
-# back, since the garbage collector copies what a poll has returned.
+# Measured: larger fetches, and polls of more records, than by default double the rows read per
+# second. Polls of 20,000 records give part of that back, since the garbage collector copies what a
+# poll has returned.
 KAFKA_OPTIONS = {
     "kafka.max.poll.records": "2000",
     "kafka.max.partition.fetch.bytes": "8388608",
     "kafka.receive.buffer.bytes": "1048576",
-    # A reader that has come to the end of a quiet log would be kept waiting there for half a second, in every micro-batch.
+    # A reader that has come to the end of a quiet log would be kept waiting there for half a
+    # second, in every micro-batch.
     "kafka.fetch.max.wait.ms": "10",
     "kafka.isolation.level": "read_committed",
     "failOnDataLoss": "true",
@@ -23,9 +25,15 @@ KAFKA_OPTIONS = {
 
 
 def read_log(
-    spark: SparkSession, bootstrap_servers: str, topic: str, ranges: Ranges, *, complete: bool = True
+    spark: SparkSession,
+    bootstrap_servers: str,
+    topic: str,
+    ranges: Ranges,
+    *,
+    complete: bool = True,
 ) -> DataFrame:
-    """The records of `ranges`, in one bounded read: key, value, headers, partition, offset, timestamp.
+    """The records of `ranges`, in one bounded read: key, value, headers, partition, offset,
+    timestamp.
 
     complete: fail where the log does not hold all of them any more; else read what it holds.
     """
@@ -44,7 +52,9 @@ def read_log(
 
 def offsets_json(topic: str, offsets: Cut) -> str:
     """Offsets as Spark's Kafka source takes them."""
-    return json.dumps({topic: {str(partition): offset for partition, offset in sorted(offsets.items())}})
+    return json.dumps(
+        {topic: {str(partition): offset for partition, offset in sorted(offsets.items())}}
+    )
 
 
 def lost_by_log(text: str) -> bool:

@@ -6,11 +6,15 @@ from trilayer_core.errors import ConflictError
 
 
 def choose_port(wanted: int | None, before: str | None, not_this: int | None = None) -> int:
-    """`wanted`, which must be free; else `before`, if it is; else a free one. Raises ConflictError."""
+    """`wanted`, which must be free; else `before`, if it is; else a free one.
+
+    Raises ConflictError.
+    """
     if wanted is not None:
         if not is_free(wanted):
             raise ConflictError(
-                f"port {wanted} must be free on 127.0.0.1; got one in use; choose another or free it"
+                f"port {wanted} must be free on 127.0.0.1; got one in use; choose another or free"
+                " it"
             )
         return wanted
     if before is not None and int(before) != not_this and is_free(int(before)):

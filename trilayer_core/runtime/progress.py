@@ -11,7 +11,10 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 STDERR = Console(stderr=True, highlight=False)
-"""Where words about the work go. One console for all, so that lines of the log pass above a live line."""
+"""Where words about the work go.
+
+One console for all, so that lines of the log pass above a live line.
+"""
 
 TELL_EVERY_S = 5.0
 """How often a log, which has no live line, says that the work goes on."""
@@ -26,7 +29,8 @@ def shown(
     every_s: float = TELL_EVERY_S,
     after_s: float = 0.0,
 ) -> Iterator[Callable[[str], None]]:
-    """Shows that something is under way: by a live line on a terminal, by lines of the log elsewhere.
+    """Shows that something is under way: by a live line on a terminal, by lines of the log
+    elsewhere.
 
     Args:
         what: What is done, such as "Starting Kafka".

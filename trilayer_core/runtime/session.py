@@ -30,10 +30,13 @@ SPARK_CONNECT_PORT = 15002
 def connector_jars(settings: Settings) -> list[Path]:
     """The Kafka connector's jars, fetched where they are not there yet."""
     lock = settings.spark_connector_lock or jars.SPARK_KAFKA
-    return jars.fetch(lock, (settings.jars / "spark").resolve(), echo=logging.getLogger("trilayer").info)
+    return jars.fetch(
+        lock, (settings.jars / "spark").resolve(), echo=logging.getLogger("trilayer").info
+    )
 
 
-# UTC everywhere; ANSI mode, so that an overflow is an error; dates of every century as they are written.
+# UTC everywhere; ANSI mode, so that an overflow is an error; dates of every century as they are
+# written.
 _SQL = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
@@ -42,7 +45,8 @@ _SQL = {
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.compression.codec": "zstd",
-    # The map in front of the hash map takes no row with a NULL key, which all rows of a grouping set have, and 8 MB a task.
+    # The map in front of the hash map takes no row with a NULL key, which all rows of a grouping
+    # set have, and 8 MB a task.
     "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
@@ -51,7 +55,9 @@ _SQL = {
 def session(
     name: str, settings: Settings, *, memory_mb: int, conf: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """A SparkSession with a driver of its own, for one layer. memory_mb: heap of the driver, which in local mode is all there is."""
+    """A SparkSession with a driver of its own, for one layer. memory_mb: heap of the driver, which
+    in local mode is all there is.
+    """
     for variable, value in driver_environment(settings).items():
         os.environ.setdefault(variable, value)
     builder = SparkSession.builder.appName(name)
@@ -74,10 +80,14 @@ def driver_conf(settings: Settings, *, memory_mb: int, conf: Mapping[str, str]) 
     theirs = settings.spark_conf.get(JAVA_OPTIONS, "")
     # A JVM that is told of two garbage collectors does not start.
     collector = "" if re.search(r"-XX:\+Use\w+GC\b", theirs) else "-XX:+UseParallelGC"
-    # Parsing an event allocates about 13 KB. Measured: to have the processor fetch that memory ahead empties the caches of the groups, and costs
-    # 6 % of the CPU time where the speed layer's SQL reads a backlog.
+    # Parsing an event allocates about 13 KB. Measured: to have the processor fetch that memory
+    # ahead empties the caches of the groups, and costs 6 % of the CPU time where the speed layer's
+    # SQL reads a backlog.
     java_options = [
-        f"-XX:+ExitOnOutOfMemoryError -XX:AllocatePrefetchStyle=0 -Dlog4j2.configurationFile={log4j} {collector}",
+        (
+            "-XX:+ExitOnOutOfMemoryError -XX:AllocatePrefetchStyle=0"
+            f" -Dlog4j2.configurationFile={log4j} {collector}"
+        ),
         class_archive.java_option(settings),
         theirs,
     ]
@@ -98,31 +108,46 @@ BATCH_CONF = {"spark.sql.shuffle.partitions": "4", "spark.sql.adaptive.enabled":
 
 
 def batch_session(settings: Settings) -> SparkSession:
-    """The batch layer's session: of the Spark Connect server of `spark_remote` or `trilayer up`, else with a driver of its own.
+    """The batch layer's session: of the Spark Connect server of `spark_remote` or `trilayer up`,
+    else with a driver of its own.
 
-    A server's JVM has its classes loaded and its code compiled, which is most of what a short run on a driver of its own waits for.
-    Raises EnvironmentFault where `spark_remote` does not answer.
+    A server's JVM has its classes loaded and its code compiled, which is most of what a short run
+    on a driver of its own waits for. Raises EnvironmentFault where `spark_remote` does not answer.
     """
     if settings.spark_remote and not listens(settings.spark_remote):
         raise EnvironmentFault(
-            f"a Spark Connect server must answer at spark_remote, {settings.spark_remote}; none does; start it, or leave spark_remote empty"
+            f"a Spark Connect server must answer at spark_remote, {settings.spark_remote}; none"
+            " does; start it, or leave spark_remote empty"
         )
     remote = settings.spark_remote or _remote_of_stack(settings)
     if not remote:
-        return session("trilayer-batch", settings, memory_mb=settings.batch_memory_mb, conf=BATCH_CONF)
+        return session(
+            "trilayer-batch", settings, memory_mb=settings.batch_memory_mb, conf=BATCH_CONF
+        )
     from pyspark.sql.connect.client.retries import DefaultPolicy
 
-    conf = _SQL | BATCH_CONF | {k: v for k, v in settings.spark_conf.items() if k.startswith("spark.sql.")}
+    conf = (
+        _SQL
+        | BATCH_CONF
+        | {k: v for k, v in settings.spark_conf.items() if k.startswith("spark.sql.")}
+    )
     spark = SparkSession.builder.remote(remote).config(map={**conf}).getOrCreate()
     # By default a client asks a server that has ended for ten minutes, with the batch's lock held.
     spark.client.set_retry_policies(
-        [DefaultPolicy(max_retries=8, initial_backoff=100, backoff_multiplier=2.0, max_backoff=5_000)]
+        [
+            DefaultPolicy(
+                max_retries=8, initial_backoff=100, backoff_multiplier=2.0, max_backoff=5_000
+            )
+        ]
     )
     return spark
 
 
 def _remote_of_stack(settings: Settings) -> str:
-    """The address of the server of `trilayer up`, or nothing where none runs. Not under spark-submit, which brings a driver."""
+    """The address of the server of `trilayer up`, or nothing where none runs.
+
+    Not under spark-submit, which brings a driver.
+    """
     address = settings.home / SPARK_ADDRESS
     if not settings.spark_master or not address.exists():
         return ""
@@ -134,7 +159,9 @@ def listens(remote: str) -> bool:
     """Whether something takes connections at the address of a Spark Connect server."""
     server = urlsplit(remote)
     try:
-        socket.create_connection((server.hostname, server.port or SPARK_CONNECT_PORT), timeout=5).close()
+        socket.create_connection(
+            (server.hostname, server.port or SPARK_CONNECT_PORT), timeout=5
+        ).close()
     except OSError:
         return False
     return True
@@ -142,19 +169,22 @@ def listens(remote: str) -> bool:
 
 @contextmanager
 def driver_at_work(memory_setting: str) -> Iterator[None]:
-    """Raises EnvironmentFault where the driver's JVM ends within, which it does when its heap is full."""
+    """Raises EnvironmentFault where the driver's JVM ends within, which it does when its heap is
+    full.
+    """
     try:
         yield
     except (ConnectionError, Py4JNetworkError) as error:
         raise EnvironmentFault(
-            f"Spark's driver has ended; run this again. If its log says OutOfMemoryError, first raise {memory_setting}"
+            "Spark's driver has ended; run this again. If its log says OutOfMemoryError, first"
+            f" raise {memory_setting}"
         ) from error
     except (PySparkException, Py4JJavaError) as error:
         if not _server_is_gone(error):
             raise _failed(str(error)) from error
         raise EnvironmentFault(
-            "the Spark Connect server has ended, or was started again; run this again when it answers. If its log says"
-            f" OutOfMemoryError, first raise {memory_setting}"
+            "the Spark Connect server has ended, or was started again; run this again when it"
+            f" answers. If its log says OutOfMemoryError, first raise {memory_setting}"
         ) from error
 
 
@@ -194,18 +224,22 @@ def _failed(text: str) -> TrilayerError:
     """The error to raise for a Spark job that has failed with this text."""
     if lost_by_log(text):
         return LogError(
-            "the log must hold what it held when this run began; some of it is gone, by retention or by a failure of the broker;"
-            f" run this again, which says what is lost: {first_cause(text)}"
+            "the log must hold what it held when this run began; some of it is gone, by retention"
+            " or by a failure of the broker; run this again, which says what is lost:"
+            f" {first_cause(text)}"
         )
     return TrilayerError(
-        f"a Spark job failed: {first_cause(text)}. If a disk, the store or the broker was away, run this again; if an expression"
-        " of a view, or the function of a `Rows` source, fails on an event, change it as docs/operations.md says"
+        f"a Spark job failed: {first_cause(text)}. If a disk, the store or the broker was away,"
+        " run this again; if an expression of a view, or the function of a `Rows` source, fails"
+        " on an event, change it as docs/operations.md says"
     )
 
 
 @contextmanager
 def _without_jvm_notices() -> Iterator[None]:
-    """What a JVM started within says on stderr goes through a thread, which leaves out what no user can do anything about."""
+    """What a JVM started within says on stderr goes through a thread, which leaves out what no user
+    can do anything about.
+    """
     stderr = os.dup(2)
     reading, writing = os.pipe()
     os.dup2(writing, 2)

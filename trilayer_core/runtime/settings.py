@@ -1,4 +1,6 @@
-"""Settings, from `trilayer.toml` in the working directory and `TRILAYER_*` variables, the variables winning."""
+"""Settings, from `trilayer.toml` in the working directory and `TRILAYER_*` variables, the variables
+winning.
+"""
 
 from __future__ import annotations
 
@@ -35,16 +37,24 @@ def default_jars() -> Path:
 
 
 class Settings(BaseSettings):
-    """Every setting, with its unit in its name where it has one. A relative path is relative to the working directory."""
+    """Every setting, with its unit in its name where it has one.
+
+    A relative path is relative to the working directory.
+    """
 
     model_config = SettingsConfigDict(env_prefix="TRILAYER_", extra="forbid", frozen=True)
 
     catalog: str = Field("examples.flights:catalog", description="the catalog, as module:attribute")
     store: str = Field(".trilayer/store", min_length=1, description="folder or URI of the store")
-    home: Path = Field(Path(".trilayer"), description="folder of the local stack: broker, logs, processes")
+    home: Path = Field(
+        Path(".trilayer"), description="folder of the local stack: broker, logs, processes"
+    )
     jars: Path = Field(
         default_factory=default_jars,
-        description="folder of the jars that are fetched: broker, Kafka connector; for all projects of a user",
+        description=(
+            "folder of the jars that are fetched: broker, Kafka connector; for all projects of a"
+            " user"
+        ),
     )
     bootstrap_servers: str = Field(
         "", description="Kafka brokers; empty: the embedded broker of `trilayer up`"
@@ -66,7 +76,9 @@ class Settings(BaseSettings):
     )
     batch_command: str = Field(
         "",
-        description="what runs `trilayer` in a scheduled task, such as a spark-submit; this Python if empty",
+        description=(
+            "what runs `trilayer` in a scheduled task, such as a spark-submit; this Python if empty"
+        ),
     )
 
     spark_master: str = Field(
@@ -74,7 +86,10 @@ class Settings(BaseSettings):
     )
     spark_remote: str = Field(
         "",
-        description="Spark Connect server of the batch layer, such as sc://host:15002; empty: that of `trilayer up`, or a session of its own",
+        description=(
+            "Spark Connect server of the batch layer, such as sc://host:15002; empty: that of"
+            " `trilayer up`, or a session of its own"
+        ),
     )
     spark_connector_lock: Path | None = Field(
         None, description="lock file of the Kafka connector's jars; trilayer's own if empty"
@@ -86,10 +101,14 @@ class Settings(BaseSettings):
     airflow_port: int = Field(
         0, ge=0, le=65535, description="port of the local stack's Airflow; 0: a free one"
     )
-    serving_memory_mb: int = Field(2048, ge=64, description="most memory a DuckDB connection may use")
+    serving_memory_mb: int = Field(
+        2048, ge=64, description="most memory a DuckDB connection may use"
+    )
 
     speed_trigger_s: float = Field(0.0, ge=0, description="least time between two micro-batches")
-    speed_max_events: int = Field(1_000_000, ge=1, description="most events of one micro-batch: backpressure")
+    speed_max_events: int = Field(
+        1_000_000, ge=1, description="most events of one micro-batch: backpressure"
+    )
     compact_after: int = Field(
         24, ge=2, description="commits of like size after which they are compacted into one"
     )
@@ -137,7 +156,8 @@ class Settings(BaseSettings):
     def _ticks_divide_the_interval(self) -> Settings:
         if self.batch_every_s % self.tick_s:
             raise ValueError(
-                f"batch_every_s must be a multiple of tick_s, since cuts fall on ticks; got {self.batch_every_s} and {self.tick_s}"
+                "batch_every_s must be a multiple of tick_s, since cuts fall on ticks; got"
+                f" {self.batch_every_s} and {self.tick_s}"
             )
         return self
 
@@ -180,7 +200,10 @@ class Settings(BaseSettings):
 
 
 def load_settings(**overrides: object) -> Settings:
-    """The settings in force here. Raises SettingsError that names the setting, where it was set, and what it must be."""
+    """The settings in force here.
+
+    Raises SettingsError that names the setting, where it was set, and what it must be.
+    """
     unknown = [
         name
         for name in os.environ
@@ -200,7 +223,8 @@ def load_settings(**overrides: object) -> Settings:
         ) from None
     except NoJSONError:  # spark_conf is the one setting whose variable is read as JSON
         raise SettingsError(
-            f"variable TRILAYER_SPARK_CONF must be a JSON object; got {os.environ.get('TRILAYER_SPARK_CONF')!r}"
+            "variable TRILAYER_SPARK_CONF must be a JSON object; got"
+            f" {os.environ.get('TRILAYER_SPARK_CONF')!r}"
         ) from None
     except (ValueError, TypeError) as error:
         raise SettingsError(f"{FILE} must be TOML: {error}") from None
@@ -211,7 +235,9 @@ def load_settings(**overrides: object) -> Settings:
 
 
 def settings_folder() -> Path | None:
-    """The working directory, or the nearest folder above it, that has a `trilayer.toml`; None if none has."""
+    """The working directory, or the nearest folder above it, that has a `trilayer.toml`; None if
+    none has.
+    """
     here = Path.cwd()
     return next((folder for folder in [here, *here.parents] if (folder / FILE).is_file()), None)
 

@@ -1,1 +1,3 @@
-"""Files that the layers share: the master dataset, segments, publications, and the rules for reading and writing them."""
+"""Files that the layers share: the master dataset, segments, publications, and the rules for
+reading and writing them.
+"""

@@ -1,9 +1,9 @@
 """Whether the log still is the one that was ingested.
 
-A broker loses only the end of a log (after a power cut, or when a replica that was behind is elected); the beginning
-goes by retention. So one record of each partition that is still in its place, the last that was ingested, proves that
-all below it is there. If only transaction markers follow that record up to the end of what was ingested, there must
-still be no record there.
+A broker loses only the end of a log (after a power cut, or when a replica that was behind is
+elected); the beginning goes by retention. So one record of each partition that is still in its
+place, the last that was ingested, proves that all below it is there. If only transaction markers
+follow that record up to the end of what was ingested, there must still be no record there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from trilayer_core.store.origins import ACCEPT, Origin
 from trilayer_core.store.segments import Commit, generations, read_commits
 
 
-def check_log(stream: Stream, topic: Topic, origin: Origin, chain: Sequence[Interval], log: Log) -> None:
+def check_log(
+    stream: Stream, topic: Topic, origin: Origin, chain: Sequence[Interval], log: Log
+) -> None:
     """Compares the log with what the master dataset has of it.
 
     Args:
@@ -32,7 +34,8 @@ def check_log(stream: Stream, topic: Topic, origin: Origin, chain: Sequence[Inte
         log: The log.
 
     Raises:
-        LogError: The log ends below what was ingested, or holds another record where the last ingested one was.
+        LogError: The log ends below what was ingested, or holds another record where the last
+            ingested one was.
     """
     own = newest_of(chain, origin.identity)
     end = log.end(topic)
@@ -44,14 +47,16 @@ def check_log(stream: Stream, topic: Topic, origin: Origin, chain: Sequence[Inte
         if mark is None or (found is not None and found.offset > mark.offset):
             assert found is not None
             raise LogError(
-                f"stream {stream.name!r} partition {partition}: offset {found.offset} must hold no record, as when it was"
-                f" ingested; the log has one there, appended at {format_time(found.append_ms)}. {_CAUSE} {ACCEPT}"
+                f"stream {stream.name!r} partition {partition}: offset {found.offset} must hold no"
+                " record, as when it was ingested; the log has one there, appended at"
+                f" {format_time(found.append_ms)}. {_CAUSE} {ACCEPT}"
             )
         there = "none" if found is None else f"one appended at {format_time(found.append_ms)}"
         raise LogError(
-            f"stream {stream.name!r} partition {partition}: the last record that was ingested must still be at offset"
-            f" {mark.offset}, appended at {format_time(mark.append_ms)}; the log, which ends at offset {end[partition]},"
-            f" has {there} in its place. {_CAUSE} {ACCEPT}"
+            f"stream {stream.name!r} partition {partition}: the last record that was ingested must"
+            f" still be at offset {mark.offset}, appended at {format_time(mark.append_ms)}; the"
+            f" log, which ends at offset {end[partition]}, has {there} in its place. {_CAUSE}"
+            f" {ACCEPT}"
         )
 
 
@@ -69,18 +74,22 @@ def check_reaches(stream: Stream, end: Cut, ingested: Cut) -> None:
     for partition, offset in sorted(ingested.items()):
         if partition in end and end[partition] < offset:
             raise LogError(
-                f"stream {stream.name!r} partition {partition}: the log must reach offset {offset}, up to which it was"
-                f" read; it ends at offset {end[partition]}. {_CAUSE} {ACCEPT}"
+                f"stream {stream.name!r} partition {partition}: the log must reach offset"
+                f" {offset}, up to which it was read; it ends at offset {end[partition]}. {_CAUSE}"
+                f" {ACCEPT}"
             )
 
 
 _CAUSE = (
-    "The broker has lost records that it had acknowledged, as in a power cut without flushed disks or after an unclean"
-    " election of a leader. Nothing is ingested on top; restore the log if there is a copy of it."
+    "The broker has lost records that it had acknowledged, as in a power cut without flushed disks"
+    " or after an unclean election of a leader. Nothing is ingested on top; restore the log if"
+    " there is a copy of it."
 )
 
 
-def changed(topic: Topic, marks: Marks, below: Cut, log: Log) -> dict[int, tuple[Mark | None, Mark | None]]:
+def changed(
+    topic: Topic, marks: Marks, below: Cut, log: Log
+) -> dict[int, tuple[Mark | None, Mark | None]]:
     """The partitions in which the last record is no longer the marked one.
 
     A record that retention took is no change.
@@ -92,13 +101,16 @@ def changed(topic: Topic, marks: Marks, below: Cut, log: Log) -> dict[int, tuple
         log: The log.
 
     Returns:
-        Per partition the mark, and that of the record which is there instead, or None if there is none.
+        Per partition the mark, and that of the record which is there instead, or None if there is
+        none.
     """
     end = log.end(topic)
     reached = {p: below[p] for p in marks if p in below and below[p] <= end.get(p, 0)}
     found: dict[int, Mark] = dict(log.last_records(topic, reached))
     # Too many markers may lie between a record and the offset, for a look from there to find it.
-    far = {p: mark.offset + 1 for p, mark in marks.items() if mark and p in reached and p not in found}
+    far = {
+        p: mark.offset + 1 for p, mark in marks.items() if mark and p in reached and p not in found
+    }
     found |= log.last_records(topic, far)
     beginning = log.beginning(topic)  # asked after the records, which retention may take meanwhile
     changes: dict[int, tuple[Mark | None, Mark | None]] = {}
@@ -154,12 +166,12 @@ def lost_of(read: Read, topic: Topic, log: Log) -> str | None:
         if mark is None or (found is not None and found.offset > mark.offset):
             assert found is not None
             return (
-                f"partition {partition} of the log has at offset {found.offset} a record appended at"
-                f" {format_time(found.append_ms)}, where there was none when it was read"
+                f"partition {partition} of the log has at offset {found.offset} a record appended"
+                f" at {format_time(found.append_ms)}, where there was none when it was read"
             )
         return (
-            f"partition {partition} of the log no longer has at offset {mark.offset} the record that was read there,"
-            f" which was appended at {format_time(mark.append_ms)}"
+            f"partition {partition} of the log no longer has at offset {mark.offset} the record"
+            f" that was read there, which was appended at {format_time(mark.append_ms)}"
         )
     return None
 
@@ -175,14 +187,15 @@ def falls_short(end: Cut, read: Cut) -> str | None:
     for partition, offset in sorted(read.items()):
         if partition in end and end[partition] < offset:
             return (
-                f"partition {partition} of the log must reach offset {offset}, up to which it was read;"
-                f" it ends at offset {end[partition]}"
+                f"partition {partition} of the log must reach offset {offset}, up to which it was"
+                f" read; it ends at offset {end[partition]}"
             )
     return None
 
 
 def departed_generation(stream: Stream, identity: str, topic: Topic, log: Log, store: Store) -> int:
-    """The number of the speed layer's newest generation in an origin that has read what the log has lost, else 0.
+    """The number of the speed layer's newest generation in an origin that has read what the log has
+    lost, else 0.
 
     Generations whose commits can't be read are passed over: readers can't merge them either.
     """

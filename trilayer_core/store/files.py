@@ -43,7 +43,9 @@ Name = TypeVar("Name")
 Content = TypeVar("Content")
 
 STALE_AFTER_S = 60.0
-"""Only what is older than this is looked at as left over; each kind has a further proof, see leftovers.py."""
+"""Only what is older than this is looked at as left over; each kind has a further proof, see
+leftovers.py.
+"""
 
 SPEED_LOCK = "locks/speed"
 """Held by the speed layer for as long as it runs."""
@@ -70,7 +72,9 @@ class StoredFile:
 
 
 class Store:
-    """Files under one root. uri: a folder, `file://`, `s3://` or `hdfs://` URI; other schemes as pyarrow.fs knows them."""
+    """Files under one root. uri: a folder, `file://`, `s3://` or `hdfs://` URI; other schemes as
+    pyarrow.fs knows them.
+    """
 
     def __init__(self, uri: str) -> None:
         if "://" not in uri:
@@ -98,7 +102,7 @@ class Store:
             return f"{urlparse(self._prefix).scheme}://{path}"
         return f"{self._prefix}{path}"
 
-    # -- files ---------------------------------------------------------------------------------------------------------
+    # -- files -------------------------------------------------------------------------------------
 
     def read(self, relative: str) -> bytes:
         """All bytes of a file. Raises IntegrityError, which names it, where there is none;
@@ -120,7 +124,9 @@ class Store:
         """Whether there is such a file or folder. Raises StoreError where the system won't tell."""
         with self._faults("look for", relative):
             if not self.local:
-                return self.fs.get_file_info(self.path(relative)).type != pyarrow.fs.FileType.NotFound
+                return (
+                    self.fs.get_file_info(self.path(relative)).type != pyarrow.fs.FileType.NotFound
+                )
             try:
                 os.stat(self.path(relative))
             except (FileNotFoundError, NotADirectoryError):
@@ -128,7 +134,7 @@ class Store:
             return True
 
     def names(self, relative: str) -> list[str]:
-        """Names, sorted, of the files and folders in a folder; none where there is no such folder."""
+        """Names, sorted, of the files and folders in a folder; none if there is no such folder."""
         with self._faults("list", relative):
             if self.local:
                 try:
@@ -196,7 +202,10 @@ class Store:
                 os.unlink(path)
             except (FileNotFoundError, NotADirectoryError):
                 return
-            except (IsADirectoryError, PermissionError):  # POSIX has the second for a folder, Linux the first
+            except (
+                IsADirectoryError,
+                PermissionError,
+            ):  # POSIX has the second for a folder, Linux the first
                 if not os.path.isdir(path) or os.path.islink(path):
                     raise
                 _delete_folder(path)
@@ -293,17 +302,21 @@ class Store:
         if self.local:
             return []
         found = [
-            "this store has no locks and can't refuse a second writer: two batch runs or rollbacks at the same moment can put a wrong answer"
-            " in force. Have one scheduler start them, one at a time, and roll back only while no batch run works",
+            (
+                "this store has no locks and can't refuse a second writer: two batch runs or"
+                " rollbacks at the same moment can put a wrong answer in force. Have one scheduler"
+                " start them, one at a time, and roll back only while no batch run works"
+            ),
         ]
         if isinstance(self.fs, pyarrow.fs.HadoopFileSystem):
             found.append(
-                "this store writes files in place: a process that is killed while it writes a document leaves a part of it, which every later"
-                " run refuses by name; restore that file or delete it by hand"
+                "this store writes files in place: a process that is killed while it writes a"
+                " document leaves a part of it, which every later run refuses by name; restore"
+                " that file or delete it by hand"
             )
         return found
 
-    # -- what the system refuses ---------------------------------------------------------------------------------------
+    # -- what the system refuses -------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _faults(self, doing: str, relative: str) -> Iterator[None]:
@@ -324,30 +337,41 @@ class Store:
         if error.errno in _FULL:
             advice = "free space on the disk or quota that holds it, then run this again"
         elif error.errno in _FORBIDDEN:
-            advice = "give the user that runs trilayer the right to do so, or mount the file system writable, then run this again"
+            advice = (
+                "give the user that runs trilayer the right to do so, or mount the file system"
+                " writable, then run this again"
+            )
         elif error.errno == errno.EIO:
-            advice = "the disk or its connection fails (the system's log says more, `dmesg`): mend or replace it, then run this again"
+            advice = (
+                "the disk or its connection fails (the system's log says more, `dmesg`): mend or"
+                " replace it, then run this again"
+            )
         else:
             advice = "the file system refused: remove the cause, then run this again"
         reason = error.strerror or str(error) or type(error).__name__
         return StoreError(f"could not {doing} {self.path(relative)}: {reason}; {advice}")
 
-    # -- documents -----------------------------------------------------------------------------------------------------
+    # -- documents ---------------------------------------------------------------------------------
 
     def read_document(self, relative: str) -> dict[str, Any]:
-        """A JSON document written by `write_document`. Raises IntegrityError where it is missing or not what was written."""
+        """A JSON document written by `write_document`.
+
+        Raises IntegrityError where it is missing or not what was written.
+        """
         return parse_document(self.read(relative), relative)
 
     def write_document(self, relative: str, document: dict[str, Any]) -> None:
         """Writes or replaces a JSON document, with its own digest in it. As `write`, durable."""
         self.write(relative, document_bytes(document))
 
-    def create_document(self, relative: str, document: dict[str, Any], *, durable: bool = True) -> bool:
+    def create_document(
+        self, relative: str, document: dict[str, Any], *, durable: bool = True
+    ) -> bool:
         """As `write_document`, for one that must not be there yet: False, and nothing written, if
         it is."""
         return self.create(relative, document_bytes(document), durable=durable)
 
-    # -- tables --------------------------------------------------------------------------------------------------------
+    # -- tables ------------------------------------------------------------------------------------
 
     def write_table(self, relative: str, table: pa.Table, *, durable: bool = True) -> StoredFile:
         """Writes a table as one Parquet file."""
@@ -358,7 +382,10 @@ class Store:
         return StoredFile(relative, table.num_rows, len(data), hashlib.sha256(data).hexdigest())
 
     def read_table(self, file: StoredFile, columns: list[str] | None = None) -> pa.Table:
-        """A Parquet file's table, after its digest was checked. Raises IntegrityError that names the file."""
+        """A Parquet file's table, after its digest was checked.
+
+        Raises IntegrityError that names the file.
+        """
         # Threads, and pyarrow's look at a file as a dataset, cost more than a small file's pages.
         parquet = pq.ParquetFile(pa.BufferReader(self.read_checked(file)))
         return parquet.read(columns, use_threads=file.bytes > 1 << 20)
@@ -371,7 +398,9 @@ class Store:
         return data
 
     def check(self, file: StoredFile) -> None:
-        """Raises IntegrityError, which names the file, unless its bytes are those that were written."""
+        """Raises IntegrityError, which names the file, unless its bytes are those that were
+        written.
+        """
         if not self.exists(file.path):
             raise IntegrityError(
                 f"{file.path} must be in the store {self.root}; it is missing; {mending(file.path)}"
@@ -385,7 +414,10 @@ class Store:
 
     def _digest(self, relative: str) -> tuple[int, str]:
         digest, size = hashlib.sha256(), 0
-        with self._faults("read", relative), self.fs.open_input_stream(self.path(relative)) as stream:
+        with (
+            self._faults("read", relative),
+            self.fs.open_input_stream(self.path(relative)) as stream,
+        ):
             while chunk := stream.read(1 << 22):
                 digest.update(chunk)
                 size += len(chunk)
@@ -407,11 +439,13 @@ class Store:
         """
         self.sync(relative)
         files = [
-            self.describe(f"{relative}/{name}") for name in self.names(relative) if name.endswith(".parquet")
+            self.describe(f"{relative}/{name}")
+            for name in self.names(relative)
+            if name.endswith(".parquet")
         ]
         return [file for file in files if file.rows]
 
-    # -- locks ---------------------------------------------------------------------------------------------------------
+    # -- locks -------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def lock(self, relative: str, what: str, wait_s: float = 0.0) -> Iterator[None]:
@@ -502,8 +536,13 @@ def _is_locked(path: str) -> bool:
     return False
 
 
-def read_listed(listing: Callable[[], list[Name]], read: Callable[[Name], Content]) -> list[Content]:
-    """What is listed, read; all of it again where that fails and the listing has changed meanwhile. Raises IntegrityError where it has not."""
+def read_listed(
+    listing: Callable[[], list[Name]], read: Callable[[Name], Content]
+) -> list[Content]:
+    """What is listed, read; all of it again where that fails and the listing has changed meanwhile.
+
+    Raises IntegrityError where it has not.
+    """
     while True:
         names = listing()
         try:
@@ -527,11 +566,13 @@ def parse_document(data: bytes, relative: str) -> dict[str, Any]:
         expected = document.pop("sha256")
     except (ValueError, KeyError, AttributeError, TypeError):
         raise IntegrityError(
-            f"{relative} must be a JSON document of trilayer's; it was truncated or replaced; {mending(relative)}"
+            f"{relative} must be a JSON document of trilayer's; it was truncated or replaced;"
+            f" {mending(relative)}"
         ) from None
     if _document_digest(document) != expected:
         raise IntegrityError(
-            f"{relative} must have the content that its digest says; it was altered; {mending(relative)}"
+            f"{relative} must have the content that its digest says; it was altered;"
+            f" {mending(relative)}"
         )
     return document
 
@@ -551,11 +592,13 @@ def mending(relative: str) -> str:
 def _check_content(file: StoredFile, size: int, digest: str) -> None:
     if size != file.bytes:
         raise IntegrityError(
-            f"{file.path} must have {file.bytes} bytes; got {size}: it was truncated or replaced; {mending(file.path)}"
+            f"{file.path} must have {file.bytes} bytes; got {size}: it was truncated or replaced;"
+            f" {mending(file.path)}"
         )
     if digest != file.sha256:
         raise IntegrityError(
-            f"{file.path} must have SHA-256 {file.sha256[:12]}…; its bytes were altered; {mending(file.path)}"
+            f"{file.path} must have SHA-256 {file.sha256[:12]}…; its bytes were altered;"
+            f" {mending(file.path)}"
         )
 
 

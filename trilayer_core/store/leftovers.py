@@ -5,9 +5,12 @@ Nothing here is found by its age alone. Of each there is a proof that no process
 count:
 
 - a temporary file: its writer does not hold its lock any more;
-- an interval's folder: the interval's manifest names another, or there is none and no ingest of the stream works;
-- a batch view's folder, or a run's: no version needs it, and its run has published, or a later one has taken over, so that it can't;
-- a segment's file: later micro-batches are committed and it is in no commit, or it is compaction's and no speed layer works;
+- an interval's folder: the interval's manifest names another, or there is none and no ingest of the
+  stream works;
+- a batch view's folder, or a run's: no version needs it, and its run has published, or a later one
+  has taken over, so that it can't;
+- a segment's file: later micro-batches are committed and it is in no commit, or it is compaction's
+  and no speed layer works;
 - a generation's folder: it has no `generation.json`, and no speed layer works.
 
 On stores that are not local there are no locks, and what only a lock could prove is left alone.
@@ -26,9 +29,13 @@ from trilayer_core.store.publications import newest_token, read_past, read_versi
 logger = logging.getLogger("trilayer.store")
 
 TEMPORARY, INTERVAL, ATTEMPT, RUN, SEGMENT, GENERATION = (
-    "temporary file", "interval without manifest", "batch view never published", "run that was overtaken",
-    "segment file without commit", "generation never begun",
-)  # fmt: skip
+    "temporary file",
+    "interval without manifest",
+    "batch view never published",
+    "run that was overtaken",
+    "segment file without commit",
+    "generation never begun",
+)
 
 
 @dataclass(frozen=True)
@@ -61,7 +68,10 @@ def find_leftovers(store: Store, *, thorough: bool = True, chains: bool = True) 
         chains: Whether to look among the intervals at all.
     """
     return [
-        *(Leftover(TEMPORARY, path) for path in store.stale_temporaries(_written_to(store, chains))),
+        *(
+            Leftover(TEMPORARY, path)
+            for path in store.stale_temporaries(_written_to(store, chains))
+        ),
         *(_intervals(store, thorough) if chains else ()),
         *_attempts_and_runs(store),
         *_segments(store),
@@ -112,11 +122,15 @@ def _intervals(store: Store, thorough: bool) -> Iterator[Leftover]:
             unfinished = []
             for number, names in folders.items():
                 if f"{number}.json" not in manifests:
-                    unfinished += [name for name in names if store.age_s(f"{chain}/{name}") > STALE_AFTER_S]
+                    unfinished += [
+                        name for name in names if store.age_s(f"{chain}/{name}") > STALE_AFTER_S
+                    ]
                 elif thorough or len(names) > 1:
                     used = _used(store, f"{chain}/{number}.json")
                     yield from (
-                        Leftover(INTERVAL, f"{chain}/{name}") for name in names if used and name not in used
+                        Leftover(INTERVAL, f"{chain}/{name}")
+                        for name in names
+                        if used and name not in used
                     )
             if unfinished:
                 yield from _given_up(store, stream, chain, unfinished)
@@ -136,7 +150,9 @@ def _used(store: Store, manifest: str) -> set[str]:
     return {file["path"].split("/")[-2] for file in files} | {""}
 
 
-def _given_up(store: Store, stream: str, chain: str, unfinished: Iterable[str]) -> Iterator[Leftover]:
+def _given_up(
+    store: Store, stream: str, chain: str, unfinished: Iterable[str]
+) -> Iterator[Leftover]:
     """Of the folders without a manifest those that no ingest under way has made."""
     with store.unless_locked(ingest_lock_path(stream)) as free:
         manifests = set(store.names(chain)) if free else set()
@@ -148,7 +164,9 @@ def _given_up(store: Store, stream: str, chain: str, unfinished: Iterable[str]) 
 
 def _attempts_and_runs(store: Store) -> Iterator[Leftover]:
     attempts = [
-        f"batch/{view}/{name}" for view in store.names("batch") for name in store.names(f"batch/{view}")
+        f"batch/{view}/{name}"
+        for view in store.names("batch")
+        for name in store.names(f"batch/{view}")
     ]
     runs = store.names("runs")
     # In this order: a version that is written from here on is of this token, or a later one.
@@ -159,7 +177,12 @@ def _attempts_and_runs(store: Store) -> Iterator[Leftover]:
     except (IntegrityError, StoreError) as error:
         logger.warning("what it may need is left alone: %s", error)
         return
-    needed = {file.path.rsplit("/", 1)[0] for p in kept for view in p.views.values() for file in view.files}
+    needed = {
+        file.path.rsplit("/", 1)[0]
+        for p in kept
+        for view in p.views.values()
+        for file in view.files
+    }
     tokens = {publication.token for publication in kept}
     done = {publication.token for publication in kept if publication.version in past}
     for path in attempts:

@@ -1,9 +1,12 @@
-"""The master dataset's format: the immutable copy of a stream's log below the latest cut, an interval a batch run.
+"""The master dataset's format: the immutable copy of a stream's log below the latest cut, an
+interval a batch run.
 
-    master/STREAM/SCHEMA/00000007.json       manifest: T, offset ranges, files with digests; its writing is the commit
-    master/STREAM/SCHEMA/00000007-ab12cd/    Parquet files: the record as it was in the log, then its typed columns
+    master/STREAM/SCHEMA/00000007.json       manifest: T, offset ranges, files with digests; its
+    writing is the commit master/STREAM/SCHEMA/00000007-ab12cd/    Parquet files: the record as it
+    was in the log, then its typed columns
 
-SCHEMA is the stream's fingerprint. After a schema change a chain under the new one is made from the raw bytes of the old.
+SCHEMA is the stream's fingerprint. After a schema change a chain under the new one is made from the
+raw bytes of the old.
 """
 
 from __future__ import annotations
@@ -199,7 +202,8 @@ def _length(store: Store, folder: str) -> int:
         middle = (low + high) // 2
         low, high = (middle + 1, high) if there(middle) else (low, middle)
     for further in (1, 2, 4, 8, 16, 32):
-        # A manifest may be added between the two looks: so look for the first again before calling it missing.
+        # A manifest may be added between the two looks: so look for the first again before calling
+        # it missing.
         if there(low + further) and not there(low):
             raise _missing(folder, low, f"{low + further:08d}.json")
     known[folder] = low
@@ -212,7 +216,8 @@ def _manifest_path(folder: str, number: int) -> str:
 
 def _missing(folder: str, number: int, after: str) -> IntegrityError:
     return IntegrityError(
-        f"{_manifest_path(folder, number)} must be in the store; it is missing, and {after} comes after it"
+        f"{_manifest_path(folder, number)} must be in the store; it is missing, and {after} comes"
+        " after it"
     )
 
 
@@ -222,8 +227,9 @@ def _check_follows(stream: Stream, before: Interval, after: Interval) -> None:
     for partition, r in after.ranges.items():
         if partition in before.ranges and r.start != before.ranges[partition].end:
             raise CoverageError(
-                f"stream {stream.name!r} partition {partition}: interval {after.number} of the master dataset must begin at offset"
-                f" {before.ranges[partition].end}; it begins at {r.start}; restore the manifests of this chain from a copy"
+                f"stream {stream.name!r} partition {partition}: interval {after.number} of the"
+                f" master dataset must begin at offset {before.ranges[partition].end}; it begins"
+                f" at {r.start}; restore the manifests of this chain from a copy"
             )
 
 
@@ -254,7 +260,9 @@ def _manifests(store: Store, folder: str) -> list[str]:
 
 
 def delete_chain(store: Store, stream: Stream, schema: str) -> None:
-    """From the newest interval to the oldest: whatever a kill leaves, or a reader meets, is a chain."""
+    """From the newest interval to the oldest: whatever a kill leaves, or a reader meets, is a
+    chain.
+    """
     folder = chain_folder(stream, schema)
     for name in reversed(_manifests(store, folder)):
         store.delete(f"{folder}/{name}")
@@ -264,7 +272,9 @@ def delete_chain(store: Store, stream: Stream, schema: str) -> None:
 def longest_chain(store: Store, stream: Stream) -> Sequence[Interval]:
     """The longest chain under any schema: after a schema change the present one is not yet as long
     as the one before."""
-    chains: list[Sequence[Interval]] = [Chain(store, stream, schema) for schema in schemas(store, stream)]
+    chains: list[Sequence[Interval]] = [
+        Chain(store, stream, schema) for schema in schemas(store, stream)
+    ]
     return max(chains, key=len, default=[])
 
 
@@ -284,7 +294,9 @@ def chain_end(chain: Sequence[Interval], start: Cut) -> dict[int, int]:
 
 
 def newest_departed(chain: Sequence[Interval], identity: str) -> int:
-    """The number of the newest generation of the speed layer that the intervals of an origin say has departed from the log; 0 if none has."""
+    """The number of the newest generation of the speed layer that the intervals of an origin say
+    has departed from the log; 0 if none has.
+    """
     own = newest_of(chain, identity)
     return own[-1].departed if own else 0
 
@@ -338,7 +350,9 @@ def rising_ts(chain: Sequence[Interval], latest_ms: int | None = None) -> list[i
 def intervals_below(chain: Sequence[Interval], cut: Cut, identity: str) -> list[Interval]:
     """The intervals up to `cut` in the origin with this identity, and all of the origins before
     it."""
-    until = max((place for place, interval in enumerate(chain) if interval.topic_id == identity), default=-1)
+    until = max(
+        (place for place, interval in enumerate(chain) if interval.topic_id == identity), default=-1
+    )
     return [
         i
         for i in chain[: until + 1]
@@ -357,8 +371,11 @@ def chain_after(store: Store, stream: Stream, cut: Cut, identity: str) -> list[I
     )
 
 
-def intervals_after(chain: Sequence[Interval], cut: Cut, stream: Stream, identity: str) -> list[Interval]:
-    """The intervals above a cut: those of its own origin that lie above it, and all of later origins.
+def intervals_after(
+    chain: Sequence[Interval], cut: Cut, stream: Stream, identity: str
+) -> list[Interval]:
+    """The intervals above a cut: those of its own origin that lie above it, and all of later
+    origins.
 
     Args:
         chain: Intervals, oldest first.
@@ -372,8 +389,9 @@ def intervals_after(chain: Sequence[Interval], cut: Cut, stream: Stream, identit
     own = [place for place, interval in enumerate(chain) if interval.topic_id == identity]
     if not own:
         raise CoverageError(
-            f"stream {stream.name!r}: the master dataset must have intervals of the origin {identity} that the publication in force"
-            " is of; it has none; run `trilayer batch run --full`"
+            f"stream {stream.name!r}: the master dataset must have intervals of the origin"
+            f" {identity} that the publication in force is of; it has none; run `trilayer batch"
+            " run --full`"
         )
     above = []
     for interval in chain[own[0] : own[-1] + 1]:
@@ -382,8 +400,9 @@ def intervals_after(chain: Sequence[Interval], cut: Cut, stream: Stream, identit
         if across or len(sides) > 1:
             partition, r = across[0] if across else next(iter(interval.ranges.items()))
             raise CoverageError(
-                f"stream {stream.name!r} partition {partition}: interval {interval.number} [{r.start}, {r.end}) must lie on one side"
-                f" of the cut in force at offset {cut.get(partition, 0)}; run `trilayer batch run --full`"
+                f"stream {stream.name!r} partition {partition}: interval {interval.number}"
+                f" [{r.start}, {r.end}) must lie on one side of the cut in force at offset"
+                f" {cut.get(partition, 0)}; run `trilayer batch run --full`"
             )
         if True in sides:
             above.append(interval)

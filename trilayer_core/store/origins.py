@@ -70,7 +70,9 @@ def read_origin(store: Store, stream: Stream) -> Origin | None:
     """The stream's present origin as it is recorded, without asking the broker."""
     if not store.exists(_origin_path(stream, 1)):
         return None
-    later = [int(name.removesuffix(".json")) for name in store.names(f"streams/{stream.name}/origins")]
+    later = [
+        int(name.removesuffix(".json")) for name in store.names(f"streams/{stream.name}/origins")
+    ]
     return _read_origin(store, stream, max(later, default=1))
 
 
@@ -81,7 +83,13 @@ def origins(store: Store, stream: Stream) -> list[Origin]:
 
 
 def begin_origin(
-    store: Store, stream: Stream, topic: Topic, start: Cut, before: Origin, reason: str, departed: Ranges
+    store: Store,
+    stream: Stream,
+    topic: Topic,
+    start: Cut,
+    before: Origin,
+    reason: str,
+    departed: Ranges,
 ) -> Origin:
     """Records a new origin, from which the stream's log counts from now on.
 
@@ -129,14 +137,15 @@ def check_same_topic(stream: Stream, known_id: str, topic: Topic) -> None:
     """Raises LogError unless the topic is the one with this id."""
     if known_id != topic.id:
         raise LogError(
-            f"topic {topic.name!r} of stream {stream.name!r} must be the one with id {known_id}; got id {topic.id}:"
-            " it was deleted and created again, and its offsets count anew. What was ingested from the old topic"
-            f" stays in the master dataset and in the answers. {ACCEPT}"
+            f"topic {topic.name!r} of stream {stream.name!r} must be the one with id {known_id};"
+            f" got id {topic.id}: it was deleted and created again, and its offsets count anew."
+            " What was ingested from the old topic stays in the master dataset and in the"
+            f" answers. {ACCEPT}"
         )
 
 
 ACCEPT = (
-    "To go on with the log as it is now, run `trilayer batch run --accept-loss`, which records the loss and begins"
-    " a new origin"
+    "To go on with the log as it is now, run `trilayer batch run --accept-loss`, which records the"
+    " loss and begins a new origin"
 )
 """What an operator can do about a log that is no longer the one that was ingested."""

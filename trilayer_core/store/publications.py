@@ -2,10 +2,11 @@
 keeps a late run from moving it.
 
 publications/00000012.json    a version: T, cuts, fingerprints, files with digests; never changed
-publications/current.json     the version in force, those before it, and who holds it; replaced in one step
-publications/looked.json      what the last run saw that had nothing to publish; replaced in one step
-fence/00000031.json           a token, taken by each run; only the holder of the newest may publish
-locks/pointer                 held around each check and what rests on it: a token taken, a version written or deleted, the pointer moved
+publications/current.json     the version in force, those before it, and who holds it; replaced in
+one step publications/looked.json      what the last run saw that had nothing to publish; replaced
+in one step fence/00000031.json           a token, taken by each run; only the holder of the newest
+may publish locks/pointer                 held around each check and what rests on it: a token
+taken, a version written or deleted, the pointer moved
 
 On a local disk none of these four steps can come between the parts of another: a run that was
 fenced off neither writes a version nor moves the pointer, and what the pointer may be moved to is
@@ -58,9 +59,11 @@ def pointer_lock(store: Store, what: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class PublishedStream:
-    """What a publication holds of a stream. events: records below the cut, the quarantined ones included, the lost ones not.
+    """What a publication holds of a stream. events: records below the cut, the quarantined ones
+    included, the lost ones not.
 
-    departed: number of the newest generation of the speed layer that is known to have read records which the log had lost by the time it was
+    departed: number of the newest generation of the speed layer that is known to have read records
+        which the log had lost by the time it was
     ingested; 0 if there was none. Generations up to it are not merged with the publication.
     """
 
@@ -75,7 +78,9 @@ class PublishedStream:
 
 @dataclass(frozen=True)
 class PublishedView:
-    """A batch view: the files whose partials, merged, are the view. changed_keys: those that events since the base have touched."""
+    """A batch view: the files whose partials, merged, are the view. changed_keys: those that events
+    since the base have touched.
+    """
 
     fingerprint: str
     files: Sequence[StoredFile]
@@ -88,10 +93,11 @@ class PublishedView:
 
 @dataclass(frozen=True)
 class Publication:
-    """All batch views as of one T. kind: incremental or full. base: the version in force when the run began; None only
-    before the first publication.
+    """All batch views as of one T. kind: incremental or full. base: the version in force when the
+    run began; None only before the first publication.
 
-    reconciliation: per view, counts of match, differ, missing, extra, and of keys changed since the base; or `not_compared` with the reason.
+    reconciliation: per view, counts of match, differ, missing, extra, and of keys changed since the
+        base; or `not_compared` with the reason.
     """
 
     version: int
@@ -135,7 +141,9 @@ class Publication:
             for n, s in document["streams"].items()
         }
         views = {
-            name: PublishedView(**(view | {"files": [StoredFile.of(file) for file in view["files"]]}))
+            name: PublishedView(
+                **(view | {"files": [StoredFile.of(file) for file in view["files"]]})
+            )
             for name, view in document["views"].items()
         }
         return Publication(**(document | {"streams": streams, "views": views}))
@@ -151,12 +159,17 @@ def read_version(store: Store, version: int) -> Publication:
 
 
 def pointer_bytes(store: Store) -> bytes | None:
-    """The pointer as it stands, to see cheaply whether it has moved; None before the first publication."""
+    """The pointer as it stands, to see cheaply whether it has moved; None before the first
+    publication.
+    """
     return store.read(POINTER) if store.exists(POINTER) else None
 
 
 def in_force(store: Store) -> Publication | None:
-    """The publication in force; None before the first one. Raises IntegrityError where it is missing or altered."""
+    """The publication in force; None before the first one.
+
+    Raises IntegrityError where it is missing or altered.
+    """
     while (data := pointer_bytes(store)) is not None:
         try:
             return pointed_at(store, data)
@@ -174,13 +187,18 @@ def pointed_at(store: Store, pointer: bytes) -> Publication:
     publication = parse_document(store.read(path), path)
     if document["version_digest"] != _digest(publication):
         raise IntegrityError(
-            f"{path} must be the publication that {POINTER} points at; its content differs: it was replaced"
+            f"{path} must be the publication that {POINTER} points at; its content differs: it was"
+            " replaced"
         )
     return Publication.of(publication)
 
 
 def versions(store: Store) -> list[Publication]:
-    """Every version kept, oldest first. One that can't be read is passed over with a warning: it can't be put in force, nor be in the way."""
+    """Every version kept, oldest first.
+
+    One that can't be read is passed over with a warning: it can't be put in force, nor be in the
+    way.
+    """
     found = []
     for number in version_numbers(store):
         try:
@@ -205,7 +223,8 @@ def write_version(store: Store, publication: Publication) -> Publication:
                 return known
         if not store.create_document(_path(publication.version), publication.to_json()):
             raise ConflictError(
-                f"version {publication.version} must be new; another run has just written it; run again"
+                f"version {publication.version} must be new; another run has just written it; run"
+                " again"
             )
         return publication
 
@@ -267,7 +286,7 @@ def _move(store: Store, version: int, token: int, reason: str, held: Held | None
     store.write_document(POINTER, document)
 
 
-# -- a version that a person holds -------------------------------------------------------------------------------------
+# -- a version that a person holds -----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -307,12 +326,16 @@ def _held(store: Store) -> Held | None:
 
 
 def hold(store: Store, by: Held) -> Publication:
-    """Keeps the version in force there until it is released. Raises UsageError where there is none."""
+    """Keeps the version in force there until it is released.
+
+    Raises UsageError where there is none.
+    """
     with pointer_lock(store, "a hold"):
         standing, published = pointer(store), in_force(store)
         if standing is None or published is None:
             raise UsageError(
-                "a hold must have a publication to keep in force; there is none yet; run `trilayer batch run`"
+                "a hold must have a publication to keep in force; there is none yet; run `trilayer"
+                " batch run`"
             )
         store.write_document(POINTER, standing | {"held": vars(by)})
     return published
@@ -335,12 +358,12 @@ def check_not_held(store: Store) -> None:
         standing = pointer(store)
         version = standing["version"] if standing else None
         raise HeldError(
-            f"a run may publish only while nobody holds the version in force; version {version} is held {by};"
-            " release it with `trilayer batch release`, or the DAG lambda_release"
+            f"a run may publish only while nobody holds the version in force; version {version} is"
+            f" held {by}; release it with `trilayer batch release`, or the DAG lambda_release"
         )
 
 
-# -- a run with nothing new --------------------------------------------------------------------------------------------
+# -- a run with nothing new ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -414,7 +437,8 @@ class Past:
 
         >>> Past(3, [1, 2], []).moved_to(2, [1, 2, 3])  # a rollback
         Past(version=2, before=[1], left=[3])
-        >>> Past(2, [1], [3]).moved_to(4, [1, 2, 3, 4])  # and the next publication: before it was 2, not 3
+        >>> # and the next publication: before it was 2, not 3
+        >>> Past(2, [1], [3]).moved_to(4, [1, 2, 3, 4])
         Past(version=4, before=[1, 2], left=[3])
         """
         line = [*self.before, *([] if self.version is None else [self.version])]
@@ -477,7 +501,7 @@ def _digest(document: dict[str, Any]) -> str:
     return str(json.loads(document_bytes(document))["sha256"])
 
 
-# -- the fence ---------------------------------------------------------------------------------------------------------
+# -- the fence -------------------------------------------------------------------------------------
 
 
 def newest_token(store: Store) -> int:
@@ -507,8 +531,9 @@ def check_token(store: Store, token: int) -> None:
     newest = newest_token(store)
     if token != newest:
         raise OvertakenError(
-            f"a run must hold the newest token to publish; got token {token}, the newest is {newest}: {_taker(store, newest)} has taken"
-            " over, and this one ends without a change"
+            f"a run must hold the newest token to publish; got token {token}, the newest is"
+            f" {newest}: {_taker(store, newest)} has taken over, and this one ends without a"
+            " change"
         )
 
 
@@ -541,14 +566,19 @@ def find_version(store: Store, version: int | None) -> Publication:
     past = read_past(store)
     if past.version is None:
         raise UsageError(
-            "a rollback must have a publication to go back to; there is none yet; run `trilayer batch run`"
+            "a rollback must have a publication to go back to; there is none yet; run `trilayer"
+            " batch run`"
         )
     older = [p for number in past.before for p in known if p.version == number]
     if not older:
         others = ", ".join(str(p.version) for p in known if p.version != past.version)
         raise UsageError(
             f"a rollback must have an older version; {past.version} in force is the oldest kept"
-            + (f" of those that were in force; name another one: there is {others}" if others else "")
+            + (
+                f" of those that were in force; name another one: there is {others}"
+                if others
+                else ""
+            )
         )
     return older[-1]
 
@@ -562,7 +592,7 @@ def choose_version(known: Sequence[Publication], version: int) -> Publication:
     raise UsageError(f"version must be one that is kept; got {version}; there is {kept}")
 
 
-# -- clearing away -----------------------------------------------------------------------------------------------------
+# -- clearing away ---------------------------------------------------------------------------------
 
 
 def retire_versions(store: Store, keep: int) -> list[Publication] | None:
@@ -582,9 +612,15 @@ def retire_versions(store: Store, keep: int) -> list[Publication] | None:
         there = version_numbers(store)
         known = {publication.version: publication for publication in versions(store)}
         newest = newest_token(store)
-        unpublished = {n for n in there if n not in past.by_use and n in known and known[n].token >= newest}
+        unpublished = {
+            n for n in there if n not in past.by_use and n in known and known[n].token >= newest
+        }
         numbers = sorted(set(past.by_use) & set(there))[-keep:]
-        wanted = {*past.by_use[:keep], *numbers, *unpublished, *there[-1:]} if past.version else set(there)
+        wanted = (
+            {*past.by_use[:keep], *numbers, *unpublished, *there[-1:]}
+            if past.version
+            else set(there)
+        )
         failpoint("clean.in-versions")
         for number in there:
             if number not in wanted:

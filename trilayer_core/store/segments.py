@@ -1,10 +1,12 @@
 """The speed layer's format: generations, each one checkpoint's life, of committed segments.
 
-    speed/STREAM/000003-ab12cd/generation.json                              topic id, fingerprints, where it starts
-    speed/STREAM/000003-ab12cd/commits/FIRST-LAST.json                      micro-batches FIRST to LAST: its writing is the commit
+    speed/STREAM/000003-ab12cd/generation.json                              topic id, fingerprints,
+    where it starts speed/STREAM/000003-ab12cd/commits/FIRST-LAST.json
+    micro-batches FIRST to LAST: its writing is the commit
     speed/STREAM/000003-ab12cd/data/FIRST-LAST-VIEW.parquet                 `_tick`, keys, states
-    speed/STREAM/000003-ab12cd/data/FIRST-LAST-_quarantine.parquet          `_tick`, the records, `_bytes`, `_reject`
-    speed/STREAM/000003-ab12cd/checkpoint/                                  Spark's
+    speed/STREAM/000003-ab12cd/data/FIRST-LAST-_quarantine.parquet          `_tick`, the records,
+    `_bytes`, `_reject` speed/STREAM/000003-ab12cd/checkpoint/
+    Spark's
 
 A commit lists its segments: for each tick, the offset ranges that it covers. Neighbouring commits
 are compacted into one that covers the same; a reader takes the widest commits and leaves out those
@@ -25,7 +27,15 @@ from trilayer_core.definitions.stream import Stream
 from trilayer_core.definitions.view import View
 from trilayer_core.errors import CoverageError, IntegrityError, TrilayerError
 from trilayer_core.log.broker import Marks, marks_from_json, marks_to_json
-from trilayer_core.seam import Cut, Piece, Ranges, cover, cut_from_json, ranges_from_json, ranges_to_json
+from trilayer_core.seam import (
+    Cut,
+    Piece,
+    Ranges,
+    cover,
+    cut_from_json,
+    ranges_from_json,
+    ranges_to_json,
+)
 from trilayer_core.store.files import Store, StoredFile, read_listed
 
 TICK = "_tick"
@@ -74,10 +84,12 @@ class Generation:
 
 @dataclass(frozen=True)
 class Segment:
-    """The events of one tick in a commit. events: all of them; quarantined: those of them that don't fit.
+    """The events of one tick in a commit. events: all of them; quarantined: those of them that
+    don't fit.
 
-    oldest_ms, newest_ms: the first and the last append time of them. waited_ms: from append to commit, the longest time of one of them, by the
-    clocks of the broker and the speed layer. None in commits written before there were these.
+    oldest_ms, newest_ms: the first and the last append time of them. waited_ms: from append to
+    commit, the longest time of one of them, by the clocks of the broker and the speed layer. None
+    in commits written before there were these.
     """
 
     tick: int
@@ -93,7 +105,8 @@ class Segment:
 class Commit:
     """Micro-batches first to last, whole.
 
-    committed_ms: when the newest of them was committed. marks: for each partition that they have read, the last record below the offset where
+    committed_ms: when the newest of them was committed. marks: for each partition that they have
+        read, the last record below the offset where
     they end, or None if none was found; commits from before marks were kept have none.
     """
 
@@ -122,7 +135,9 @@ class Commit:
 
     @staticmethod
     def of(document: dict[str, Any]) -> Commit:
-        segments = [Segment(**(s | {"ranges": ranges_from_json(s["ranges"])})) for s in document["segments"]]
+        segments = [
+            Segment(**(s | {"ranges": ranges_from_json(s["ranges"])})) for s in document["segments"]
+        ]
         files = {view: StoredFile.of(file) for view, file in document["files"].items()}
         quarantine = StoredFile.of(document["quarantine"]) if document["quarantine"] else None
         marks = marks_from_json(document.get("marks", {}))
@@ -167,7 +182,9 @@ def standing(known: Sequence[Generation]) -> list[Generation]:
 
 def commit_names(store: Store, stream: Stream, generation: str) -> list[tuple[int, int]]:
     """(first, last) of the widest commits, in order; those inside a wider one are left out."""
-    names = [name.removesuffix(".json") for name in store.names(f"{folder(stream, generation)}/commits")]
+    names = [
+        name.removesuffix(".json") for name in store.names(f"{folder(stream, generation)}/commits")
+    ]
     spans = sorted((int(name[:12]), -int(name[13:])) for name in names)
     widest: list[tuple[int, int]] = []
     for first, negative_last in spans:
@@ -200,7 +217,9 @@ class CompactionFault:
 
 
 def compaction_fault(store: Store, stream: Stream) -> CompactionFault | None:
-    """What keeps the commits of the stream's newest generation from being compacted; None if nothing does."""
+    """What keeps the commits of the stream's newest generation from being compacted; None if
+    nothing does.
+    """
     known = generations(store, stream)
     path = compaction_fault_path(stream, known[-1].name) if known else ""
     if not path or not store.exists(path):
@@ -216,7 +235,9 @@ def compaction_fault_path(stream: Stream, generation: str) -> str:
 
 @dataclass(frozen=True)
 class Cover:
-    """A generation's segments that cover the log from a cut on, proven. ticks: commit name to the ticks of it that are above the cut."""
+    """A generation's segments that cover the log from a cut on, proven. ticks: commit name to the
+    ticks of it that are above the cut.
+    """
 
     generation: Generation
     commits: Sequence[Commit]
@@ -224,8 +245,13 @@ class Cover:
     head: Cut
 
 
-def cover_from(stream: Stream, generation: Generation, commits: Sequence[Commit], cut: Cut) -> Cover:
-    """Proves that the commits cover the log from `cut` to their head. Raises CoverageError that names stream, partition and range."""
+def cover_from(
+    stream: Stream, generation: Generation, commits: Sequence[Commit], cut: Cut
+) -> Cover:
+    """Proves that the commits cover the log from `cut` to their head.
+
+    Raises CoverageError that names stream, partition and range.
+    """
     used, head = cover(stream.name, cut, (piece for commit in commits for piece in commit.pieces))
     return Cover(generation, commits, ticks_by_commit(used), head)
 
@@ -240,7 +266,10 @@ def ticks_by_commit(pieces: Sequence[str]) -> dict[str, frozenset[int]]:
 
 
 def read_commits(store: Store, stream: Stream, generation: str) -> list[Commit]:
-    """All commits of a generation, the widest ones, in order. Read again where compaction has just replaced some."""
+    """All commits of a generation, the widest ones, in order.
+
+    Read again where compaction has just replaced some.
+    """
     return read_listed(
         lambda: commit_names(store, stream, generation),
         lambda span: read_commit(store, stream, generation, *span),
@@ -287,8 +316,9 @@ def best_cover(
 
     A generation that is being rebuilt takes over once it is ahead in every partition, so that no
     partition's head goes back. It does go back where the log has lost records that the older
-    generations had read: these are not looked at any more. One that begins above the cut, since the log held no more when
-    it began, waits for the publication that reaches it; until then an older one answers.
+    generations had read: these are not looked at any more. One that begins above the cut, since the
+    log held no more when it began, waits for the publication that reaches it; until then an older
+    one answers.
 
     Args:
         store: The store.
@@ -336,8 +366,9 @@ def _begins_late(stream: Stream, generation: Generation, cut: Cut) -> CoverageEr
     for partition, start in sorted(generation.start.items()):
         if start > cut.get(partition, 0):
             return CoverageError(
-                f"stream {stream.name!r} partition {partition}: nothing covers offsets [{cut.get(partition, 0)}, {start}): the log no"
-                f" longer held them when generation {generation.number} of the speed layer began; run `trilayer batch run`"
+                f"stream {stream.name!r} partition {partition}: nothing covers offsets"
+                f" [{cut.get(partition, 0)}, {start}): the log no longer held them when generation"
+                f" {generation.number} of the speed layer began; run `trilayer batch run`"
             )
     return None
 
@@ -350,13 +381,19 @@ def computes(generation: Generation, topic_id: str, view_fingerprints: Mapping[s
 
 
 def with_bytes(quarantine: pa.Table) -> pa.Table:
-    """A commit's quarantine with `_bytes`, which files from before it was kept lack: their values are whole."""
+    """A commit's quarantine with `_bytes`, which files from before it was kept lack: their values
+    are whole.
+    """
     if BYTES in quarantine.schema.names:
         return quarantine
-    return quarantine.append_column(BYTES, pc.cast(pc.binary_length(quarantine["_value"]), pa.int64()))
+    return quarantine.append_column(
+        BYTES, pc.cast(pc.binary_length(quarantine["_value"]), pa.int64())
+    )
 
 
-def read_partials(store: Store, commit: Commit, view: View, ticks: frozenset[int]) -> pa.Table | None:
+def read_partials(
+    store: Store, commit: Commit, view: View, ticks: frozenset[int]
+) -> pa.Table | None:
     """The view's partials of those ticks, digest checked; None where the commit has none."""
     if view.name not in commit.files:
         return None
@@ -364,7 +401,8 @@ def read_partials(store: Store, commit: Commit, view: View, ticks: frozenset[int
     schema = partial_schema(view, {TICK: pa.int64()})
     if table.schema.names != schema.names:
         raise IntegrityError(
-            f"{commit.files[view.name].path} must have columns {schema.names}; got {table.schema.names}"
+            f"{commit.files[view.name].path} must have columns {schema.names}; got"
+            f" {table.schema.names}"
         )
     table = table.cast(schema)
     if all(segment.tick in ticks for segment in commit.segments):

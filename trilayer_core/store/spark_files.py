@@ -42,5 +42,7 @@ def write_files(rows: DataFrame, folder: str, store: Store) -> list[StoredFile]:
         for line in str(error).splitlines():
             for reason, number in _REFUSALS.items():
                 if reason in line:
-                    raise store.fault(OSError(number, reason), "have Spark write", folder) from error
+                    raise store.fault(
+                        OSError(number, reason), "have Spark write", folder
+                    ) from error
         raise
