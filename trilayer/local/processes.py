@@ -291,7 +291,7 @@ def _find(process: Process) -> psutil.Process | None:
 
 
 def _token(process: psutil.Process, within_s: float = 0.0) -> str | None:
-    """The token in a process's environment, which Linux shows as empty while the process calls exec."""
+    """The token in a process's environment; Linux shows none while the process calls exec."""
     deadline = time.monotonic() + within_s
     try:
         while not (environment := process.environ()) and time.monotonic() < deadline:
