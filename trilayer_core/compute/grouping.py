@@ -20,7 +20,8 @@ from sqlglot import exp
 from trilayer_core.definitions.aggregates import POSITION, State
 from trilayer_core.definitions.expressions import decimal_scale, is_decimal, normal_type
 from trilayer_core.definitions.stream import Source, Stream
-from trilayer_core.definitions.view import Measure, View
+from trilayer_core.definitions.view import Kept, View
+from trilayer_core.errors import DefinitionError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,6 +50,11 @@ def aggregate_sql(
         if node.name in columns:
             node.replace(exp.column(name(columns[node.name])))
     if where is not None:
+        if not tree.find(exp.AggFunc):
+            raise DefinitionError(
+                f"a state with a filter must be made by an aggregate function that sqlglot knows;"
+                f" got {template}; put the filter into its value"
+            )
 
         def filtered(node: exp.Expr) -> exp.Expr:
             if isinstance(node, exp.AggFunc):
@@ -95,7 +101,7 @@ class Pass:
             "_i",
             [
                 *filters,
-                *(sql for view in self.views for m in view.measures for sql in _input_sql(view, m)),
+                *(sql for view in self.views for kept in view.kept for sql in _input_sql(kept)),
             ],
         )
 
@@ -104,10 +110,10 @@ class Pass:
         """State SQL to the column that holds it."""
         populations = [self._population_sql(view) for view in self.views if view.filter]
         states = [
-            self._state_sql(view, m, s)
+            self._state_sql(kept, state)
             for view in self.views
-            for m in view.measures
-            for s in m.states.values()
+            for kept in view.kept
+            for state in kept.states.values()
         ]
         return _numbered("_s", populations + states)
 
@@ -132,10 +138,10 @@ class Pass:
         members = {self.keys[key.sql] for key in view.keys}
         return tuple(key for key in self.keys.values() if key in members)
 
-    def _state_sql(self, view: View, measure: Measure, state: State) -> str:
-        columns = {role: self.inputs[e.sql] for role, e in measure.inputs.items()}
-        where = _filter_sql(view, measure)
-        return aggregate_sql(state.partial, columns, "spark", self.inputs[where] if where else None)
+    def _state_sql(self, kept: Kept, state: State) -> str:
+        columns = {role: self.inputs[sql] for role, sql in kept.inputs.items()}
+        where = self.inputs[kept.where] if kept.where else None
+        return aggregate_sql(state.partial, columns, "spark", where)
 
     def _population_sql(self, view: View) -> str:
         assert view.filter
@@ -206,9 +212,9 @@ class Pass:
     def columns_of(self, view: View) -> dict[str, str]:
         """Column of the view's partial to column of the pass."""
         columns = {key.name: self.keys[key.sql] for key in view.keys}
-        for measure in view.measures:
-            for column, state in measure.states.items():
-                columns[column] = self.states[self._state_sql(view, measure, state)]
+        for kept in view.kept:
+            for column, state in kept.states.items():
+                columns[column] = self.states[self._state_sql(kept, state)]
         return columns
 
     def slice_of(self, view: View, result: DataFrame, extra: Sequence[str] = ()) -> DataFrame:
@@ -284,19 +290,8 @@ def arrow_type(type_: str) -> pa.DataType:
     return pa.list_(arrow_type(normal_type(inner[0])))
 
 
-def _input_sql(view: View, measure: Measure) -> list[str]:
-    where = _filter_sql(view, measure)
-    return [expression.sql for expression in measure.inputs.values()] + ([where] if where else [])
-
-
-def _filter_sql(view: View, measure: Measure) -> str | None:
-    """Both filters, the view's and the aggregate's."""
-    filters = [expression.sql for expression in (view.filter, measure.where) if expression]
-    return (
-        " and ".join(f"({sql})" for sql in filters)
-        if len(filters) > 1
-        else next(iter(filters), None)
-    )
+def _input_sql(kept: Kept) -> list[str]:
+    return [*kept.inputs.values(), *([kept.where] if kept.where else [])]
 
 
 def _numbered(prefix: str, texts: Iterable[str]) -> dict[str, str]:

@@ -15,16 +15,7 @@ import sqlglot
 from sqlglot import exp
 
 from trilayer_core.compute.grouping import merge_sql, name, sql_type
-from trilayer_core.definitions.expressions import FLOATS
 from trilayer_core.definitions.view import Measure, View
-from trilayer_core.definitions.windows import Window
-
-TOLERANCE = 1e-9
-"""Two floating-point sums count as equal up to this part of the sum of their numbers' magnitudes:
-the layers add up in another order.
-
-The error of a sum of n doubles is at most n * 2^-53 of that, whatever the order, and even where
-large numbers cancel each other out."""
 
 
 def open_duckdb(memory_mb: int = 1024, threads: int | None = None) -> duckdb.DuckDBPyConnection:
@@ -89,10 +80,9 @@ def present_select(
     for key in view.keys:
         columns.append(quoted_duckdb(key.name))
         if key.window:
-            start = quoted_duckdb(key.name)
-            end = f"{start} + to_microseconds({key.window.size_us})"
-            fits = f"{start} <= make_timestamptz({key.window.last_us})"
-            columns.append(f"CASE WHEN {fits} THEN {end} END AS {quoted_duckdb(key.name + '_end')}")
+            states = {c.removeprefix(f"{key.name}__"): quoted_duckdb(c) for c in key.states}
+            end = key.window.end_sql(quoted_duckdb(key.name), states)
+            columns.append(f"{end} AS {quoted_duckdb(key.name + '_end')}")
     columns += [
         f"{_present_sql(measure)} AS {quoted_duckdb(measure.name)}" for measure in view.measures
     ]
@@ -105,9 +95,7 @@ def present_select(
             for measure in view.measures
             if measure.magnitude_sql
         ]
-    sources = _union(view, tables, keep)
-    if any(key.window and key.window.panes > 1 for key in view.keys):
-        sources = _windows_from_panes(view, sources, keep)
+    sources = _windows_from_panes(view, _union(view, tables, keep), keep)
     return f"SELECT {', '.join(columns)} FROM ({_merged_select(view, sources, keep)})"
 
 
@@ -144,24 +132,16 @@ def _union(view: View, tables: Sequence[str], keep: Sequence[str]) -> str:
 
 
 def _windows_from_panes(view: View, sources: str, keep: Sequence[str]) -> str:
-    """A row for each window that a pane is part of. The NULL pane is in the NULL window alone."""
-    columns = [
-        f"{_window_starts(key.window, quoted_duckdb(key.name))} AS {quoted_duckdb(key.name)}"
-        if key.window
-        else quoted_duckdb(key.name)
-        for key in view.keys
-    ]
-    return (
-        f"(SELECT {', '.join([*keep, *columns, *map(quoted_duckdb, view.states)])} FROM {sources})"
-    )
-
-
-def _window_starts(window: Window, pane: str) -> str:
-    starts = (
-        f"generate_series({pane} - to_microseconds({window.size_us - window.slide_us}), {pane},"
-        f" to_microseconds({window.slide_us}))"
-    )
-    return f"unnest(CASE WHEN {pane} IS NULL THEN [NULL::TIMESTAMPTZ] ELSE {starts} END)"
+    """The partials, each once for every window it is part of, with that window's start as key."""
+    for key in view.keys:
+        if not key.window:
+            continue
+        others = [*keep, *(quoted_duckdb(other.name) for other in view.keys if other != key)]
+        # A window that keeps states of its own needs panes that are whole.
+        panes = f"({_merged_select(view, sources, keep)})" if key.states else sources
+        assembled = key.window.assemble_sql(panes, quoted_duckdb(key.name), others)
+        sources = f"({assembled})" if assembled else sources
+    return sources
 
 
 @dataclass(frozen=True)
@@ -198,10 +178,10 @@ def compare(
         view: Whose keys the tables have.
         left: The one table.
         right: The other.
-        columns: What is compared. A floating-point sum has its magnitude, as SQL over the rows `l`
-            and `r`: two such sums are equal within `TOLERANCE` of it. They are equal, too, if the
-            magnitude is beyond what a double holds, since then the order of addition decides
-            whether the sum is. All else has an empty text and must be equal exactly.
+        columns: What is compared, and by how much two values may differ, as SQL over the rows `l`
+            and `r`: for a floating-point sum a part of its magnitude. If that is beyond what a
+            double holds, the order of addition decides what the sum is, and all sums count as
+            equal. All else has an empty text and must be equal exactly.
         show: How many rows that do not match are returned.
         into: A table that is left with a row for each key: `_kind`, the keys, and of each column
             `left_NAME` and `right_NAME`.
@@ -212,7 +192,7 @@ def compare(
     join = " AND ".join(
         f"l.{quoted_duckdb(k)} IS NOT DISTINCT FROM r.{quoted_duckdb(k)}" for k in keyed_by
     )
-    equal = " AND ".join(_equal(name, magnitude) for name, magnitude in columns.items())
+    equal = " AND ".join(_equal(name, by) for name, by in columns.items())
     kind = (
         f"CASE WHEN r._side IS NULL THEN 'missing' WHEN l._side IS NULL THEN 'extra' WHEN {equal}"
         " THEN 'match' ELSE 'differ' END"
@@ -265,9 +245,10 @@ def compare_answers(
             )
         else:
             answer = quoted_duckdb(measure.name)
-            rounded = measure.type in FLOATS and measure.aggregate.kind in ("sum_", "mean")
-            relative = f"greatest(abs(l.{answer}), abs(r.{answer}))" if rounded else ""
-        columns[measure.name] = relative
+            relative = (
+                f"greatest(abs(l.{answer}), abs(r.{answer}))" if measure.magnitude_sql else ""
+            )
+        columns[measure.name] = _within(measure.tolerance, relative)
     return compare(connection, view, left, right, columns)
 
 
@@ -286,7 +267,8 @@ def compare_partials(
     for measure in view.measures:
         for state_column, state in measure.states.items():
             column = quoted_duckdb(f"{measure.name}__{state.relative_to}")
-            columns[state_column] = f"greatest(l.{column}, r.{column})" if state.relative_to else ""
+            magnitude = f"greatest(l.{column}, r.{column})" if state.relative_to else ""
+            columns[state_column] = _within(state.tolerance, magnitude)
     merged_left, merged_right = (
         f"({merge_select(view, [table], keep)})" for table in (left, right)
     )
@@ -310,11 +292,15 @@ def present_compared_select(view: View, compared: str, labels: tuple[str, str]) 
     return f"SELECT _kind, {', '.join([*keys, *values])} FROM {compared} ORDER BY {', '.join(keys)}"
 
 
-def _equal(name: str, magnitude: str) -> str:
+def _within(tolerance: float, magnitude: str) -> str:
+    return f"{tolerance} * {magnitude}" if magnitude else ""
+
+
+def _equal(name: str, may_differ_by: str) -> str:
     left, right = (f"{side}.{quoted_duckdb(name)}" for side in ("l", "r"))
     same = f"{left} IS NOT DISTINCT FROM {right}"
-    if not magnitude:
+    if not may_differ_by:
         return same
-    close = f"abs({left} - {right}) <= {TOLERANCE} * {magnitude}"
-    beyond = f"isinf({magnitude}) AND {left} IS NOT NULL AND {right} IS NOT NULL"
+    close = f"abs({left} - {right}) <= {may_differ_by}"
+    beyond = f"isinf({may_differ_by}) AND {left} IS NOT NULL AND {right} IS NOT NULL"
     return f"({same} OR coalesce({close} OR ({beyond}), false))"

@@ -1,11 +1,10 @@
-"""The aggregates, each a commutative monoid: a partial, how two partials merge, and how one is
-presented.
+"""The aggregates. Each is a commutative monoid: partials, a way to merge two, and one to present.
 
-An aggregate keeps one or more named states. A `State` says, in SQL over the role names `value`,
-`by`, `position` and `state`, how it is computed from events (Spark), merged (Spark and DuckDB) and
-what it is where there were no events. `present` is DuckDB SQL over the states' names. Nothing else
-in trilayer knows what an aggregate does, so that adding one means adding a class here and a line in
-`AGGREGATES`, which also puts it under the laws in tests/laws.
+An aggregate keeps one or more named states. A `State` says in SQL how it is computed from events
+(Spark), how it is merged (Spark and DuckDB), and what it is if there were no events. `present` is
+DuckDB SQL over the states' names. Nothing else in trilayer knows what an aggregate does: adding one
+takes a class, and a line in `AGGREGATES`, which puts it under the laws in tests/laws. A project may
+have aggregates of its own; docs/extending.md shows one.
 
 After Algebird's `MonoidAggregator` (prepare, plus with zero, present).
 """
@@ -31,17 +30,29 @@ POSITION = ("_partition", "_offset")
 """
 
 
+TOLERANCE = 1e-9
+"""Two floating-point sums count as equal up to this part of the sum of their numbers' magnitudes.
+
+The layers add up in another order. The error of a sum of n doubles is at most n * 2^-53 of that,
+whatever the order, also if large numbers cancel each other out.
+"""
+
+
 @dataclass(frozen=True)
 class State:
     """One column of a partial.
 
-    type: Spark type. partial: Spark SQL aggregate over `value`, `by`, `position`. merge: SQL
-        aggregate over `state`, the same in both
-    engines. duckdb_merge: where DuckDB says it otherwise. neutral: SQL literal, merging with which
-    changes nothing.
-    relative_to: for a floating-point sum the state, by its name, that says how large the numbers
-        were that were added up: two such sums
-    of the same events differ by a small part of that. Empty for a state that is exact.
+    Attributes:
+        type: Its Spark type.
+        partial: Spark SQL: an aggregate over the aggregate's roles, such as `value` and `by`, and
+            over the event's place, `_partition` and `_offset`.
+        merge: SQL of both engines: an aggregate over `state`.
+        duckdb_merge: DuckDB SQL, if DuckDB says `merge` in another way.
+        neutral: SQL literal; merging a state with it changes nothing.
+        relative_to: For a floating-point sum: the name of the state that says how large the numbers
+            were that were added up. Two such sums of the same events differ by a small part of
+            that. Empty for a state that is exact.
+        tolerance: How small that part is.
     """
 
     type: str
@@ -50,16 +61,24 @@ class State:
     duckdb_merge: str = ""
     neutral: str = "NULL"
     relative_to: str = ""
+    tolerance: float = TOLERANCE
 
     def merge_in(self, dialect: str) -> str:
+        """How a dialect of sqlglot, `spark` or `duckdb`, says `merge`."""
         return self.duckdb_merge or self.merge if dialect == "duckdb" else self.merge
 
 
 @dataclass(frozen=True)
 class Aggregate:
-    """What all aggregates share. `types` maps the roles in use (`value`, `by`) to Spark types.
+    """What all aggregates share. `types`, below, maps the roles in use to Spark types.
 
-    where: Spark SQL filter; events for which it is false or NULL don't count.
+    A subclass may have fields of its own; what they mean must show in its states.
+
+    Attributes:
+        value: Spark SQL of what is aggregated.
+        by: Spark SQL of an order.
+        where: Spark SQL filter; events for which it is false or NULL don't count.
+        kind: Its name in messages and fingerprints.
     """
 
     value: str | None = None
@@ -67,10 +86,6 @@ class Aggregate:
     where: str | None = None
 
     kind: ClassVar[str] = ""
-    exact: ClassVar[bool] = True
-    """Whether equal events give bitwise equal answers; floating-point sums depend on order and do
-    not.
-    """
 
     @property
     def roles(self) -> dict[str, str]:
@@ -80,11 +95,15 @@ class Aggregate:
         }
 
     def check(self, types: Mapping[str, str], what: str) -> None:
-        """Raises DefinitionError when a role's type is not one that this aggregate can take."""
+        """Raises DefinitionError if a role's type is not one that this aggregate can take."""
 
     def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
-        """State name to state. positioned: the source has log positions (a stream has, rows that a
-        function made have not).
+        """State name to state.
+
+        Args:
+            types: The roles' types.
+            positioned: Whether the source has `_partition` and `_offset`: a stream has, rows that a
+                function made have not.
         """
         raise NotImplementedError
 
@@ -93,8 +112,9 @@ class Aggregate:
         raise NotImplementedError
 
     def magnitude(self, types: Mapping[str, str]) -> str:
-        """DuckDB SQL over the state names of what the answer's rounding is relative to; empty for
-        an exact answer.
+        """DuckDB SQL over the state names: what the answer's rounding is relative to.
+
+        Empty for an exact answer.
         """
         return ""
 
@@ -225,7 +245,6 @@ class Mean(Aggregate):
     """Arithmetic mean of the values that are not NULL, as a double; kept as (sum, count)."""
 
     kind = "mean"
-    exact = False
 
     def check(self, types: Mapping[str, str], what: str) -> None:
         _check_numeric(types, what)

@@ -259,7 +259,7 @@ def _function(
 ) -> list[Any]:
     cells = tuple(cell.cell_contents for cell in value.__closure__ or ())
     if by is not None and not _is_own(value.__module__, by):
-        return ["function", value.__module__, value.__qualname__, _code(cells, by, seen)]
+        return ["function", _home(value.__module__), value.__qualname__, _code(cells, by, seen)]
     given = _code((cells, value.__defaults__, value.__kwdefaults__), value, seen)
     said = source_of(value.__code__) or _bytecode(value.__code__)
     return ["function", said, given, _named(value.__globals__, value, seen)]
@@ -275,7 +275,7 @@ def _named(
 
 def _body(value: type, by: types.FunctionType | None) -> tuple[Any, ...]:
     if not _is_own(value.__module__, by):
-        return (value.__module__,)
+        return (_home(value.__module__),)
     # What Python makes of an enumeration, a dataclass or a named tuple differs from version to
     # version; what it makes it of does not.
     if issubclass(value, Enum):
@@ -329,7 +329,8 @@ def _is_own(module: str | None, by: types.FunctionType | None) -> bool:
     neither Python's nor installed.
     """
     package = str(module).partition(".")[0]
-    if package in ("pyspark", "py4j", "trilayer"):  # installed or not: spark-submit brings its own
+    # Installed or not: spark-submit brings its own.
+    if package in ("pyspark", "py4j", "trilayer", "trilayer_core"):
         return False
     if by is not None and package == str(by.__module__).partition(".")[0]:
         return True
@@ -337,6 +338,15 @@ def _is_own(module: str | None, by: types.FunctionType | None) -> bool:
         return False
     file = getattr(sys.modules.get(str(module)), "__file__", None) or ""
     return not {"site-packages", "dist-packages"} & {*PurePath(file).parts}
+
+
+def _home(module: str) -> str:
+    """The name by which a module that is not the author's counts.
+
+    The definitions moved from `trilayer` to a room of `trilayer_core`, which changed what none of
+    them says: stores from before go by the former names.
+    """
+    return module.replace("trilayer_core.definitions.", "trilayer.")
 
 
 def _names(code: types.CodeType) -> set[str]:

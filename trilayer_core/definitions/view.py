@@ -25,7 +25,10 @@ from trilayer_core.errors import DefinitionError
 class Key:
     """One key column, checked.
 
-    For a window key, `expression` is its time and the partials hold the pane's start.
+    Attributes:
+        name: The column's name in the view.
+        expression: What it is; the time of a window.
+        window: The window, if it is one. The partials then hold the start of its pane.
     """
 
     name: str
@@ -39,16 +42,35 @@ class Key:
     @property
     def sql(self) -> str:
         """Spark SQL of the column in a partial."""
-        if not self.window:
-            return self.expression.sql
-        return self.window.pane_sql(f"cast({self.expression.sql} as timestamp)")
+        return self.window.pane_sql(self.time_sql) if self.window else self.expression.sql
+
+    @property
+    def time_sql(self) -> str:
+        """Spark SQL of a window's time as a timestamp."""
+        return f"cast({self.expression.sql} as timestamp)"
+
+    @property
+    def states(self) -> dict[str, State]:
+        """What a window keeps with each pane, by column of a partial."""
+        states = self.window.states if self.window else {}
+        return {f"{self.name}__{name}": state for name, state in states.items()}
 
 
 @dataclass(frozen=True)
 class Measure:
     """One aggregate of a view, checked against its source.
 
-    `states` is keyed by column name in the partial, `NAME__STATE`.
+    Attributes:
+        name: The column's name in the view.
+        aggregate: As it was declared.
+        inputs: Role to expression.
+        where: The aggregate's own filter.
+        states: Column of a partial, `NAME__STATE`, to state.
+        type: Spark type of the answer.
+        present_sql: DuckDB SQL of the answer, over the state names without `NAME__`.
+        magnitude_sql: As `present_sql`: what the rounding of a floating-point answer is relative
+            to. Empty for an exact answer.
+        tolerance: What part of that two answers may differ by.
     """
 
     name: str
@@ -58,19 +80,38 @@ class Measure:
     states: Mapping[str, State]
     type: str
     present_sql: str
-    """DuckDB SQL over the state names without `NAME__`."""
     magnitude_sql: str = ""
-    """As `present_sql`: what the rounding of a floating-point answer is relative to. Empty for an
-    exact answer."""
+
+    @property
+    def tolerance(self) -> float:
+        return max((s.tolerance for s in self.states.values() if s.relative_to), default=0.0)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """States that a view keeps of one population of its events, and what they are computed from.
+
+    Attributes:
+        inputs: Role to Spark SQL.
+        where: Spark SQL of the filters on the events; None if all count.
+        states: Column of a partial to state.
+    """
+
+    inputs: Mapping[str, str]
+    where: str | None
+    states: Mapping[str, State]
 
 
 @dataclass(frozen=True)
 class View:
-    """Aggregates of a source's events by key.
+    """Aggregates of a source's events by key. NULL is a key of its own, as in SQL's GROUP BY.
 
-    key: column name to Spark SQL expression or window, or a list of plain columns. aggregates:
-        column name to aggregate.
-    where: Spark SQL filter on the events. NULL is a key value of its own, as in SQL's GROUP BY.
+    Attributes:
+        name: By which it is asked.
+        source: A stream, or rows made of one.
+        key: Column name to Spark SQL expression or window; or a list of plain columns.
+        aggregates: Column name to aggregate.
+        where: Spark SQL filter on the events.
     """
 
     name: str
@@ -166,12 +207,27 @@ class View:
             name, aggregate, inputs, filter_, prefixed, type_, present_sql, magnitude_sql
         )
 
+    @cached_property
+    def kept(self) -> tuple[Kept, ...]:
+        """What a partial has beside its keys: states of the windows, then of the aggregates."""
+        own = self.filter.sql if self.filter else None
+        of_windows = [
+            Kept({"value": key.time_sql}, own, key.states) for key in self.keys if key.states
+        ]
+        of_measures = [
+            Kept(
+                {role: expression.sql for role, expression in measure.inputs.items()},
+                _both(own, measure.where.sql if measure.where else None),
+                measure.states,
+            )
+            for measure in self.measures
+        ]
+        return (*of_windows, *of_measures)
+
     @property
     def states(self) -> dict[str, State]:
-        """State columns of the partial, of all aggregates."""
-        return {
-            column: state for measure in self.measures for column, state in measure.states.items()
-        }
+        """State columns of a partial: of the windows, then of the aggregates."""
+        return {column: state for kept in self.kept for column, state in kept.states.items()}
 
     @property
     def partial_columns(self) -> dict[str, str]:
@@ -182,9 +238,7 @@ class View:
 
     @property
     def output(self) -> list[str]:
-        """Column names of an answer: each key, a window key's `NAME_end` after it, then the
-        aggregates.
-        """
+        """Column names of an answer: the keys, a window's `NAME_end` after it; the aggregates."""
         keys = [
             name
             for k in self.keys
@@ -203,11 +257,12 @@ class View:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Changes when the view's meaning may have changed, and only the partials of one
-        fingerprint may ever be merged.
+        """Changes when the view's meaning may have changed.
+
+        Only the partials of one fingerprint may ever be merged.
         """
         keys = [
-            (k.name, k.sql, k.type, k.window and (k.window.size_us, k.window.slide_us))
+            (k.name, k.sql, k.type, k.window and tuple(k.window.identity), *_said(k.states))
             for k in self.keys
         ]
         measures = [
@@ -216,7 +271,7 @@ class View:
                 m.aggregate.kind,
                 {r: (e.sql, e.type) for r, e in m.inputs.items()},
                 m.where and m.where.sql,
-                {c: (s.type, s.partial, s.merge) for c, s in m.states.items()},
+                *_said(m.states),
             )
             for m in self.measures
         ]
@@ -228,3 +283,18 @@ class View:
             measures,
             self.filter and self.filter.sql,
         )
+
+
+def _said(states: Mapping[str, State]) -> list[dict[str, tuple[str, str, str]]]:
+    """What states mean, for a fingerprint; nothing if there are none."""
+    return [{c: (s.type, s.partial, s.merge) for c, s in states.items()}] if states else []
+
+
+def _both(first: str | None, second: str | None) -> str | None:
+    """Two filters as one."""
+    filters = [sql for sql in (first, second) if sql is not None]
+    return (
+        " and ".join(f"({sql})" for sql in filters)
+        if len(filters) > 1
+        else next(iter(filters), None)
+    )
