@@ -7,7 +7,7 @@ import pytest
 
 from tests.test_quarantine_parser import BAD, GOOD, NAMED, STREAM
 from trilayer import Stream
-from trilayer_core.compute.fitting import Fitting, reasons_of, said_unknown
+from trilayer_core.compute.fitting import JsonFitting, reasons_of, said_unknown
 
 DAYS = [
     "2026-01-01",
@@ -216,7 +216,7 @@ def test_fields_that_the_schema_does_not_have_are_named():
         "a int, id string from 'user.id', whole string from 'raw', at timestamp",
         event_time="at",
     )
-    fitting = Fitting(stream)
+    fitting = JsonFitting(stream)
     event = {
         "a": "x",
         "b": 1,
@@ -237,13 +237,13 @@ def test_fields_that_the_schema_does_not_have_are_named():
 
 def test_a_reason_is_counted_for_each_of_its_fields():
     stream = Stream("s", "a int, b string from 'B', c int, at timestamp", event_time="at")
-    said = Fitting(stream).misfit(b'{"a": "z; w, got x", "c": 1.5, "at": "2026-01-01"}')
+    said = JsonFitting(stream).judge(b'{"a": "z; w, got x", "c": 1.5, "at": "2026-01-01"}').misfit
     assert reasons_of(said, stream) == ["wrong type: a must be int", "wrong type: c must be int"]
     assert reasons_of("missing field: at", stream) == ["missing field: at"]
     stream = Stream(
         "s", "a int not null, b string not null from 'B', at timestamp", event_time="at"
     )
-    assert reasons_of(Fitting(stream).misfit(b"{}"), stream) == [
+    assert reasons_of(JsonFitting(stream).judge(b"{}").misfit, stream) == [
         "missing field: a", "missing field: b (B)", "missing field: at",
     ]  # fmt: skip
     assert reasons_of("oversized: 7 bytes, at most 5", stream) == ["oversized"]
@@ -258,11 +258,11 @@ def test_each_value_of_each_type_is_told_as_the_parser_does(spark):
         for value in [*VALUES, *(TIMES if type_ in ("date", "timestamp", "timestamp_ntz") else [])]
     ]
     reasons = parsed(spark, TYPED, [event for *_, event in cases])
-    fitting = Fitting(TYPED)
+    fitting = JsonFitting(TYPED)
     wrong = [
-        (type_, value, reason, fitting.misfit(event))
+        (type_, value, reason, fitting.judge(event).misfit)
         for (type_, value, event), reason in zip(cases, reasons, strict=True)
-        if (reason is None) != (fitting.misfit(event) is None)
+        if (reason is None) != (fitting.judge(event).misfit is None)
     ]
     assert not wrong
     assert {reason is None for reason in reasons} == {True, False}
@@ -272,7 +272,7 @@ def test_each_value_of_each_type_is_told_as_the_parser_does(spark):
 def test_an_event_is_told_as_the_parser_does(name):
     """The parser's own tests hold it against the same tables."""
     value, reason = BAD[name] if name in BAD else (GOOD[name], None)
-    said = Fitting(STREAM).misfit(value)
+    said = JsonFitting(STREAM).judge(value).misfit
     if reason is None or reason.startswith("broken JSON"):
         assert (said or "").partition(":")[0] == (reason or "").partition(":")[0]
     else:
@@ -294,5 +294,5 @@ def test_an_event_is_told_as_the_parser_does(name):
     ],
 )
 def test_fields_are_looked_for_where_the_columns_come_from(value, says):
-    said = Fitting(NAMED).misfit(value)
+    said = JsonFitting(NAMED).judge(value).misfit
     assert said == says if says is None or not says.endswith(" ") else said.startswith(says)

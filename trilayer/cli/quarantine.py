@@ -23,7 +23,8 @@ from rich.table import Table
 
 from trilayer.cli.context import err, out, print_json
 from trilayer.operations.project import Project, project, who
-from trilayer_core.compute.fitting import Fitting, reasons_of
+from trilayer_core.compute.fitting import reasons_of
+from trilayer_core.compute.formats import format_of
 from trilayer_core.compute.parsing import REJECT
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import EnvironmentFault, UsageError, did_you_mean
@@ -350,7 +351,8 @@ def _check(
         raise UsageError(
             f"{one.where}: `value` must be corrected; it is as it was: {row['reason']}"
         )
-    misfit = Fitting(one.stream).misfit(one.value.encode(errors="surrogatepass"))
+    fitting = format_of(one.stream).fitting(one.stream)
+    misfit = fitting.judge(one.value.encode(errors="surrogatepass")).misfit
     if misfit is not None:
         raise UsageError(
             f"{one.where}: `value` must fit the schema, or it comes back to quarantine; {misfit}"

@@ -27,7 +27,8 @@ import psutil
 
 from batch_layer.cut import check_clock
 from trilayer.local import airflow, kafka, processes
-from trilayer_core.compute.fitting import Fitting, said_unknown
+from trilayer_core.compute.fitting import said_unknown
+from trilayer_core.compute.formats import format_of
 from trilayer_core.definitions.catalog import Catalog, load_catalog
 from trilayer_core.errors import ClockError, EnvironmentFault, StoreError, TrilayerError, UsageError
 from trilayer_core.log.broker import Log
@@ -512,7 +513,7 @@ def _fields(p: Subject) -> Iterator[str]:
             topic = log.find(stream)
             if topic is None:
                 continue
-            fitting = Fitting(stream)
+            fitting = format_of(stream).fitting(stream)
             judged = [fitting.judge(value) for value in log.newest(topic, 1_000)]
             if not judged:
                 yield f"{stream.topic}: no events yet"

@@ -7,10 +7,8 @@ other producer: no row refuses a file.
 
 from __future__ import annotations
 
-import base64
 import bz2
 import csv
-import datetime as dt
 import gzip
 import io
 import json
@@ -19,7 +17,6 @@ import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from itertools import chain, takewhile
 from pathlib import Path
 from typing import IO, Any
@@ -28,9 +25,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from trilayer_core.compute.fitting import Fitting
+from trilayer_core.compute.formats import format_of
 from trilayer_core.compute.grouping import arrow_type
 from trilayer_core.definitions.expressions import FLOATS, INTEGERS, Field, is_decimal, path_text
+from trilayer_core.definitions.formats import Fitting
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import UsageError, close_name, did_you_mean
 
@@ -170,7 +168,7 @@ def as_bytes(text: str) -> bytes:
 
 
 def _read_json(text: _Text, stream: Stream) -> Events:
-    fitting = Fitting(stream)
+    fitting = format_of(stream).fitting(stream)
     lines = text.lines()
     blank = list(takewhile(lambda line: not line.strip(), feed := _Feed(lines)))
     first = feed.taken[-1] if len(feed.taken) > len(blank) else ""
@@ -248,7 +246,7 @@ def _read_csv(
         header = list(columns)
     chosen, left_out = _choose(header, stream, text.path)
     converters = [(place, field.path, _converter(field.type)) for place, field in chosen]
-    fitting = Fitting(stream)
+    fitting = format_of(stream).fitting(stream)
 
     def events() -> Iterator[Event]:
         for record in records:
@@ -270,7 +268,7 @@ def _read_csv(
             for column, path, convert in converters:
                 if (cell := cells[column]) is not None:
                     _put(row, path, convert(cell))
-            yield _event(place, encode(row), fitting)
+            yield _event(place, format_of(stream).encode(stream, row), fitting)
 
     return Events(events(), text.progress, left_out=left_out)
 
@@ -443,7 +441,7 @@ def _read_parquet(path: Path, stream: Stream) -> Events:
         file = pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
         raise UsageError(f"{path} must be a Parquet file; {error}") from None
-    total, fitting, done = file.metadata.num_rows, Fitting(stream), [0]
+    total, fitting, done = file.metadata.num_rows, format_of(stream).fitting(stream), [0]
     names = _leaves(file.schema_arrow)
     chosen, left_out = _choose(names, stream, path)
 
@@ -459,7 +457,7 @@ def _read_parquet(path: Path, stream: Stream) -> Events:
                     if values[number] is not None:
                         _put(row, steps, values[number])
                 done[0] += 1
-                yield _event(f"row {done[0]}", encode(row), fitting)
+                yield _event(f"row {done[0]}", format_of(stream).encode(stream, row), fitting)
 
     return Events(events(), lambda: done[0] / max(1, total), total, left_out)
 
@@ -515,26 +513,3 @@ def _nearest(value: Any, type_: str, convert: Callable[[str], Any]) -> Any:
     if isinstance(value, float) and is_decimal(type_):
         return repr(value)
     return value
-
-
-# -- events ----------------------------------------------------------------------------------------
-
-
-def encode(row: dict[str, Any]) -> bytes:
-    """One event as JSON: NULLs left out, timestamps in UTC as ISO 8601, decimals with all their
-    digits.
-    """
-    present = {name: value for name, value in row.items() if value is not None}
-    return as_bytes(json.dumps(present, default=_jsonable, ensure_ascii=False))
-
-
-def _jsonable(value: object) -> object:
-    if isinstance(value, dt.datetime):
-        return value.isoformat().replace("+00:00", "Z")
-    if isinstance(value, dt.date | dt.time):
-        return value.isoformat()
-    if isinstance(value, Decimal):
-        return str(value)
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    return str(value)

@@ -1,7 +1,7 @@
-"""Whether an event fits its stream, told without Spark, for what is about to be sent.
+"""Whether a JSON event fits its stream, told without Spark, for what is about to be sent.
 
-`trilayer_core.compute.parsing` is what decides; this says beforehand what it will decide, and where
-they differ it is wrong. They agree on all that `tests/test_fitting.py` holds against both.
+`trilayer_core.compute.parsing` is what decides; this says beforehand what it will decide, and is
+wrong if they differ. They agree on all that `tests/test_fitting.py` holds against both.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import Any
@@ -28,6 +27,7 @@ from trilayer_core.definitions.expressions import (
     normal_type,
     path_text,
 )
+from trilayer_core.definitions.formats import Judgement
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import close_name, did_you_mean
 
@@ -35,26 +35,12 @@ Fits = Callable[[Any], bool]
 """Of a value as Python reads it from JSON, never None."""
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """What is said of one event.
-
-    Attributes:
-        misfit: Why it will be quarantined; None if it fits.
-        unknown: Its fields that the schema does not have, as paths: a misspelt one is NULL without
-            a word.
-    """
-
-    misfit: str | None
-    unknown: tuple[str, ...] = ()
-
-
 Known = dict[str, "Known | None"]
 """The fields that a schema has in an object; None for those that it takes whole."""
 
 
-class Fitting:
-    """Judges the events of one stream."""
+class JsonFitting:
+    """Judges the JSON events of one stream."""
 
     def __init__(self, stream: Stream) -> None:
         self._most_bytes = stream.max_event_bytes
@@ -66,12 +52,6 @@ class Fitting:
                 inner = inner.setdefault(step, {}) if inner is not None else None
             if inner is not None:
                 inner[field.path[-1]] = None
-
-    def misfit(self, value: bytes | None) -> str | None:
-        """Why an event with these bytes will be quarantined, in the parser's words as far as they
-        go; None if it fits.
-        """
-        return self.judge(value).misfit
 
     def judge(self, value: bytes | None) -> Judgement:
         """What will become of an event with these bytes."""
@@ -107,7 +87,7 @@ def reasons_of(text: str, stream: Stream) -> list[str]:
     had there.
 
     Args:
-        text: The reason, as the parser or `Fitting` gives it.
+        text: The reason, as the parser or `JsonFitting` gives it.
         stream: The event's.
     """
     kind, _, rest = text.partition(": ")

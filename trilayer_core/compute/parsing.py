@@ -1,26 +1,17 @@
-"""Parsing events: one parser for both layers, which lets nothing fall.
+"""Parsing events. Both layers use this parser.
 
-Every record comes out as a row: the stream's columns where it fits its schema, and `_reject`, the
-reason why not, where it doesn't. Fields that the schema doesn't name are ignored here and stay in
-the raw bytes. What changes the outcome here changes `PARSER` in trilayer_core.definitions.stream.
+Every record becomes a row; none is dropped. It has the stream's columns if it fits the schema, else
+`_reject`, the reason why not. How bytes are read is the stream's format.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame
-from sqlglot import exp
 
-from trilayer_core.definitions.expressions import (
-    RANGES,
-    Field,
-    has_decimal,
-    is_decimal,
-    normal_type,
-)
+from trilayer_core.compute.formats import format_of
+from trilayer_core.compute.formats.json import literal
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.runtime.session import select_from
 
@@ -28,9 +19,6 @@ FITS = "_fits"
 REJECT = "_reject"
 MAX_REASON_BYTES = 1024
 """No reason is longer, in UTF-8, however many columns it could speak of."""
-
-MAX_DECIMAL_CHARACTERS = 1000
-"""Longest text that is taken for a decimal; Spark reads numbers of up to 1,000 characters only."""
 
 LOG_COLUMNS = {
     "_partition": "int",
@@ -52,242 +40,59 @@ def parse(records: DataFrame, stream: Stream) -> DataFrame:
     """Adds the stream's columns, `_fits` and `_reject` to rows that have `_value`.
 
     `_fits` is true or false, never NULL. `_reject` is NULL for an event that fits, else a reason
-    that begins with one of: tombstone, oversized, invalid UTF-8, broken JSON, wrong type, missing
-    field. Columns of an event that doesn't fit are NULL, all of them, so that no expression of a
-    view can fail on half an event.
+    that begins with its kind: tombstone, oversized, or one of the format's. JSON's are invalid
+    UTF-8, broken JSON, wrong type and missing field. All columns of an event that doesn't fit are
+    NULL, so that no expression of a view can fail on half an event.
     """
     return select_from(records, lambda rows: parse_sql(stream, rows, records.columns))
 
 
 def parse_sql(stream: Stream, rows: str, columns: Sequence[str], *, reasons: bool = True) -> str:
-    """`parse` as a SELECT from `rows`, a name or a SELECT in brackets, with `columns`. reasons:
-    with `_reject`.
+    """`parse` as a SELECT.
 
-    One text, since Spark takes that in a fraction of the time that as many calls of its functions
-    take, in every micro-batch; and most of the text says why an event doesn't fit. Filters on FITS
-    make Spark parse twice, below and above the filter; the layers group by it instead.
+    It is one text, since Spark takes that in a fraction of the time that as many calls of its
+    functions take, in every micro-batch. A filter on `_fits` would make Spark parse twice, below
+    and above the filter; the layers group by it instead.
+
+    Args:
+        stream: Whose events they are.
+        rows: A name, or a SELECT in brackets, of rows that have `_value`.
+        columns: Those of its columns that the result has as well.
+        reasons: Whether the result has `_reject`. Most of the text is about that.
     """
-    times = [f"{_timestamp_sql(f)} AS {_typed(f)}" for f in stream.fields if f.type == "timestamp"]
-    fields = [f"IF({FITS}, {_typed(f)}, NULL) AS `{f.name}`" for f in stream.fields]
-    reason = (
-        [f"IF({FITS}, NULL, {_shortened_sql(_reason_sql(stream))}) AS {REJECT}"] if reasons else []
-    )
-    return f"""
-        SELECT {", ".join([*columns, FITS, *reason, *fields])} FROM (
-            SELECT *, {_fits_sql(stream)} AS {FITS} FROM (
-                SELECT {", ".join(["*", *times])} FROM (
-                    SELECT *, {_is_whole_sql(stream)} AS _is_whole,
-                        {_from_json_sql(stream)} AS _event
-                    FROM {rows})))"""
-
-
-_TEXT = "cast(_value AS string)"
-
-# from_json reads the first JSON value and never looks at what follows, which may be another event.
-# An object without objects in it has nothing after it if its first closing brace is its last byte,
-# which costs next to nothing to see. Else it takes two more readings: in an array only `]` or the
-# end may follow the value, in an object only `}` or the end.
-_ENDS_ONCE = (
-    "(startswith(_value, X'7B') AND NOT contains(substring(_value, 1, octet_length(_value) - 1),"
-    " X'7D'))"
-)
-_NOTHING_FOLLOWS = f"""(size(from_json(concat('[', {_TEXT}, ']'), 'array<struct<>>')) = 1
-    AND size(from_json(concat('{{"_":', {_TEXT}, '}}'), 'map<string, struct<>>')) = 1)"""
-
-
-_RANGES = {**RANGES, "tinyint": "-128 AND 127"}
-"""What the values of a type must lie between, of those types of which from_json reads others as
-well.
-"""
-
-_READ_AS = {"timestamp": "string", "tinyint": "smallint"}
-"""How from_json reads what it would not read well: times as text, see `_timestamp_sql`, and small
-numbers as larger ones, since it takes 200 for the tinyint -56.
-"""
-
-
-def _typed(field: Field) -> str:
-    """Where the field's value is, in its type."""
-    if field.type == "timestamp":
-        return f"`_typed_{field.name}`"
-    return f"try_cast({_found(field)} AS tinyint)" if field.type == "tinyint" else _found(field)
-
-
-def _found(field: Field, within: str = "_event") -> str:
-    """Where from_json has put the field's value."""
-    return ".".join([within, *(f"`{step}`" for step in field.path)])
-
-
-def _schema_sql(types: Iterable[tuple[tuple[str, ...], str]]) -> str:
-    """DDL of an event that has values of these types at these paths."""
-    tree: dict[str, Any] = {}
-    for path, type_ in types:
-        inner = tree
-        for step in path[:-1]:
-            inner = inner.setdefault(step, {})
-        inner[path[-1]] = type_
-
-    def struct(of: dict[str, Any]) -> str:
-        inside = (
-            f"`{n}` {t if isinstance(t, str) else f'struct<{struct(t)}>'}" for n, t in of.items()
-        )
-        return ", ".join(inside)
-
-    return struct(tree)
-
-
-def _timestamp_sql(field: Field) -> str:
-    """from_json hands timestamps on as text: itself, it would take `10:00` as of the day of the
-    reading, and let large numbers wrap around.
-
-    What has a day is told by what costs least: RLIKE takes three times as long, and a try_cast that
-    fails twenty times. What has none is read again, since only a number, not its digits as text, is
-    one of seconds.
-    """
-    text = _found(field)
-    has_day = f"substring({text}, 5, 1) = '-' AND try_cast({text} AS date) IS NOT NULL"
-    as_number = f"from_json({_TEXT}, {_literal(_schema_sql([(field.path, 'bigint')]))})"
-    seconds = _found(field, as_number)
-    return (
-        f"CASE WHEN {has_day} THEN try_cast({text} AS timestamp) WHEN {text} IS NOT NULL THEN"
-        f" cast({seconds} AS timestamp) END"
-    )
-
-
-def _is_in_range_sql(field: Field) -> str:
-    """Of a field with a range: whether the event has none, or one in the range; NULL where it has
-    something else.
-    """
-    return f"({_found(field)} IS NULL OR {_typed(field)} BETWEEN {_RANGES[field.type]})"
-
-
-def _from_json_sql(stream: Stream) -> str:
-    types = [(field.path, _READ_AS.get(field.type, field.type)) for field in stream.fields]
-    schema = _schema_sql([*types, (("_corrupt",), "string")])
-    options = (
-        "map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '_corrupt', 'timeZone', 'UTC',"
-        # Which takes `20260301` for a number of days since 1970.
-        " 'enableDateTimeParsingFallback', 'false')"
-    )
-    read = [f"octet_length(_value) <= {stream.max_event_bytes}"]
-    if any(has_decimal(field.type) for field in stream.fields):
-        plain = (
-            f"octet_length(_value) <= {MAX_DECIMAL_CHARACTERS} AND NOT {_TEXT} RLIKE"
-            f" {_literal(_NOTABLE)}"
-        )
-        suspicious = f"{_TEXT} RLIKE {_literal(_SUSPICIOUS)}"
-        read.append(f"({plain} OR NOT {suspicious} OR {_is_harmless_sql(stream)})")
-    return f"from_json(IF({' AND '.join(read)}, {_TEXT}, NULL), {_literal(schema)}, {options})"
-
-
-# Spark takes minutes to put `1e100000000` to the scale of a decimal, and as long to read a million
-# digits that a string holds. Such an event must not come to from_json if the stream has a decimal.
-# A short event is an ordinary one if a regular expression that costs little finds neither an
-# exponent of four digits nor an escape anywhere. Of others a second one tells the suspicious: it
-# finds a number or the beginning of a text with an exponent of four digits, an escape in front of
-# which nothing but a number stands (it may hide a digit; digits are those of every script, as Java
-# reads them), or a text that begins with too many digits. Whatever repeats here repeats single
-# characters, since Java recurses for each repetition of a group.
-_DIGIT = r"\p{Nd}"
-_LONG_EXPONENT = rf"[eE][-+]?{_DIGIT}{{4}}"
-_NOTABLE = rf"[eE\\](?:[-+]?{_DIGIT}{{4}}|u)"
-_HIDDEN = r"\\u(?:00[2346]|0[6-9a-fA-F]|1|[aA]|[fF]{2})"
-_SUSPICIOUS = (
-    rf"[\s\":,\[](?:[-+.{_DIGIT}]*+{_LONG_EXPONENT}|[-+.eE{_DIGIT}]*+{_HIDDEN})"
-    rf"|\"[-+.{_DIGIT}]{{{MAX_DECIMAL_CHARACTERS}}}"
-)
-
-
-def _is_harmless_sql(stream: Stream) -> str:
-    """Of a suspicious event, whether from_json reads it quickly.
-
-    Outside of strings no number may have a long exponent. What is a decimal in a string is looked
-    at once it is read as text; of fields of one name only the last is seen so, hence no name may be
-    there twice, which `try_parse_json` refuses too.
-    """
-    unescaped = f"regexp_replace({_TEXT}, {_literal(_ESCAPE)}, '')"
-    outside = f"regexp_replace({unescaped}, '\"[^\"]*+\"', '')"
-    decimals = [f for f in stream.fields if has_decimal(f.type)]
-    schema = _schema_sql((f.path, _DECIMAL.sub("string", f.type)) for f in decimals)
-    read = f"from_json({_TEXT}, {_literal(schema)})"
-    unread = [_holds_too_long_sql(_found(f, read), f.type) for f in decimals]
-    return (
-        f"(startswith(ltrim({_TEXT}), '{{') AND try_parse_json({_TEXT}) IS NOT NULL"
-        f" AND NOT {outside} RLIKE {_literal(_LONG_EXPONENT)} AND NOT ({' OR '.join(unread)}))"
-    )
-
-
-_ESCAPE = r"\\."
-_DECIMAL = re.compile(r"decimal\(\d+,\d+\)")
-
-
-def _holds_too_long_sql(value: str, type_: str, depth: int = 0) -> str:
-    """Whether a decimal of `type_`, read as text, is one that takes long to read; at any depth."""
-    if is_decimal(type_):
-        long_ = (
-            f"length({value}) > {MAX_DECIMAL_CHARACTERS} OR {value} RLIKE"
-            f" {_literal(_LONG_EXPONENT)}"
-        )
-        return f"coalesce({long_}, false)"
-    parsed = exp.DataType.build(type_, dialect="spark")
-    inner = parsed.expressions
-    if parsed.is_type("struct"):
-        parts = [(f"{value}.`{field.name}`", normal_type(field.kind)) for field in inner]
-        found = [
-            _holds_too_long_sql(part, kind, depth) for part, kind in parts if has_decimal(kind)
-        ]
-        return f"({' OR '.join(found)})"
-    if parsed.is_type("map"):  # its keys are text
-        value = f"map_values({value})"
-    of_one = _holds_too_long_sql(f"x{depth}", normal_type(inner[-1]), depth + 1)
-    return f"coalesce(exists({value}, x{depth} -> {of_one}), false)"
-
-
-def _is_whole_sql(stream: Stream) -> str:
-    """Whether the value is UTF-8, not too long, and all of it is JSON.
-
-    Beside from_json, so that no step after it is handed the bytes.
-    """
-    return (
-        f"_value IS NOT NULL AND octet_length(_value) <= {stream.max_event_bytes} AND"
-        f" is_valid_utf8({_TEXT}) AND ({_ENDS_ONCE} OR coalesce({_NOTHING_FOLLOWS}, false))"
-    )
-
-
-def _fits_sql(stream: Stream) -> str:
-    tests = [
-        "_is_whole",
-        "_event IS NOT NULL",
-        "_event._corrupt IS NULL",
-        *(_is_in_range_sql(field) for field in stream.fields if field.type in _RANGES),
-        *(f"{_found(field)} IS NOT NULL" for field in stream.fields if field.required),
+    format_ = format_of(stream)
+    most = stream.max_event_bytes
+    steps: list[tuple[str, Mapping[str, str]]] = [
+        *((f"parsed_{number}", added) for number, added in enumerate(format_.stages(stream), 1)),
+        (
+            "placed",
+            {
+                FITS: "coalesce(_value IS NOT NULL AND octet_length(_value) <="
+                f" {most} AND {format_.fits_sql(stream)}, false)"
+            },
+        ),
     ]
-    return f"coalesce({' AND '.join(tests)}, false)"
-
-
-def _reason_sql(stream: Stream) -> str:
-    """Why an event doesn't fit; computed for those alone."""
-    missing = ", ".join(
-        f"IF({_found(f)} IS NULL, {_literal(f.label)}, NULL)" for f in stream.fields if f.required
-    )
-    misfits = _misfits_sql(stream)
-    return f"""CASE
+    # Named sub-selects, not common table expressions: Spark 4.3 loses track of a column that stands
+    # in a BETWEEN over one of those.
+    for name, added in steps:
+        if added:
+            new = ", ".join(f"{sql} AS {column}" for column, sql in added.items())
+            rows = f"(SELECT *, {new} FROM {rows}) AS {name}"
+    reason = f"""CASE
         WHEN _value IS NULL THEN 'tombstone'
-        WHEN octet_length(_value) > {stream.max_event_bytes}
-            THEN concat('oversized: ', octet_length(_value), ' bytes,'
-                || ' at most {stream.max_event_bytes}')
-        WHEN NOT is_valid_utf8({_TEXT}) THEN 'invalid UTF-8'
-        WHEN try_parse_json({_TEXT}) IS NULL
-                OR NOT coalesce(startswith(get_json_object({_TEXT}, '$'), '{{'), false)
-            THEN 'broken JSON: must be one JSON object'
-        WHEN NOT _is_whole THEN 'broken JSON: must be one JSON object, with nothing after it'
-        WHEN _event IS NULL
-            THEN 'wrong type: a number must have an exponent of at most 3 digits,'
-                || ' and at most {MAX_DECIMAL_CHARACTERS} characters'
-        WHEN _event._corrupt IS NOT NULL OR {misfits} <> ''
-            THEN regexp_replace(concat('wrong type: ', {misfits}), '^wrong type: $',
-                'wrong type: inside of an array, struct or map')
-        ELSE concat('missing field: ', concat_ws(', ', {missing})) END"""
+        WHEN octet_length(_value) > {most}
+            THEN concat('oversized: ', octet_length(_value), ' bytes, at most {most}')
+        ELSE {format_.reason_sql(stream)} END"""
+    selected = [
+        *columns,
+        FITS,
+        *([f"IF({FITS}, NULL, {_shortened_sql(reason)}) AS {REJECT}"] if reasons else []),
+        *(
+            f"IF({FITS}, {format_.column_sql(stream, f)}, NULL) AS `{f.name}`"
+            for f in stream.fields
+        ),
+    ]
+    return f"SELECT {', '.join(selected)} FROM {rows}"
 
 
 def _shortened_sql(reason: str) -> str:
@@ -295,32 +100,4 @@ def _shortened_sql(reason: str) -> str:
     bytes.
     """
     characters = (MAX_REASON_BYTES - len("...")) // 4
-    return f"regexp_replace({reason}, {_literal(f'(?s)^(.{{{characters}}}).+$')}, '$1...')"
-
-
-def _misfits_sql(stream: Stream) -> str:
-    """The fields of another type than the schema's, and what they hold, in one text: `n must be
-    int, got "six"; ...`.
-    """
-    found = (
-        f"filter(array({', '.join(map(_misfit_sql, stream.fields))}), x -> NOT"
-        " is_variant_null(x.got))"
-    )
-    text = """IF(schema_of_variant(x.got) = 'STRING',
-        concat('"', substring(cast(x.got AS string), 1, 40), '"'),
-        substring(to_json(x.got), 1, 40))"""
-    return f"concat_ws('; ', transform({found}, x -> concat(x.rule, {text})))"
-
-
-def _misfit_sql(field: Field) -> str:
-    path = "$" + "".join(f'["{step}"]' for step in field.path)
-    got = f"variant_get(try_parse_json({_TEXT}), {_literal(path)}, 'variant')"
-    bad = f"{_found(field)} IS NULL"
-    if field.type in _RANGES:
-        bad = f"({bad} OR NOT coalesce({_is_in_range_sql(field)}, false))"
-    rule = _literal(f"{field.label} must be {field.type}, got ")
-    return f"IF({bad}, named_struct('rule', {rule}, 'got', {got}), NULL)"
-
-
-def _literal(text: str) -> str:
-    return exp.Literal.string(text).sql(dialect="spark")
+    return f"regexp_replace({reason}, {literal(f'(?s)^(.{{{characters}}}).+$')}, '$1...')"

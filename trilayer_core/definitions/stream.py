@@ -24,12 +24,14 @@ from typing import Any
 from uuid import UUID
 
 from trilayer_core.definitions.expressions import Field, check_name, parse_schema
+from trilayer_core.definitions.formats import Format
 from trilayer_core.definitions.source_code import source_of
 from trilayer_core.errors import DefinitionError, did_you_mean
 
 PARSER = 4
-"""Raised when trilayer_core.compute.parsing reads some bytes otherwise than before: what an older
-one read is then parsed anew, as after a change of schema.
+"""Bump this when the same bytes would be parsed differently.
+
+What an older parser has read is then parsed anew, as after a change of schema.
 """
 
 
@@ -42,23 +44,28 @@ def digest(*parts: Any) -> str:
 
 @dataclass(frozen=True)
 class Stream:
-    """A topic of JSON events.
+    """A topic of events, and how they are read.
 
-    schema: Spark DDL, `carrier string not null, dep_delay int`; an event that lacks a `not null`
-    column is quarantined. A column comes from the event's field of its name, or from the one that
-    it names: `vendor_id int from 'VendorID', city string from 'address.city'` (a name with a dot
-    in it stands in backticks). A timestamp is ISO 8601 text, UTC where it names no zone, or a
-    number of seconds since 1970; dates and times are of the years 1 to 9999. A decimal is a number,
-    or text of one, with an exponent of at most three digits and no more than 1,000 characters.
-    Within an array, struct or map times are as Spark's from_json takes them, `10:00` as of the day
-    of the
-    reading: declare them as text there.
-    event_time: the column (timestamp or date) that says when an event happened; events without it
-        are quarantined.
-    event_id: the column that names an event, where there is one. topic: the topic's name, the
-        stream's own unless given.
-    partitions: used only where trilayer creates the topic. max_event_bytes: a larger value is
-        quarantined as oversized.
+    Times within an array, struct or map are as Spark's from_json takes them, `10:00` as of the day
+    of the reading: declare them as text there.
+
+    Attributes:
+        name: By which views and commands know it.
+        schema: Spark DDL, `carrier string not null, dep_delay int`. An event that lacks a `not
+            null` column is quarantined. A column comes from the event's field of its name, or from
+            the one that it names: `vendor_id int from 'VendorID', city string from 'address.city'`;
+            a name with a dot in it stands in backticks. A timestamp is ISO 8601 text, in UTC if it
+            names no zone, or a number of seconds since 1970. Dates and times are of the years 1 to
+            9999. A decimal is a number, or text of one, with an exponent of at most three digits
+            and no more than 1,000 characters.
+        event_time: The column, a timestamp or a date, that says when an event happened. Events
+            without it are quarantined.
+        event_id: The column that names an event, if there is one. Events without it are
+            quarantined.
+        topic: The topic's name; the stream's own unless given.
+        partitions: How many, if trilayer creates the topic.
+        max_event_bytes: A larger value is quarantined as oversized.
+        format: How the bytes of an event are read; as JSON unless given.
     """
 
     name: str
@@ -69,6 +76,7 @@ class Stream:
     topic: str = ""
     partitions: int = 2
     max_event_bytes: int = 1_000_000
+    format: Format | None = None
 
     def __post_init__(self) -> None:
         check_name(self.name, "name of a stream")
@@ -86,6 +94,11 @@ class Stream:
             raise DefinitionError(
                 f"event_time of stream {self.name!r} must be a timestamp or a date; got"
                 f" {self.event_time!r}, which is {columns[self.event_time]}"
+            )
+        if self.format is not None and not isinstance(self.format, Format):
+            raise DefinitionError(
+                f"format of stream {self.name!r} must be a Format, or none for JSON; got"
+                f" {self.format!r}"
             )
         if self.partitions < 1 or self.max_event_bytes < 1:
             raise DefinitionError(
@@ -115,7 +128,8 @@ class Stream:
         fields = [
             (f.name, f.type, f.required, *path) for f, path in zip(self.fields, own, strict=True)
         ]
-        return digest("stream", PARSER, self.name, self.topic, fields, self.max_event_bytes)
+        version = list(self.format.identity) if self.format else PARSER
+        return digest("stream", version, self.name, self.topic, fields, self.max_event_bytes)
 
 
 @dataclass(frozen=True)

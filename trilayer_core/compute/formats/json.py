@@ -1,0 +1,298 @@
+"""JSON: one object a record, read by Spark's from_json, which takes more than JSON allows.
+
+Fields that the schema doesn't name are ignored and stay in the raw bytes. What changes the outcome
+here changes `PARSER` in trilayer_core.definitions.stream.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from sqlglot import exp
+
+from trilayer_core.compute.fitting import JsonFitting
+from trilayer_core.definitions.expressions import (
+    RANGES,
+    Field,
+    has_decimal,
+    is_decimal,
+    normal_type,
+)
+from trilayer_core.definitions.formats import Fitting, Format
+from trilayer_core.definitions.stream import PARSER, Stream
+
+MAX_DECIMAL_CHARACTERS = 1000
+"""Longest text that is taken for a decimal; Spark reads numbers of up to 1,000 characters only."""
+
+
+class Json(Format):
+    """One JSON object a record."""
+
+    name = "json"
+    version = PARSER
+
+    def stages(self, stream: Stream) -> Sequence[Mapping[str, str]]:
+        parsed = {"_is_whole": _is_whole_sql(stream), "_event": _from_json_sql(stream)}
+        times = [field for field in stream.fields if field.type == "timestamp"]
+        return [parsed, {_typed(field): _timestamp_sql(field) for field in times}]
+
+    def column_sql(self, stream: Stream, field: Field) -> str:
+        return _typed(field)
+
+    def fits_sql(self, stream: Stream) -> str:
+        tests = [
+            "_is_whole",
+            "_event IS NOT NULL",
+            "_event._corrupt IS NULL",
+            *(_is_in_range_sql(field) for field in stream.fields if field.type in _RANGES),
+            *(f"{_found(field)} IS NOT NULL" for field in stream.fields if field.required),
+        ]
+        return " AND ".join(tests)
+
+    def reason_sql(self, stream: Stream) -> str:
+        missing = ", ".join(
+            f"IF({_found(f)} IS NULL, {literal(f.label)}, NULL)"
+            for f in stream.fields
+            if f.required
+        )
+        misfits = _misfits_sql(stream)
+        return f"""CASE
+            WHEN NOT is_valid_utf8({_TEXT}) THEN 'invalid UTF-8'
+            WHEN try_parse_json({_TEXT}) IS NULL
+                    OR NOT coalesce(startswith(get_json_object({_TEXT}, '$'), '{{'), false)
+                THEN 'broken JSON: must be one JSON object'
+            WHEN NOT _is_whole THEN 'broken JSON: must be one JSON object, with nothing after it'
+            WHEN _event IS NULL
+                THEN 'wrong type: a number must have an exponent of at most 3 digits,'
+                    || ' and at most {MAX_DECIMAL_CHARACTERS} characters'
+            WHEN _event._corrupt IS NOT NULL OR {misfits} <> ''
+                THEN regexp_replace(concat('wrong type: ', {misfits}), '^wrong type: $',
+                    'wrong type: inside of an array, struct or map')
+            ELSE concat('missing field: ', concat_ws(', ', {missing})) END"""
+
+    def fitting(self, stream: Stream) -> Fitting:
+        return JsonFitting(stream)
+
+    def encode(self, stream: Stream, event: Mapping[str, Any]) -> bytes:
+        """One event: NULLs left out, timestamps in UTC as ISO 8601, decimals with all digits."""
+        present = {name: value for name, value in event.items() if value is not None}
+        text = json.dumps(present, default=_jsonable, ensure_ascii=False)
+        return text.encode(errors="surrogateescape")
+
+
+def _jsonable(value: object) -> object:
+    if isinstance(value, dt.datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    if isinstance(value, dt.date | dt.time):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return str(value)
+
+
+_TEXT = "cast(_value AS string)"
+
+# from_json reads the first JSON value and never looks at what follows, which may be another event.
+# An object without objects in it has nothing after it if its first closing brace is its last byte,
+# which costs next to nothing to see. Else it takes two more readings: in an array only `]` or the
+# end may follow the value, in an object only `}` or the end.
+_ENDS_ONCE = (
+    "(startswith(_value, X'7B') AND NOT contains(substring(_value, 1, octet_length(_value) - 1),"
+    " X'7D'))"
+)
+_NOTHING_FOLLOWS = f"""(size(from_json(concat('[', {_TEXT}, ']'), 'array<struct<>>')) = 1
+    AND size(from_json(concat('{{"_":', {_TEXT}, '}}'), 'map<string, struct<>>')) = 1)"""
+
+
+_RANGES = {**RANGES, "tinyint": "-128 AND 127"}
+"""What the values of a type must lie between, of those types of which from_json reads others as
+well.
+"""
+
+_READ_AS = {"timestamp": "string", "tinyint": "smallint"}
+"""How from_json reads what it would not read well: times as text, see `_timestamp_sql`, and small
+numbers as larger ones, since it takes 200 for the tinyint -56.
+"""
+
+
+def _typed(field: Field) -> str:
+    """Where the field's value is, in its type."""
+    if field.type == "timestamp":
+        return f"`_typed_{field.name}`"
+    return f"try_cast({_found(field)} AS tinyint)" if field.type == "tinyint" else _found(field)
+
+
+def _found(field: Field, within: str = "_event") -> str:
+    """Where from_json has put the field's value."""
+    return ".".join([within, *(f"`{step}`" for step in field.path)])
+
+
+def _schema_sql(types: Iterable[tuple[tuple[str, ...], str]]) -> str:
+    """DDL of an event that has values of these types at these paths."""
+    tree: dict[str, Any] = {}
+    for path, type_ in types:
+        inner = tree
+        for step in path[:-1]:
+            inner = inner.setdefault(step, {})
+        inner[path[-1]] = type_
+
+    def struct(of: dict[str, Any]) -> str:
+        inside = (
+            f"`{n}` {t if isinstance(t, str) else f'struct<{struct(t)}>'}" for n, t in of.items()
+        )
+        return ", ".join(inside)
+
+    return struct(tree)
+
+
+def _timestamp_sql(field: Field) -> str:
+    """from_json hands timestamps on as text: itself, it would take `10:00` as of the day of the
+    reading, and let large numbers wrap around.
+
+    What has a day is told by what costs least: RLIKE takes three times as long, and a try_cast that
+    fails twenty times. What has none is read again, since only a number, not its digits as text, is
+    one of seconds.
+    """
+    text = _found(field)
+    has_day = f"substring({text}, 5, 1) = '-' AND try_cast({text} AS date) IS NOT NULL"
+    as_number = f"from_json({_TEXT}, {literal(_schema_sql([(field.path, 'bigint')]))})"
+    seconds = _found(field, as_number)
+    return (
+        f"CASE WHEN {has_day} THEN try_cast({text} AS timestamp) WHEN {text} IS NOT NULL THEN"
+        f" cast({seconds} AS timestamp) END"
+    )
+
+
+def _is_in_range_sql(field: Field) -> str:
+    """Of a field with a range: whether the event has none, or one in the range; NULL where it has
+    something else.
+    """
+    return f"({_found(field)} IS NULL OR {_typed(field)} BETWEEN {_RANGES[field.type]})"
+
+
+def _from_json_sql(stream: Stream) -> str:
+    types = [(field.path, _READ_AS.get(field.type, field.type)) for field in stream.fields]
+    schema = _schema_sql([*types, (("_corrupt",), "string")])
+    options = (
+        "map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '_corrupt', 'timeZone', 'UTC',"
+        # Which takes `20260301` for a number of days since 1970.
+        " 'enableDateTimeParsingFallback', 'false')"
+    )
+    read = [f"octet_length(_value) <= {stream.max_event_bytes}"]
+    if any(has_decimal(field.type) for field in stream.fields):
+        plain = (
+            f"octet_length(_value) <= {MAX_DECIMAL_CHARACTERS} AND NOT {_TEXT} RLIKE"
+            f" {literal(_NOTABLE)}"
+        )
+        suspicious = f"{_TEXT} RLIKE {literal(_SUSPICIOUS)}"
+        read.append(f"({plain} OR NOT {suspicious} OR {_is_harmless_sql(stream)})")
+    return f"from_json(IF({' AND '.join(read)}, {_TEXT}, NULL), {literal(schema)}, {options})"
+
+
+# Spark takes minutes to put `1e100000000` to the scale of a decimal, and as long to read a million
+# digits that a string holds. Such an event must not come to from_json if the stream has a decimal.
+# A short event is an ordinary one if a regular expression that costs little finds neither an
+# exponent of four digits nor an escape anywhere. Of others a second one tells the suspicious: it
+# finds a number or the beginning of a text with an exponent of four digits, an escape in front of
+# which nothing but a number stands (it may hide a digit; digits are those of every script, as Java
+# reads them), or a text that begins with too many digits. Whatever repeats here repeats single
+# characters, since Java recurses for each repetition of a group.
+_DIGIT = r"\p{Nd}"
+_LONG_EXPONENT = rf"[eE][-+]?{_DIGIT}{{4}}"
+_NOTABLE = rf"[eE\\](?:[-+]?{_DIGIT}{{4}}|u)"
+_HIDDEN = r"\\u(?:00[2346]|0[6-9a-fA-F]|1|[aA]|[fF]{2})"
+_SUSPICIOUS = (
+    rf"[\s\":,\[](?:[-+.{_DIGIT}]*+{_LONG_EXPONENT}|[-+.eE{_DIGIT}]*+{_HIDDEN})"
+    rf"|\"[-+.{_DIGIT}]{{{MAX_DECIMAL_CHARACTERS}}}"
+)
+
+
+def _is_harmless_sql(stream: Stream) -> str:
+    """Of a suspicious event, whether from_json reads it quickly.
+
+    Outside of strings no number may have a long exponent. What is a decimal in a string is looked
+    at once it is read as text; of fields of one name only the last is seen so, hence no name may be
+    there twice, which `try_parse_json` refuses too.
+    """
+    unescaped = f"regexp_replace({_TEXT}, {literal(_ESCAPE)}, '')"
+    outside = f"regexp_replace({unescaped}, '\"[^\"]*+\"', '')"
+    decimals = [f for f in stream.fields if has_decimal(f.type)]
+    schema = _schema_sql((f.path, _DECIMAL.sub("string", f.type)) for f in decimals)
+    read = f"from_json({_TEXT}, {literal(schema)})"
+    unread = [_holds_too_long_sql(_found(f, read), f.type) for f in decimals]
+    return (
+        f"(startswith(ltrim({_TEXT}), '{{') AND try_parse_json({_TEXT}) IS NOT NULL"
+        f" AND NOT {outside} RLIKE {literal(_LONG_EXPONENT)} AND NOT ({' OR '.join(unread)}))"
+    )
+
+
+_ESCAPE = r"\\."
+_DECIMAL = re.compile(r"decimal\(\d+,\d+\)")
+
+
+def _holds_too_long_sql(value: str, type_: str, depth: int = 0) -> str:
+    """Whether a decimal of `type_`, read as text, is one that takes long to read; at any depth."""
+    if is_decimal(type_):
+        long_ = (
+            f"length({value}) > {MAX_DECIMAL_CHARACTERS} OR {value} RLIKE {literal(_LONG_EXPONENT)}"
+        )
+        return f"coalesce({long_}, false)"
+    parsed = exp.DataType.build(type_, dialect="spark")
+    inner = parsed.expressions
+    if parsed.is_type("struct"):
+        parts = [(f"{value}.`{field.name}`", normal_type(field.kind)) for field in inner]
+        found = [
+            _holds_too_long_sql(part, kind, depth) for part, kind in parts if has_decimal(kind)
+        ]
+        return f"({' OR '.join(found)})"
+    if parsed.is_type("map"):  # its keys are text
+        value = f"map_values({value})"
+    of_one = _holds_too_long_sql(f"x{depth}", normal_type(inner[-1]), depth + 1)
+    return f"coalesce(exists({value}, x{depth} -> {of_one}), false)"
+
+
+def _is_whole_sql(stream: Stream) -> str:
+    """Whether the value is UTF-8, not too long, and all of it is JSON.
+
+    Beside from_json, so that no step after it is handed the bytes.
+    """
+    return (
+        f"_value IS NOT NULL AND octet_length(_value) <= {stream.max_event_bytes} AND"
+        f" is_valid_utf8({_TEXT}) AND ({_ENDS_ONCE} OR coalesce({_NOTHING_FOLLOWS}, false))"
+    )
+
+
+def _misfits_sql(stream: Stream) -> str:
+    """The fields of another type than the schema's, and what they hold, in one text: `n must be
+    int, got "six"; ...`.
+    """
+    found = (
+        f"filter(array({', '.join(map(_misfit_sql, stream.fields))}), x -> NOT"
+        " is_variant_null(x.got))"
+    )
+    text = """IF(schema_of_variant(x.got) = 'STRING',
+        concat('"', substring(cast(x.got AS string), 1, 40), '"'),
+        substring(to_json(x.got), 1, 40))"""
+    return f"concat_ws('; ', transform({found}, x -> concat(x.rule, {text})))"
+
+
+def _misfit_sql(field: Field) -> str:
+    path = "$" + "".join(f'["{step}"]' for step in field.path)
+    got = f"variant_get(try_parse_json({_TEXT}), {literal(path)}, 'variant')"
+    bad = f"{_found(field)} IS NULL"
+    if field.type in _RANGES:
+        bad = f"({bad} OR NOT coalesce({_is_in_range_sql(field)}, false))"
+    rule = literal(f"{field.label} must be {field.type}, got ")
+    return f"IF({bad}, named_struct('rule', {rule}, 'got', {got}), NULL)"
+
+
+def literal(text: str) -> str:
+    return exp.Literal.string(text).sql(dialect="spark")
