@@ -8,18 +8,36 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trilayer_core.definitions.aggregates import count, first, latest, max_, mean, min_, sum_
+    from trilayer_core.definitions.aggregates import (
+        Aggregate,
+        State,
+        count,
+        first,
+        latest,
+        max_,
+        mean,
+        min_,
+        sum_,
+    )
     from trilayer_core.definitions.catalog import Catalog, Query
+    from trilayer_core.definitions.expressions import Field
+    from trilayer_core.definitions.formats import Format, Judgement
     from trilayer_core.definitions.stream import Rows, Stream
     from trilayer_core.definitions.view import View
-    from trilayer_core.definitions.windows import sliding, tumbling
+    from trilayer_core.definitions.windows import Window, sliding, tumbling
 
 __all__ = [
+    "Aggregate",
     "Catalog",
+    "Field",
+    "Format",
+    "Judgement",
     "Query",
     "Rows",
+    "State",
     "Stream",
     "View",
+    "Window",
     "count",
     "first",
     "latest",
@@ -32,11 +50,23 @@ __all__ = [
 ]  # fmt: skip
 
 _DEFINED_IN = {
-    "aggregates": ("count", "first", "latest", "max_", "mean", "min_", "sum_"),
+    "aggregates": (
+        "Aggregate",
+        "State",
+        "count",
+        "first",
+        "latest",
+        "max_",
+        "mean",
+        "min_",
+        "sum_",
+    ),
     "catalog": ("Catalog", "Query"),
+    "expressions": ("Field",),
+    "formats": ("Format", "Judgement"),
     "stream": ("Rows", "Stream"),
     "view": ("View",),
-    "windows": ("sliding", "tumbling"),
+    "windows": ("Window", "sliding", "tumbling"),
 }
 
 

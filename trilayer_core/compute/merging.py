@@ -15,7 +15,7 @@ import sqlglot
 from sqlglot import exp
 
 from trilayer_core.compute.grouping import merge_sql, name, sql_type
-from trilayer_core.definitions.view import Measure, View
+from trilayer_core.definitions.view import Key, Measure, View
 
 
 def open_duckdb(memory_mb: int = 1024, threads: int | None = None) -> duckdb.DuckDBPyConnection:
@@ -80,8 +80,7 @@ def present_select(
     for key in view.keys:
         columns.append(quoted_duckdb(key.name))
         if key.window:
-            states = {c.removeprefix(f"{key.name}__"): quoted_duckdb(c) for c in key.states}
-            end = key.window.end_sql(quoted_duckdb(key.name), states)
+            end = key.window.end_sql(quoted_duckdb(key.name), _columns_of(key))
             columns.append(f"{end} AS {quoted_duckdb(key.name + '_end')}")
     columns += [
         f"{_present_sql(measure)} AS {quoted_duckdb(measure.name)}" for measure in view.measures
@@ -139,9 +138,16 @@ def _windows_from_panes(view: View, sources: str, keep: Sequence[str]) -> str:
         others = [*keep, *(quoted_duckdb(other.name) for other in view.keys if other != key)]
         # A window that keeps states of its own needs panes that are whole.
         panes = f"({_merged_select(view, sources, keep)})" if key.states else sources
-        assembled = key.window.assemble_sql(panes, quoted_duckdb(key.name), others)
+        assembled = key.window.assemble_sql(
+            panes, quoted_duckdb(key.name), _columns_of(key), others
+        )
         sources = f"({assembled})" if assembled else sources
     return sources
+
+
+def _columns_of(key: Key) -> dict[str, str]:
+    """Name of a window's own state to the column that holds it, quoted."""
+    return {column.removeprefix(f"{key.name}__"): quoted_duckdb(column) for column in key.states}
 
 
 @dataclass(frozen=True)

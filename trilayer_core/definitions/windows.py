@@ -75,14 +75,18 @@ class Window:
         """
         raise NotImplementedError
 
-    def assemble_sql(self, panes: str, key: str, others: Sequence[str]) -> str:
+    def assemble_sql(
+        self, panes: str, key: str, states: Mapping[str, str], others: Sequence[str]
+    ) -> str:
         """DuckDB SELECT of the columns of `panes`, in which `key` holds the start of a window.
 
         It has a row for each window that a pane is part of; rows of one window are merged after.
 
         Args:
-            panes: A SELECT of merged partials, in brackets: a row for each pane.
+            panes: A SELECT of partials, in brackets. They are merged, a row for each pane, if the
+                window has states.
             key: The column that holds a pane's start, quoted.
+            states: The window's own states: name to column, quoted.
             others: The other columns that tell rows apart, quoted.
 
         Returns:
@@ -125,7 +129,9 @@ class AlignedWindow(Window):
         first = least + -least % self.slide_us
         return pane if first == MIN_US else f"IF(unix_micros({time}) >= {first}L, {pane}, NULL)"
 
-    def assemble_sql(self, panes: str, key: str, others: Sequence[str]) -> str:
+    def assemble_sql(
+        self, panes: str, key: str, states: Mapping[str, str], others: Sequence[str]
+    ) -> str:
         if self.size_us == self.slide_us:
             return ""
         starts = (

@@ -1,0 +1,37 @@
+"""An aggregate of one's own: how many values lie between two bounds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from trilayer import Aggregate, State
+from trilayer.errors import DefinitionError
+
+
+@dataclass(frozen=True)
+class CountBetween(Aggregate):
+    """Number of events whose `value` is from `low` to `high`, both included."""
+
+    low: int = 0
+    high: int = 0
+    kind = "count_between"
+
+    def check(self, types: Mapping[str, str], what: str) -> None:
+        """Refuses values that are no whole numbers, and bounds the wrong way round."""
+        if types["value"] not in ("int", "bigint"):
+            raise DefinitionError(f"{what} must be over an int or a bigint; got {types['value']}")
+        if self.low > self.high:
+            raise DefinitionError(f"{what} must have low <= high; got {self.low} and {self.high}")
+
+    def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
+        """One number, which the layers count and add up."""
+        between = f"count_if(value BETWEEN {self.low} AND {self.high})"
+        return {"n": State("bigint", between, "sum(state)", neutral="0")}
+
+    def present(self, types: Mapping[str, str]) -> tuple[str, str]:
+        """The number itself."""
+        return "n", "bigint"
+
+
+def count_between(column: str, low: int, high: int, *, where: str | None = None) -> Aggregate:
+    """Number of events whose `column` is from `low` to `high`, both included."""
+    return CountBetween(value=column, where=where, low=low, high=high)

@@ -1,0 +1,116 @@
+"""A format of one's own: columns in a row, with a character between them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from trilayer import Field, Format, Judgement, Stream
+
+_TEXT = "cast(_value AS string)"
+
+
+@dataclass(frozen=True)
+class Delimited(Format):
+    """The schema's columns in their order: text, whole numbers, and ISO 8601 times with a zone.
+
+    An empty column is NULL.
+    """
+
+    separator: str = "|"
+    name = "delimited"
+    version = 1
+
+    def stages(self, stream: Stream) -> Sequence[Mapping[str, str]]:
+        """The parts of the text, in an array."""
+        return [{"_parts": f"split({_TEXT}, '[{self.separator}]')"}]
+
+    def column_sql(self, stream: Stream, field: Field) -> str:
+        """A part in its column's type; NULL, never an error, if it has another."""
+        part = self._part_sql(stream, field)
+        if field.type == "timestamp":
+            return f"try_to_timestamp({part}, 'yyyy-MM-dd\\'T\\'HH:mm:ssX')"
+        return f"try_cast({part} AS {field.type})"
+
+    def fits_sql(self, stream: Stream) -> str:
+        """Whether there are as many parts as columns, each of its column's type."""
+        return " AND ".join(
+            [
+                f"is_valid_utf8({_TEXT})",
+                f"size(_parts) = {len(stream.fields)}",
+                *(f"NOT {self._misfit_sql(stream, field)}" for field in stream.fields),
+            ]
+        )
+
+    def reason_sql(self, stream: Stream) -> str:
+        """The first thing that is wrong."""
+        wrong = " ".join(
+            f"WHEN {self._misfit_sql(stream, field)} THEN 'wrong type: {field.name} must be"
+            f" {field.type}'"
+            for field in stream.fields
+        )
+        number = len(stream.fields)
+        return f"""CASE
+            WHEN NOT is_valid_utf8({_TEXT}) THEN 'invalid UTF-8'
+            WHEN size(_parts) <> {number}
+                THEN concat('wrong number: must have {number} parts, got ', size(_parts))
+            {wrong} END"""
+
+    def fitting(self, stream: Stream) -> "DelimitedFitting":
+        """The same, told in Python."""
+        return DelimitedFitting(self, stream)
+
+    def encode(self, stream: Stream, event: Mapping[str, Any]) -> bytes:
+        """The columns as text; a time as `2026-01-01T00:00:00Z`."""
+        values = [event.get(field.name) for field in stream.fields]
+        return self.separator.join(map(_text, values)).encode()
+
+    def _part_sql(self, stream: Stream, field: Field) -> str:
+        return f"nullif(get(_parts, {stream.fields.index(field)}), '')"
+
+    def _misfit_sql(self, stream: Stream, field: Field) -> str:
+        given = "true" if field.required else f"{self._part_sql(stream, field)} IS NOT NULL"
+        return f"({given} AND {self.column_sql(stream, field)} IS NULL)"
+
+
+@dataclass(frozen=True)
+class DelimitedFitting:
+    """Judges events before they are sent."""
+
+    format: Delimited
+    stream: Stream
+
+    def judge(self, value: bytes | None) -> Judgement:
+        """What will become of an event with these bytes."""
+        if value is None:
+            return Judgement("tombstone")
+        try:
+            parts = value.decode().split(self.format.separator)
+        except UnicodeDecodeError:
+            return Judgement("invalid UTF-8")
+        fields = self.stream.fields
+        if len(parts) != len(fields):
+            return Judgement(f"wrong number: must have {len(fields)} parts, got {len(parts)}")
+        for field, part in zip(fields, parts, strict=True):
+            if not _fits(field, part):
+                return Judgement(f"wrong type: {field.name} must be {field.type}")
+        return Judgement(None)
+
+
+def _fits(field: Field, part: str) -> bool:
+    if not part:
+        return not field.required
+    try:
+        if field.type == "timestamp":
+            datetime.strptime(part, "%Y-%m-%dT%H:%M:%S%z")
+        elif field.type != "string":
+            int(part)
+    except ValueError:
+        return False
+    return True
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:%Y-%m-%dT%H:%M:%SZ}" if isinstance(value, datetime) else str(value)
