@@ -1,5 +1,6 @@
-"""The batch layer: recomputes authoritative views from the master dataset, in steps that each can
-be run again.
+"""The batch layer: recomputes authoritative views from the master dataset.
+
+It does so in steps, each of which can be run again.
 
     cut -> ingest -> recompute -> reconcile -> publish         and, on its own, rollback
 

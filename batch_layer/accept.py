@@ -1,5 +1,6 @@
-"""Accepting that a log has lost records that were ingested: a new origin, from which its offsets
-count anew.
+"""Accepting that a log has lost records that were ingested.
+
+A new origin begins, from which the log's offsets count anew.
 
 What was ingested stays in the master dataset and in the answers. The new origin begins where the
 log departs from the master dataset, so that each record which the log has and the master dataset
@@ -29,8 +30,9 @@ logger = logging.getLogger("trilayer.batch")
 
 
 def accept_loss(stream: Stream, settings: Settings, store: Store) -> Origin | None:
-    """Begins a new origin if the stream's log no longer holds what was ingested of it, or is
-    another topic by now.
+    """Begins a new origin if the stream's log no longer holds what was ingested.
+
+    A topic that was created again under the same name counts as such a log.
 
     Otherwise it does nothing. The caller holds the stream's ingest lock.
 
@@ -82,8 +84,7 @@ def departures(
     log: Log,
     store: Store,
 ) -> dict[int, int]:
-    """Per partition, the first offset at which the log may hold another record than the master
-    dataset.
+    """Per partition, the first offset at which log and master dataset may differ.
 
     Args:
         topic: The topic.
@@ -113,8 +114,9 @@ def _departure(
     log: Log,
     store: Store,
 ) -> int:
-    """Where one partition departs, by bisection: log and master dataset agree up to one offset, and
-    nowhere after it.
+    """Where one partition departs, by bisection.
+
+    Log and master dataset agree up to one offset, and nowhere after it.
 
     held: the ranges that were ingested of it, oldest first, each with its interval.
     """
@@ -149,8 +151,9 @@ def _departure(
 def _held(
     known: Sequence[Origin], chain: Sequence[Interval], partition: int, have: int
 ) -> list[tuple[Interval, Range]]:
-    """The ranges below `have` that were ingested of one partition of the present topic, oldest
-    first.
+    """The ranges of one partition that were ingested below `have`, oldest first.
+
+    Only those of the present topic count.
 
     They are those of the present origin and, below its start, those of the origins before it.
     """

@@ -48,8 +48,9 @@ logger = logging.getLogger("trilayer.batch")
 
 @dataclass(frozen=True)
 class Run:
-    """One batch run: its token, T, and the cut of each stream. full: recompute from the whole
-    master dataset.
+    """One batch run: its token, T, and the cut of each stream.
+
+    `full`: recompute from the whole master dataset.
 
     topic_ids: identity of each stream's origin, in which its cut counts.
     """
@@ -130,8 +131,9 @@ def choose_t(
     at_least: bool = False,
     accept_clock: bool = False,
 ) -> int:
-    """The T of the next run: `until_ms`, else the newest settled tick, or a later T that a killed
-    run has recorded.
+    """The T of the next run.
+
+    It is `until_ms`, else the newest settled tick, or a later T that a killed run has recorded.
 
     Waits until a T that has passed is settled.
 
@@ -168,8 +170,9 @@ def choose_t(
 
 
 def t_of_all(catalog: Catalog, settings: Settings) -> int:
-    """The first T, in ms, whose cut holds every record that is in the logs now. Records that are
-    stamped later than now are waited for by no more than the settle delay.
+    """The first T, in ms, whose cut holds every record that is in the logs now.
+
+    Records that are stamped later than now are waited for by no more than the settle delay.
 
     Raises LogError where a topic is missing, EnvironmentFault where no broker answers.
     """
@@ -190,8 +193,10 @@ def wait_until_settled(settings: Settings, t_ms: int) -> None:
 
 
 def latest_ms(settings: Settings) -> int:
-    """The latest T that this machine's clock bears out, in ms: a later one was recorded by a clock
-    that was ahead."""
+    """The latest T, in ms, that this machine's clock bears out.
+
+    A later one was recorded by a clock that was ahead.
+    """
     return now_ms() + settings.settle_ms
 
 
@@ -215,8 +220,9 @@ def _floor(settings: Settings, store: Store, recorded: Mapping[str, Mapping[int,
 
 
 def check_clock(catalog: Catalog, settings: Settings, store: Store) -> None:
-    """Raises ClockError if the newest interval of a stream, or the newest version, is of a T later
-    than now.
+    """Raises ClockError if an interval or a version is of a T later than now.
+
+    The newest interval of each stream and the newest version are looked at.
 
     Older ones do not matter: a run with the right time has gone on from them.
     """
@@ -295,8 +301,9 @@ def check_ends_at(stream: Stream, end: Cut, cut: Cut) -> None:
 
 
 def find_run(store: Store, token: int | None = None, until_ms: int | None = None) -> Run:
-    """The run that a step on its own goes on with: that of `token`, or the one that the last `cut`
-    began.
+    """The run that a step on its own goes on with.
+
+    It is that of `token`, or the one that the last `cut` began.
 
     Raises ConflictError where a later run has taken over from `token`, UsageError where the run is
     not for `until_ms`.

@@ -1,5 +1,6 @@
-"""Step 2, ingest: copies the log below the cut into the master dataset, an interval that goes on
-exactly where the last one ended.
+"""Step 2, ingest: copies the log below the cut into the master dataset.
+
+Each run adds an interval, which goes on exactly where the last one ended.
 
 The writing of the interval's manifest is the commit, and from then on its end is the recorded cut
 for T.
@@ -54,8 +55,9 @@ def ingest(
     *,
     accept_loss: bool = False,
 ) -> Interval:
-    """Copies the stream's log up to the run's cut into the master dataset. Does nothing if it is
-    there already.
+    """Copies the stream's log up to the run's cut into the master dataset.
+
+    Does nothing if it is there already.
 
     Args:
         stream: The stream.
@@ -186,8 +188,9 @@ def note_attempt(stream: Stream, run: Run, store: Store) -> None:
 
 
 def _reparse(stream: Stream, store: Store, spark: StartSpark) -> Sequence[Interval]:
-    """The stream's chain under its present schema; what only another schema's chain has is parsed
-    anew from the raw bytes.
+    """The stream's chain under its present schema.
+
+    What only the chain of another schema has is parsed anew from the raw bytes.
     """
     chain = Chain(store, stream)
     others = [
@@ -233,8 +236,10 @@ def _write(
 
 
 def _rejected(store: Store, file: StoredFile) -> int:
-    """How many rows of the file have a reason. The column itself is counted: Parquet has no
-    statistics of long values."""
+    """How many rows of the file have a reason.
+
+    The column itself is counted: Parquet has no statistics of long values.
+    """
     column = pq.read_table(store.path(file.path), columns=[REJECT], filesystem=store.fs)[REJECT]
     return len(column) - int(column.null_count)
 

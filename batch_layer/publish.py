@@ -1,5 +1,6 @@
-"""Step 5, publish: puts all recomputed views in force at once, and clears away what no kept version
-needs. Rollback is its reverse.
+"""Step 5, publish: puts all recomputed views in force at once.
+
+It then clears away what no kept version needs. Rollback is its reverse.
 """
 
 from __future__ import annotations
@@ -69,8 +70,9 @@ def publish(
     settings: Settings,
     store: Store,
 ) -> Publication:
-    """The run's views in force; what is in force already, where the run has nothing new. Done once
-    for a run.
+    """Puts the run's views in force, or leaves what is in force if it is the same.
+
+    Done once for a run.
 
     Raises:
         HeldError: A person holds the version in force.
@@ -137,8 +139,10 @@ def _is_the_same(
     streams: Mapping[str, PublishedStream],
     views: Mapping[str, PublishedView],
 ) -> bool:
-    """Whether a version of these streams and views would say what the one in force says, at a later
-    T. One whose own T is later than the run's was cut by a clock that was ahead, and is replaced.
+    """Whether a version of these views would say what the one in force says.
+
+    Such a version would differ in its T alone. If the T in force is later than the run's, it was
+    cut by a clock that was ahead, and is replaced.
     """
     return (
         base.t_ms <= run.t_ms
@@ -149,8 +153,10 @@ def _is_the_same(
 
 
 def _published(stream: Stream, run: Run, base: Publication | None, store: Store) -> PublishedStream:
-    """What the publication says of a stream. base: the publication whose counts go on; they are
-    added up anew where there is none."""
+    """What the publication says of a stream.
+
+    `base` is the publication whose counts go on; without one they are added up anew.
+    """
     cut, identity = run.cuts[stream.name], run.topic_ids[stream.name]
     before = base.streams[stream.name] if base else None
     if before:
@@ -173,8 +179,10 @@ def _published(stream: Stream, run: Run, base: Publication | None, store: Store)
 
 
 def rollback(version: int | None, store: Store, hold: Held | None = None) -> Publication:
-    """An older version in force again, its cuts with it; the one that was in force before the
-    present unless named. Fences off any run under way.
+    """Puts an older version in force again, its cuts with it.
+
+    That is the version that was in force before the present one, unless another is named. Fences
+    off any run under way.
 
     hold: who keeps it in force from then on; without one, the next batch run publishes on top of
         it.
@@ -188,8 +196,9 @@ def rollback(version: int | None, store: Store, hold: Held | None = None) -> Pub
 
 
 def clean(catalog: Catalog, settings: Settings, store: Store) -> None:
-    """Deletes versions beyond `keep_versions`, what no kept version needs, and what killed
-    processes have left.
+    """Deletes versions beyond `keep_versions`, and what no kept version needs.
+
+    What killed processes have left goes too.
 
     References are deleted before the files that they refer to: a crash then leaves garbage, never a
     dangling reference. A rollback may come between at any moment. The files of a version that is
@@ -222,8 +231,10 @@ def clean(catalog: Catalog, settings: Settings, store: Store) -> None:
 
 
 def _attempts(token: int, store: Store) -> list[str]:
-    """The notes of `ingest`'s attempts, up to the run with this token. If there are more notes
-    than streams, an attempt was killed."""
+    """The notes of `ingest`'s attempts, up to the run with this token.
+
+    If there are more notes than streams, an attempt was killed.
+    """
     return [
         f"runs/{run}/{name}"
         for run in store.names("runs")
@@ -280,8 +291,10 @@ def _clean_segments(stream: Stream, kept: Sequence[Publication], store: Store) -
 
 
 def _needed(generation: Generation, stream: Stream, kept: Sequence[Publication]) -> bool:
-    """Whether a kept version of the generation's origin has a view by a definition that it
-    computes."""
+    """Whether a kept version of the generation's origin has one of its views.
+
+    The view must be by the definition that the generation computes.
+    """
     return any(
         p.views[name].fingerprint == fingerprint
         for p in kept
@@ -292,8 +305,9 @@ def _needed(generation: Generation, stream: Stream, kept: Sequence[Publication])
 
 
 def _superseded(generation: Generation, stream: Stream, cut: Cut, store: Store) -> bool:
-    """Whether a newer generation of the same definitions has taken over, for every cut that a
-    rollback could come back to.
+    """Whether a newer generation of the same definitions has taken over.
+
+    It must have done so for every cut that a rollback could come back to.
     """
     try:
         best = best_cover(store, stream, generation.topic_id, generation.views, cut)

@@ -48,8 +48,10 @@ GROWTH = 2
 
 @dataclass(frozen=True)
 class Recomputed:
-    """Per view: the files of the new batch view, and those of what the intervals since the base
-    have added.
+    """What a run has recomputed, by view.
+
+    Per view: the files of the new batch view, and those of what the intervals since the base have
+    added.
 
     base: the publication in force that the run started from, None where there was none.
         definitions: per view, the fingerprint it was
@@ -64,8 +66,9 @@ class Recomputed:
 
     @property
     def changed_keys(self) -> dict[str, int]:
-        """Per view, how many keys the events since the base have touched: all of them, where there
-        is no base to go on from.
+        """Per view, how many keys the events since the base have touched.
+
+        All of them if there is no base to go on from.
         """
         return {
             name: sum(f.rows for f in self.added.get(name, files))
@@ -87,8 +90,9 @@ class Recomputed:
 
 
 def recompute(catalog: Catalog, run: Run, store: Store, spark: StartSpark) -> Recomputed:
-    """Computes every view, incrementally where the publication in force has it by the same
-    definition. Done once for a run.
+    """Computes every view: what was added, if the base has the view by this definition.
+
+    Else all of it. Done once for a run.
     """
     check_token(store, run.token)
     done = recomputed_before(catalog, run, store)
@@ -221,8 +225,9 @@ def _grown(
     store: Store,
     spark: StartSpark,
 ) -> Sequence[StoredFile]:
-    """The files of the base and the added ones, those at the end merged while each is not much
-    larger than what follows it.
+    """The files of the base and the added ones, merged where they are small.
+
+    Files at the end are merged while each is not much larger than what follows it.
     """
     before, new = base.views[view.name].files, added[view.name]
     if not new:
@@ -261,8 +266,9 @@ def _write(
 def merged_view(
     view: View, publication: Publication, spark: SparkSession, store: Store
 ) -> DataFrame:
-    """The batch view's partials as one DataFrame, digests checked, for views too large for one
-    DuckDB.
+    """The batch view's partials as one DataFrame, their digests checked.
+
+    For views that are too large for one DuckDB.
     """
     files = publication.views[view.name].files
     store.check_all(files)

@@ -43,8 +43,10 @@ logger = logging.getLogger("trilayer.batch")
 def reconcile(
     catalog: Catalog, run: Run, recomputed: Recomputed, settings: Settings, store: Store
 ) -> dict[str, Any]:
-    """Per view: match, differ, missing (batch alone has the key), extra (speed alone) and the
-    `file` that has every key of them; or `not_compared` with the reason.
+    """Compares batch and speed over the events that both have read, view by view.
+
+    Per view: match, differ, missing (batch alone has the key), extra (speed alone has it) and the
+    `file` with every key of them; or `not_compared` with the reason.
 
     After a full run `changed` counts keys in which it differs from what an incremental run would
     have published. Computed once for a run. Raises DifferenceError for any difference if the
@@ -148,8 +150,10 @@ def _load_speed(
     find: Callable[[], Share],
     store: Store,
 ) -> Share:
-    """The share whose partials of the view are loaded: found again where compaction has taken what
-    was listed. The reason where they can't be read.
+    """Loads the speed layer's partials of the view, and returns the share that they are of.
+
+    If compaction has taken what was listed, the share is found again. Returns the reason if they
+    can't be read.
     """
     attempts = 3
     while not isinstance(share, str):

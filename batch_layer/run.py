@@ -39,8 +39,10 @@ def batch_run(
     accept_clock: bool = False,
     tell: Callable[[str], None] = lambda far: None,
 ) -> Publication:
-    """Cut, ingest, recompute, reconcile, publish. The publication in force, where it is already of
-    this T and these definitions, or nothing has come since.
+    """Cut, ingest, recompute, reconcile, publish.
+
+    Returns the publication in force if it is already of this T and these definitions, or if nothing
+    has come since.
 
     A run that dies anywhere leaves the answers as they were, and the next one goes on.
 
@@ -123,8 +125,9 @@ def batch_lock(store: Store) -> AbstractContextManager[None]:
 
 
 def ingest_lock(store: Store, stream: Stream) -> AbstractContextManager[None]:
-    """The lock that lets one ingest of a stream work at a time; ingests of several streams may run
-    side by side.
+    """The lock that lets one ingest of a stream work at a time.
+
+    Ingests of several streams may run side by side.
     """
     return store.lock(ingest_lock_path(stream.name), f"an ingest of {stream.name!r}")
 

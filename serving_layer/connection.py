@@ -101,8 +101,9 @@ class Snapshot:
         self._check_views(statements[0].query)
 
     def _explained(self, query: str) -> list[duckdb.Statement]:
-        """What an EXPLAIN is of, since with ANALYZE it is run: from its first word on that begins a
-        statement.
+        """What an EXPLAIN is of, since with ANALYZE it is run.
+
+        That is the text from its first word on that begins a statement.
         """
         text = query.encode()
         for place, _ in duckdb.tokenize(query):
@@ -153,8 +154,9 @@ class Connection:
 
     @property
     def catalog(self) -> Catalog:
-        """The definitions that this connection answers: `.views` with their keys and aggregates,
-        `.queries`, `.streams`.
+        """The definitions that this connection answers.
+
+        `.views` have their keys and aggregates; there are `.queries` and `.streams`.
         """
         return self._catalog
 
@@ -169,8 +171,10 @@ class Connection:
         self._database.close()
 
     def _close_idle(self) -> None:
-        """Ends the transactions that earlier snapshots have left: an open one keeps what it sees in
-        memory."""
+        """Ends the transactions that earlier snapshots have left.
+
+        An open one keeps what it sees in memory.
+        """
         while self._idle:
             self._idle.pop()[1].close()
 
@@ -181,8 +185,9 @@ class Connection:
 
     @contextmanager
     def snapshot(self, version: int | None = None) -> Iterator[Snapshot]:
-        """One state of all views, which does not move while it is in use: the newest, or that of an
-        earlier publication.
+        """One state of all views, which does not move while it is in use.
+
+        It is the newest state, or that of an earlier publication.
 
         version: a publication that is kept, as `history` lists them. All layers then answer as they
             would if it were in force: batch as it was
@@ -205,8 +210,9 @@ class Connection:
 
     @contextmanager
     def snapshots(self, number: int) -> Iterator[list[Snapshot]]:
-        """As many snapshots as asked for, all of the newest state: a query that fails in one ends
-        none of the others.
+        """As many snapshots as asked for, all of the newest state.
+
+        A query that fails in one ends none of the others.
         """
         with self._lock:
             loaded = self._refresh.refresh()
@@ -234,8 +240,9 @@ class Connection:
             yield Snapshot(database, self._provenance(loaded), self._catalog, loaded)
 
     def _on(self, loaded: Loaded) -> duckdb.DuckDBPyConnection:
-        """A cursor whose transaction sees the tables as `loaded` says: one that an earlier snapshot
-        has left, or a new one.
+        """A cursor whose transaction sees the tables as `loaded` says.
+
+        It is one that an earlier snapshot has left, or a new one.
         """
         idle, self._idle = self._idle, []
         for before, cursor in idle:
@@ -284,16 +291,19 @@ class Connection:
             return snapshot.sql(query, layer)
 
     def provenance(self) -> Provenance:
-        """What an answer asked now stands on, with the lag behind the broker where that can be
-        reached.
+        """What an answer asked now stands on.
+
+        It has the lag behind the broker if that can be reached.
         """
         with self._lock:
             loaded = self._refresh.refresh()
         return self.with_lag(self._provenance(loaded))
 
     def with_lag(self, provenance: Provenance) -> Provenance:
-        """What an answer stood on, with how much of the log lies behind it by now; as it is if no
-        broker answers."""
+        """What an answer stood on, with how much of the log lies behind it by now.
+
+        Without the lag if no broker answers.
+        """
         heads = {name: s.head for name, s in provenance.streams.items()}
         cuts = {name: s.cut for name, s in provenance.streams.items()}
         try:
@@ -306,8 +316,9 @@ class Connection:
     # -- what the store remembers ------------------------------------------------------------------
 
     def history(self) -> list[history.Version]:
-        """The publications kept for rollback, oldest first, as `trilayer batch history --json` has
-        them; see `Version`.
+        """The publications kept for rollback, oldest first.
+
+        As `trilayer batch history --json` has them; see `Version`.
 
         `pandas.DataFrame(connection.history())` is a table of them. Empty before the first
         publication.
@@ -315,8 +326,10 @@ class Connection:
         return history.history(self._store)
 
     def reconciliation(self, view: str, version: int | None = None) -> Table:
-        """Every key of `view` that batch and speed layer have both to have computed for a
-        publication, the one in force unless given, in order.
+        """Every key of `view` that was compared for a publication, in order.
+
+        Those are the keys that batch and speed layer both have to have computed. The publication is
+        the one in force unless given.
 
         Columns: `_kind` (match, differ, missing: batch alone, extra: speed alone; see
             `Reconciled`), the view's keys (a window's is the start
@@ -330,8 +343,9 @@ class Connection:
         return history.reconciliation(self._catalog.view(view), version, self._store)
 
     def segments(self, stream: str) -> Table:
-        """What the speed layer has committed of `stream` above the cut of the oldest publication
-        kept, a row for each segment, in order.
+        """What the speed layer has committed of `stream`, a row for each segment, in order.
+
+        It begins at the cut of the oldest publication kept.
 
         A segment is the events of one tick in one micro-batch; micro-batches of closed ticks are
         compacted, and a segment is then those of a tick in several. Columns:
@@ -438,8 +452,10 @@ def _create_views(database: duckdb.DuckDBPyConnection, catalog: Catalog, layer: 
 
 
 def _create_queries(database: duckdb.DuckDBPyConnection, catalog: Catalog) -> None:
-    """The queries in each layer, which may be over one another and over other layers: those first
-    that wait for none of the others.
+    """Creates the queries in each layer.
+
+    They may be over one another and over other layers: first come those that wait for none of the
+    others.
     """
     waiting = [(layer, query) for layer in LAYERS for query in catalog.queries]
     while waiting:
@@ -484,8 +500,9 @@ def connect(
 
 
 def _without_hugeint(table: pa.Table) -> pa.Table:
-    """DuckDB adds bigints up as HUGEINT, which Arrow has only as decimal(38,0): bigint again, where
-    all its values fit.
+    """The table with sums of bigints as bigint again, if all values fit.
+
+    DuckDB adds bigints up as HUGEINT, which Arrow has only as decimal(38,0).
     """
     for place, field in enumerate(table.schema):
         if field.type == pa.decimal128(38, 0):

@@ -1,5 +1,7 @@
-"""What the store remembers: the publications kept, what was reconciled for them, and what the speed
-layer has committed since the oldest.
+"""What the store remembers, as tables.
+
+The publications kept, what was reconciled for them, and what the speed layer has committed since
+the oldest.
 
 Nothing here is loaded into a connection's tables: each is read from the store when it is asked for.
 """
@@ -35,8 +37,9 @@ KINDS = ("match", "differ", "missing", "extra")
 
 @dataclass(frozen=True)
 class StreamShare:
-    """A stream's share in a publication: what lies below the cut. events: quarantined ones
-    included, those lost to retention not.
+    """A stream's share in a publication: what lies below the cut.
+
+    `events` includes the quarantined ones, and not those that retention took.
 
     origin: the number of the origin in which the cut counts, one more with each loss that was
         accepted.
@@ -51,8 +54,9 @@ class StreamShare:
 
 @dataclass(frozen=True)
 class Reconciled:
-    """Keys of one view that both layers have computed of the same events, those that the
-    publication added to its base.
+    """Keys of one view that both layers have computed of the same events.
+
+    They are those that the publication added to its base.
 
     match: both the same. differ: not the same. missing: batch alone has the key. extra: the speed
         layer alone. not_compared: why there is
@@ -118,8 +122,11 @@ def version_of(
     published: bool = True,
     look: Look | None = None,
 ) -> Version:
-    """What a publication says of itself. current: the one in force. published: whether it has been
-    in force. look: the last run that found nothing new since."""
+    """What a publication says of itself.
+
+    `current` is the one in force; `published`: whether this one has been in force; `look`: the last
+    run since that found nothing new.
+    """
     streams = {
         name: StreamShare(dict(s.cut), s.events, s.quarantined, s.lost, origin_number(s.topic_id))
         for name, s in publication.streams.items()
@@ -162,8 +169,9 @@ def _differing(found: Reconciled) -> int:
 
 
 def reconciliation(view: View, version: int | None, store: Store) -> Table:
-    """Every key that was compared for a publication, with both answers; see
-    `Connection.reconciliation`.
+    """Every key that was compared for a publication, with both answers.
+
+    See `Connection.reconciliation`.
     """
     publication = in_force(store) if version is None else choose_version(versions(store), version)
     if publication is None:
@@ -209,8 +217,9 @@ SEGMENTS = pa.schema(
 
 
 def segments(stream: Stream, generation: str | None, store: Store) -> Table:
-    """What the generation has committed, a row for each segment, in order; see
-    `Connection.segments`.
+    """What the generation has committed, a row for each segment, in order.
+
+    See `Connection.segments`.
     """
     kept = [p for p in versions(store) if stream.name in p.streams]
     commits = read_commits(store, stream, generation) if generation else []

@@ -1,5 +1,6 @@
-"""Loading what is new: publications and segments from the store into native DuckDB tables, a whole
-state at a time.
+"""Loads what is new from the store into native DuckDB tables.
+
+Publications and segments are loaded a whole state at a time.
 
 `Loaded` describes what the tables hold; a refresh works out what they should hold, and moves them
 there in one transaction, so that no reader sees half. Coverage is proven before anything is loaded:
@@ -70,8 +71,9 @@ last time, and to this many.
 
 @dataclass(frozen=True)
 class StreamState:
-    """What the tables hold of one stream's speed layer. next_batch: the micro-batch that would come
-    next. note: why there is none.
+    """What the tables hold of one stream's speed layer.
+
+    `next_batch` is the micro-batch that would come next; `note` says why there is none.
     """
 
     cut: Cut
@@ -122,8 +124,11 @@ class Refresh:
         clock: Callable[[], float] = time.monotonic,
         before_swap: Callable[[], None] = lambda: None,
     ):
-        """before_swap: called before tables are replaced, to end the read transactions that nobody
-        uses."""
+        """Opens what there is.
+
+        `before_swap` is called before tables are replaced, to end the read transactions that nobody
+        uses.
+        """
         self._connection, self._catalog, self._store, self._clock = (
             connection,
             catalog,
@@ -163,8 +168,9 @@ class Refresh:
         raise AssertionError("unreachable")
 
     def load(self, version: int) -> Loaded:
-        """Loads an earlier publication that is kept, and the segments from its cut on up to the
-        present head, as if it were in force.
+        """Loads an earlier publication that is kept, as if it were in force.
+
+        The segments from its cut on are loaded up to the present head.
 
         To be called once, and `refresh` not after it. Raises as `refresh`, and UsageError for a
         version that is not kept.
@@ -320,8 +326,9 @@ class Refresh:
     def _find(
         self, stream: Stream, publication: Publication | None
     ) -> tuple[Cover | None, StreamState, dict[str, str]]:
-        """The cover of the stream from the publication's cut, what is said of it, and the views
-        that have no answer.
+        """The cover of the stream from the publication's cut on.
+
+        With what is said of it, and the views that have no answer.
         """
         views = self._catalog.views_of(stream)
         of_stream = origins(self._store, stream)
@@ -388,8 +395,9 @@ class Refresh:
         missing: Mapping[str, str],
         stale: set[str],
     ) -> None:
-        """Moves batch tables to the publication and the stale streams' speed tables to their
-        covers, in one transaction.
+        """Moves the tables to the publication and to the covers, in one transaction.
+
+        Batch tables go to the publication, the speed tables of stale streams to their covers.
         """
         before = self.loaded
         files: dict[str, Mapping[StoredFile, int]] = {}
@@ -458,8 +466,9 @@ class Refresh:
         wanted: Mapping[StoredFile, int],
         deleted: int,
     ) -> int:
-        """Deletes the rows of files that are no longer wanted from the view's batch table, or
-        writes it anew without them.
+        """Deletes the rows of files that are no longer wanted from the view's batch table.
+
+        Or writes the table anew without them.
 
         Args:
             view: The view.
@@ -495,8 +504,10 @@ def _in_files(numbers: Mapping[StoredFile, int], files: Iterable[StoredFile]) ->
 
 
 def _why_alone(known: Sequence[Origin], topic_id: str) -> str:
-    """What to say if a newer origin has begun than that of the batch views; an empty text if none
-    has."""
+    """What to say if a newer origin has begun than that of the batch views.
+
+    An empty text if none has.
+    """
     if not known or known[-1].identity == topic_id:
         return ""
     return (
@@ -505,8 +516,10 @@ def _why_alone(known: Sequence[Origin], topic_id: str) -> str:
 
 
 def _why_ended(used: Generation, newest: Generation, cut: Cut) -> str:
-    """What to say if the generation that answers is an older one that will not grow; an empty text
-    otherwise."""
+    """What to say if the generation that answers is an older one that will not grow.
+
+    An empty text otherwise.
+    """
     if newest.fingerprint != used.fingerprint:
         return "the speed layer runs other definitions since"
     if any(start > cut.get(partition, 0) for partition, start in newest.start.items()):

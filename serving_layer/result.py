@@ -32,8 +32,10 @@ class Table:
         return self.table.to_pandas()
 
     def rows(self) -> list[tuple[Any, ...]]:
-        """Rows as tuples; timestamps are aware and in UTC. A value that Python cannot hold, such as
-        the year 10000, is its text."""
+        """Rows as tuples; timestamps are aware and in UTC.
+
+        A value that Python cannot hold, such as the year 10000, is its text.
+        """
         return list(zip(*map(_values, self.table.columns), strict=True))
 
     def dicts(self) -> list[dict[str, Any]]:
@@ -90,8 +92,10 @@ class StreamProvenance:
 
 @dataclass(frozen=True)
 class Provenance:
-    """What an answer stands on. version, t, kind: of the publication, None before the first. exact:
-    no aggregate is approximate.
+    """What an answer stands on.
+
+    `version`, `t` and `kind` are the publication's, None before the first. `exact`: no aggregate is
+    approximate.
     """
 
     version: int | None

@@ -115,8 +115,10 @@ def compact(
 
 
 def _of_like_size(group: Sequence[Commit], at_least: int) -> list[Commit]:
-    """The first run of neighbours of which `at_least` are of one level and none of a higher one,
-    lowest level first."""
+    """The first run of neighbours of which `at_least` are of one level.
+
+    None of them is of a higher one; the lowest level comes first.
+    """
     levels = [_level(commit, at_least) for commit in group]
     for level in sorted(set(levels)):
         start = 0
@@ -131,8 +133,10 @@ def _of_like_size(group: Sequence[Commit], at_least: int) -> list[Commit]:
 
 
 def _level(commit: Commit, at_least: int) -> int:
-    """The power of `at_least` that the commit's number of micro-batches has reached; 0 for one
-    micro-batch, else at least 1."""
+    """The power of `at_least` that the commit's number of micro-batches has reached.
+
+    0 for one micro-batch, else at least 1.
+    """
     level, width = 0, at_least
     while commit.last - commit.first + 1 >= width:
         level, width = level + 1, width * at_least
@@ -147,8 +151,9 @@ def _groups(
     recent_ms: int,
     now: int,
 ) -> list[list[Commit]]:
-    """Neighbouring commits that may be merged with one another without a segment across a cut that
-    is, or will be, recorded.
+    """Neighbouring commits that may be merged with one another.
+
+    No segment of theirs may come to lie across a cut that is, or will be, recorded.
 
     A cut that is known, since an interval was ingested up to it or a run has chosen it, divides the
     commits of a tick that lie on either side.

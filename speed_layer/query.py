@@ -1,5 +1,6 @@
-"""The streaming query of one stream: generations, the offsets of a micro-batch, and what keeps it
-running.
+"""The streaming query of one stream.
+
+Generations, the offsets of a micro-batch, and what keeps it running.
 """
 
 from __future__ import annotations
@@ -57,8 +58,9 @@ over from it: so the log lost nothing between a look and what is done less than 
 
 
 class StreamQuery:
-    """One stream's query. `start` chooses or begins a generation; `stop` ends it between two
-    micro-batches.
+    """One stream's query.
+
+    `start` chooses or begins a generation; `stop` ends it between two micro-batches.
 
     Attributes:
         stream: The stream.
@@ -190,8 +192,10 @@ class StreamQuery:
         return self.generation
 
     def overtaken(self) -> bool:
-        """Whether a new origin has begun since the generation did: then the query should be started
-        again."""
+        """Whether a new origin has begun since the generation did.
+
+        Then the query should be started again.
+        """
         present = read_origin(self._store, self.stream)
         return (
             self.generation is not None
@@ -297,8 +301,10 @@ class StreamQuery:
         return ""
 
     def _tick_ms_of(self, generation: Generation) -> int | None:
-        """The length of its ticks; None if it was not kept and a segment's tick is not on today's
-        grid."""
+        """The length of the generation's ticks.
+
+        None if it was not kept and a segment's tick is not on today's grid.
+        """
         if generation.tick_ms is not None:
             return generation.tick_ms
         commits = read_commits(self._store, self.stream, generation.name)
@@ -307,8 +313,9 @@ class StreamQuery:
         return self._settings.tick_ms if on_grid else None
 
     def _too_large(self, generation: Generation, planned: list[int]) -> str:
-        """Says so if the micro-batch to be replayed was planned with more events than one may have
-        now.
+        """Says so if the micro-batch to be replayed has more events than one may have now.
+
+        It was planned with other settings.
 
         Spark replays it with the very same offsets: one that did not fit into the driver's memory
         never would.
@@ -334,8 +341,9 @@ class StreamQuery:
         )
 
     def _begin(self, topic: Topic, present: Origin, *, anew: bool) -> Generation:
-        """A generation that reads from the cut of the oldest publication kept, so that a rollback
-        never meets a hole.
+        """A generation that reads from the cut of the oldest publication kept.
+
+        A rollback then never meets a hole.
 
         Publications of an older origin do not count: their cuts are no offsets of the log as it is
         now.
@@ -397,8 +405,9 @@ class StreamQuery:
         return generation
 
     def _start_offsets(self, partitions: tuple[int, ...]) -> dict[int, int]:
-        """From where Spark reads; of a partition, too, that was added and ingested after
-        `partitions` were asked for.
+        """From where Spark reads.
+
+        Also of a partition that was added and ingested after `partitions` were asked for.
         """
         assert self.generation
         start = self.generation.start
@@ -442,8 +451,9 @@ class StreamQuery:
             self._between_batches.release()
 
     def _commit(self, records: DataFrame, batch_id: int, ranges: Ranges) -> Commit:
-        """Writes and commits a micro-batch, if all that was read of it is of the state of the log
-        that its marks are of.
+        """Writes and commits a micro-batch.
+
+        Only if all that was read of it is of the state of the log that its marks are of.
 
         Raises LogError if it is not, or may not be. `docs/seam.md` argues why these checks suffice.
         """
@@ -460,17 +470,18 @@ class StreamQuery:
         )  # fmt: skip
 
     def _check_leaders(self, marks: Marks) -> None:
-        """Raises LogError if a partition's last record is of another leader than in the
-        micro-batches before: Spark may have fetched records ahead that the new leader does not
-        have.
+        """Raises LogError if a partition's last record is of another leader than before.
+
+        Spark may have fetched records ahead that the new leader does not have.
         """
         for partition, mark in marks.items():
             if mark and self._epochs.setdefault(partition, mark.epoch) != mark.epoch:
                 self._read_again(f"partition {partition} has another leader")
 
     def _vouch(self, marks: Marks, ends: Cut, looked: float) -> Marks:
-        """The marks, for the commit to keep, if the log has lost nothing since they were looked up;
-        else raises LogError.
+        """The marks, for the commit to keep.
+
+        Raises LogError if the log has lost something since they were looked up.
 
         marks: of the last records below `ends`. looked: when they were looked up, by the monotonic
             clock.
@@ -485,8 +496,9 @@ class StreamQuery:
         return marks
 
     def _read_again(self, why: str) -> NoReturn:
-        """Ends the query, so that the next `start` has the micro-batch read anew, by consumers that
-        have fetched nothing yet.
+        """Ends the query, so that the next `start` has the micro-batch read anew.
+
+        The consumers that read it then have fetched nothing yet.
         """
         self.unsettled = why
         raise LogError(f"stream {self.stream.name!r}: {why}; the micro-batch is read again")
@@ -506,8 +518,9 @@ class StreamQuery:
         return {p: found.get(p) for p in ends}
 
     def look(self) -> None:
-        """If no micro-batch is running, checks whether the log has lost records that were read, and
-        sets `departed` if so.
+        """Checks whether the log has lost records that were read, and sets `departed` if so.
+
+        Only while no micro-batch is running.
 
         A micro-batch looks itself, but none comes while the log does not grow.
         """
@@ -561,8 +574,10 @@ class StreamQuery:
             raise LogError(f"stream {self.stream.name!r}: {found}")
 
     def _lost(self, generation: Generation, topic: Topic) -> str | None:
-        """What the log has lost of the offsets that a generation has read or was about to read;
-        None if nothing."""
+        """What the log has lost of what a generation has read or was about to read.
+
+        None if nothing.
+        """
         assert self._log
         try:
             self._read = NOTHING_READ.and_of(
@@ -585,8 +600,9 @@ class StreamQuery:
         return lost_of(self._read, topic, self._log)
 
     def _ranges(self, batch_id: int) -> dict[int, Range]:
-        """The micro-batch's offsets, from Spark's checkpoint, where they are written before it
-        runs. Raises LogError if they go back.
+        """The micro-batch's offsets, from Spark's checkpoint, written before it runs.
+
+        Raises LogError if they go back.
         """
         assert self.generation
         end = self._end_of(batch_id)
@@ -609,8 +625,10 @@ class StreamQuery:
         return sorted(int(name) for name in names if name.isdigit())
 
     def _planned_end(self, generation: Generation, batch_id: int) -> Mapping[int, int]:
-        """The offsets at which Spark's plan for a micro-batch ends. Raises IntegrityError if it
-        can't be read."""
+        """The offsets at which Spark's plan for a micro-batch ends.
+
+        Raises IntegrityError if it can't be read.
+        """
         path = f"{self._checkpoint(generation)}/offsets/{batch_id}"
         try:
             offsets = json.loads(self._store.read(path).decode().splitlines()[2])[self.stream.topic]
@@ -623,8 +641,9 @@ class StreamQuery:
 
 
 def _ruled_out(generation: Generation, chain: Sequence[Interval]) -> str | None:
-    """Says so if a batch run has found that the log lost what the generation had read: readers
-    never merge it again.
+    """Says so if a batch run has found that the log lost what the generation had read.
+
+    Readers never merge it again.
     """
     if generation.number > newest_departed(chain, generation.topic_id):
         return None

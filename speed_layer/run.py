@@ -155,8 +155,10 @@ def _check(query: StreamQuery, settings: Settings, stop: threading.Event) -> Non
 
 
 def _follow_origin(query: StreamQuery, settings: Settings, stop: threading.Event) -> None:
-    """Starts a query again once a loss has been accepted, since the offsets of its generation no
-    longer count, and once the log has lost what it has read.
+    """Starts a query again once a loss has been accepted or found.
+
+    After the first the offsets of its generation no longer count; after the second the log has lost
+    what it has read.
     """
     if query.overtaken():
         logger.warning(
@@ -179,8 +181,10 @@ def _start_again(query: StreamQuery, settings: Settings, stop: threading.Event) 
 
 
 def _wait_out(query: StreamQuery, why: str, settings: Settings, stop: threading.Event) -> None:
-    """Stops a query, waits until the broker answers, and starts it; again and again while the
-    broker comes and goes."""
+    """Stops a query, waits until the broker answers, and starts it.
+
+    Again and again while the broker comes and goes.
+    """
     while not stop.is_set():
         logger.warning(
             "stream %s: waits for the broker, and reads nothing meanwhile: %s",
@@ -213,8 +217,10 @@ def _reachable(settings: Settings) -> bool:
 
 
 class Compactor(threading.Thread):
-    """Compacts one stream's commits until `stop` is set. What ends it before is kept for
-    `check`."""
+    """Compacts one stream's commits until `stop` is set.
+
+    An error that ends it before is kept for `check`.
+    """
 
     def __init__(
         self,

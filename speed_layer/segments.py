@@ -1,5 +1,6 @@
-"""From a micro-batch to its committed segment: partials of all views by tick, then one commit file
-that makes them count.
+"""From a micro-batch to its committed segment.
+
+First partials of all views by tick, then one commit file that makes them count.
 """
 
 from __future__ import annotations
@@ -63,8 +64,9 @@ Parts = Mapping[int, Mapping[int, Range]]
 
 @dataclass(frozen=True)
 class Census:
-    """The events of one tick in a micro-batch, quarantined ones included, and the first and last
-    append time of them, in ms.
+    """The events of one tick in a micro-batch, quarantined ones included.
+
+    With their first and last append time, in ms.
     """
 
     events: int
@@ -182,8 +184,9 @@ def _compute(
 
 
 def _placed(parsed: str, some: Parts, parts: Parts) -> str:
-    """A SELECT in brackets of the parsed rows in `some` of the micro-batch's `parts`, with their
-    place and part.
+    """A SELECT in brackets of the parsed rows in `some` of the micro-batch's `parts`.
+
+    With their place and part.
 
     Where a tick begins and ends goes in as arrays, and as few different numbers of them: Spark
     compiles numbers that stand by themselves into its code, which would be new, and slow, with each
@@ -247,8 +250,9 @@ def _census(table: pa.Table) -> dict[int, Census]:
 def _rejected(
     spark: SparkSession, parsed: str, parts: Parts, columns: list[str], bad: int
 ) -> pa.Table:
-    """The `bad` events that do not fit, with their reasons, each cut to its share of what may be
-    kept.
+    """The `bad` events that do not fit, with their reasons.
+
+    Each is cut to its share of what may be kept.
     """
     share = quarantine_share(bad)
     cut = {"_value": f"substring(_value, 1, {share})", "_key": f"substring(_key, 1, {share})"}
@@ -264,8 +268,9 @@ def _rejected(
 
 
 def quarantine_share(events: int) -> int:
-    """How many bytes of its value each of so many events in one quarantine may keep: a power of
-    two.
+    """How many bytes of its value each of so many quarantined events may keep.
+
+    A power of two.
 
     Spark compiles the number into its code, which would be new, and slow, with each number of
     events.
@@ -274,8 +279,9 @@ def quarantine_share(events: int) -> int:
 
 
 def fit_quarantine(table: pa.Table, events: int) -> pa.Table:
-    """The rows of a quarantine as they are kept beside others, `events` in all, with the share that
-    leaves to each.
+    """The rows of a quarantine as they are kept beside others, `events` in all.
+
+    Each has the share that leaves to it.
     """
     table = with_bytes(table)
     share = quarantine_share(events)

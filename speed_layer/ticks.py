@@ -1,5 +1,6 @@
-"""Which tick each offset of a micro-batch belongs to, by the broker's time index and the cuts that
-batch runs have recorded.
+"""Which tick each offset of a micro-batch belongs to.
+
+By the broker's time index and the cuts that batch runs have recorded.
 """
 
 from __future__ import annotations
@@ -78,8 +79,10 @@ class Ticks:
         return parts
 
     def _begin(self) -> None:
-        """Leaves out the ticks before the newest recorded cut at or below the start: nothing is
-        read there any more."""
+        """Leaves out the ticks before the newest recorded cut at or below the start.
+
+        Nothing is read there any more.
+        """
         self._recorded = self._read_recorded()
         passed = [t for t, cut in self._recorded.items() if self._is_passed(cut)]
         # Rounded up to the grid: a cut whose own T was later than now goes by another, which is on
@@ -87,8 +90,9 @@ class Ticks:
         self._next_ms = -(-max(passed, default=0) // self._tick_ms) * self._tick_ms
 
     def _find_unknown(self, end: Cut) -> None:
-        """Asks again for boundaries of partitions that had no record at or after T when they were
-        looked up, and have new ones now.
+        """Asks again for boundaries that were not known.
+
+        Those are of partitions that had no record at or after T, and have new records now.
         """
         waiting: set[int] = set()
         for t_ms, bound in sorted(self._boundaries.items()):
@@ -101,8 +105,9 @@ class Ticks:
                 self._floors.clear()
 
     def _find_next(self, end: Cut) -> bool:
-        """Finds the next boundary that has a record at or after it; False where every partition's
-        lies at or above `end`.
+        """Finds the next boundary that has a record at or after it.
+
+        False if every partition's lies at or above `end`.
         """
         offsets, stamps = self._index.first(self._next_ms, self._floor(self._next_ms))
         if not any(offsets.get(p, _NEVER) < offset for p, offset in end.items()):
@@ -128,8 +133,10 @@ class Ticks:
         return self._floors[t_ms]
 
     def _read_recorded(self) -> Mapping[int, Cut]:
-        """The recorded cuts from where the micro-batch begins on; those before it bound nothing
-        that is read now."""
+        """The recorded cuts from where the micro-batch begins on.
+
+        Those before it bound nothing that is read now.
+        """
         latest_ms = self._clock() + self._settle_ms
         back_to: Callable[[Interval], bool] = lambda interval: self._is_passed(interval.end)  # noqa: E731
         return recorded_cuts(self._store, self._stream, latest_ms, back_to, identity=self._origin)
@@ -138,9 +145,11 @@ class Ticks:
         return all(cut.get(p, 0) <= offset for p, offset in self._start.items())
 
     def _forget(self, end: Cut) -> None:
-        """Keeps the newest boundary that lies at or below the end in every partition, and all after
-        it; of those that only partitions without a record since then have not passed, the newest
-        `MOST_WAITING`.
+        """Forgets boundaries that nothing needs any more.
+
+        It keeps the newest one that lies at or below the end in every partition, and all after it;
+        and the newest `MOST_WAITING` of those that only partitions without a record since then have
+        not passed.
         """
         passed: list[int] = []
         waiting: list[int] = []

@@ -48,8 +48,9 @@ class EnvironmentFault(TrilayerError):
 
 
 class LogError(TrilayerError):
-    """The topic was replaced, retention took what had not been read, or the broker lost what had
-    been.
+    """The log is no longer what it was.
+
+    The topic was replaced, retention took what had not been read, or the broker lost what had been.
     """
 
 
@@ -81,8 +82,9 @@ class ConflictError(TrilayerError):
 
 
 class OvertakenError(ConflictError):
-    """A newer run has fenced this one off, or its definitions or origin are no longer the present
-    ones.
+    """A newer run has fenced this one off.
+
+    Or its definitions or origin are no longer the present ones.
 
     Trying it again would not help.
     """

@@ -92,8 +92,10 @@ def check_tick(t_ms: int, now_ms: int, tick_ms: int, settle_ms: int) -> None:
 
 
 def format_time(t_ms: int) -> str:
-    """`2026-03-01T12:05:00Z`, with milliseconds only where there are some; the number of a moment
-    that no calendar of ours reaches.
+    """A moment as text: `2026-03-01T12:05:00Z`.
+
+    With milliseconds only if there are some. A moment that no calendar of ours reaches is its
+    number.
     """
     try:
         moment = datetime.fromtimestamp(t_ms / 1000, UTC)
@@ -142,8 +144,9 @@ def effective_cut(t_ms: int, index: Cut, recorded: Mapping[int, Cut]) -> dict[in
 def split_by_ticks(
     ranges: Ranges, boundaries: Mapping[int, Cut], first_tick: int
 ) -> dict[int, dict[int, Range]]:
-    """Tick to the part of `ranges` in it. boundaries: T to b(T), for every T that may fall inside
-    the ranges.
+    """Tick to the part of `ranges` in it.
+
+    `boundaries` is T to b(T), for every T that may fall inside the ranges.
 
     Offsets below every boundary are of `first_tick`. Every offset is in exactly one tick, and no
     part crosses a boundary.
@@ -164,8 +167,9 @@ def split_by_ticks(
 
 
 def _rising(boundaries: Mapping[int, Cut], partition: int) -> list[tuple[int, int]]:
-    """(T, b(T)) of one partition, T rising: no tick begins above where a later one does, which may
-    be known when it is not.
+    """(T, b(T)) of one partition, T rising.
+
+    No tick begins above where a later one does, which may be known when it is not.
     """
     rising: list[tuple[int, int]] = []
     for t_ms in sorted(boundaries, reverse=True):
@@ -233,8 +237,9 @@ def cover(stream: str, cut: Cut, pieces: Iterable[Piece]) -> tuple[list[str], di
 
 
 def check_contiguous(stream: str, have: Cut, ranges: Ranges, beginning: Cut) -> None:
-    """Raises unless `ranges` go on exactly where the master dataset ends, and the log still holds
-    them.
+    """Raises unless `ranges` go on exactly where the master dataset ends.
+
+    And unless the log still holds them.
 
     have: end of the master dataset. beginning: the first offset that the log still holds. Raises
         LogError for what retention took, which

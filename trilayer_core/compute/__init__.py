@@ -1,3 +1,4 @@
-"""What is computed of events in Spark and in DuckDB: parsing, grouping into partials, merging and
-comparing them.
+"""What is computed of events in Spark and in DuckDB.
+
+Parsing, grouping into partials, merging and comparing them.
 """

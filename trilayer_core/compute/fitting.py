@@ -83,8 +83,9 @@ class JsonFitting:
 
 
 def reasons_of(text: str, stream: Stream) -> list[str]:
-    """What an event's reason has in common with those of others: each field, without what the event
-    had there.
+    """What an event's reason has in common with those of others.
+
+    Each field, without what the event had there.
 
     Args:
         text: The reason, as the parser or `JsonFitting` gives it.
@@ -105,8 +106,11 @@ def reasons_of(text: str, stream: Stream) -> list[str]:
 
 
 def said_unknown(unknown: Counter[str], stream: Stream) -> str:
-    """What to say of fields that a stream's schema does not have: the ten most frequent, with how
-    many events have each, and the field of the schema that was perhaps meant."""
+    """What to say of fields that a stream's schema does not have.
+
+    The ten most frequent, with how many events have each, and the field of the schema that was
+    perhaps meant.
+    """
     known = [path_text(field.path) for field in stream.fields]
     said = []
     for name, number in unknown.most_common(10):

@@ -1,5 +1,6 @@
-"""The one pass that both Spark layers run: the partials of all views of a source, from one reading
-of its rows.
+"""The one pass that both Spark layers run.
+
+It computes the partials of all views of a source from one reading of its rows.
 
 All views' keys go into one pass as grouping sets, equal inputs are computed once, and each view's
 partial is a slice of the result. A `Pass` is planned from definitions alone; what it makes of a
@@ -42,8 +43,9 @@ def name(column: str) -> exp.Identifier:
 def aggregate_sql(
     template: str, columns: Mapping[str, str], dialect: str, where: str | None = None
 ) -> str:
-    """A state's SQL template with role names replaced by columns, in a dialect, optionally filtered
-    by a boolean column.
+    """A state's SQL template with role names replaced by columns, in a dialect.
+
+    Optionally filtered by a boolean column.
     """
     tree = sqlglot.parse_one(template, dialect="spark")
     for node in list(tree.find_all(exp.Column)):
@@ -148,8 +150,9 @@ class Pass:
         return aggregate_sql("count(1)", {}, "spark", self.inputs[view.filter.sql])
 
     def run(self, rows: DataFrame, part: str = "") -> DataFrame:
-        """The pass over `rows`, each part of them by itself. part: an integer column of `rows`, 0
-        or more; all rows are one part without.
+        """The pass over `rows`, each part of them by itself.
+
+        `part` is an integer column of `rows`, 0 or more; without it all rows are one part.
 
         Returns the part column if there is one, `_set` (index of the grouping set), key columns
         (NULL where not in the set), `_events`, states.
@@ -218,8 +221,10 @@ class Pass:
         return columns
 
     def slice_of(self, view: View, result: DataFrame, extra: Sequence[str] = ()) -> DataFrame:
-        """The view's partial out of `run`'s result, after the columns of `extra`, such as its
-        part."""
+        """The view's partial out of `run`'s result.
+
+        After the columns of `extra`, such as its part.
+        """
         from pyspark.sql import functions as F
 
         rows = result.where(F.col(SET) == self.sets.index(self._set_of(view)))

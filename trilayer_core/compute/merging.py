@@ -68,8 +68,9 @@ def _merged_select(view: View, sources: str, keep: Sequence[str]) -> str:
 def present_select(
     view: View, tables: Sequence[str], keep: Sequence[str] = (), *, magnitudes: bool = False
 ) -> str:
-    """SELECT of the view's answer, its `output` columns, from the partials of all `tables`: merged,
-    put together from panes, presented.
+    """SELECT of the view's answer, its `output` columns, from partials.
+
+    The partials of all `tables` are merged, put together from panes, and presented.
 
     A window that ends after the year 9999 has NULL as its end.
     keep: columns of the tables that come first in the answer, and by which it is grouped too.
@@ -99,8 +100,10 @@ def present_select(
 
 
 def _present_sql(measure: Measure, prefix: str = "") -> str:
-    """The measure as it is presented, of one row of merged partials. prefix: what its states'
-    columns are called with in front."""
+    """The measure as it is presented, of one row of merged partials.
+
+    `prefix` is what the columns of its states are called with in front.
+    """
     presented = _over_states(measure.present_sql, measure, prefix)
     return f"CAST({presented} AS {sql_type(measure.type, 'duckdb')})"
 
@@ -152,8 +155,10 @@ def _columns_of(key: Key) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two answers to one view, key by key. missing: only on the left; extra: only on the right.
-    keys: rows that are no match, some of them.
+    """Two answers to one view, key by key.
+
+    `missing`: only on the left; `extra`: only on the right; `keys`: rows that are no match, some of
+    them.
     """
 
     match: int
@@ -266,8 +271,9 @@ def compare_partials(
     into: str = "",
     keep: Sequence[str] = (),
 ) -> Comparison:
-    """`compare` of two tables of partials, merged first, in their states: also where a sum is too
-    large to be presented.
+    """`compare` of two tables of partials, merged first, in their states.
+
+    So a sum that is too large to be presented is compared too.
     """
     columns = {}
     for measure in view.measures:
@@ -282,8 +288,9 @@ def compare_partials(
 
 
 def present_compared_select(view: View, compared: str, labels: tuple[str, str]) -> str:
-    """SELECT of what `compare_partials` has left in a table, in order of the keys, with the
-    aggregates as they are presented.
+    """SELECT of what `compare_partials` has left in a table, in order of the keys.
+
+    Aggregates are as they are presented.
 
     Columns: `_kind`, the keys (a window's is the start of its pane), then of each aggregate
         NAME__LABEL for the left and the right side,

@@ -96,8 +96,9 @@ def parse_sql(stream: Stream, rows: str, columns: Sequence[str], *, reasons: boo
 
 
 def _shortened_sql(reason: str) -> str:
-    """The reason in at most `MAX_REASON_BYTES`: whole characters, of which none has more than four
-    bytes.
+    """The reason in at most `MAX_REASON_BYTES`.
+
+    Whole characters, of which none has more than four bytes.
     """
     characters = (MAX_REASON_BYTES - len("...")) // 4
     return f"regexp_replace({reason}, {literal(f'(?s)^(.{{{characters}}}).+$')}, '$1...')"

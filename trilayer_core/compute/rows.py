@@ -1,5 +1,6 @@
-"""What the function of a `Rows` source returns, checked on no events, before a layer runs it on
-any.
+"""Checks what the function of a `Rows` source returns.
+
+It is run on no events, before a layer runs it on any.
 """
 
 from __future__ import annotations

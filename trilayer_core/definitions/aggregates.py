@@ -154,8 +154,9 @@ def _low_unit(type_: str) -> str:
 
 
 def _sum_states(type_: str) -> dict[str, State]:
-    """States of an exact sum, none of which can overflow; of a sum that is rounded, where the
-    numbers are floating-point.
+    """States of an exact sum, none of which can overflow.
+
+    Of a sum that is rounded if the numbers are floating-point.
 
     Wide decimals are added up as multiples of a unit and as what remains: each is a number of the
     event alone, so that both sums are the same however the events were split, and either holds the
@@ -304,8 +305,9 @@ class Max(_Extreme):
 
 
 class _Chosen(Aggregate):
-    """The value, NULL or not, of one event: the one at an end of the order (`by`, partition,
-    offset).
+    """The value, NULL or not, of one event.
+
+    The event is at an end of the order (`by`, partition, offset).
 
     Kept as one struct that is compared from left to right, so that min or max finds it in either
     engine. -0.0 is answered as 0.0.

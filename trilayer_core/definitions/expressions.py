@@ -95,8 +95,9 @@ _OF_TEXT = (
 
 
 def check_name(name: str, what: str) -> str:
-    """`name` itself, or an error: names are SQL identifiers that need no quotes and leave `__` and
-    a leading `_` to trilayer.
+    """`name` itself, or an error.
+
+    Names are SQL identifiers that need no quotes, and leave `__` and a leading `_` to trilayer.
     """
     if not isinstance(name, str) or not IDENTIFIER.match(name) or "__" in name:
         raise DefinitionError(
@@ -134,8 +135,9 @@ def is_orderable(type_: str) -> bool:
 
 
 def normal_type(kind: exp.DataType, what: str = "a type") -> str:
-    """The one spelling of a type in trilayer: Spark's simple string, such as `decimal(10,2)` or
-    `struct<a:int>`.
+    """The one spelling of a type in trilayer.
+
+    Spark's simple string, such as `decimal(10,2)` or `struct<a:int>`.
 
     Raises DefinitionError that names `what` for a decimal that Spark does not have.
     """
@@ -230,8 +232,9 @@ def parse_schema(ddl: str, what: str, *, events: bool = False) -> tuple[Field, .
 
 
 def _check_column(column: exp.ColumnDef, what: str, events: bool) -> str:
-    """`check_name` of a column, with what to write instead where the event's own name was taken for
-    it.
+    """`check_name` of a column.
+
+    It says what to write instead if the event's own name was taken for the column's.
     """
     try:
         return check_name(column.name, what)
@@ -245,8 +248,9 @@ def _check_column(column: exp.ColumnDef, what: str, events: bool) -> str:
 
 
 def _split_paths(ddl: str, what: str) -> tuple[str, dict[int, tuple[str, ...]]]:
-    """A schema without its `from 'FIELD'`, and the path that each column's says, by the column's
-    place.
+    """A schema without its `from 'FIELD'`, and the path of each column that has one.
+
+    Columns are numbered by their place.
     """
     tokens = Spark().tokenize(ddl)
     column, depth, first = 0, 0, True
@@ -291,8 +295,10 @@ def _parse_path(text: str, what: str) -> tuple[str, ...]:
 
 
 def _check_path(field: Field, fields: Iterable[Field], what: str) -> None:
-    """Raises DefinitionError if another column comes from the same field, from one within it, or
-    from one whose name differs in its case alone, which Spark does not tell apart.
+    """Raises DefinitionError if two columns come from the same field.
+
+    Or one from within the other, or from fields whose names differ in their case alone, which Spark
+    does not tell apart.
     """
     if field.path[0].lower() == "_corrupt":
         raise DefinitionError(

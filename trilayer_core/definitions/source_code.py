@@ -1,5 +1,6 @@
-"""What a function says, by its source: the same under every minor version of Python, whose bytecode
-differs from one to the next.
+"""What a function says, by its source.
+
+Source is the same under every minor version of Python; bytecode differs from one to the next.
 
 The source counts only if it is what runs. A file that has changed since it was imported says
 something else; therefore its code is compiled again and held against the function's own.
@@ -21,8 +22,9 @@ _NO_MEANING = ("ctx", "kind", "type_comment")
 
 
 def source_of(code: types.CodeType) -> Any:
-    """The parameters and the body of a function as nested lists, without comments, docstrings and
-    places.
+    """The parameters and the body of a function as nested lists.
+
+    Without comments, docstrings and places.
 
     Args:
         code: The function's code.
@@ -63,8 +65,10 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def _is_of(node: _Function, code: types.CodeType) -> bool:
-    """Whether the function is where the code says that it comes from: by its first line, its name
-    and what its instructions come from."""
+    """Whether the function is where the code says that it comes from.
+
+    By its first line, its name, and the lines that its instructions come from.
+    """
     name = "<lambda>" if isinstance(node, ast.Lambda) else node.name
     first = (
         node

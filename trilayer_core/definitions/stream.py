@@ -36,8 +36,9 @@ What an older parser has read is then parsed anew, as after a change of schema.
 
 
 def digest(*parts: Any) -> str:
-    """SHA-256 over the canonical JSON of `parts`, as 16 hexadecimal digits: enough to tell
-    definitions apart.
+    """SHA-256 over the canonical JSON of `parts`, as 16 hexadecimal digits.
+
+    That is enough to tell definitions apart.
     """
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
@@ -192,9 +193,10 @@ Source = Stream | Rows
 
 
 def code_of(function: Any) -> Any:
-    """What a function does, as nested lists: its source, defaults and closure, and what it names of
-    the author's own modules, followed once each. What belongs to Python or to an installed library
-    counts by name, with what it wraps.
+    """What a function does, as nested lists.
+
+    Its source, defaults and closure, and what it names of the author's own modules, followed once
+    each. What belongs to Python or to an installed library counts by name, with what it wraps.
 
     It is the same in every process and under every minor version of Python. Only a function without
     source, such as one typed into an interpreter, counts by its bytecode, which each minor version
@@ -233,8 +235,10 @@ _PARTS: dict[type, tuple[str, ...]] = {
 
 
 def _code(value: Any, by: types.FunctionType | None, seen: dict[Any, Any]) -> Any:
-    """by: the function that refers to the value. seen: what has been followed, numbered, and kept
-    since its id is its key.
+    """What a value means, as nested lists.
+
+    `by` is the function that refers to the value. `seen` is what has been followed, numbered, and
+    kept since its id is its key.
     """
     if isinstance(value, Enum):
         return ["enum", type(value).__qualname__, value.name, _code(value.value, by, seen)]
@@ -339,8 +343,10 @@ def _state(value: Any, by: types.FunctionType | None) -> tuple[Any, ...]:
 
 
 def _is_own(module: str | None, by: types.FunctionType | None) -> bool:
-    """Whether a module is the author's: of the package of the function that refers to it, or
-    neither Python's nor installed.
+    """Whether a module is the author's.
+
+    It is if it is of the package of the function that refers to it, or neither Python's nor
+    installed.
     """
     package = str(module).partition(".")[0]
     # Installed or not: spark-submit brings its own.

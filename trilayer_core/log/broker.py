@@ -173,8 +173,9 @@ class Log:
         return found
 
     def ensure(self, stream: Stream, replication_factor: int = 1) -> Topic:
-        """The stream's topic, created where there is none: append time as its timestamps, the
-        stream's number of partitions.
+        """The stream's topic, which is created if there is none.
+
+        It then has append times as its timestamps, and the stream's number of partitions.
         """
         topic = self.find(stream)
         if topic is None:
@@ -199,8 +200,9 @@ class Log:
         return str(_find(found, name)["value"])
 
     def check_append_time(self, topic: Topic) -> None:
-        """Raises LogError unless the broker stamps the topic's records itself: cuts are found by
-        those stamps.
+        """Raises LogError unless the broker stamps the topic's records itself.
+
+        Cuts are found by those stamps.
         """
         kind = self.setting(topic, "message.timestamp.type")
         if kind != "LogAppendTime":
@@ -221,8 +223,9 @@ class Log:
             return _plain(self._consumer.end_offsets(_partitions(topic)))
 
     def index(self, topic: Topic, t_ms: int) -> tuple[dict[int, int], dict[int, int]]:
-        """H(T) from the broker's time index, and the append time, in ms, of the record found in
-        each partition.
+        """H(T) from the broker's time index, and the append times of the records found.
+
+        Append times are in ms, by partition.
 
         A partition with no record at or after T is in neither.
         """
@@ -256,8 +259,10 @@ class Log:
     def find_header(
         self, topic: Topic, partition: int, start: int, header: tuple[str, bytes]
     ) -> int | None:
-        """Offset of the first record at or after `start`, up to the present end, that carries
-        `header`; None where none does."""
+        """Offset of the first record at or after `start` that carries `header`.
+
+        Up to the present end; None if no record does.
+        """
         with self._reading() as reader:
             tp = TopicPartition(topic.name, partition)
             end = reader.end_offsets([tp])[tp]

@@ -1,5 +1,6 @@
-"""H(T): the first offset of each partition that arrived at or after T. Both layers ask here, and
-nowhere else.
+"""H(T): the first offset of each partition that arrived at or after T.
+
+Both layers ask here, and nowhere else.
 
 The broker's time index answers with the first record stamped T or later. That is H(T) as long as
 stamps rise with offsets. A record stamped far ahead (by a producer, while the topic still had
@@ -68,13 +69,16 @@ class TimeIndex:
 
     @property
     def margin_ms(self) -> int:
-        """By how much a stamp must be later than the clock, or than a stamp after it in the log,
-        for a record to be ignored."""
+        """By how much a stamp must be too late for its record to be ignored.
+
+        Later than the clock, or than a stamp after it in the log.
+        """
         return self._tick_ms + self._settle_ms
 
     def first(self, t_ms: int, floor: Cut) -> tuple[dict[int, int], dict[int, int]]:
-        """H(T), and the stamp of the record found, of each partition that has a record at or after
-        T.
+        """H(T), and the stamp of the record found, by partition.
+
+        Partitions without a record at or after T are left out.
 
         One request where stamps rise, as they do on a healthy topic that is not quiet.
 
@@ -117,16 +121,20 @@ class TimeIndex:
         return {p: offsets.get(p, offset) for p, offset in end.items()}
 
     def stamped_later_than_now(self) -> dict[int, Stamped]:
-        """The first record of each partition that is stamped later than the clock by more than the
-        settle delay."""
+        """The first record of each partition that is stamped later than the clock.
+
+        Later by more than the settle delay.
+        """
         offsets, stamps = self._log.index(self.topic, self._clock() + self._settle_ms + 1)
         return {p: Stamped(offset, stamps[p]) for p, offset in sorted(offsets.items())}
 
     # -- one partition -----------------------------------------------------------------------------
 
     def _first(self, p: int, t_ms: int, found: Stamped | None, floor: int) -> Stamped | None:
-        """The first record at or after T that is not ahead. found: the first one stamped T or
-        later."""
+        """The first record at or after T that is not ahead.
+
+        `found` is the first one stamped T or later.
+        """
         latest = self._clock() + self.margin_ms
         for _ in range(ROUNDS):
             if found is None:
@@ -152,8 +160,9 @@ class TimeIndex:
         return found
 
     def _search(self, p: int, t_ms: int, low: int, high: int, latest: int) -> Stamped | None:
-        """A record of [low, high) stamped from T to `latest`, with none, or one below T, just
-        before it; None if there is none.
+        """A record of [low, high) stamped from T to `latest`, right after none or one below T.
+
+        None if there is none.
 
         Records stamped later than `latest` are passed over.
         """
@@ -176,8 +185,10 @@ class TimeIndex:
         return best
 
     def _newest(self, p: int, t_ms: int, low: int, high: int, latest: int) -> Stamped | None:
-        """A record of [low, high) stamped T to `latest` near its end; else the newest one below T;
-        None if all are later."""
+        """A record of [low, high) stamped T to `latest` near its end.
+
+        Else the newest one below T; None if all are later.
+        """
         step, above = 1, high
         while True:
             start = max(low, high - step)
@@ -230,8 +241,10 @@ class TimeIndex:
         return found
 
     def _lower(self, p: int, start: int, end: int, bound: int) -> Stamped | None:
-        """A record of [start, end) stamped below `bound`, the first one if it is near, else as
-        samples show."""
+        """A record of [start, end) stamped below `bound`.
+
+        The first one if it is near, else as samples show.
+        """
         step = 1
         while start < end:
             known = self._read(p, start, end)
@@ -246,8 +259,10 @@ class TimeIndex:
         return None
 
     def _check_end(self, p: int, low: int, end: int) -> None:
-        """Raises ClockError if the log ends with records that are ahead, and they came for longer
-        than the settle delay."""
+        """Raises ClockError if the log ends with records that are ahead.
+
+        And if they came for longer than the settle delay.
+        """
         latest = self._clock() + self.margin_ms
         last = self._last(p, low, end)
         if last is None or last.stamp <= latest:
@@ -287,8 +302,10 @@ class TimeIndex:
         return [record for record in self._read(p, start, high) if record.stamp <= latest]
 
     def _read(self, p: int, start: int, high: int) -> list[Stamped]:
-        """The next records of [start, high), as many as the broker sends at once, at least one if
-        there is any."""
+        """The next records of [start, high), as many as the broker sends at once.
+
+        At least one if there is any.
+        """
         if start >= high:
             return []
         for (partition, asked), chunk in self._chunks.items():

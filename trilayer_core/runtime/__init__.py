@@ -1,3 +1,4 @@
-"""What processes need in order to run: settings, sessions, jars, ports, locks, failpoints and the
-clock.
+"""What processes need in order to run.
+
+Settings, sessions, jars, ports, locks, failpoints and the clock.
 """

@@ -1,5 +1,6 @@
-"""An archive of the classes that Spark loads: a session then starts, and plans its first query, in
-about half the time.
+"""An archive of the classes that Spark loads.
+
+A session then starts, and plans its first query, in about half the time.
 
 The JVM's own feature (JEP 350, dynamic class-data sharing). An archive that does not fit the JVM or
 the jars is left aside by it without a word.

@@ -22,8 +22,9 @@ from trilayer_core.runtime.settings import load_settings
 
 
 def main(unfinished: str) -> None:
-    """Runs a session that does a little of what both layers do, and has its JVM write the archive
-    when it ends.
+    """Runs a session that does a little of what both layers do.
+
+    Its JVM writes the archive when it ends.
     """
     _tell("starting Spark")
     settings = load_settings(spark_master="local[1]")

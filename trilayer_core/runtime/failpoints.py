@@ -1,5 +1,6 @@
-"""Named points at which a process can be made to die, to fail or to dawdle, for tests in real
-processes.
+"""Named points at which a process can be made to die, to fail or to dawdle.
+
+For tests in real processes.
 
 Armed by TRILAYER_FAILPOINT:
 

@@ -61,8 +61,10 @@ def exclusive(path: Path, *, once: str = "", wait_s: float = 0.0) -> Iterator[No
 
 @contextmanager
 def unless_held(path: Path) -> Iterator[bool]:
-    """Gives True and holds the lock at `path`; gives False at once if another process or thread
-    holds it."""
+    """Gives True and holds the lock at `path`.
+
+    Gives False at once if another process or thread holds it.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as lock:
         try:

@@ -1,5 +1,6 @@
-"""Jars by lock file: the exact artifacts that a lock names, fetched once, each with the digest that
-the lock states.
+"""Jars by lock file.
+
+The exact artifacts that a lock names, fetched once, each with the digest that the lock states.
 
 A jar stands in its place only after its SHA-256 was checked, whole or not at all; two processes
 that fetch at once end with the same files. Fetching is done by Ivy, which comes with pyspark.
@@ -48,8 +49,9 @@ class Jar:
 
 
 def read_lock(lock: Path) -> list[Jar]:
-    """The jars that `lock` names, in its order; a line is `sha256  group:artifact:version`, or
-    starts with #.
+    """The jars that `lock` names, in its order.
+
+    A line is `sha256  group:artifact:version`, or starts with #.
 
     Raises SettingsError, with file and line number, on any other line and on two jars of one file
     name.
@@ -74,8 +76,9 @@ def read_lock(lock: Path) -> list[Jar]:
 
 
 def paths(lock: Path, into: Path) -> list[Path]:
-    """Where the jars of `lock` stand below `into`, for a class path; `into` may hold others, left
-    by an older lock.
+    """Where the jars of `lock` stand below `into`, for a class path.
+
+    `into` may hold others, left by an older lock.
     """
     return [into / jar.file_name for jar in read_lock(lock)]
 
@@ -195,8 +198,9 @@ def _run_ivy(jars: Sequence[Jar], into: Path, cache: Path, reached: Callable[[st
 
 
 def _settings_xml(cache: Path) -> bytes:
-    """Ivy settings: Maven Central and nothing of the user's own; no POMs and no checksums, since
-    the lock has both.
+    """Ivy settings: Maven Central and nothing of the user's own.
+
+    No POMs and no checksums, since the lock has both.
     """
     root = xml.Element("ivysettings")
     xml.SubElement(root, "settings", defaultResolver="central")

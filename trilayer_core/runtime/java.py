@@ -15,8 +15,9 @@ OLDEST_JAVA = 17
 
 @cache
 def java_executable() -> Path:
-    """The `java` of JAVA_HOME, else the one on the PATH; looked up and asked for its version once a
-    process.
+    """The `java` of JAVA_HOME, else the one on the PATH.
+
+    Looked up, and asked for its version, once a process.
 
     Raises EnvironmentFault, with the command that installs one, when there is none or it is older
     than 17.
@@ -43,8 +44,9 @@ def java_executable() -> Path:
 
 
 def java_version(banner: str) -> int | None:
-    """The feature release in the text that `java -version` prints: 17 from "17.0.15", 8 from
-    "1.8.0_402".
+    """The feature release in the text that `java -version` prints.
+
+    17 from "17.0.15", 8 from "1.8.0_402".
     """
     found = re.search(r'version "(?:1\.)?(\d+)', banner)
     return int(found.group(1)) if found else None

@@ -32,8 +32,9 @@ def read_log(
     *,
     complete: bool = True,
 ) -> DataFrame:
-    """The records of `ranges`, in one bounded read: key, value, headers, partition, offset,
-    timestamp.
+    """The records of `ranges`, in one bounded read.
+
+    Columns: key, value, headers, partition, offset, timestamp.
 
     complete: fail where the log does not hold all of them any more; else read what it holds.
     """

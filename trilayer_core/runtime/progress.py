@@ -29,8 +29,9 @@ def shown(
     every_s: float = TELL_EVERY_S,
     after_s: float = 0.0,
 ) -> Iterator[Callable[[str], None]]:
-    """Shows that something is under way: by a live line on a terminal, by lines of the log
-    elsewhere.
+    """Shows that something is under way.
+
+    By a live line on a terminal, by lines of the log elsewhere.
 
     Args:
         what: What is done, such as "Starting Kafka".

@@ -55,8 +55,9 @@ _SQL = {
 def session(
     name: str, settings: Settings, *, memory_mb: int, conf: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """A SparkSession with a driver of its own, for one layer. memory_mb: heap of the driver, which
-    in local mode is all there is.
+    """A SparkSession with a driver of its own, for one layer.
+
+    `memory_mb` is the heap of the driver, which in local mode is all there is.
     """
     for variable, value in driver_environment(settings).items():
         os.environ.setdefault(variable, value)
@@ -108,8 +109,10 @@ BATCH_CONF = {"spark.sql.shuffle.partitions": "4", "spark.sql.adaptive.enabled":
 
 
 def batch_session(settings: Settings) -> SparkSession:
-    """The batch layer's session: of the Spark Connect server of `spark_remote` or `trilayer up`,
-    else with a driver of its own.
+    """The batch layer's session.
+
+    Of the Spark Connect server of `spark_remote` or of `trilayer up`, else with a driver of its
+    own.
 
     A server's JVM has its classes loaded and its code compiled, which is most of what a short run
     on a driver of its own waits for. Raises EnvironmentFault where `spark_remote` does not answer.
@@ -169,8 +172,9 @@ def listens(remote: str) -> bool:
 
 @contextmanager
 def driver_at_work(memory_setting: str) -> Iterator[None]:
-    """Raises EnvironmentFault where the driver's JVM ends within, which it does when its heap is
-    full.
+    """Raises EnvironmentFault if the driver's JVM ends within the block.
+
+    It does so when its heap is full.
     """
     try:
         yield
@@ -189,8 +193,10 @@ def driver_at_work(memory_setting: str) -> Iterator[None]:
 
 
 def first_cause(text: str) -> str:
-    """The line of a Spark error that says what happened: what trilayer's own code raised, else the
-    root cause."""
+    """The line of a Spark error that says what happened.
+
+    What trilayer's own code raised, else the root cause.
+    """
     raised = _raised_here(text)
     if raised:
         return raised
@@ -200,8 +206,10 @@ def first_cause(text: str) -> str:
 
 
 def _raised_here(text: str) -> str:
-    """The last line of the Python traceback that a Spark error quotes; empty if there is none, or
-    if Spark raised it."""
+    """The last line of the Python traceback that a Spark error quotes.
+
+    Empty if there is none, or if Spark raised it.
+    """
     _, _, traceback = text.rpartition("Traceback (most recent call last):")
     # Frames are indented; the first line that is not says what was raised.
     line = next((line for line in traceback.splitlines()[1:] if line and not line[0].isspace()), "")
@@ -212,8 +220,10 @@ def _raised_here(text: str) -> str:
 
 
 def _server_is_gone(error: Exception) -> bool:
-    """Whether an error says that the Spark Connect server does not answer, or does not know this
-    session any more."""
+    """Whether an error says that the Spark Connect server does not answer.
+
+    Or that it does not know this session any more.
+    """
     status = getattr(error, "getGrpcStatusCode", None)
     unavailable = status is not None and status().name == "UNAVAILABLE"
     condition = error.getCondition() if isinstance(error, PySparkException) else None
@@ -237,8 +247,9 @@ def _failed(text: str) -> TrilayerError:
 
 @contextmanager
 def _without_jvm_notices() -> Iterator[None]:
-    """What a JVM started within says on stderr goes through a thread, which leaves out what no user
-    can do anything about.
+    """Leaves notices out of what a JVM that is started within says on stderr.
+
+    A thread passes on the rest. The notices are those that no user can do anything about.
     """
     stderr = os.dup(2)
     reading, writing = os.pipe()

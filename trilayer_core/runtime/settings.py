@@ -1,5 +1,6 @@
-"""Settings, from `trilayer.toml` in the working directory and `TRILAYER_*` variables, the variables
-winning.
+"""Settings, from `trilayer.toml` in the working directory and from `TRILAYER_*`.
+
+The variables win.
 """
 
 from __future__ import annotations
@@ -235,8 +236,9 @@ def load_settings(**overrides: object) -> Settings:
 
 
 def settings_folder() -> Path | None:
-    """The working directory, or the nearest folder above it, that has a `trilayer.toml`; None if
-    none has.
+    """The nearest folder, from the working directory up, that has a `trilayer.toml`.
+
+    None if none has.
     """
     here = Path.cwd()
     return next((folder for folder in [here, *here.parents] if (folder / FILE).is_file()), None)

@@ -1,3 +1,4 @@
-"""Files that the layers share: the master dataset, segments, publications, and the rules for
-reading and writing them.
+"""Files that the layers share.
+
+The master dataset, segments, publications, and the rules for reading and writing them.
 """

@@ -194,8 +194,9 @@ def falls_short(end: Cut, read: Cut) -> str | None:
 
 
 def departed_generation(stream: Stream, identity: str, topic: Topic, log: Log, store: Store) -> int:
-    """The number of the speed layer's newest generation in an origin that has read what the log has
-    lost, else 0.
+    """The newest generation that has read what the log has lost in an origin.
+
+    Its number, or 0 if none has.
 
     Generations whose commits can't be read are passed over: readers can't merge them either.
     """

@@ -72,8 +72,10 @@ class StoredFile:
 
 
 class Store:
-    """Files under one root. uri: a folder, `file://`, `s3://` or `hdfs://` URI; other schemes as
-    pyarrow.fs knows them.
+    """Files under one root.
+
+    `uri` is a folder, or a `file://`, `s3://` or `hdfs://` URI; other schemes as pyarrow.fs knows
+    them.
     """
 
     def __init__(self, uri: str) -> None:
@@ -105,8 +107,10 @@ class Store:
     # -- files -------------------------------------------------------------------------------------
 
     def read(self, relative: str) -> bytes:
-        """All bytes of a file. Raises IntegrityError, which names it, where there is none;
-        StoreError where it can't be read."""
+        """All bytes of a file.
+
+        Raises IntegrityError, which names it, if there is none; StoreError if it can't be read.
+        """
         try:
             failpoint("store.read", relative)
             if self.local:
@@ -170,8 +174,10 @@ class Store:
                 _sync(os.path.dirname(self.path(relative)))
 
     def create(self, relative: str, data: bytes, *, durable: bool = True) -> bool:
-        """As `write`, for a file that must not be there yet: False, and nothing written, where it
-        is."""
+        """As `write`, for a file that must not be there yet.
+
+        Returns False, and writes nothing, if it is.
+        """
         if not self.local:
             if self.exists(relative):
                 return False
@@ -239,8 +245,10 @@ class Store:
                 os.unlink(temporary)
 
     def stale_temporaries(self, folders: Iterable[str]) -> Iterator[str]:
-        """The temporary files in these folders whose writers were killed. Only local stores have
-        such files."""
+        """The temporary files in these folders whose writers were killed.
+
+        Only local stores have such files.
+        """
         if not self.local:
             return
         for folder in folders:
@@ -256,8 +264,10 @@ class Store:
                         yield relative
 
     def age_s(self, relative: str) -> float:
-        """Seconds since a file, or the list of a folder, was last written; 0 where there is none,
-        or the store does not say."""
+        """Seconds since a file, or the list of a folder, was last written.
+
+        0 if there is none, or if the store does not say.
+        """
         try:
             return time.time() - os.stat(self.path(relative)).st_mtime if self.local else 0.0
         except OSError:
@@ -273,8 +283,10 @@ class Store:
         return sum(int(found.size or 0) for found in inside)
 
     def sync(self, relative: str) -> None:
-        """Forces all that another process has written below a folder onto a local disk, so that a
-        power cut does not take it."""
+        """Forces all that another process has written below a folder onto a local disk.
+
+        A power cut then does not take it.
+        """
         if not self.local:
             return
         with self._faults("sync", relative):
@@ -290,15 +302,19 @@ class Store:
                 _sync(path)
 
     def sync_folder(self, relative: str) -> None:
-        """Forces a folder's list onto a local disk, so that what was deleted from it stays deleted
-        after a power cut."""
+        """Forces a folder's list onto a local disk.
+
+        What was deleted from it then stays deleted after a power cut.
+        """
         if self.local:
             with self._faults("sync", relative), contextlib.suppress(FileNotFoundError):
                 _sync(self.path(relative))
 
     def limits(self) -> list[str]:
-        """What a local disk promises and this store does not, for a person to read; nothing for a
-        local disk."""
+        """What a local disk promises and this store does not, for a person to read.
+
+        Nothing for a local disk.
+        """
         if self.local:
             return []
         found = [
@@ -326,8 +342,9 @@ class Store:
             raise self.fault(error, doing, relative) from error
 
     def fault(self, error: OSError, doing: str, relative: str) -> StoreError:
-        """The error to raise where the system did not let a file be read, written, listed or
-        deleted.
+        """The error to raise if the system did not let a file be used.
+
+        If it was not read, written, listed or deleted.
 
         Args:
             error: What the system said.
@@ -367,8 +384,10 @@ class Store:
     def create_document(
         self, relative: str, document: dict[str, Any], *, durable: bool = True
     ) -> bool:
-        """As `write_document`, for one that must not be there yet: False, and nothing written, if
-        it is."""
+        """As `write_document`, for one that must not be there yet.
+
+        Returns False, and writes nothing, if it is.
+        """
         return self.create(relative, document_bytes(document), durable=durable)
 
     # -- tables ------------------------------------------------------------------------------------
@@ -391,15 +410,18 @@ class Store:
         return parquet.read(columns, use_threads=file.bytes > 1 << 20)
 
     def read_checked(self, file: StoredFile) -> bytes:
-        """All bytes of a file, after its digest was checked. Raises IntegrityError that names the
-        file."""
+        """All bytes of a file, after its digest was checked.
+
+        Raises IntegrityError that names the file.
+        """
         data = self.read(file.path)
         _check_content(file, len(data), hashlib.sha256(data).hexdigest())
         return data
 
     def check(self, file: StoredFile) -> None:
-        """Raises IntegrityError, which names the file, unless its bytes are those that were
-        written.
+        """Raises IntegrityError unless the file's bytes are those that were written.
+
+        The error names the file.
         """
         if not self.exists(file.path):
             raise IntegrityError(
@@ -431,8 +453,9 @@ class Store:
         return StoredFile(relative, rows, size, digest)
 
     def describe_folder(self, relative: str) -> list[StoredFile]:
-        """Every Parquet file with rows in a folder that Spark has written; it writes empty ones
-        too.
+        """Every Parquet file with rows in a folder that Spark has written.
+
+        Spark writes empty ones too.
 
         They are made durable first, since Spark does not: what refers to them must not outlive
         them.
@@ -449,8 +472,9 @@ class Store:
 
     @contextlib.contextmanager
     def lock(self, relative: str, what: str, wait_s: float = 0.0) -> Iterator[None]:
-        """Holds a lock that the system takes back when its process dies, however it dies. Not
-        re-entrant.
+        """Holds a lock that the system takes back when its process dies, however it dies.
+
+        Not re-entrant.
 
         Args:
             relative: The lock's path in the store.
@@ -470,8 +494,9 @@ class Store:
 
     @contextlib.contextmanager
     def unless_locked(self, relative: str) -> Iterator[bool]:
-        """Gives True and holds the lock until the block ends if it is free; gives False if it is
-        not.
+        """Gives True and holds the lock until the block ends if it is free.
+
+        Gives False if it is not.
 
         It is False as well on stores that have no locks. Hold it for a moment only: `lock` waits
         for `GRACE_S` before it refuses.
@@ -491,8 +516,10 @@ def ingest_lock_path(stream: str) -> str:
 
 
 def _make_folder(folder: str) -> None:
-    """Makes a folder and those above it, durably: a power cut would take what is written into them
-    with them."""
+    """Makes a folder and those above it, durably.
+
+    A power cut would take what is written into them with them.
+    """
     there = folder
     while not os.path.isdir(there):
         there = os.path.dirname(there)
@@ -512,8 +539,10 @@ def _sync(path: str) -> None:
 
 
 def _delete_folder(path: str) -> None:
-    """All of a folder, also while another process deletes in it, or one that has been given up
-    still writes into it."""
+    """Deletes all of a folder.
+
+    Also while another process deletes in it, or one that has been given up still writes into it.
+    """
     for attempt in range(10):
         try:
             shutil.rmtree(path)

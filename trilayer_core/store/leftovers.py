@@ -1,5 +1,6 @@
-"""What killed processes leave in a store: files and folders that nothing refers to or ever will,
-and that nobody writes.
+"""What killed processes leave in a store.
+
+Files and folders that nothing refers to or ever will, and that nobody writes.
 
 Nothing here is found by its age alone. Of each there is a proof that no process can still make it
 count:
@@ -195,8 +196,10 @@ def _attempts_and_runs(store: Store) -> Iterator[Leftover]:
 
 
 def _token(name: str) -> float:
-    """The token with which a folder's name begins; infinity if there is none, so that the folder is
-    never old enough."""
+    """The token with which a folder's name begins.
+
+    Infinity if there is none, so that the folder is never old enough.
+    """
     return int(name[:8]) if name[:8].isdigit() else float("inf")
 
 
@@ -229,15 +232,19 @@ def _segments(store: Store) -> Iterator[Leftover]:
 
 
 def _span(name: str) -> tuple[int, int] | None:
-    """First and last micro-batch, of the name of a commit or of a segment's file; None for another
-    name."""
+    """First and last micro-batch, of the name of a commit or of a segment's file.
+
+    None for another name.
+    """
     first, last = name[:12], name[13:25]
     return (int(first), int(last)) if first.isdigit() and last.isdigit() else None
 
 
 def _abandoned(commits: list[tuple[int, int]]) -> Callable[[tuple[int, int]], bool]:
-    """Whether micro-batches that are in no commit of their own can't get one any more, since what
-    is committed goes beyond them."""
+    """Whether micro-batches without a commit of their own can't get one any more.
+
+    They can't if what is committed goes beyond them.
+    """
     newest = max((last for _, last in commits), default=-1)
 
     def beyond(span: tuple[int, int]) -> bool:

@@ -1,5 +1,6 @@
-"""The master dataset's format: the immutable copy of a stream's log below the latest cut, an
-interval a batch run.
+"""The master dataset's format: the immutable copy of a stream's log.
+
+It holds what lies below the latest cut, an interval a batch run.
 
     master/STREAM/SCHEMA/00000007.json       manifest: T, offset ranges, files with digests; its
     writing is the commit master/STREAM/SCHEMA/00000007-ab12cd/    Parquet files: the record as it
@@ -26,8 +27,9 @@ from trilayer_core.store.files import Store, StoredFile, read_listed
 
 @dataclass(frozen=True)
 class Interval:
-    """One ingested interval. ranges: offsets [start, end) of each partition; its ends are the
-    recorded cut of `t_ms`.
+    """One ingested interval.
+
+    `ranges` are offsets [start, end) of each partition; the ends are the recorded cut of `t_ms`.
 
     topic_id: identity of the origin in which its offsets count, see `Origin`. lost: parts of
     `ranges` that retention took before they were ingested, accepted by an operator. events: records
@@ -184,8 +186,10 @@ _lengths: WeakKeyDictionary[Store, dict[str, int]] = WeakKeyDictionary()
 
 
 def _length(store: Store, folder: str) -> int:
-    """How many manifests there are. Raises IntegrityError where one is missing in the middle, as
-    far as that shows."""
+    """How many manifests there are.
+
+    Raises IntegrityError if one is missing in the middle, as far as that shows.
+    """
 
     def there(number: int) -> bool:
         return store.exists(_manifest_path(folder, number))
@@ -234,8 +238,9 @@ def _check_follows(stream: Stream, before: Interval, after: Interval) -> None:
 
 
 def read_chain(store: Store, stream: Stream, schema: str | None = None) -> list[Interval]:
-    """The intervals of a chain, oldest first, checked to be contiguous within each origin. schema:
-    the stream's present one unless given.
+    """The intervals of a chain, oldest first, checked to be contiguous within each origin.
+
+    `schema` is the stream's present one unless given.
 
     Raises IntegrityError for a manifest that is missing in the middle or altered, CoverageError for
     ranges that don't follow each other.
@@ -260,8 +265,9 @@ def _manifests(store: Store, folder: str) -> list[str]:
 
 
 def delete_chain(store: Store, stream: Stream, schema: str) -> None:
-    """From the newest interval to the oldest: whatever a kill leaves, or a reader meets, is a
-    chain.
+    """Deletes a chain, from the newest interval to the oldest.
+
+    Whatever a kill leaves, or a reader meets, is a chain.
     """
     folder = chain_folder(stream, schema)
     for name in reversed(_manifests(store, folder)):
@@ -270,8 +276,10 @@ def delete_chain(store: Store, stream: Stream, schema: str) -> None:
 
 
 def longest_chain(store: Store, stream: Stream) -> Sequence[Interval]:
-    """The longest chain under any schema: after a schema change the present one is not yet as long
-    as the one before."""
+    """The longest chain under any schema.
+
+    After a schema change the present one is not yet as long as the one before.
+    """
     chains: list[Sequence[Interval]] = [
         Chain(store, stream, schema) for schema in schemas(store, stream)
     ]
@@ -294,8 +302,9 @@ def chain_end(chain: Sequence[Interval], start: Cut) -> dict[int, int]:
 
 
 def newest_departed(chain: Sequence[Interval], identity: str) -> int:
-    """The number of the newest generation of the speed layer that the intervals of an origin say
-    has departed from the log; 0 if none has.
+    """The newest generation that the intervals of an origin say has departed from the log.
+
+    Its number, or 0 if none has.
     """
     own = newest_of(chain, identity)
     return own[-1].departed if own else 0
@@ -309,8 +318,9 @@ def recorded_cuts(
     *,
     identity: str | None = None,
 ) -> dict[int, Mapping[int, int]]:
-    """T to the cut that an ingest has recorded for it, from every chain. The Ts rise as the cuts
-    do.
+    """T to the cut that an ingest has recorded for it, from every chain.
+
+    The Ts rise as the cuts do.
 
     An interval whose T is later than `latest_ms`, or than the T of an interval after it, was
     ingested by a machine whose clock was ahead. Its cut goes by a T one millisecond after the one
@@ -348,8 +358,10 @@ def rising_ts(chain: Sequence[Interval], latest_ms: int | None = None) -> list[i
 
 
 def intervals_below(chain: Sequence[Interval], cut: Cut, identity: str) -> list[Interval]:
-    """The intervals up to `cut` in the origin with this identity, and all of the origins before
-    it."""
+    """The intervals up to `cut`, a cut of the origin with this identity.
+
+    And all of the origins before it.
+    """
     until = max(
         (place for place, interval in enumerate(chain) if interval.topic_id == identity), default=-1
     )
@@ -361,8 +373,10 @@ def intervals_below(chain: Sequence[Interval], cut: Cut, identity: str) -> list[
 
 
 def chain_after(store: Store, stream: Stream, cut: Cut, identity: str) -> list[Interval]:
-    """The newest intervals: at least those above `cut`, a cut of the origin with this identity, and
-    those of later origins."""
+    """The newest intervals, at least those above `cut` and those of later origins.
+
+    `cut` is one of the origin with this identity.
+    """
     return Chain(store, stream).tail(
         lambda interval: (
             interval.topic_id == identity
@@ -374,8 +388,9 @@ def chain_after(store: Store, stream: Stream, cut: Cut, identity: str) -> list[I
 def intervals_after(
     chain: Sequence[Interval], cut: Cut, stream: Stream, identity: str
 ) -> list[Interval]:
-    """The intervals above a cut: those of its own origin that lie above it, and all of later
-    origins.
+    """The intervals above a cut.
+
+    Those of its own origin that lie above it, and all of later origins.
 
     Args:
         chain: Intervals, oldest first.

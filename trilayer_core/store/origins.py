@@ -20,8 +20,9 @@ from trilayer_core.store.files import Store
 
 @dataclass(frozen=True)
 class Origin:
-    """Where the counting of a stream's log begins: at first sight of it, and anew after a loss that
-    was accepted.
+    """Where the counting of a stream's log begins.
+
+    At first sight of it, and anew after a loss that was accepted.
 
     Offsets mean the same record within one origin only.
 

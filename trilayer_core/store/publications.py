@@ -1,5 +1,6 @@
-"""The publication: the one pointer that puts all batch views in force at once, and the fence that
-keeps a late run from moving it.
+"""The publication: the one pointer that puts all batch views in force at once.
+
+And the fence that keeps a late run from moving it.
 
 publications/00000012.json    a version: T, cuts, fingerprints, files with digests; never changed
 publications/current.json     the version in force, those before it, and who holds it; replaced in
@@ -47,8 +48,9 @@ still holds it then has been stopped."""
 
 @contextmanager
 def pointer_lock(store: Store, what: str) -> Iterator[None]:
-    """Lets one process or thread at a time move the pointer, take a token, or write or delete a
-    version. Not re-entrant.
+    """Lets one process or thread at a time move the pointer.
+
+    Or take a token, or write or delete a version. Not re-entrant.
 
     Raises ConflictError, which says who has it, after `LOCK_WAIT_S`. Does nothing on stores that
     have no locks.
@@ -59,8 +61,9 @@ def pointer_lock(store: Store, what: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class PublishedStream:
-    """What a publication holds of a stream. events: records below the cut, the quarantined ones
-    included, the lost ones not.
+    """What a publication holds of a stream.
+
+    `events` are records below the cut, the quarantined ones included, the lost ones not.
 
     departed: number of the newest generation of the speed layer that is known to have read records
         which the log had lost by the time it was
@@ -78,8 +81,9 @@ class PublishedStream:
 
 @dataclass(frozen=True)
 class PublishedView:
-    """A batch view: the files whose partials, merged, are the view. changed_keys: those that events
-    since the base have touched.
+    """A batch view: the files whose partials, merged, are the view.
+
+    `changed_keys`: how many keys events since the base have touched.
     """
 
     fingerprint: str
@@ -93,8 +97,10 @@ class PublishedView:
 
 @dataclass(frozen=True)
 class Publication:
-    """All batch views as of one T. kind: incremental or full. base: the version in force when the
-    run began; None only before the first publication.
+    """All batch views as of one T.
+
+    `kind` is incremental or full. `base` is the version in force when the run began; None only
+    before the first publication.
 
     reconciliation: per view, counts of match, differ, missing, extra, and of keys changed since the
         base; or `not_compared` with the reason.
@@ -159,8 +165,9 @@ def read_version(store: Store, version: int) -> Publication:
 
 
 def pointer_bytes(store: Store) -> bytes | None:
-    """The pointer as it stands, to see cheaply whether it has moved; None before the first
-    publication.
+    """The pointer as it stands, to see cheaply whether it has moved.
+
+    None before the first publication.
     """
     return store.read(POINTER) if store.exists(POINTER) else None
 
@@ -241,8 +248,10 @@ def version_numbers(store: Store) -> list[int]:
 
 
 def put_in_force(store: Store, version: int, token: int, reason: str) -> None:
-    """Moves the pointer, if `token` is still the newest and nobody holds the version in force.
-    reason: publish."""
+    """Moves the pointer, if `token` is still the newest and nobody holds the version.
+
+    The reason that is recorded is `publish`.
+    """
     failpoint(f"{reason}.before-pointer")
     with pointer_lock(store, f"a {reason}"):
         check_token(store, token)
@@ -252,8 +261,9 @@ def put_in_force(store: Store, version: int, token: int, reason: str) -> None:
 
 
 def roll_back(store: Store, version: int | None, hold: Held | None = None) -> Publication:
-    """Puts the version that `find_version` chooses in force and fences off every run under way, all
-    in one step.
+    """Puts the version that `find_version` chooses in force.
+
+    Fences off every run under way, in the same step.
 
     Args:
         store: The store.
@@ -309,8 +319,10 @@ class Held:
 
 
 def held(store: Store) -> Held | None:
-    """The hold on the version in force; None if there is none. Raises IntegrityError where the
-    pointer can't be read."""
+    """The hold on the version in force; None if there is none.
+
+    Raises IntegrityError if the pointer can't be read.
+    """
     standing = pointer(store)
     document = standing.get("held") if standing else None
     return Held(**document) if document else None
@@ -395,8 +407,10 @@ def write_look(store: Store, look: Look) -> None:
 
 
 def last_look(store: Store, publication: Publication) -> Look | None:
-    """The last look at this version that found nothing new; None where there was none, or it can't
-    be read."""
+    """The last look at this version that found nothing new.
+
+    None if there was none, or if it can't be read.
+    """
     if not store.exists(LOOKED):
         return None
     try:
@@ -408,9 +422,11 @@ def last_look(store: Store, publication: Publication) -> Look | None:
 
 
 def complete_to_ms(store: Store, publication: Publication, latest_ms: int) -> int:
-    """The latest T, in ms, up to which the publication is known to hold every event: its own, or a
-    later one at which a run found nothing new. latest_ms: a look of a later T was by a clock that
-    was ahead, and counts for nothing."""
+    """The latest T, in ms, up to which the publication is known to hold every event.
+
+    Its own T, or a later one at which a run found nothing new. A look of a T later than `latest_ms`
+    was by a clock that was ahead, and counts for nothing.
+    """
     look = last_look(store, publication)
     return max(publication.t_ms, look.t_ms) if look and look.t_ms <= latest_ms else publication.t_ms
 
@@ -432,8 +448,9 @@ class Past:
     left: Sequence[int]
 
     def moved_to(self, version: int, there: Sequence[int]) -> Past:
-        """The past once `version` is in force; of versions that are not among `there` any more
-        nothing is kept.
+        """The past once `version` is in force.
+
+        Of versions that are not among `there` any more nothing is kept.
 
         >>> Past(3, [1, 2], []).moved_to(2, [1, 2, 3])  # a rollback
         Past(version=2, before=[1], left=[3])
@@ -454,15 +471,19 @@ class Past:
 
     @property
     def by_use(self) -> list[int]:
-        """Every version that has been in force, the one that a rollback is likeliest to want
-        first."""
+        """Every version that has been in force.
+
+        The one that a rollback is likeliest to want comes first.
+        """
         present = [] if self.version is None else [self.version]
         return [*present, *reversed(self.before), *reversed(self.left)]
 
 
 def read_past(store: Store) -> Past:
-    """Which versions have been in force, of those that are kept. Raises IntegrityError where the
-    pointer can't be read."""
+    """Which versions have been in force, of those that are kept.
+
+    Raises IntegrityError if the pointer can't be read.
+    """
     standing = pointer(store)
     if standing is None:
         return Past(None, [], [])
@@ -482,8 +503,10 @@ def read_past(store: Store) -> Past:
 
 
 def _past(store: Store) -> Past:
-    """As `read_past`; where the pointer can't be read, all that is there has been left: by number,
-    any of it can be put in force again."""
+    """As `read_past`, also if the pointer can't be read.
+
+    All that is there has then been left: by number, any of it can be put in force again.
+    """
     try:
         return read_past(store)
     except IntegrityError as error:
@@ -596,8 +619,9 @@ def choose_version(known: Sequence[Publication], version: int) -> Publication:
 
 
 def retire_versions(store: Store, keep: int) -> list[Publication] | None:
-    """Deletes the versions that no rollback will want. Their files are no longer needed by anyone
-    from then on.
+    """Deletes the versions that no rollback will want.
+
+    Their files are no longer needed by anyone from then on.
 
     Four kinds are kept: the `keep` versions through which rollbacks without a number would lead;
     the `keep` newest ones that have been in force; the one with the highest number, so that no

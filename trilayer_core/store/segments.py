@@ -51,8 +51,9 @@ SHORTEST_REASON = 64
 
 @dataclass(frozen=True)
 class Generation:
-    """One life of a stream's speed layer. start: offsets from which it reads. fingerprint: of the
-    stream and all views on it.
+    """One life of a stream's speed layer.
+
+    `start`: offsets from which it reads. `fingerprint`: of the stream and all views on it.
 
     topic_id: identity of the origin in which its offsets count, see `Origin`. anew: the log had
     lost what the generations before had read, so that none of them is merged any more, however far
@@ -84,8 +85,9 @@ class Generation:
 
 @dataclass(frozen=True)
 class Segment:
-    """The events of one tick in a commit. events: all of them; quarantined: those of them that
-    don't fit.
+    """The events of one tick in a commit.
+
+    `events`: all of them; `quarantined`: those of them that don't fit.
 
     oldest_ms, newest_ms: the first and the last append time of them. waited_ms: from append to
     commit, the longest time of one of them, by the clocks of the broker and the speed layer. None
@@ -217,8 +219,9 @@ class CompactionFault:
 
 
 def compaction_fault(store: Store, stream: Stream) -> CompactionFault | None:
-    """What keeps the commits of the stream's newest generation from being compacted; None if
-    nothing does.
+    """What keeps the commits of the stream's newest generation from being compacted.
+
+    None if nothing does.
     """
     known = generations(store, stream)
     path = compaction_fault_path(stream, known[-1].name) if known else ""
@@ -235,8 +238,9 @@ def compaction_fault_path(stream: Stream, generation: str) -> str:
 
 @dataclass(frozen=True)
 class Cover:
-    """A generation's segments that cover the log from a cut on, proven. ticks: commit name to the
-    ticks of it that are above the cut.
+    """A generation's segments that cover the log from a cut on, proven.
+
+    `ticks`: commit name to the ticks of it that are above the cut.
     """
 
     generation: Generation
@@ -361,8 +365,10 @@ def best_cover(
 
 
 def _begins_late(stream: Stream, generation: Generation, cut: Cut) -> CoverageError | None:
-    """What to say of a generation that begins above the cut, which happens only if retention took
-    the rest."""
+    """What to say of a generation that begins above the cut.
+
+    That happens only if retention took the rest.
+    """
     for partition, start in sorted(generation.start.items()):
         if start > cut.get(partition, 0):
             return CoverageError(
@@ -381,8 +387,9 @@ def computes(generation: Generation, topic_id: str, view_fingerprints: Mapping[s
 
 
 def with_bytes(quarantine: pa.Table) -> pa.Table:
-    """A commit's quarantine with `_bytes`, which files from before it was kept lack: their values
-    are whole.
+    """A commit's quarantine with `_bytes`.
+
+    Files from before it was kept lack it: their values are whole.
     """
     if BYTES in quarantine.schema.names:
         return quarantine

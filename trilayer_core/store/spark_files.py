@@ -18,8 +18,9 @@ _REFUSALS = {
 
 
 def write_files(rows: DataFrame, folder: str, store: Store) -> list[StoredFile]:
-    """Writes rows as Parquet files into a new folder of the store, from where they survive a power
-    cut.
+    """Writes rows as Parquet files into a new folder of the store.
+
+    From there they survive a power cut.
 
     Args:
         rows: What to write.

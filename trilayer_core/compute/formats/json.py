@@ -154,8 +154,10 @@ def _schema_sql(types: Iterable[tuple[tuple[str, ...], str]]) -> str:
 
 
 def _timestamp_sql(field: Field) -> str:
-    """from_json hands timestamps on as text: itself, it would take `10:00` as of the day of the
-    reading, and let large numbers wrap around.
+    """The time that the text of a field says.
+
+    from_json hands times on as text: itself, it would take `10:00` as of the day of the reading,
+    and let large numbers wrap around.
 
     What has a day is told by what costs least: RLIKE takes three times as long, and a try_cast that
     fails twenty times. What has none is read again, since only a number, not its digits as text, is
@@ -172,8 +174,9 @@ def _timestamp_sql(field: Field) -> str:
 
 
 def _is_in_range_sql(field: Field) -> str:
-    """Of a field with a range: whether the event has none, or one in the range; NULL where it has
-    something else.
+    """Whether a field with a range has no value, or one in the range.
+
+    NULL if it has something else.
     """
     return f"({_found(field)} IS NULL OR {_typed(field)} BETWEEN {_RANGES[field.type]})"
 
@@ -271,8 +274,9 @@ def _is_whole_sql(stream: Stream) -> str:
 
 
 def _misfits_sql(stream: Stream) -> str:
-    """The fields of another type than the schema's, and what they hold, in one text: `n must be
-    int, got "six"; ...`.
+    """The fields of another type than the schema's, and what they hold, in one text.
+
+    Such as `n must be int, got "six"; ...`.
     """
     found = (
         f"filter(array({', '.join(map(_misfit_sql, stream.fields))}), x -> NOT"
