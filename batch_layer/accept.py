@@ -116,9 +116,8 @@ def _departure(
 ) -> int:
     """Where one partition departs, by bisection.
 
-    Log and master dataset agree up to one offset, and nowhere after it.
-
-    held: the ranges that were ingested of it, oldest first, each with its interval.
+    Log and master dataset agree up to one offset, and nowhere after it. `held` are the ranges that
+    were ingested of it, oldest first, each with its interval.
     """
     last = held[-1][1].end if held else beginning
     if beginning >= min(last, end):

@@ -48,11 +48,14 @@ logger = logging.getLogger("trilayer.batch")
 
 @dataclass(frozen=True)
 class Run:
-    """One batch run: its token, T, and the cut of each stream.
+    """One batch run.
 
-    `full`: recompute from the whole master dataset.
-
-    topic_ids: identity of each stream's origin, in which its cut counts.
+    Attributes:
+        token: Only the newest token may publish.
+        t_ms: T, in ms since 1970.
+        full: Whether everything is recomputed from the whole master dataset.
+        cuts: Stream to its cut at T.
+        topic_ids: Stream to the identity of the origin in which its cut counts.
     """
 
     token: int

@@ -179,13 +179,13 @@ def _published(stream: Stream, run: Run, base: Publication | None, store: Store)
 
 
 def rollback(version: int | None, store: Store, hold: Held | None = None) -> Publication:
-    """Puts an older version in force again, its cuts with it.
+    """Puts an older version in force again, its cuts with it, and fences off any run under way.
 
-    That is the version that was in force before the present one, unless another is named. Fences
-    off any run under way.
-
-    hold: who keeps it in force from then on; without one, the next batch run publishes on top of
-        it.
+    Args:
+        version: Which one; the one that was in force before the present one unless given.
+        store: The store.
+        hold: Who keeps it in force from then on. Without a hold the next batch run publishes on top
+            of it.
     """
     target = roll_back(store, version, hold)
     logger.info("version %s in force again, T=%s", target.version, target.t)
@@ -247,7 +247,10 @@ def _attempts(token: int, store: Store) -> list[str]:
 def oldest_cut(kept: Sequence[Publication], stream: Stream, identity: str) -> dict[int, int]:
     """The lowest cut, partition by partition, that a rollback could come back to.
 
-    identity: of the origin in which the cuts count.
+    Args:
+        kept: The versions that are kept.
+        stream: The stream.
+        identity: Of the origin in which the cuts count.
     """
     of_stream = [p.streams[stream.name] for p in kept if stream.name in p.streams]
     cuts = [published.cut for published in of_stream if published.topic_id == identity]

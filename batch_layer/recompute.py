@@ -48,14 +48,14 @@ GROWTH = 2
 
 @dataclass(frozen=True)
 class Recomputed:
-    """What a run has recomputed, by view.
+    """What a run has recomputed.
 
-    Per view: the files of the new batch view, and those of what the intervals since the base have
-    added.
-
-    base: the publication in force that the run started from, None where there was none.
-        definitions: per view, the fingerprint it was
-    computed by. kinds: per stream, incremental or full.
+    Attributes:
+        base: The publication in force that the run started from; None if there was none.
+        definitions: Per view, the fingerprint by which it was computed.
+        kinds: Per stream, incremental or full.
+        views: Per view, the files of the new batch view.
+        added: Per view, the files of what the intervals since the base have added.
     """
 
     base: int | None

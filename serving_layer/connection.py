@@ -187,17 +187,19 @@ class Connection:
     def snapshot(self, version: int | None = None) -> Iterator[Snapshot]:
         """One state of all views, which does not move while it is in use.
 
-        It is the newest state, or that of an earlier publication.
+        Args:
+            version: A publication that is kept, as `history` lists them; the newest state unless
+                given. All layers then answer as they would if it were in force: batch as it was
+                published, speed from its cut on up to the present head, merged both of them. It is
+                loaded into a database of its own, of up to `serving_memory_mb`, that ends with the
+                snapshot.
 
-        version: a publication that is kept, as `history` lists them. All layers then answer as they
-            would if it were in force: batch as it was
-        published, speed from its cut on up to the present head, merged both of them. It is loaded
-        into a database of its own, of up to `serving_memory_mb`, that ends with the snapshot.
-
-        Raises UsageError for a version that is not kept, CoverageError where no segments cover the
-        log from its cut on. A view whose definition has changed since has no answer: CoverageError
-        when it is asked. Without a speed layer of these definitions answers stop at the cut, and
-        the provenance's `note` says so.
+        Raises:
+            UsageError: The version is not kept.
+            CoverageError: No segments cover the log from the version's cut on. A view whose
+                definition has changed since has no answer, and raises this when it is asked.
+                Without a speed layer of these definitions answers stop at the cut, and the
+                provenance's `note` says so.
         """
         opened = self._newest() if version is None else self._earlier(version)
         with opened as snapshot:

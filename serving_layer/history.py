@@ -39,10 +39,13 @@ KINDS = ("match", "differ", "missing", "extra")
 class StreamShare:
     """A stream's share in a publication: what lies below the cut.
 
-    `events` includes the quarantined ones, and not those that retention took.
-
-    origin: the number of the origin in which the cut counts, one more with each loss that was
-        accepted.
+    Attributes:
+        cut: Partition to offset.
+        origin: The number of the origin in which the cut counts, one more with each loss that was
+            accepted.
+        events: Records, the quarantined ones included, those that retention took not.
+        quarantined: Records that do not fit their schema.
+        lost: Records that retention took.
     """
 
     cut: Cut
@@ -58,9 +61,12 @@ class Reconciled:
 
     They are those that the publication added to its base.
 
-    match: both the same. differ: not the same. missing: batch alone has the key. extra: the speed
-        layer alone. not_compared: why there is
-    nothing to compare; the counts are None then.
+    Attributes:
+        match: Keys of which both say the same.
+        differ: Keys of which they don't.
+        missing: Keys that batch alone has.
+        extra: Keys that the speed layer alone has.
+        not_compared: Why there is nothing to compare; the counts are None then.
     """
 
     match: int | None = None
@@ -74,15 +80,27 @@ class Reconciled:
 class Version:
     """A publication that is kept, in the words of `trilayer batch history --json`.
 
-    t, published_at: as ISO 8601, in UTC. kind: incremental or full. base: the version it was
-    computed from. events, quarantined, lost: of all streams together. differing_keys: of all views
-    together, None where none was compared. views: rows of each batch view, before the merge of
-    several files. changed_keys: those of each view that events since the base have touched.
-    corrected_keys: those of each view in which a full run differs from what incremental runs had.
-    streams and reconciliation: of each stream and view, in detail. published: whether it is in
-    force or has been; False for what a run has written that was killed, or overtaken, before it
-    could publish it. looked_t: the latest T at which a run found nothing new since, as ISO 8601;
-    None where none has looked, or the last look was at another version.
+    Attributes:
+        version: Its number.
+        t: Its T, as ISO 8601, in UTC.
+        published_at: When it was written, as ISO 8601, in UTC.
+        kind: incremental or full.
+        base: The version that it was computed from.
+        in_force: Whether it is in force.
+        published: Whether it is in force or has been. False for what a run has written that was
+            killed, or overtaken, before it could publish it.
+        events: Of all streams together.
+        quarantined: Of all streams together.
+        lost: Of all streams together.
+        differing_keys: Of all views together; None if none was compared.
+        views: Rows of each batch view, before the merge of several files.
+        changed_keys: Keys of each view that events since the base have touched.
+        corrected_keys: Keys of each view in which a full run differs from what incremental runs
+            had.
+        streams: Of each stream, in detail.
+        reconciliation: Of each view, in detail.
+        looked_t: The latest T at which a run found nothing new since, as ISO 8601. None if none has
+            looked, or if the last look was at another version.
     """
 
     version: int

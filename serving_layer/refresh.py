@@ -88,9 +88,16 @@ class StreamState:
 
 @dataclass(frozen=True)
 class Loaded:
-    """What the tables hold. files: per view, number of each batch file in the `_file` column.
+    """What the tables hold.
 
-    deleted_rows: per view, rows deleted from its batch table since that was written anew.
+    Attributes:
+        pointer: The pointer's bytes that they were loaded by.
+        publication: The publication; None before the first.
+        streams: Stream to the state of its speed layer.
+        files: Per view, the number of each batch file in the `_file` column.
+        missing_views: Views without an answer, with the reason.
+        speed_rows: Per view, rows in its speed table.
+        deleted_rows: Per view, rows deleted from its batch table since that was written anew.
     """
 
     pointer: bytes | None = None

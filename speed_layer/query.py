@@ -481,10 +481,13 @@ class StreamQuery:
     def _vouch(self, marks: Marks, ends: Cut, looked: float) -> Marks:
         """The marks, for the commit to keep.
 
-        Raises LogError if the log has lost something since they were looked up.
+        Args:
+            marks: Of the last records below `ends`.
+            ends: Where the micro-batch ends.
+            looked: When the marks were looked up, by the monotonic clock.
 
-        marks: of the last records below `ends`. looked: when they were looked up, by the monotonic
-            clock.
+        Raises:
+            LogError: The log has lost something since they were looked up.
         """
         assert self._log
         assert self._topic

@@ -88,10 +88,8 @@ def write_segment(
     """Computes and commits one micro-batch.
 
     Running it again before the commit overwrites what it wrote; after it, it must not be called.
-
-    before_commit: called when all has been read and written. It gives the commit's marks; what it
-        raises keeps the micro-batch from being
-    committed.
+    `before_commit` is called when all has been read and written. It gives the commit's marks; what
+    it raises keeps the micro-batch from being committed.
     """
     view = f"_records_{stream.name}"
     columns = [name for name in LOG_COLUMNS if name != "_headers"]
@@ -155,7 +153,7 @@ def _segment(
 def _compute(
     spark: SparkSession, parsed: str, parts: Parts, passes: list[Pass]
 ) -> tuple[dict[str, pa.Table], dict[int, Census]]:
-    """Per view its partials by tick; per tick its census. parsed: name or SELECT in brackets."""
+    """Per view its partials by tick; per tick its census. `parsed`: a name or a SELECT in brackets."""
     tables: dict[str, list[pa.Table]] = {view.name: [] for pass_ in passes for view in pass_.views}
     census: dict[int, Census] = {}
     for some in _batched(parts):

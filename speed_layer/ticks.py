@@ -54,12 +54,12 @@ class Ticks:
         self._recorded: Mapping[int, Cut] = {}
 
     def split(self, ranges: Ranges, end: Cut) -> dict[int, dict[int, Range]]:
-        """Tick to the part of `ranges` in it.
+        """Tick to the part of `ranges` in it. To be called with ranges that follow the last ones.
 
-        To be called with ranges that go on where the last ones ended.
-
-        end: up to where every partition has been read, those without a range too: a boundary that
-            they have not passed is still needed.
+        Args:
+            ranges: What is split.
+            end: Up to where every partition has been read, those without a range too: a boundary
+                that they have not passed is still needed.
         """
         if not end.keys() <= set(self._index.topic.partitions):
             self._index.topic = self._log.topic(self._stream)  # a partition was added

@@ -121,10 +121,14 @@ def parse_time(text: str) -> int:
 def effective_cut(t_ms: int, index: Cut, recorded: Mapping[int, Cut]) -> dict[int, int]:
     """b(T): where tick T begins in each partition.
 
-    index: H(T), what the broker's time index says. recorded: the cuts that batch runs have ingested
-        up to, by T. A recorded cut is
-    the boundary for its own T, and no boundary before it lies above it, or after it below it: b(T')
-    = max(recorded cuts of earlier ticks, min(H(T'), recorded cuts of later ticks)).
+    A recorded cut is the boundary for its own T. No boundary before it lies above it, and none
+    after it below it: b(T') = max(recorded cuts of earlier ticks, min(H(T'), recorded cuts of later
+    ticks)).
+
+    Args:
+        t_ms: T.
+        index: H(T), what the broker's time index says.
+        recorded: The cuts that batch runs have ingested up to, by T.
     """
     if t_ms in recorded:
         return dict(recorded[t_ms])
@@ -183,7 +187,7 @@ def _rising(boundaries: Mapping[int, Cut], partition: int) -> list[tuple[int, in
 
 @dataclass(frozen=True)
 class Piece:
-    """The offsets that one segment covers. name: what to call it in an error."""
+    """The offsets that one segment covers, and what to call it in an error."""
 
     name: str
     ranges: Ranges
@@ -237,14 +241,19 @@ def cover(stream: str, cut: Cut, pieces: Iterable[Piece]) -> tuple[list[str], di
 
 
 def check_contiguous(stream: str, have: Cut, ranges: Ranges, beginning: Cut) -> None:
-    """Raises unless `ranges` go on exactly where the master dataset ends.
+    """Raises unless `ranges` go on exactly where the master dataset ends, and the log holds them.
 
-    And unless the log still holds them.
+    Args:
+        stream: The stream's name.
+        have: The end of the master dataset.
+        ranges: What is about to be ingested.
+        beginning: The first offset that the log still holds.
 
-    have: end of the master dataset. beginning: the first offset that the log still holds. Raises
-        LogError for what retention took, which
-    can be accepted, only if nothing else is wrong; else OvertakenError where the ranges go back,
-    and CoverageError.
+    Raises:
+        OvertakenError: The ranges go back.
+        CoverageError: They do not go on where the master dataset ends.
+        LogError: Retention took some of it. This can be accepted; it is raised only if nothing else
+            is wrong.
     """
     for partition, r in sorted(ranges.items()):
         expected = have.get(partition, 0)

@@ -162,9 +162,13 @@ class Pass:
         return select_from(rows, lambda name: self.sql(name, part))
 
     def sql(self, rows: str, part: str = "", stamp: str = "") -> str:
-        """`run` as a SELECT from `rows`, a name or a SELECT in brackets.
+        """`run` as a SELECT.
 
-        stamp: a column of `rows`, of which the result has `_oldest` and `_newest` after `_events`.
+        Args:
+            rows: A name, or a SELECT in brackets.
+            part: As for `run`.
+            stamp: A column of `rows`; the result then has its `_oldest` and `_newest` after
+                `_events`.
         """
         raw = [*(POSITION if isinstance(self.source, Stream) else ()), *([stamp] if stamp else [])]
         keys = list(self.keys.values())

@@ -72,10 +72,12 @@ def present_select(
 
     The partials of all `tables` are merged, put together from panes, and presented.
 
-    A window that ends after the year 9999 has NULL as its end.
-    keep: columns of the tables that come first in the answer, and by which it is grouped too.
-    magnitudes: with what `compare_answers` takes to compare floating-point sums by, as
-        NAME__magnitude.
+    Args:
+        view: The view.
+        tables: Tables of its partials, or SELECTs in brackets.
+        keep: Columns of the tables that come first in the answer, and by which it is grouped too.
+        magnitudes: Whether the answer has what `compare_answers` compares floating-point sums by,
+            as NAME__magnitude.
     """
     columns = list(keep)
     for key in view.keys:
@@ -245,8 +247,13 @@ def compare_answers(
 ) -> Comparison:
     """`compare` of two answers, in the view's aggregates as they are presented.
 
-    magnitudes: whether the left answer has been selected with them; else floating-point sums are
-        compared relative to themselves.
+    Args:
+        connection: The database.
+        view: The view.
+        left: The one answer, a table or a SELECT in brackets.
+        right: The other.
+        magnitudes: Whether the left answer was selected with them; else floating-point sums are
+            compared relative to themselves.
     """
     columns = {}
     for measure in view.measures:

@@ -158,10 +158,14 @@ def normal_type(kind: exp.DataType, what: str = "a type") -> str:
 
 @dataclass(frozen=True)
 class Field:
-    """A column of a stream: its name, its Spark type, and whether an event without it is rejected.
+    """A column of a stream.
 
-    path: where an event has it, from the outside in; its name alone unless the schema says
-        otherwise.
+    Attributes:
+        name: Its name.
+        type: Its Spark type.
+        required: Whether an event without it is rejected.
+        path: Where an event has it, from the outside in; its name alone unless the schema says
+            otherwise.
     """
 
     name: str
@@ -187,12 +191,15 @@ def path_text(path: tuple[str, ...]) -> str:
 def parse_schema(ddl: str, what: str, *, events: bool = False) -> tuple[Field, ...]:
     """Fields of a Spark DDL schema such as `carrier string not null, dep_delay int`.
 
-    events: whether columns may say which field of an event they come from, as in `vendor_id int
-        from 'VendorID', city string from
-    'address.city'`.
+    Args:
+        ddl: The schema.
+        what: What has it, for an error.
+        events: Whether columns may say which field of an event they come from, as in `vendor_id int
+            from 'VendorID', city string from 'address.city'`.
 
-    Raises DefinitionError for text that is no schema, a name or a field used twice, and a type that
-    an event can't hold.
+    Raises:
+        DefinitionError: It is no schema, uses a name or a field twice, or has a type that an event
+            can't hold.
     """
     if not isinstance(ddl, str):
         raise DefinitionError(f"schema of {what} must be Spark DDL (`name type, ...`); got {ddl!r}")
@@ -323,7 +330,10 @@ def _check_path(field: Field, fields: Iterable[Field], what: str) -> None:
 class Expression:
     """A checked Spark SQL expression over one stream's columns.
 
-    sql: Spark SQL of the value in `type`, which every engine can hold. columns: what it reads.
+    Attributes:
+        sql: Spark SQL of the value in `type`, which every engine can hold.
+        type: Its Spark type.
+        columns: What it reads.
     """
 
     sql: str
@@ -339,17 +349,22 @@ def parse_expression(
     *,
     parsed: bool = True,
 ) -> Expression:
-    """Checks one scalar expression against `schema` (column name to type) and finds its type.
+    """Checks one scalar expression and finds its type.
 
-    expect: the type it must have ("boolean" for a filter), or None for any.
-    parsed: whether the columns come from the parser, which lets only values through that every
-    engine can hold. Any other value is made one: text that is not UTF-8 gets U+FFFD for what is
-    broken, a time outside of the years 1 to 9999 is NULL, as is a number that does not fit the
-    type.
+    Args:
+        sql: Spark SQL.
+        schema: Column name to Spark type.
+        what: What it is, for an error.
+        expect: The type that it must have, such as "boolean" for a filter; any if None.
+        parsed: Whether the columns come from the parser, which lets only values through that every
+            engine can hold. Any other value is made one: text that is not UTF-8 gets U+FFFD for
+            what is broken; a time outside of the years 1 to 9999 is NULL, as is a number that does
+            not fit the type.
 
-    Raises DefinitionError that names `what`: not one expression, unknown column, aggregate,
-    subquery, a function that answers differently each time, a type that can't be known or isn't the
-    expected one.
+    Raises:
+        DefinitionError: It is not one expression, or has an unknown column, an aggregate, a
+            subquery, a function that answers differently each time, or a type that can't be known
+            or isn't the expected one.
     """
     if not isinstance(sql, str) or not sql.strip():
         raise DefinitionError(f"{what} must be a Spark SQL expression; got {sql!r}")
@@ -436,9 +451,10 @@ def _refuse_unrepeatable(expression: exp.Expr, sql: str, what: str) -> None:
 
 
 def _refuse_clock(expression: exp.Expr, sql: str, what: str) -> None:
-    """expression: with the types of its parts.
+    """Raises DefinitionError if a word in the expression would be read as a time by the clock.
 
-    A word is text where nothing beside it, in a comparison or a choice, may be a time.
+    The expression has the types of its parts. A word is text if nothing beside it, in a comparison
+    or a choice, may be a time.
     """
     for literal in expression.find_all(exp.Literal):
         if not literal.is_string or not _CLOCK.match(literal.this):

@@ -137,13 +137,15 @@ class Stream:
 class Rows:
     """Rows made from a stream's events by a stateless DataFrame function, run by both layers.
 
-    rows: DataFrame of the stream's columns to DataFrame of `schema`'s columns. It sees one slice of
-        the log at a time,
-    so it may map, filter and explode, and must not aggregate, join events to each other or read a
-    clock. Its code, and what it uses of your own modules that are imported at the top of a file,
-    are part of the definition.
-    schema: Spark DDL of what it returns, so that the views on it can be checked without starting
-        Spark.
+    Attributes:
+        name: By which messages know them.
+        source: The stream.
+        rows: A DataFrame of the stream's columns to a DataFrame of `schema`'s columns. It sees one
+            slice of the log at a time, so it may map, filter and explode, and must not aggregate,
+            join events to each other or read a clock. Its code, and what it uses of your own
+            modules that are imported at the top of a file, are part of the definition.
+        schema: Spark DDL of what it returns, so that the views on it can be checked without
+            starting Spark.
     """
 
     name: str

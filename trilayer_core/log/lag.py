@@ -77,7 +77,13 @@ def stream_lag(
 def after_cut(catalog: Catalog, settings: Settings, cuts: Mapping[str, Cut]) -> dict[str, int]:
     """Offsets between each stream's cut and its log's end: the events that are the speed layer's.
 
-    cuts: Stream to the cut in force. Raises EnvironmentFault where no broker answers.
+    Args:
+        catalog: The definitions.
+        cuts: Stream to the cut in force.
+        settings: The settings.
+
+    Raises:
+        EnvironmentFault: No broker answers.
     """
     with Log.at_once(settings.bootstrap_servers, ANSWER_S) as log:
         topics = {stream.name: log.find(stream) for stream in catalog.streams}

@@ -34,9 +34,16 @@ def read_log(
 ) -> DataFrame:
     """The records of `ranges`, in one bounded read.
 
-    Columns: key, value, headers, partition, offset, timestamp.
+    Args:
+        spark: The session.
+        bootstrap_servers: host:port, or several with commas between them.
+        topic: The topic's name.
+        ranges: Partition to offsets.
+        complete: Whether to fail if the log does not hold all of them any more, or to read what it
+            holds.
 
-    complete: fail where the log does not hold all of them any more; else read what it holds.
+    Returns:
+        Rows of key, value, headers, partition, offset, timestamp.
     """
     return (
         spark.read.format("kafka")

@@ -59,7 +59,14 @@ _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A Parquet file of the store. path: relative to the store. sha256: of all its bytes."""
+    """A Parquet file of the store.
+
+    Attributes:
+        path: Relative to the store.
+        rows: How many.
+        bytes: How many.
+        sha256: Of all its bytes.
+    """
 
     path: str
     rows: int

@@ -29,15 +29,22 @@ from trilayer_core.store.files import Store, StoredFile, read_listed
 class Interval:
     """One ingested interval.
 
-    `ranges` are offsets [start, end) of each partition; the ends are the recorded cut of `t_ms`.
-
-    topic_id: identity of the origin in which its offsets count, see `Origin`. lost: parts of
-    `ranges` that retention took before they were ingested, accepted by an operator. events: records
-    held, the quarantined ones included. marks: per partition, the last record that has been
-    ingested, by which the next run tells whether the log still holds it; None if the log had no
-    record below the end. Manifests from before marks were kept have none. departed: number of the
-    newest generation of the speed layer that had read, when this was ingested, what the log holds
-    no longer: none up to it is merged with this interval. 0 if there was none.
+    Attributes:
+        number: Its place in its chain.
+        t_ms: The T of its run.
+        topic_id: Identity of the origin in which its offsets count, see `Origin`.
+        ranges: Offsets [start, end) of each partition; the ends are the recorded cut of `t_ms`.
+        files: Where its records are.
+        events: Records held, the quarantined ones included.
+        quarantined: Records that do not fit their schema.
+        lost: Parts of `ranges` that retention took before they were ingested, accepted by an
+            operator.
+        marks: Per partition, the last record that has been ingested, by which the next run tells
+            whether the log still holds it; None if the log had no record below the end. Manifests
+            from before marks were kept have none.
+        departed: Number of the newest generation of the speed layer that had read, when this was
+            ingested, what the log holds no longer: none up to it is merged with this interval. 0 if
+            there was none.
     """
 
     number: int
@@ -297,7 +304,7 @@ def newest_of(chain: Sequence[Interval], identity: str) -> list[Interval]:
 
 
 def chain_end(chain: Sequence[Interval], start: Cut) -> dict[int, int]:
-    """Where ingest goes on. chain: intervals of one origin. start: where that origin begins."""
+    """Where ingest goes on: the end of the intervals of one origin, which begins at `start`."""
     return dict(start) | (chain[-1].end if chain else {})
 
 

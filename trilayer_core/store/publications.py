@@ -63,11 +63,16 @@ def pointer_lock(store: Store, what: str) -> Iterator[None]:
 class PublishedStream:
     """What a publication holds of a stream.
 
-    `events` are records below the cut, the quarantined ones included, the lost ones not.
-
-    departed: number of the newest generation of the speed layer that is known to have read records
-        which the log had lost by the time it was
-    ingested; 0 if there was none. Generations up to it are not merged with the publication.
+    Attributes:
+        topic_id: Identity of the origin in which the cut counts.
+        fingerprint: Of the stream.
+        cut: Partition to offset.
+        events: Records below the cut, the quarantined ones included, the lost ones not.
+        quarantined: Records that do not fit their schema.
+        lost: Records that retention took.
+        departed: Number of the newest generation of the speed layer that is known to have read
+            records which the log had lost by the time it was ingested; 0 if there was none.
+            Generations up to it are not merged with the publication.
     """
 
     topic_id: str
@@ -99,11 +104,17 @@ class PublishedView:
 class Publication:
     """All batch views as of one T.
 
-    `kind` is incremental or full. `base` is the version in force when the run began; None only
-    before the first publication.
-
-    reconciliation: per view, counts of match, differ, missing, extra, and of keys changed since the
-        base; or `not_compared` with the reason.
+    Attributes:
+        version: Its number.
+        token: Of the run that made it.
+        t_ms: T, in ms since 1970.
+        kind: incremental or full.
+        base: The version in force when the run began; None only before the first publication.
+        streams: Per stream, what lies below the cut.
+        views: Per view, its files.
+        reconciliation: Per view, counts of match, differ, missing, extra, and of keys changed since
+            the base; or `not_compared` with the reason.
+        created_ms: When it was written, in ms since 1970.
     """
 
     version: int

@@ -53,13 +53,17 @@ SHORTEST_REASON = 64
 class Generation:
     """One life of a stream's speed layer.
 
-    `start`: offsets from which it reads. `fingerprint`: of the stream and all views on it.
-
-    topic_id: identity of the origin in which its offsets count, see `Origin`. anew: the log had
-    lost what the generations before had read, so that none of them is merged any more, however far
-    it had come.
-    tick_ms: length of the ticks that its segments are of; None in generations from before it was
-        kept.
+    Attributes:
+        name: Its number and a random part.
+        topic_id: Identity of the origin in which its offsets count, see `Origin`.
+        fingerprint: Of the stream and all views on it.
+        views: View to fingerprint.
+        start: Offsets from which it reads.
+        created_ms: When it began, in ms since 1970.
+        anew: Whether the log had lost what the generations before had read, so that none of them is
+            merged any more, however far it had come.
+        tick_ms: Length of the ticks that its segments are of; None in generations from before it
+            was kept.
     """
 
     name: str
@@ -87,11 +91,15 @@ class Generation:
 class Segment:
     """The events of one tick in a commit.
 
-    `events`: all of them; `quarantined`: those of them that don't fit.
-
-    oldest_ms, newest_ms: the first and the last append time of them. waited_ms: from append to
-    commit, the longest time of one of them, by the clocks of the broker and the speed layer. None
-    in commits written before there were these.
+    Attributes:
+        tick: The tick, by its T.
+        ranges: Their offsets.
+        events: How many, those that don't fit included.
+        quarantined: How many of them don't fit.
+        oldest_ms: The first append time of them; None in commits written before it was kept.
+        newest_ms: The last append time of them, likewise.
+        waited_ms: From append to commit, the longest time of one of them, by the clocks of the
+            broker and the speed layer, likewise.
     """
 
     tick: int
@@ -107,9 +115,15 @@ class Segment:
 class Commit:
     """Micro-batches first to last, whole.
 
-    committed_ms: when the newest of them was committed. marks: for each partition that they have
-        read, the last record below the offset where
-    they end, or None if none was found; commits from before marks were kept have none.
+    Attributes:
+        first: The first micro-batch.
+        last: The last one.
+        segments: A segment for each tick.
+        files: View to the file of its partials.
+        quarantine: The file of events that don't fit; None if there is none.
+        committed_ms: When the newest of them was committed.
+        marks: For each partition that they have read, the last record below the offset at which
+            they end, or None if none was found. Commits from before marks were kept have none.
     """
 
     first: int
