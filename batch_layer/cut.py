@@ -66,17 +66,21 @@ class Run:
 
     @property
     def t(self) -> str:
+        """T as text."""
         return format_time(self.t_ms)
 
     @property
     def folder(self) -> str:
+        """Where the steps' documents are."""
         return f"runs/{self.token:08d}"
 
     def path(self, step: str) -> str:
+        """The path of a step's document."""
         return f"{self.folder}/{step}.json"
 
     @staticmethod
     def of(document: dict[str, Any]) -> Run:
+        """The run that a document describes."""
         return Run(
             **(
                 document

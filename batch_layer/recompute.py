@@ -77,6 +77,8 @@ class Recomputed:
 
     @staticmethod
     def of(document: dict[str, Any]) -> Recomputed:
+        """What a document describes."""
+
         def files(views: Mapping[str, Any]) -> dict[str, Sequence[StoredFile]]:
             return {name: [StoredFile.of(file) for file in found] for name, found in views.items()}
 

@@ -1,5 +1,6 @@
-"""`python -m benchmarks [NAME ...]`: runs each benchmark in a process of its own and prints a table
-of what was measured.
+"""Runs each benchmark in a process of its own and prints a table of the results.
+
+`python -m benchmarks [NAME ...]`.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ ENDS = (signal.SIGTERM, signal.default_int_handler)
 
 
 def main() -> None:
+    """Runs the benchmarks that are named, or all."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help=f"{', '.join(BENCHMARKS)}; all unless given"

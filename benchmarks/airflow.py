@@ -1,5 +1,7 @@
-"""What Airflow adds: start-up of the whole stack, its idle memory and processor time, and its
-overhead on a scheduled run of the demo catalog.
+"""What Airflow adds to the stack.
+
+Start-up of the whole stack, its idle memory and processor time, and its overhead on a scheduled run
+of the demo catalog.
 
 The commands that a run is made of say in their tasks' logs how long they took; the rest of the
 run's wall time is Airflow's.
@@ -37,6 +39,7 @@ spark_conf = { "spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1" }
 
 
 def measure(options: Options) -> Sequence[Figure]:
+    """The figures of this benchmark."""
     number = options.events(EVENTS)
     with home() as folder:
         (folder / "trilayer.toml").write_text(SETTINGS)

@@ -1,5 +1,8 @@
-"""What must not grow: a reader's memory over many publications, the overhead of runs, ticks and
-readers after a year, and an open tick of an hour."""
+"""What must not grow.
+
+A reader's memory over many publications, the overhead of runs, ticks and readers after a year, and
+an open tick of an hour.
+"""
 
 from __future__ import annotations
 
@@ -70,8 +73,10 @@ def _partials(keys: int, value: int) -> pa.Table:
 
 
 def _publications(options: Options) -> Iterator[Figure]:
-    """A reader in this process, asked by several threads all the while; what it reads is published
-    by another."""
+    """A reader in this process, asked by several threads all the while.
+
+    What it reads is published by another process.
+    """
     keys, number = options.events(KEYS), max(20, options.events(PUBLICATIONS))
     context = multiprocessing.get_context("spawn")
     with home() as at:
@@ -350,8 +355,10 @@ def _look_around_at_once(connection: serving_layer.Connection) -> None:
 
 
 def _open_tick(options: Options) -> Iterator[Figure]:
-    """An hour in one tick, a commit each 100 ms; what a reader that asks once a second needs in
-    each of the last minutes."""
+    """An hour in one tick, a commit each 100 ms.
+
+    With what a reader that asks once a second needs in each of the last minutes.
+    """
     hour = max(2 * 60_000, options.events(HOUR_MS))
     began = tick_of(now_ms(), HOUR_MS)
     table = _partials(500, 1)

@@ -21,13 +21,15 @@ class Options:
     scale: float
 
     def events(self, full: int) -> int:
+        """How many events to take instead of `full`, by the scale."""
         return max(1, round(full * self.scale))
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured quantity, a value a repeat. at_least, at_most: what its median should reach,
-    where something is asked of it.
+    """One measured quantity, a value a repeat.
+
+    `at_least` and `at_most` are what its median should reach, if something is asked of it.
     """
 
     what: str
@@ -38,12 +40,14 @@ class Figure:
 
     @property
     def reach(self) -> str:
+        """What the median should reach, as text; empty if nothing is asked."""
         if self.at_least is not None:
             return f"≥ {self.at_least:g}"
         return f"≤ {self.at_most:g}" if self.at_most is not None else ""
 
     @property
     def met(self) -> str:
+        """Whether it does, as text; empty if nothing is asked."""
         if not self.reach:
             return ""
         found = median(self.values)
@@ -79,6 +83,7 @@ def timed(run: Callable[[], T]) -> tuple[float, T]:
 
 
 def seconds(run: Callable[[], object]) -> float:
+    """How long a call took."""
     return timed(run)[0]
 
 
@@ -88,4 +93,5 @@ def ratios(above: Sequence[float], below: Sequence[float]) -> list[float]:
 
 
 def say(text: str) -> None:
+    """A line of progress on stderr."""
     print(f"  {text}", file=sys.stderr, flush=True)

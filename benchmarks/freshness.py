@@ -1,5 +1,6 @@
-"""Freshness: from the creation of an event until a DuckDB answer counts it, at 2,000 events a
-second.
+"""Freshness: from the creation of an event until a DuckDB answer counts it.
+
+At 2,000 events a second.
 
 The producer, the speed layer and the reader are a process each, as they would be. The producer
 stamps each event when it makes it; the reader asks for the newest stamp again and again. An event
@@ -78,6 +79,7 @@ QUESTION = "SELECT max(newest) FROM by_visitor"
 
 
 def measure(options: Options) -> Sequence[Figure]:
+    """The figures of this benchmark."""
     figures: list[Figure] = []
     for name, catalog in (("two", TWO), ("five", FIVE)):
         halves, tails = _measure(name, catalog, options)
@@ -148,8 +150,9 @@ def produce(bootstrap_servers: str) -> None:
 
 
 def _watch(connection: serving_layer.Connection, for_s: float) -> list[tuple[float, int]]:
-    """(moment of the answer, newest stamp in it), in seconds and microseconds since 1970, asked
-    every 30 ms.
+    """The moment of each answer, and the newest stamp in it, asked every 30 ms.
+
+    In seconds and in microseconds since 1970.
     """
     seen: list[tuple[float, int]] = []
     until = time.monotonic() + for_s
@@ -162,8 +165,9 @@ def _watch(connection: serving_layer.Connection, for_s: float) -> list[tuple[flo
 
 
 def _delays(seen: Sequence[tuple[float, int]]) -> list[float]:
-    """Seconds from creation to visibility, of a regular sample of the events between the first and
-    the last answer.
+    """Seconds from creation to visibility, of a regular sample of the events.
+
+    The sample is of those between the first and the last answer.
     """
     stamps = [newest for _, newest in seen]
     created = np.arange(stamps[0] + 1, stamps[-1], 1_000_000 // RATE)

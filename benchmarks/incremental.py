@@ -1,5 +1,6 @@
-"""An incremental batch run over the same new interval, after a history and after ten times that
-history.
+"""An incremental batch run, after a history and after ten times that history.
+
+The new interval is the same.
 
 A run's steps are timed together, from cut to publish, in a Spark session started before. Each
 repeat begins with a copy of the same store.
@@ -32,6 +33,7 @@ HISTORY, NEW = 400_000, 200_000
 
 
 def measure(options: Options) -> Sequence[Figure]:
+    """The figures of this benchmark."""
     new = options.events(NEW)
     histories = {"1": options.events(HISTORY), "10": 10 * options.events(HISTORY)}
     took: dict[str, list[float]] = {name: [] for name in histories}
@@ -64,8 +66,9 @@ def measure(options: Options) -> Sequence[Figure]:
 def _prepare(
     name: str, history: int, new: int, settings: Settings, folder: Path, spark: StartSpark
 ) -> tuple[Catalog, Path, int]:
-    """A store in which the history is published and a new interval, all arrived, waits for the run
-    of `until_ms`.
+    """A store in which the history is published and a new interval waits for a run.
+
+    All of it has arrived; the run is that of `until_ms`.
     """
     stream: Stream = replace(SALES, topic=f"sales{name}")
     catalog = Catalog(views=views(stream)[:2])

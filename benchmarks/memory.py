@@ -1,5 +1,6 @@
-"""Memory of the whole local stack: broker, speed layer, replay, a batch run and a reader, all of
-them while the demo runs.
+"""Memory of the whole local stack while the demo runs.
+
+Broker, speed layer, replay, a batch run and a reader.
 
 Proportional set size (PSS) shares out what processes have in common, so that the sum over processes
 is what they really hold.
@@ -23,6 +24,7 @@ EVERY_S = 0.5
 
 
 def measure(options: Options) -> Sequence[Figure]:
+    """The figures of this benchmark."""
     peaks = [_peak_gib() for _ in range(min(options.repeats, 3))]
     return [Figure("whole local stack in the demo, most PSS", "GiB", peaks, at_most=3)]
 

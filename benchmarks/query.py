@@ -1,5 +1,6 @@
-"""A point query on a merged view of a million keys, batch and speed, beside the same rows in one
-native DuckDB table, asked the same way.
+"""A point query on a merged view of a million keys, batch and speed.
+
+Beside it the same rows in one native DuckDB table, asked the same way.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ CATALOG = Catalog(views=[VIEW])
 
 
 def measure(options: Options) -> Sequence[Figure]:
+    """The figures of this benchmark."""
     keys = options.events(KEYS)
     merged: list[float] = []
     native: list[float] = []
@@ -105,8 +107,9 @@ def _native(settings: Settings, connection: serving_layer.Connection) -> duckdb.
 
 
 def _fill(store: Store, keys: int) -> None:
-    """A publication of `keys` keys, and as many segments as two hours of a busy stream leave
-    between compactions.
+    """A publication of `keys` keys, with segments above it.
+
+    As many as two hours of a busy stream leave between compactions.
     """
     random_ = random.Random(42)
     every = random_.sample(range(keys), keys)

@@ -1,5 +1,6 @@
-"""Full recompute of two views from the master dataset, with DuckDB doing the same two group-bys
-from the same files beside it.
+"""Full recompute of two views from the master dataset.
+
+Beside it DuckDB does the same two group-bys from the same files.
 
 Spark's session is started before; digests are checked and results written within the time, as in a
 batch run.
@@ -32,6 +33,7 @@ EVENTS = 10_000_000
 
 
 def measure(options: Options) -> Sequence[Figure]:
+    """The figures of this benchmark."""
     number = options.events(EVENTS)
     product: list[float] = []
     limit: list[float] = []

@@ -38,6 +38,7 @@ FORGET = {
 
 
 def measure(options: Options) -> Sequence[Figure]:
+    """The figures of this benchmark."""
     number = options.events(EVENTS)
     programs = {"one": ONE, "two": TWO, "five": FIVE}
     took: dict[str, list[float]] = {name: [] for name in ("limit", *programs)}

@@ -1,5 +1,6 @@
-"""The events and views that are measured: sales of about 100 bytes of JSON, made by number, so that
-DuckDB can say what the answers must be.
+"""The events and views that are measured: sales of about 100 bytes of JSON.
+
+They are made by number, so that DuckDB can say what the answers must be.
 """
 
 from __future__ import annotations

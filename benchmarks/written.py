@@ -1,5 +1,7 @@
-"""A store written by the product's own functions, without Spark or Kafka: publications, commits and
-intervals of one stream."""
+"""A store written by the product's own functions, without Spark or Kafka.
+
+It has publications, commits and intervals of one stream.
+"""
 
 from __future__ import annotations
 

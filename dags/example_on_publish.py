@@ -27,6 +27,7 @@ with DAG(
 
     @task(doc_md="Returns what the newest event of the view's Asset carries.")
     def tell(triggering_asset_events: Any = None) -> dict:
+        """Returns what the newest event of the view's Asset carries."""
         events = triggering_asset_events[
             view
         ]  # in no order; several, where the view was published more than once

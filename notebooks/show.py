@@ -1,5 +1,7 @@
-"""What the notebooks share: the way to their project, and tables as plain HTML that reads anywhere
-and sorts by a click on a column's head where scripts may run.
+"""What the notebooks share.
+
+The way to their project, and tables as plain HTML that reads anywhere and sorts by a click on a
+column's head if scripts may run.
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ _SORT = (
 
 
 def enter_project() -> None:
-    """Goes to the folder whose settings count: the nearest one, from the notebook's upwards, that
-    has a `trilayer.toml`.
+    """Goes to the folder whose settings count.
+
+    It is the nearest one, from the notebook's upwards, that has a `trilayer.toml`.
 
     Without one, it is the notebook's own, or the one above where that is called `notebooks`.
     """

@@ -167,6 +167,7 @@ class Connection:
         self.close()
 
     def close(self) -> None:
+        """Ends it, and all snapshots of it."""
         self._close_idle()
         self._database.close()
 

@@ -113,10 +113,12 @@ _BATCH_COLUMNS = ["_file INTEGER"]
 
 
 def batch_table(view: View) -> str:
+    """The table of a view's batch partials."""
     return f"_batch.{quoted_duckdb(view.name)}"
 
 
 def speed_table(view: View) -> str:
+    """The table of a view's speed partials."""
     return f"_speed.{quoted_duckdb(view.name)}"
 
 

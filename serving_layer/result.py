@@ -23,12 +23,15 @@ class Table:
 
     @property
     def columns(self) -> list[str]:
+        """The names of its columns."""
         return list(self.table.column_names)
 
     def arrow(self) -> pa.Table:
+        """As an Arrow table."""
         return self.table
 
     def pandas(self) -> pandas.DataFrame:
+        """As a pandas DataFrame."""
         return self.table.to_pandas()
 
     def rows(self) -> list[tuple[Any, ...]]:
@@ -105,6 +108,7 @@ class Provenance:
     streams: Mapping[str, StreamProvenance]
 
     def to_json(self) -> dict[str, Any]:
+        """As a JSON document."""
         return asdict(self)
 
 

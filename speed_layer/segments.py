@@ -153,7 +153,7 @@ def _segment(
 def _compute(
     spark: SparkSession, parsed: str, parts: Parts, passes: list[Pass]
 ) -> tuple[dict[str, pa.Table], dict[int, Census]]:
-    """Per view its partials by tick; per tick its census. `parsed`: a name or a SELECT in brackets."""
+    """Per view its partials by tick; per tick its census."""
     tables: dict[str, list[pa.Table]] = {view.name: [] for pass_ in passes for view in pass_.views}
     census: dict[int, Census] = {}
     for some in _batched(parts):

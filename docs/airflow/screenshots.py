@@ -1,5 +1,6 @@
-"""Takes the pictures of docs/airflow.md from a running `trilayer up` or `trilayer demo`, in
-headless Chromium.
+"""Takes the pictures of docs/airflow.md in headless Chromium.
+
+From a running `trilayer up` or `trilayer demo`.
 
     sudo apt-get install chromium chromium-driver
     .venv/bin/python docs/airflow/screenshots.py [HOME]      # HOME of the stack: .trilayer, or
@@ -28,6 +29,7 @@ SIZE = (1500, 950)
 
 
 def main() -> None:
+    """Takes the pictures, one page after another."""
     home = Path(sys.argv[1] if len(sys.argv) > 1 else ".trilayer").resolve()
     running = airflow.running(home)
     if running is None:

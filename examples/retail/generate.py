@@ -1,5 +1,6 @@
-"""Makes purchases as JSON Lines, good ones and bad ones, and says what the right answers to them
-are.
+"""Makes purchases as JSON Lines, good ones and bad ones.
+
+And says what the right answers to them are.
 
 The same seed gives the same bytes. The answers are computed here in plain Python while the events
 are written, so that they owe nothing to what they are held against: `FILE.truth.json` has, under
@@ -93,6 +94,7 @@ class Truth:
 
     @property
     def events(self) -> int:
+        """How many, good and bad."""
         return self.good + sum(self.bad.values())
 
     def to_json(self) -> dict[str, Any]:
@@ -150,6 +152,7 @@ def truth_path(path: Path) -> Path:
 
 
 def encode(event: Event) -> str:
+    """An event as a line of JSON."""
     return json.dumps(event, ensure_ascii=False)
 
 
@@ -193,6 +196,7 @@ def _rows(key: str, totals: Mapping[Key, Sales]) -> list[dict[str, Any]]:
 
 
 def main() -> None:
+    """Writes the file that is named, and its right answers beside it."""
     parser = argparse.ArgumentParser(prog="python -m examples.retail.generate", description=__doc__)
     parser.add_argument("file", type=Path, metavar="FILE.jsonl")
     parser.add_argument("--events", type=int, default=10_000)

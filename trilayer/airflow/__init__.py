@@ -1,5 +1,6 @@
-"""How Airflow runs the batch layer: one operator, which runs the `trilayer` command, and the assets
-and lateness that its DAGs declare.
+"""How Airflow runs the batch layer.
+
+One operator, which runs the `trilayer` command, and the assets and lateness that its DAGs declare.
 
 Imports neither pyspark nor duckdb: Airflow parses DAG files all the time.
 """

@@ -1,5 +1,6 @@
-"""The one operator of trilayer's DAGs: it runs the `trilayer` command that a person would, and
-shows in Airflow what that did.
+"""The one operator of trilayer's DAGs.
+
+It runs the `trilayer` command that a person would, and shows in Airflow what that did.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ LOG_LINE = re.compile(r"\S+ \S+ (?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \S+
 
 
 class TrilayerOperator(BaseOperator):
-    """Runs `trilayer ARGUMENTS`; its JSON answer is the task's returned value, its log lines are
-    the task's log.
+    """Runs `trilayer ARGUMENTS`.
+
+    Its JSON answer is the task's returned value, its log lines are the task's log.
 
     arguments: templates; those that come out empty are left out. stream: added as `--stream NAME`,
         for a task that is mapped over streams.
@@ -67,6 +69,7 @@ class TrilayerOperator(BaseOperator):
         self._process: subprocess.Popen[str] | None = None
 
     def execute(self, context: Mapping[str, Any]) -> Any:
+        """Runs the command, and shows what it did."""
         answer = self._run()
         if isinstance(answer, dict) and "covered_by" in answer:
             self._skip(
@@ -88,6 +91,7 @@ class TrilayerOperator(BaseOperator):
         return answer
 
     def on_kill(self) -> None:
+        """Ends the command."""
         if self._process is not None:
             self._process.terminate()
 
@@ -168,8 +172,9 @@ NUMBERS = (
 
 
 def numbers_of(answer: Any) -> dict[str, Any]:
-    """What an answer counts, by name, each as a number or a short text: Airflow's pages show that
-    without unfolding it.
+    """What an answer counts, by name, each as a number or a short text.
+
+    Airflow's pages show that without unfolding it.
 
     >>> views = {"by_user": 12, "hourly": 3}
     >>> numbers_of({"version": 7, "t": "2026-01-01T00:00:00Z", "views": views, "base": 6})
@@ -236,8 +241,9 @@ def _short(value: Any) -> Any:
 
 
 class PublishOperator(TrilayerOperator):
-    """A command that puts a publication in force: each of its outlets, which are the views' assets,
-    gets an event that says what it now is.
+    """A command that puts a publication in force.
+
+    Each of its outlets, which are the views' assets, gets an event that says what it now is.
 
     The event's extra: version, t, reason (publish or rollback), rows, changed_keys (touched by
     events since the publication before), corrected_keys (in which a full recompute differs from
@@ -245,6 +251,7 @@ class PublishOperator(TrilayerOperator):
     """
 
     def execute(self, context: Mapping[str, Any]) -> Any:
+        """As the other; tells each outlet what it now is."""
         answer = super().execute(context)
         if answer["reason"] == "nothing new":
             self._skip(

@@ -1,5 +1,6 @@
-"""What a DAG file reads of the project that it schedules: its settings and catalog, as Airflow's
-own terms.
+"""What a DAG file reads of the project that it schedules.
+
+Its settings and catalog, as Airflow's own terms.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Project:
 
     @property
     def streams(self) -> list[str]:
+        """The names of the streams."""
         return [stream.name for stream in self.catalog.streams]
 
     @cached_property
@@ -50,8 +52,9 @@ class Project:
 
     @property
     def kept(self) -> list[str]:
-        """The versions that are kept, newest first, each as a line that begins with its number;
-        none where the store can't be read.
+        """The versions that are kept, newest first, each as a line with its number first.
+
+        None if the store can't be read.
         """
         # Here, since the other DAGs are parsed in half the time without the store's libraries.
         from trilayer_core.store.files import Store
@@ -78,8 +81,9 @@ class Project:
 
     @property
     def every(self) -> CronDataIntervalTimetable:
-        """Runs with real data intervals of `batch_every_s`, aligned to the clock in UTC; T is a
-        run's data_interval_end.
+        """Runs with real data intervals of `batch_every_s`, aligned to the clock in UTC.
+
+        T is a run's data_interval_end.
         """
         minutes = self.settings.batch_every_s // 60
         cron = f"*/{minutes} * * * *" if minutes < 60 else f"0 */{minutes // 60} * * *"
@@ -93,8 +97,9 @@ class Project:
 
     @property
     def late(self) -> DeadlineAlert:
-        """Told when a run has not ended while the cut before it, which is its interval's start, has
-        come to lag by `late_after` intervals.
+        """Told when a run has not ended and the cut before it lags too much.
+
+        The cut before it is its interval's start; too much is `late_after` intervals.
         """
         return DeadlineAlert(
             name=f"the cut lags by more than {self.settings.late_after} intervals",

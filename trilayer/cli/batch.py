@@ -324,8 +324,9 @@ def reconciliation(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """What a version's run found: batch against speed, key by key, and the keys that a full run has
-    corrected.
+    """What a version's run found: batch against speed, key by key.
+
+    And the keys that a full run has corrected.
     """
     p = project()
     publication = _version(p.store, version, full)
@@ -394,8 +395,9 @@ def rollback(
     why: Why = "",
     as_json: Json = False,
 ) -> None:
-    """An older publication in force again, its cut with it; what has arrived since stays in the
-    answers.
+    """An older publication in force again, its cut with it.
+
+    What has arrived since stays in the answers.
 
     Unless it is held, the next batch run publishes on top of it.
     """

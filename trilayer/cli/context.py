@@ -20,8 +20,9 @@ err = STDERR
 
 
 def set_up_logging() -> None:
-    """trilayer's own messages, from INFO up, and others' errors, to stderr: with a time where it is
-    no terminal.
+    """Sends trilayer's own messages, from INFO up, and others' errors to stderr.
+
+    With a time if it is no terminal.
     """
     handler: logging.Handler
     if err.is_terminal:

@@ -1,5 +1,6 @@
-"""`trilayer demo`: the whole loop on this machine, with real flights, from an empty store to a
-verified answer.
+"""`trilayer demo`: the whole loop on this machine, with real flights.
+
+From an empty store to a verified answer.
 """
 
 from __future__ import annotations
@@ -57,8 +58,9 @@ SETTINGS = {
 
 
 def demo(no_airflow: NoAirflow = False) -> None:
-    """Replays a year of real flights through the whole system in about three minutes, and proves
-    the answer.
+    """Replays a year of real flights through the whole system and proves the answer.
+
+    Takes about three minutes.
     """
     _check_examples()
     home = Path(".trilayer/demo").resolve()
@@ -242,8 +244,9 @@ def _watch(
     replay: processes.Process,
     done: Callable[[dict[str, Any]], bool],
 ) -> dict[str, Any]:
-    """Shows the three layers side by side until `done` says so of the newest answer, which it
-    returns.
+    """Shows the three layers side by side until `done` says so of the newest answer.
+
+    Returns that answer.
     """
     live = Live(console=out, transient=True, auto_refresh=False) if out.is_terminal else None
     shown, said = float("-inf"), ""

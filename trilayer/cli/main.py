@@ -38,15 +38,10 @@ class Entry:
 
 
 COMMANDS = {
-    "up": Entry(
-        "trilayer.cli.stack:up",
-        "Starts the local stack and keeps it until Ctrl-C: a Kafka broker, unless"
-        " bootstrap_servers is set, the speed layer, and Airflow.",
-    ),
+    "up": Entry("trilayer.cli.stack:up", "Starts the local stack and keeps it until Ctrl-C."),
     "demo": Entry(
         "trilayer.cli.demo:demo",
-        "Replays a year of real flights through the whole system in about three minutes, and proves"
-        " the answer.",
+        "Replays a year of real flights through the whole system and proves the answer.",
     ),
     "replay": Entry(
         "trilayer.cli.replay:replay",
@@ -64,14 +59,11 @@ COMMANDS = {
     ),
     "quarantine": Entry("trilayer.cli.quarantine:app", "Events that did not fit their schema."),
     "verify": Entry(
-        "trilayer.cli.verify:verify",
-        "Compares log, master dataset and views with each other: every record that the log still"
-        " holds, and every key against a recompute.",
+        "trilayer.cli.verify:verify", "Compares log, master dataset and views with each other."
     ),
     "notebooks": Entry(
         "trilayer.cli.notebooks:notebooks",
-        "Puts the notebooks into a folder: batch against speed, freshness and lag, of your own"
-        " catalog and store.",
+        "Puts the notebooks into a folder, for your own catalog and store.",
     ),
 }
 

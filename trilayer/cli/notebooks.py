@@ -24,8 +24,9 @@ def notebooks(
         bool, typer.Option("--force", help="replace files of theirs that were changed")
     ] = False,
 ) -> None:
-    """Puts the notebooks into a folder: batch against speed, freshness and lag, of your own catalog
-    and store.
+    """Puts the notebooks into a folder, for your own catalog and store.
+
+    They show batch against speed, and freshness and lag.
     """
     found = {
         entry.name: entry.read_bytes()

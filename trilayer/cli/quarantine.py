@@ -268,8 +268,9 @@ def replay(
         bool, typer.Option("--again", help="also those that have been replayed before")
     ] = False,
 ) -> None:
-    """Sends corrected events back to their topics, with where they came from in the header
-    trilayer-origin.
+    """Sends corrected events back to their topics.
+
+    With where they came from in the header trilayer-origin.
 
     The quarantined events stay where they are and are never counted; the corrected ones count as
     new events. Lines that can't be sent are listed, with the reason, and the others are sent. A
@@ -290,8 +291,10 @@ def replay(
 
 @dataclass
 class _Replayed:
-    """What came of a file of corrections. before: those that the interrupted replay had sent, which
-    this one goes on with. refused: a line for each that was not sent, with where it is and why.
+    """What came of a file of corrections.
+
+    `before`: those that the interrupted replay had sent, which this one goes on with. `refused`: a
+    line for each that was not sent, with where it is and why.
     """
 
     sent: int = 0
@@ -328,8 +331,9 @@ def _check(
     held: Mapping[tuple[str, int, int, int], dict[str, Any]],
     seen: dict[tuple[str, int, int, int], _Correction],
 ) -> None:
-    """Raises UsageError unless the line corrects an event in quarantine, as the first one that
-    does; `seen` has those that did.
+    """Raises UsageError unless the line corrects an event in quarantine.
+
+    It must be the first one that does; `seen` has those that did.
     """
     if one.key not in held:
         raise UsageError(
@@ -381,8 +385,9 @@ def _is_sent(p: Project, one: _Correction, again: bool) -> bool:
 
 @dataclass(frozen=True)
 class _Correction:
-    """A corrected event. where: file and line. header: what it carries to say which event it
-    replaces.
+    """A corrected event.
+
+    `where`: file and line. `header`: what it carries to say which event it replaces.
     """
 
     stream: Stream
@@ -432,8 +437,9 @@ class _Correction:
 
     @property
     def intent(self) -> str:
-        """Path of the document that says that the event is about to be sent: from which offset on
-        it would be found.
+        """Path of the document that says that the event is about to be sent.
+
+        It says from which offset on the event would be found.
         """
         place = _place(self.origin, self.partition, self.offset)
         return f"quarantine/{self.stream.name}/{place}.sending.json"
@@ -444,8 +450,9 @@ class _Correction:
 
 
 def _settle(p: Project, one: _Correction, again: bool) -> bool:
-    """Whether an event that an interrupted replay was about to send is in the log as it is in the
-    file now; ends its intent.
+    """Whether an event that an interrupted replay was about to send is in the log.
+
+    It must be there as it is in the file now. Ends its intent.
     """
     intent = p.store.read_document(one.intent)
     with Log(p.settings.bootstrap_servers) as log:
@@ -498,8 +505,9 @@ def _send_all(p: Project, due: Sequence[_Correction], found: _Replayed) -> None:
 
 
 def _send(p: Project, producer: KafkaProducer, one: _Correction) -> None:
-    """Raises UsageError if the broker refuses the event, and EnvironmentFault if it does not
-    answer.
+    """Sends the event.
+
+    Raises UsageError if the broker refuses it, and EnvironmentFault if it does not answer.
     """
     with Log(p.settings.bootstrap_servers) as log:
         end = log.end(log.topic(one.stream))[one.partition]
@@ -536,14 +544,15 @@ def _mark(p: Project, one: _Correction, to: str, value: str) -> None:
 
 
 def quarantined(p: Project, stream: Stream) -> Iterator[dict[str, Any]]:
-    """Quarantined events of a stream in log order: those below the master dataset's end, then the
-    speed layer's.
+    r"""Quarantined events of a stream in log order.
 
-    Keys: stream, origin (its number, see `Origin`), partition, offset, arrived, reason, value
-        (text; bytes that are no UTF-8 as \\xNN),
-    cut (whether `value` is only the beginning, as the speed layer keeps of long events until the
-    batch layer has them), source (where `trilayer replay` has it from, or None), replayed,
-    discarded (why, or None).
+    Those below the master dataset's end, then the speed layer's.
+
+    Returns:
+        Rows with: stream; origin, its number, see `Origin`; partition; offset; arrived; reason;
+        value, as text, with bytes that are no UTF-8 as \xNN; cut, whether `value` is only the
+        beginning, as the speed layer keeps of long events until the batch layer has them; source,
+        where `trilayer replay` has it from, or None; replayed; discarded, why, or None.
     """
     given_up = _discarded(p, stream)
     replayed = set(p.store.names(f"quarantine/{stream.name}"))
@@ -592,8 +601,9 @@ def _cut_note(row: dict[str, Any]) -> str:
 
 
 def _place(origin: int, partition: int, offset: int) -> str:
-    """What the record that an event was replayed is called; as before there were later origins for
-    those of the first.
+    """What the record that an event was replayed is called.
+
+    Those of the first origin are called as before there were later origins.
     """
     return f"{partition}-{offset}" + (f"-{origin}" if origin > 1 else "")
 

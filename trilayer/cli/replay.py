@@ -107,6 +107,7 @@ class Sent:
     unknown: Counter[str] = field(default_factory=Counter)
 
     def count(self, event: Event, stream: Stream) -> None:
+        """Counts an event that is about to be sent."""
         self.events += 1
         self.unknown.update(event.unknown)
         if event.misfit is not None:

@@ -67,8 +67,9 @@ def run(
 
 @app.command()
 def restart() -> None:
-    """Has `trilayer up` start its speed layer again, with what the project's files hold now; all
-    else runs on.
+    """Has `trilayer up` start its speed layer again.
+
+    With what the project's files hold now; all else runs on.
     """
     p = project()
     home = p.settings.home.resolve()

@@ -28,6 +28,8 @@ logger = logging.getLogger("trilayer.sql")
 
 
 class Format(StrEnum):
+    """How an answer is printed."""
+
     table = "table"
     json = "json"
     csv = "csv"

@@ -56,8 +56,9 @@ def up(
         ),
     ] = False,
 ) -> None:
-    """Starts the local stack and keeps it until Ctrl-C: a Kafka broker, unless bootstrap_servers is
-    set, the speed layer, and Airflow.
+    """Starts the local stack and keeps it until Ctrl-C.
+
+    That is a Kafka broker, unless bootstrap_servers is set, the speed layer, and Airflow.
 
     A speed layer that ends by itself says why and is started again, while the rest goes on.
     """
@@ -73,8 +74,9 @@ def up(
 
 
 class Interrupt:
-    """Ctrl-C and SIGTERM: the first one raises KeyboardInterrupt, wherever the main thread is; no
-    other one does.
+    """Ctrl-C and SIGTERM: the first one raises KeyboardInterrupt.
+
+    Wherever the main thread is. No other one does.
     """
 
     def __init__(self) -> None:
@@ -93,7 +95,7 @@ class Interrupt:
 
 
 def dag_folders(project: Path) -> dict[str, Path]:
-    """trilayer's DAGs, and those that the project has in a folder `dags` of its own."""
+    """The DAGs of trilayer, and those that the project has in a folder `dags` of its own."""
     own = project / "dags"
     return {"trilayer": DAGS} | (
         {"project": own} if own.is_dir() and own.resolve() != DAGS.resolve() else {}
@@ -101,8 +103,9 @@ def dag_folders(project: Path) -> dict[str, Path]:
 
 
 class Stack:
-    """The processes of one home: what runs is recorded there, so that what a crash leaves behind is
-    found and ended.
+    """The processes of one home.
+
+    What runs is recorded there, so that what a crash leaves behind is found and ended.
     """
 
     def __init__(self, p: Project, home: Path, *, with_airflow: bool) -> None:
@@ -238,8 +241,9 @@ class Stack:
         self._tell_when_ready = True
 
     def _keep_speed(self) -> None:
-        """Starts the speed layer again, some seconds after it has ended by itself, and at once if
-        it is asked to.
+        """Starts the speed layer again, some seconds after it has ended by itself.
+
+        At once if it is asked to.
         """
         if self._speed_again.exists():
             logger.info("Starting the speed layer again, as `trilayer speed restart` asks")
@@ -267,8 +271,9 @@ class Stack:
         return f"{last.log}:\n{processes.log_tail(last, lines=15)}"
 
     def start_airflow(self) -> airflow.Airflow:
-        """Airflow beside the rest, after `start`; returns when it answers, with `lambda_batch`
-        scheduled unless a person has paused it.
+        """Starts Airflow beside the rest, after `start`.
+
+        Returns when it answers, with `lambda_batch` scheduled unless a person has paused it.
         """
         new = not (self._home / "airflow" / "airflow.db").exists()
         settings = self._project.settings

@@ -25,8 +25,9 @@ logger = logging.getLogger("trilayer.verify")
 
 
 def verify(as_json: Annotated[bool, typer.Option("--json", help="answer as JSON")] = False) -> None:
-    """Compares log, master dataset and views with each other: every record that the log still
-    holds, and every key against a recompute.
+    """Compares log, master dataset and views with each other.
+
+    Every record that the log still holds, and every key against a recompute.
 
     Exit code 1 where they differ, with the view and key, or the partition and offsets; where a view
     can't be answered; and where there was nothing to compare.

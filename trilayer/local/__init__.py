@@ -1,3 +1,4 @@
-"""What a cluster would provide, on one machine: a single-node Kafka and the processes of the local
-stack.
+"""What a cluster would provide, on one machine.
+
+A single-node Kafka, Spark Connect, Airflow, and the processes of the local stack.
 """

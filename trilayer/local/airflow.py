@@ -1,5 +1,6 @@
-"""Apache Airflow on this machine, in a folder of its own: its database, its four processes, one
-user.
+"""Apache Airflow on this machine, in a folder of its own.
+
+Its database, its four processes, one user.
 
 For a laptop: SQLite, the LocalExecutor, loopback only. A deployment of its own runs the same DAGs;
 docs/airflow.md says how.
@@ -73,8 +74,9 @@ class Airflow:
 
 
 class _Again(httpx.HTTPTransport):
-    """Sends a request again where the answer was an error of the server and a second try can do no
-    harm.
+    """Sends a request again if the answer was an error of the server.
+
+    Only if a second try can do no harm.
 
     SQLite refuses a transaction that has read and then wants to write, at once and whatever its
     timeout, if another process has written in between. Nothing has been done then, so that such a
@@ -95,6 +97,7 @@ class _Again(httpx.HTTPTransport):
 
 
 def is_installed() -> bool:
+    """Whether the package is there; it is not imported."""
     return importlib.util.find_spec("airflow") is not None
 
 
@@ -174,8 +177,10 @@ def unpause(airflow: Airflow, dag_id: str, *, timeout_s: float = 60) -> None:
 
 
 def pause(api: httpx.Client, dag_id: str, paused: bool = True) -> None:
-    """No further scheduled run of the DAG, and one under way waits before its next task; or both go
-    on.
+    """Pauses the DAG, or has it go on.
+
+    While it is paused, no further scheduled run begins, and one under way waits before its next
+    task.
     """
     api.patch(f"/dags/{dag_id}", json={"is_paused": paused}).raise_for_status()
 
@@ -324,15 +329,17 @@ _AIRFLOW = (
 
 
 def _command(project: Path, *arguments: str) -> list[str]:
-    """`airflow ARGUMENTS`, which finds the project's modules last, so that they take the place of
-    none of its own.
+    """`airflow ARGUMENTS`, which finds the project's modules last.
+
+    So they take the place of none of its own.
     """
     return [sys.executable, "-P", "-c", _AIRFLOW, str(project), *arguments]
 
 
 def is_healthy(airflow: Airflow) -> bool:
-    """Whether it answers, and says that its database, scheduler, DAG processor and triggerer are
-    well.
+    """Whether Airflow answers and says that all of it is well.
+
+    Its database, scheduler, DAG processor and triggerer.
     """
     try:
         health = httpx.get(f"{airflow.url}/api/v2/monitor/health", timeout=5)

@@ -64,8 +64,9 @@ def start(
     die_with_parent: bool = True,
     timeout_s: float = 60,
 ) -> Broker:
-    """Start the broker of `home` from the jars of the lock in `jars`, and return when it answers
-    requests.
+    """Starts the broker of `home`, and returns when it answers requests.
+
+    Its jars are those of the lock in `jars`.
 
     Formats on first use. `home/kafka` holds server.properties and the data, `home/logs/kafka.log`
     what it says, and `home/processes` its record, which `processes.list_running(home)` lists with
@@ -137,8 +138,10 @@ def stop(home: Path, *, timeout_s: float = 30) -> None:
 
 
 def running(home: Path) -> Broker | None:
-    """The broker of `home` if it is alive: the recorded pid and creation time, and our
-    server.properties in its command line. It may still be starting.
+    """The broker of `home` if it is alive. It may still be starting.
+
+    It is known by the recorded pid and creation time, and by our server.properties in its command
+    line.
     """
     record = processes.running(home, NAME)
     if record is None:
@@ -153,8 +156,9 @@ def running(home: Path) -> Broker | None:
 
 
 def _wait_until_ready(broker: Broker, record: processes.Process, timeout_s: float) -> None:
-    """Return once the broker lists itself in its own metadata: the controller has admitted it and
-    it takes requests.
+    """Returns once the broker lists itself in its own metadata.
+
+    Then the controller has admitted it and it takes requests.
     """
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
@@ -193,8 +197,9 @@ def _answers(bootstrap: str) -> bool:
 
 
 def _write_properties(home: Path, port: int | None) -> None:
-    """server.properties anew, with the ports that it had if they are free; the data does not depend
-    on them.
+    """Writes server.properties anew, with the ports that it had if they are free.
+
+    The data does not depend on them.
     """
     before = _read_properties(home)
     client_port = choose_port(port, before.get("trilayer.port"))

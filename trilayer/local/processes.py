@@ -1,5 +1,6 @@
-"""Child processes with a name, a log and a record on disk, so that none is lost and no other is
-touched.
+"""Child processes with a name, a log and a record on disk.
+
+So none is lost, and no other process is touched.
 
 A record in `home/processes/NAME.json` identifies a process by its pid *and* its creation time or,
 where the clock was set meanwhile, the record's token in its environment, which its descendants
@@ -91,8 +92,9 @@ def start(
     cwd: Path | None = None,
     die_with_parent: bool = True,
 ) -> Process:
-    """Start `argv` under `name`, in a session of its own, with both outputs appended to
-    `home/logs/NAME.log`.
+    """Starts `argv` under `name`, in a session of its own.
+
+    Both outputs are appended to `home/logs/NAME.log`.
 
     `env` is added to this process's environment. Ctrl-C in the terminal does not reach the child.
     With `die_with_parent`, on Linux the kernel sends it SIGTERM when the *thread* that called this
@@ -160,23 +162,26 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def with_parent(argv: Sequence[str]) -> list[str]:
-    """`argv` as a command which, on Linux, gets SIGTERM when the thread of this process that starts
-    it ends.
+    """`argv` as a command that, on Linux, gets SIGTERM when its starter ends.
+
+    The starter is the thread of this process that starts it.
     """
     return [sys.executable, "-I", "-S", "-c", _EXEC, str(os.getpid()), *argv]
 
 
 def running(home: Path, name: str) -> Process | None:
-    """The process that runs under `name`, or None; one with its pid that was created at another
-    time is not it.
+    """The process that runs under `name`, or None.
+
+    One with its pid that was created at another time is not it.
     """
     process = _read(_record_path(home, name))
     return process if process is not None and is_alive(process) else None
 
 
 def last_started(home: Path, name: str) -> Process | None:
-    """The process that was started last under `name`, whether it runs or not; None if it was ended
-    in order.
+    """The process that was started last under `name`, whether it runs or not.
+
+    None if it was ended in order.
     """
     return _read(_record_path(home, name))
 
@@ -192,8 +197,9 @@ def is_alive(process: Process) -> bool:
 
 
 def exit_status(process: Process) -> int | None:
-    """The exit status (negative: the signal) of a process that this one started; None while it
-    runs, or if unknown.
+    """The exit status of a process that this one started; negative for a signal.
+
+    None while it runs, or if unknown.
     """
     child = _children.get(process.pid)
     return child.poll() if child is not None else None
@@ -225,8 +231,9 @@ def terminate(process: Process, *, home: Path, timeout_s: float = 15, last_s: fl
 
 
 def end_remains(home: Path, name: str) -> None:
-    """End what a dead process of that name left running, and wait until it has let go of its ports
-    and files.
+    """Ends what a dead process of that name left running.
+
+    And waits until it has let go of its ports and files.
 
     Raises ConflictError while the process itself runs.
     """
@@ -241,8 +248,9 @@ def end_remains(home: Path, name: str) -> None:
 
 
 def end_leftovers(home: Path, *, timeout_s: float = 15) -> list[Process]:
-    """End what was to die with its starter and has outlived it, descendants included, and drop
-    stale records.
+    """Ends what was to die with its starter and has outlived it.
+
+    Descendants included. Drops stale records.
 
     What a living process has started, and what was started to stay, is left alone. Returns those
     that were ended.
@@ -266,8 +274,9 @@ def is_leftover(process: Process) -> bool:
 
 
 def log_tail(process: Process, lines: int = 30) -> str:
-    """The last lines that it wrote into its log, of at most 64 KiB; nothing of earlier processes of
-    its name.
+    """The last lines that it wrote into its log, of at most 64 KiB.
+
+    Nothing of earlier processes of its name.
     """
     with process.log.open("rb") as log:
         size_bytes = log.seek(0, os.SEEK_END)
@@ -344,8 +353,9 @@ def _lives(process: psutil.Process) -> bool:
 
 
 def _is_ending(process: Process) -> bool:
-    """Whether the kernel is taking it down: its memory, command line included, goes before its
-    ports and files.
+    """Whether the kernel is taking it down.
+
+    Its memory, command line included, goes before its ports and files.
     """
     try:
         return not psutil.Process(process.pid).cmdline()

@@ -1,5 +1,6 @@
-"""A Spark Connect server for the batch layer: the driver that its runs share, so that none of them
-starts a JVM.
+"""A Spark Connect server for the batch layer.
+
+It is the driver that runs share, so that none of them starts a JVM.
 """
 
 import time

@@ -1,3 +1,4 @@
-"""What can be done with a project, apart from how it is shown: the command line, the tests and the
-demo share it.
+"""What can be done with a project, apart from how it is shown.
+
+The command line, the tests and the demo share it.
 """

@@ -1,5 +1,6 @@
-"""What must be there, checked: by `trilayer doctor` all of it, by `trilayer up` what it needs
-before it starts.
+"""What must be there, checked.
+
+By `trilayer doctor` all of it, by `trilayer up` what it needs before it starts.
 
 Checks run beside each other and are waited for until a deadline, so that one that hangs holds up
 neither the others nor the answer. Each looks at what it needs and at nothing else: without
@@ -76,16 +77,25 @@ class Subject(Protocol):
     """What checks look at. A `trilayer.operations.project.Project` is one."""
 
     @property
-    def settings(self) -> Settings: ...
+    def settings(self) -> Settings:
+        """The project's settings."""
+        ...
+
     @property
-    def catalog(self) -> Catalog: ...
+    def catalog(self) -> Catalog:
+        """The project's definitions."""
+        ...
+
     @property
-    def store(self) -> Store: ...
+    def store(self) -> Store:
+        """The project's store."""
+        ...
 
 
 class Here:
-    """The project of the working directory, each part of which is looked for when a check first
-    needs it.
+    """The project of the working directory.
+
+    Each part of it is looked for when a check first needs it.
 
     Attributes:
         fault: What is wrong with the settings; None if they can be read.
@@ -103,6 +113,7 @@ class Here:
 
     @property
     def settings(self) -> Settings:
+        """The settings; raises Unchecked if they can't be read."""
         if self._settings is None:
             raise Unchecked("the settings can't be read")
         return self._settings
@@ -123,12 +134,14 @@ class Here:
 
     @property
     def store(self) -> Store:
+        """The store that the settings name."""
         return Store(self.settings.store)
 
 
 class Unchecked(Exception):
-    """A check could not look, since something that it needs is not there; another check tells of
-    that.
+    """A check could not look, since something that it needs is not there.
+
+    Another check tells of that.
     """
 
 
@@ -149,6 +162,7 @@ class Finding:
 
     @property
     def ok(self) -> bool | None:
+        """Whether it is as it must be; None if it could not be checked."""
         return {"ok": True, "note": True, "fail": False, "skip": None}[self.mark]
 
 

@@ -73,8 +73,9 @@ def as_line(definitions: Definitions) -> str:
 
 
 def changes(before: Definitions, now: Definitions, publication: Publication | None) -> list[str]:
-    """What the difference between two definitions means for answers, a sentence each; none if there
-    is none.
+    """What the difference between two definitions means for answers.
+
+    A sentence each; none if there is no difference.
     """
     if before.views == now.views and before.streams == now.streams:
         return []

@@ -55,8 +55,9 @@ class Event:
 
 @dataclass
 class Events:
-    """A file's events, in order. total: how many, where it is known. left_out: what of the file is
-    in none of them.
+    """A file's events, in order.
+
+    `total`: how many, if that is known. `left_out`: what of the file is in none of them.
     """
 
     events: Iterator[Event]
@@ -218,8 +219,10 @@ def _event(place: str, value: bytes, fitting: Fitting) -> Event:
 
 @dataclass(frozen=True)
 class Record:
-    """One record of a CSV. line: the first of its lines. text: as it is in the file. cells: None if
-    its quotes can't be made out; NULL is None.
+    """One record of a CSV.
+
+    `line`: the first of its lines. `text`: as it is in the file. `cells`: None if its quotes can't
+    be made out; a NULL is None.
     """
 
     line: int

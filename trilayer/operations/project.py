@@ -39,8 +39,9 @@ def project() -> Project:
 
 
 def who() -> str:
-    """Who runs the command, such as `ann@laptop`; a user without a name by number, as in a
-    container.
+    """Who runs the command, such as `ann@laptop`.
+
+    A user without a name is a number, as in a container.
     """
     try:
         name = getpass.getuser()

@@ -1,5 +1,6 @@
-"""What `trilayer verify` finds: whether the answers are right, by holding everything against
-everything else there is.
+"""What `trilayer verify` finds: whether the answers are right.
+
+It holds everything against everything else there is.
 
 Three things are independent of each other: the log, the master dataset, and what the layers have
 made of both. Therefore three comparisons:
@@ -238,8 +239,9 @@ def _moving(p: Project) -> Any:
 
 @dataclass
 class _Answers:
-    """What the serving layer says on one snapshot: of each view its merged answer, and the states
-    that it loaded.
+    """What the serving layer says on one snapshot.
+
+    Of each view its merged answer, and the states that it loaded.
     """
 
     merged: dict[str, pa.Table] = field(default_factory=dict)
@@ -314,8 +316,9 @@ def _ask(view: View, snapshot: Snapshot, found: _Answers) -> None:
 
 @dataclass
 class _Recomputed:
-    """A view's partials anew: of all records, of those below the cut, and of those above it with
-    their tick.
+    """A view's partials anew.
+
+    Of all records, of those below the cut, and of those above it with their tick.
     """
 
     whole: pa.Table
@@ -525,8 +528,9 @@ class _StreamVerification:
                 )
 
     def _of_log(self) -> tuple[Ranges, Ranges]:
-        """Two parts of the log: what it still holds of the master dataset's offsets, and the
-        records from the cut on.
+        """Two parts of the log.
+
+        What it still holds of the master dataset's offsets, and the records from the cut on.
         """
         head = self._cover.head if self._cover else self._at.cut
         above = {q: r for q, r in ranges_between(self._at.cut, head).items() if len(r)}
@@ -606,8 +610,9 @@ class _StreamVerification:
         return _not_empty(held), _not_empty(above)
 
     def _parse(self, above: Ranges) -> DataFrame | None:
-        """Every record of the master dataset, and of the log above the cut, parsed anew from its
-        bytes.
+        """Every record parsed anew from its bytes.
+
+        Of the master dataset, and of the log above the cut.
         """
         frames: list[DataFrame] = []
         files = [file for interval in self._chain for file in interval.files]
@@ -657,8 +662,9 @@ class _StreamVerification:
         return rows.coalesce(1) if self._few else rows
 
     def _in_segments(self, records: DataFrame) -> DataFrame:
-        """The records with the number of their segment and of its tick, by a join with the
-        segments' ranges.
+        """The records with the number of their segment and of its tick.
+
+        By a join with the segments' ranges.
         """
         place = {tick: number for number, tick in enumerate(self._ticks, 1)}
         ranges = [
@@ -709,14 +715,16 @@ class _StreamVerification:
         )
 
     def _origin_sql(self) -> str:
-        """How many origins there were before that of a record of the master dataset: offsets of
-        different ones do not compare.
+        """How many origins there were before that of a record of the master dataset.
+
+        Offsets of different ones do not compare.
         """
         return " + ".join(["0", *(f"IF({_NUMBER} >= {number}, 1, 0)" for number in self._begun)])
 
     def _altered_sql(self) -> str:
-        """What the master dataset has otherwise than the parser makes of its own bytes: names of
-        columns, NULL where all are equal.
+        """What the master dataset has that the parser makes otherwise of its own bytes.
+
+        Names of columns; NULL if all are equal.
         """
         wrong = [f"IF({STORED}.{REJECT} <=> {REJECT}, NULL, 'the reason to quarantine it')"]
         for name, type_ in self._stream.columns.items():
@@ -752,8 +760,9 @@ class _StreamVerification:
         return [_Group(*row) for row in groups.collect()]
 
     def _compare_with_log(self, held: Ranges) -> None:
-        """The master dataset against what the log still holds of it: the same offsets, the same
-        content.
+        """The master dataset against what the log still holds of it.
+
+        The same offsets, the same content.
         """
         sides: list[DataFrame] = []
         if self._parsed is not None:
@@ -838,8 +847,9 @@ class _StreamVerification:
             self._wrong += _some(lines)
 
     def _check_master(self) -> None:
-        """Each file and interval of the master dataset against its manifest, and its columns
-        against its own bytes.
+        """Checks the master dataset.
+
+        Each file and interval against its manifest, and its columns against its own bytes.
         """
         by_file: dict[str, list[_Group]] = {}
         for group in self._groups:
@@ -1040,8 +1050,9 @@ class _StreamVerification:
     # -- views -------------------------------------------------------------------------------------
 
     def recomputed(self, pass_: Pass) -> dict[str, _Recomputed]:
-        """The partials of the pass's views anew: of all records, of those below the cut, and tick
-        by tick of those above it.
+        """The partials of the pass's views anew.
+
+        Of all records, of those below the cut, and tick by tick of those above it.
         """
         by_tick = not isinstance(pass_.source, Rows) or len(self._ticks) <= MOST_TICKS
         if not by_tick:
@@ -1081,8 +1092,9 @@ class _StreamVerification:
             result.unpersist()
 
     def _of_rows(self, pass_: Pass, source: Rows, by_tick: bool) -> list[pa.Table]:
-        """As `_slices`, for a function of rows, which lets no part through: a job for each part,
-        and one for all records.
+        """As `_slices`, for a function of rows, which lets no part through.
+
+        A job for each part, and one for all records.
         """
         above = range(1, self._whole)
         parts = [
@@ -1140,8 +1152,9 @@ class _StreamVerification:
     def compare_layers(
         self, view: View, found: _Answers, recomputed: _Recomputed
     ) -> dict[str, Comparison]:
-        """The states of the view in each layer, as the serving layer has loaded them, against the
-        recompute.
+        """The states of the view in each layer against the recompute.
+
+        As the serving layer has loaded them.
         """
         result = {}
         for layer, left, right, extra in (

@@ -37,6 +37,7 @@ OLDEST, NEWEST = "_oldest", "_newest"
 
 
 def name(column: str) -> exp.Identifier:
+    """A column's name as a quoted identifier."""
     return exp.to_identifier(column, quoted=True)
 
 

@@ -38,6 +38,7 @@ def create_table_sql(table: str, view: View, extra: Sequence[str] = ()) -> str:
 
 
 def quoted_duckdb(column: str) -> str:
+    """A column's name, quoted for DuckDB."""
     return name(column).sql(dialect="duckdb")
 
 
@@ -171,6 +172,7 @@ class Comparison:
 
     @property
     def same(self) -> bool:
+        """Whether no key differs."""
         return not (self.differ or self.missing or self.extra)
 
 

@@ -125,6 +125,7 @@ class Count(Aggregate):
     kind = "count"
 
     def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
+        """One number."""
         return {
             "n": State(
                 "bigint", "count(value)" if self.value else "count(1)", "sum(state)", neutral="0"
@@ -132,6 +133,7 @@ class Count(Aggregate):
         }
 
     def present(self, types: Mapping[str, str]) -> tuple[str, str]:
+        """The number."""
         return "n", "bigint"
 
 
@@ -217,12 +219,15 @@ class Sum(Aggregate):
     kind = "sum_"
 
     def check(self, types: Mapping[str, str], what: str) -> None:
+        """Refuses what is no number."""
         _check_numeric(types, what)
 
     def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
+        """An exact sum, in one part or two, or a rounded one."""
         return _sum_states(types["value"])
 
     def present(self, types: Mapping[str, str]) -> tuple[str, str]:
+        """The sum, or NULL if it does not fit."""
         type_ = types["value"]
         result = _sum_type(type_)
         if _is_split(type_):
@@ -239,6 +244,7 @@ class Sum(Aggregate):
         return f"try_cast(sum as {result})", result
 
     def magnitude(self, types: Mapping[str, str]) -> str:
+        """Of floating-point numbers, the sum of their sizes."""
         return "magnitude" if types["value"] in FLOATS else ""
 
 
@@ -248,15 +254,18 @@ class Mean(Aggregate):
     kind = "mean"
 
     def check(self, types: Mapping[str, str], what: str) -> None:
+        """Refuses what is no number."""
         _check_numeric(types, what)
 
     def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
+        """The sum, and how many values there were."""
         return {
             **_sum_states(types["value"]),
             "count": State("bigint", "count(value)", "sum(state)", neutral="0"),
         }
 
     def present(self, types: Mapping[str, str]) -> tuple[str, str]:
+        """The one by the other."""
         total = "cast(sum as double)"
         if _is_split(types["value"]):
             total = (
@@ -266,6 +275,7 @@ class Mean(Aggregate):
         return f"{total} / nullif(count, 0)", "double"
 
     def magnitude(self, types: Mapping[str, str]) -> str:
+        """Of floating-point numbers, the mean of their sizes."""
         return "magnitude / nullif(count, 0)" if types["value"] in FLOATS else ""
 
 

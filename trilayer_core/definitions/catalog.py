@@ -64,6 +64,7 @@ class Catalog:
 
     @property
     def streams(self) -> list[Stream]:
+        """The streams of all views, each once."""
         return list({view.stream.name: view.stream for view in self.views}.values())
 
     @property
@@ -75,6 +76,7 @@ class Catalog:
         return list(found.values())
 
     def stream(self, name: str) -> Stream:
+        """The stream of this name. Raises UsageError if there is none."""
         for stream in self.streams:
             if stream.name == name:
                 return stream
@@ -84,6 +86,7 @@ class Catalog:
         )
 
     def view(self, name: str) -> View:
+        """The view of this name. Raises UsageError if there is none."""
         for view in self.views:
             if view.name == name:
                 return view
@@ -93,6 +96,7 @@ class Catalog:
         )
 
     def views_of(self, stream: Stream) -> list[View]:
+        """The views of a stream, those over rows of it included."""
         return [view for view in self.views if view.stream.name == stream.name]
 
     def stream_fingerprint(self, stream: Stream) -> str:

@@ -108,6 +108,7 @@ def check_name(name: str, what: str) -> str:
 
 
 def is_decimal(type_: str) -> bool:
+    """Whether a Spark type is a decimal."""
     return type_.startswith("decimal(")
 
 
@@ -127,10 +128,12 @@ def decimal_scale(type_: str) -> int:
 
 
 def is_numeric(type_: str) -> bool:
+    """Whether a Spark type is a number."""
     return type_ in INTEGERS or type_ in FLOATS or is_decimal(type_)
 
 
 def is_orderable(type_: str) -> bool:
+    """Whether a Spark type is a plain one, with an order in every engine."""
     return type_ in SCALARS or is_decimal(type_)
 
 

@@ -108,6 +108,7 @@ class Stream:
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
+        """The columns, checked."""
         always = (self.event_time, self.event_id)
         parsed = parse_schema(self.schema, f"stream {self.name!r}", events=True)
         return tuple(replace(f, required=f.required or f.name in always) for f in parsed)
@@ -183,6 +184,7 @@ class Rows:
 
     @property
     def stream(self) -> Stream:
+        """The stream that the rows are made of."""
         return self.source
 
     @cached_property

@@ -37,6 +37,7 @@ class Key:
 
     @property
     def type(self) -> str:
+        """Its Spark type."""
         return "timestamp" if self.window else self.expression.type
 
     @property
@@ -84,6 +85,7 @@ class Measure:
 
     @property
     def tolerance(self) -> float:
+        """What part of its magnitude two answers may differ by."""
         return max((s.tolerance for s in self.states.values() if s.relative_to), default=0.0)
 
 
@@ -149,6 +151,7 @@ class View:
 
     @cached_property
     def keys(self) -> tuple[Key, ...]:
+        """The key columns, checked."""
         pairs = (
             self.key.items()
             if isinstance(self.key, Mapping)
@@ -172,6 +175,7 @@ class View:
 
     @cached_property
     def filter(self) -> Expression | None:
+        """The filter on the events, checked; None if there is none."""
         if self.where is None:
             return None
         return self._expression(self.where, f"where of view {self.name!r}", expect="boolean")
@@ -182,6 +186,7 @@ class View:
 
     @cached_property
     def measures(self) -> tuple[Measure, ...]:
+        """The aggregates, checked."""
         return tuple(self._measure(name, aggregate) for name, aggregate in self.aggregates.items())
 
     def _measure(self, name: str, aggregate: Aggregate) -> Measure:
@@ -253,6 +258,7 @@ class View:
 
     @property
     def stream(self) -> Stream:
+        """The stream at the root of its source."""
         return self.source.stream
 
     @cached_property

@@ -118,6 +118,7 @@ class AlignedWindow(Window):
 
     @property
     def identity(self) -> Sequence[Any]:
+        """Its size and its slide."""
         return (self.size_us, self.slide_us)
 
     def pane_sql(self, time: str) -> str:
@@ -132,6 +133,7 @@ class AlignedWindow(Window):
     def assemble_sql(
         self, panes: str, key: str, states: Mapping[str, str], others: Sequence[str]
     ) -> str:
+        """As `Window.assemble_sql`: the run of windows that a pane is part of."""
         if self.size_us == self.slide_us:
             return ""
         starts = (

@@ -72,6 +72,7 @@ class Mark:
         return Mark(offset, append_ms, digest.hexdigest()[:16], epoch)
 
     def to_json(self) -> dict[str, Any]:
+        """As a JSON document."""
         return {"offset": self.offset, "append_ms": self.append_ms, "digest": self.digest}
 
 
@@ -149,6 +150,7 @@ class Log:
         self.close()
 
     def close(self) -> None:
+        """Ends the connection."""
         self._consumer.close(autocommit=False)
         self._admin.close()
 

@@ -45,6 +45,7 @@ class Jar:
 
     @property
     def file_name(self) -> str:
+        """What its file is called."""
         return f"{self.artifact}-{self.version}.jar"
 
 

@@ -171,18 +171,22 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Variables first, then `trilayer.toml`."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=FILE)
 
     @property
     def tick(self) -> timedelta:
+        """The length of a tick."""
         return timedelta(seconds=self.tick_s)
 
     @property
     def tick_ms(self) -> int:
+        """The length of a tick, in ms."""
         return self.tick_s * 1000
 
     @property
     def settle_ms(self) -> int:
+        """The settle delay, in ms."""
         return round(self.settle_s * 1000)
 
     @property

@@ -75,6 +75,7 @@ class StoredFile:
 
     @staticmethod
     def of(document: dict[str, Any]) -> StoredFile:
+        """The file that a document describes."""
         return StoredFile(document["path"], document["rows"], document["bytes"], document["sha256"])
 
 

@@ -60,9 +60,11 @@ class Interval:
 
     @property
     def end(self) -> dict[int, int]:
+        """Where it ends in each partition."""
         return {partition: r.end for partition, r in self.ranges.items()}
 
     def to_json(self) -> dict[str, Any]:
+        """As a JSON document."""
         return {
             "number": self.number,
             "t_ms": self.t_ms,
@@ -78,6 +80,7 @@ class Interval:
 
     @staticmethod
     def of(document: dict[str, Any]) -> Interval:
+        """The interval that a document describes."""
         return Interval(
             document["number"],
             document["t_ms"],

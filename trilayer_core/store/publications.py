@@ -97,6 +97,7 @@ class PublishedView:
 
     @property
     def rows(self) -> int:
+        """Rows of all files together."""
         return sum(file.rows for file in self.files)
 
 
@@ -129,9 +130,11 @@ class Publication:
 
     @property
     def t(self) -> str:
+        """T as text."""
         return format_time(self.t_ms)
 
     def to_json(self) -> dict[str, Any]:
+        """As a JSON document."""
         return {
             "version": self.version,
             "t_ms": self.t_ms,
@@ -153,6 +156,7 @@ class Publication:
 
     @staticmethod
     def of(document: dict[str, Any]) -> Publication:
+        """The publication that a document describes."""
         streams = {
             n: PublishedStream(**(s | {"cut": cut_from_json(s["cut"])}))
             for n, s in document["streams"].items()
@@ -407,6 +411,7 @@ class Look:
 
     @property
     def t(self) -> str:
+        """T as text."""
         return format_time(self.t_ms)
 
 

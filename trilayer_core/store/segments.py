@@ -76,14 +76,17 @@ class Generation:
     anew: bool = False
 
     def to_json(self) -> dict[str, Any]:
+        """As a JSON document."""
         return dict(vars(self))
 
     @staticmethod
     def of(document: dict[str, Any]) -> Generation:
+        """The generation that a document describes."""
         return Generation(**(document | {"start": cut_from_json(document["start"])}))
 
     @property
     def number(self) -> int:
+        """Its number; a newer one has a higher one."""
         return int(self.name.split("-")[0])
 
 
@@ -136,14 +139,17 @@ class Commit:
 
     @property
     def name(self) -> str:
+        """What its files are called."""
         return commit_name(self.first, self.last)
 
     @property
     def pieces(self) -> list[Piece]:
+        """What its segments cover."""
         name = self.name
         return [Piece(f"{name}#{segment.tick}", segment.ranges) for segment in self.segments]
 
     def to_json(self) -> dict[str, Any]:
+        """As a JSON document."""
         segments = [vars(s) | {"ranges": ranges_to_json(s.ranges)} for s in self.segments]
         return vars(self) | {
             "segments": segments, "files": dict(self.files), "marks": marks_to_json(self.marks)
@@ -151,6 +157,7 @@ class Commit:
 
     @staticmethod
     def of(document: dict[str, Any]) -> Commit:
+        """The commit that a document describes."""
         segments = [
             Segment(**(s | {"ranges": ranges_from_json(s["ranges"])})) for s in document["segments"]
         ]

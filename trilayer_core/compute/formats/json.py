@@ -38,14 +38,17 @@ class Json(Format):
     version = PARSER
 
     def stages(self, stream: Stream) -> Sequence[Mapping[str, str]]:
+        """The parsed event, then its times."""
         parsed = {"_is_whole": _is_whole_sql(stream), "_event": _from_json_sql(stream)}
         times = [field for field in stream.fields if field.type == "timestamp"]
         return [parsed, {_typed(field): _timestamp_sql(field) for field in times}]
 
     def column_sql(self, stream: Stream, field: Field) -> str:
+        """Where a field's value is, in its type."""
         return _typed(field)
 
     def fits_sql(self, stream: Stream) -> str:
+        """Whether it is all JSON, of the schema's types, with what is required."""
         tests = [
             "_is_whole",
             "_event IS NOT NULL",
@@ -56,6 +59,7 @@ class Json(Format):
         return " AND ".join(tests)
 
     def reason_sql(self, stream: Stream) -> str:
+        """The first thing that is wrong; of wrong types all."""
         missing = ", ".join(
             f"IF({_found(f)} IS NULL, {literal(f.label)}, NULL)"
             for f in stream.fields
@@ -77,6 +81,7 @@ class Json(Format):
             ELSE concat('missing field: ', concat_ws(', ', {missing})) END"""
 
     def fitting(self, stream: Stream) -> Fitting:
+        """The same, told in Python."""
         return JsonFitting(stream)
 
     def encode(self, stream: Stream, event: Mapping[str, Any]) -> bytes:
@@ -299,4 +304,5 @@ def _misfit_sql(field: Field) -> str:
 
 
 def literal(text: str) -> str:
+    """A text as an SQL literal."""
     return exp.Literal.string(text).sql(dialect="spark")
