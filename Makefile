@@ -27,10 +27,11 @@ test: lint types  ## everything: lint, types, then all tests, with Spark and a r
 check: lint types  ## the quick part of it: no broker, nothing slow
 	$(BIN)/python -m pytest -m "not kafka and not slow"
 
-lint: $(READY)  ## ruff: rules and format; the walls between packages
+lint: $(READY)  ## ruff: rules and format; the walls between packages; unused names
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-logo --no-cache
+	$(BIN)/vulture
 
 types: $(READY)  ## mypy
 	$(BIN)/mypy

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from batch_layer.cut import Run
@@ -245,10 +245,7 @@ def _grown(
 
 
 def merge(view: View, partials: DataFrame) -> DataFrame:
-    """Partials of `view`, merged by key in Spark.
-
-    Also how a view too large for one DuckDB is read.
-    """
+    """Partials of `view`, merged by key in Spark."""
     states = [
         F.expr(merge_sql(column, state, "spark")).alias(column)
         for column, state in view.states.items()
@@ -263,21 +260,6 @@ def _write(
     # server or a cluster.
     folder = f"batch/{view.name}/{run.token:08d}-{kind}-{uuid4().hex[:6]}"
     return write_files(partials, folder, store)
-
-
-def merged_view(
-    view: View, publication: Publication, spark: SparkSession, store: Store
-) -> DataFrame:
-    """The batch view's partials as one DataFrame, their digests checked.
-
-    For views that are too large for one DuckDB.
-    """
-    files = publication.views[view.name].files
-    store.check_all(files)
-    schema = ", ".join(f"{quoted(name)} {type_}" for name, type_ in view.partial_columns.items())
-    if not files:
-        return spark.createDataFrame([], schema)
-    return merge(view, spark.read.schema(schema).parquet(*(store.uri(file.path) for file in files)))
 
 
 def _plain(value: Any) -> Any:
