@@ -132,6 +132,17 @@ def effective_cut(t_ms: int, index: Cut, recorded: Mapping[int, Cut]) -> dict[in
         t_ms: T.
         index: H(T), what the broker's time index says.
         recorded: The cuts that batch runs have ingested up to, by T.
+
+    A batch run has recorded that T=2000 lies at offset 10; the index, asked later, says so or not:
+
+        >>> effective_cut(2000, {0: 12}, {2000: {0: 10}})  # its own T: as recorded
+        {0: 10}
+        >>> effective_cut(1000, {0: 11}, {2000: {0: 10}})  # an earlier tick ends there
+        {0: 10}
+        >>> effective_cut(3000, {0: 9}, {2000: {0: 10}})  # a later one begins there
+        {0: 10}
+        >>> effective_cut(3000, {0: 15}, {2000: {0: 10}})
+        {0: 15}
     """
     if t_ms in recorded:
         return dict(recorded[t_ms])
@@ -157,6 +168,11 @@ def split_by_ticks(
 
     Offsets below every boundary are of `first_tick`. Every offset is in exactly one tick, and no
     part crosses a boundary.
+
+    A micro-batch has read [5, 12) of partition 0, in which one tick ends at 8:
+
+        >>> split_by_ticks({0: Range(5, 12)}, {2000: {0: 8}, 3000: {0: 12}}, first_tick=1000)
+        {1000: {0: Range(start=5, end=8)}, 2000: {0: Range(start=8, end=12)}}
     """
     parts: dict[int, dict[int, Range]] = {}
     for partition, whole in ranges.items():
@@ -202,6 +218,14 @@ def cover(stream: str, cut: Cut, pieces: Iterable[Piece]) -> tuple[list[str], di
     Returns the names of those pieces and the head, the end of each partition's cover. Pieces wholly
     below the cut are left out. Raises CoverageError that names stream, partition and range for a
     hole, an overlap or a piece across the cut.
+
+        >>> pieces = [Piece("a", {0: Range(5, 8)}), Piece("b", {0: Range(8, 12)})]
+        >>> cover("s", {0: 8}, pieces)  # all from the cut on, up to the head
+        (['b'], {0: 12})
+        >>> cover("s", {0: 9}, pieces)
+        Traceback (most recent call last):
+        trilayer_core.errors.CoverageError: stream 's' partition 0: no segment may straddle the \
+cut at offset 9; b covers [8, 12); rebuild the speed layer: `trilayer speed run --rebuild`
     """
     used: list[str] = []
     above: dict[int, list[tuple[Range, str]]] = {}
