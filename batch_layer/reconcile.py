@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -105,24 +105,38 @@ def _reconcile(
     return found
 
 
-Share = tuple[Cover, Mapping[str, frozenset[int]]] | str
-"""The segments between the two cuts, as a cover and the ticks of its commits; or the reason why
-there is nothing to compare.
-"""
+@dataclass(frozen=True)
+class SpeedShare:
+    """The speed layer's segments between the two cuts.
+
+    Attributes:
+        cover: The commits that they are in.
+        ticks: Commit name to its ticks between the cuts.
+    """
+
+    cover: Cover
+    ticks: Mapping[str, frozenset[int]]
+
+
+@dataclass(frozen=True)
+class NotCompared:
+    """There is nothing to compare, and why."""
+
+    why: str
 
 
 def _speed_share(
     catalog: Catalog, stream: Stream, run: Run, base: Publication | None, store: Store
-) -> Share:
+) -> SpeedShare | NotCompared:
     views = {view.name: view.fingerprint for view in catalog.views_of(stream)}
     origin = read_origin(store, stream)
     assert origin is not None
     if base is not None and stream.name not in base.streams:
-        return "the stream is new"
+        return NotCompared("the stream is new")
     if (base.streams[stream.name].topic_id if base else origin.topic_id) != run.topic_ids[
         stream.name
     ]:
-        return "a new origin has begun since"
+        return NotCompared("a new origin has begun since")
     start = base.streams[stream.name].cut if base else origin.start
     end = run.cuts[stream.name]
     try:
@@ -130,62 +144,62 @@ def _speed_share(
         departed = newest_departed(Chain(store, stream), identity)
         covered = best_cover(store, stream, identity, views, start, departed=departed)
         if covered is None:
-            return "the speed layer has not run these definitions"
+            return NotCompared("the speed layer has not run these definitions")
         above = cover_from(stream, covered.generation, covered.commits, end)
     except (CoverageError, IntegrityError) as error:
-        return f"the speed layer can't be compared: {error}"
+        return NotCompared(f"the speed layer can't be compared: {error}")
     behind = [p for p, offset in end.items() if covered.head.get(p, 0) < offset]
     if behind:
-        return f"the speed layer has not reached the cut in partition {behind[0]}"
+        return NotCompared(f"the speed layer has not reached the cut in partition {behind[0]}")
     between = {
         name: ticks - above.ticks.get(name, frozenset()) for name, ticks in covered.ticks.items()
     }
-    return covered, {name: ticks for name, ticks in between.items() if ticks}
+    return SpeedShare(covered, {name: ticks for name, ticks in between.items() if ticks})
 
 
 def _load_speed(
     connection: duckdb.DuckDBPyConnection,
     view: View,
-    share: Share,
-    find: Callable[[], Share],
+    share: SpeedShare | NotCompared,
+    find: Callable[[], SpeedShare | NotCompared],
     store: Store,
-) -> Share:
+) -> SpeedShare | NotCompared:
     """Loads the speed layer's partials of the view, and returns the share that they are of.
 
     If compaction has taken what was listed, the share is found again. Returns the reason if they
     can't be read.
     """
     attempts = 3
-    while not isinstance(share, str):
+    while isinstance(share, SpeedShare):
         connection.execute(
             "DROP TABLE IF EXISTS speed_share;"
             f" {create_table_sql('speed_share', view, ['_tick BIGINT'])}"
         )
-        covered, between = share
         try:
-            for commit in covered.commits:
-                if commit.name in between:
-                    table = read_partials(store, commit, view, between[commit.name])
+            for commit in share.cover.commits:
+                if commit.name in share.ticks:
+                    table = read_partials(store, commit, view, share.ticks[commit.name])
                     if table is not None:
                         insert_rows(connection, "speed_share", table)
             return share
         except IntegrityError as error:
             attempts -= 1
-            share = find() if attempts else f"the speed layer can't be compared: {error}"
+            why = f"the speed layer can't be compared: {error}"
+            share = find() if attempts else NotCompared(why)
     return share
 
 
 def _compare(
     connection: duckdb.DuckDBPyConnection,
     view: View,
-    share: Share,
+    share: SpeedShare | NotCompared,
     recomputed: Recomputed,
     base: Publication | None,
     run: Run,
     store: Store,
 ) -> dict[str, Any]:
-    if isinstance(share, str):
-        return {"not_compared": share}
+    if isinstance(share, NotCompared):
+        return {"not_compared": share.why}
     if base is not None and view.name not in recomputed.added:
         return {"not_compared": "the definition has changed"}
     added = recomputed.added[view.name] if base is not None else recomputed.views[view.name]

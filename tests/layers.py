@@ -153,7 +153,7 @@ class Pipeline:
         with self._connection.snapshot() as snapshot:
             found = {
                 view.name: by_key(
-                    snapshot.sql(f"select * from {view.name}", layer).dicts(), view.key_output
+                    snapshot.sql(f"select * from {view.name}", layer).dicts(), view.key_names
                 )
                 for view in self.catalog.views
                 if views is None or view.name in views

@@ -551,8 +551,8 @@ def compare_shares(
     store: ModelStore,
 ) -> dict[str, Any]:
     """Reconcile's comparison of what both layers have made of the same events."""
-    if isinstance(share, str):
-        return {"not_compared": share}
+    if isinstance(share, reconcile_step.NotCompared):
+        return {"not_compared": share.why}
     if base is not None and view.name not in recomputed.added:
         return {"not_compared": "the definition has changed"}
     added = recomputed.added[view.name] if base is not None else recomputed.views[view.name]

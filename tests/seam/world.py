@@ -383,11 +383,10 @@ class World:
         """
         base = in_force(self.store)
         share = reconcile_step._speed_share(CATALOG, STREAM, run, base, self.store)
-        if isinstance(share, str):
+        if isinstance(share, reconcile_step.NotCompared):
             return
-        found, between = share
         for view in CATALOG.views:
-            speed = self._rows(view.name, found.commits, between)
+            speed = self._rows(view.name, share.cover.commits, share.ticks)
             batch: Counter[int] = Counter()
             for file in (recomputed.added if base else recomputed.views)[view.name]:
                 batch.update(self.store.read_document(file.path))

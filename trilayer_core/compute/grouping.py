@@ -36,7 +36,7 @@ OLDEST, NEWEST = "_oldest", "_newest"
 """
 
 
-def name(column: str) -> exp.Identifier:
+def identifier(column: str) -> exp.Identifier:
     """A column's name as a quoted identifier."""
     return exp.to_identifier(column, quoted=True)
 
@@ -51,7 +51,7 @@ def aggregate_sql(
     tree = sqlglot.parse_one(template, dialect="spark")
     for node in list(tree.find_all(exp.Column)):
         if node.name in columns:
-            node.replace(exp.column(name(columns[node.name])))
+            node.replace(exp.column(identifier(columns[node.name])))
     if where is not None:
         if not tree.find(exp.AggFunc):
             raise DefinitionError(
@@ -61,7 +61,9 @@ def aggregate_sql(
 
         def filtered(node: exp.Expr) -> exp.Expr:
             if isinstance(node, exp.AggFunc):
-                return exp.Filter(this=node, expression=exp.Where(this=exp.column(name(where))))
+                return exp.Filter(
+                    this=node, expression=exp.Where(this=exp.column(identifier(where)))
+                )
             return node
 
         tree = tree.transform(filtered)
@@ -81,7 +83,7 @@ def sql_type(type_: str, dialect: str) -> str:
 
 def quoted(column: str) -> str:
     """An identifier for either engine's SQL."""
-    return name(column).sql(dialect="spark")
+    return identifier(column).sql(dialect="spark")
 
 
 @dataclass(frozen=True)

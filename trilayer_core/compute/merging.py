@@ -14,7 +14,7 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
-from trilayer_core.compute.grouping import merge_sql, name, sql_type
+from trilayer_core.compute.grouping import identifier, merge_sql, sql_type
 from trilayer_core.definitions.view import Key, Measure, View
 
 
@@ -39,7 +39,7 @@ def create_table_sql(table: str, view: View, extra: Sequence[str] = ()) -> str:
 
 def quoted_duckdb(column: str) -> str:
     """A column's name, quoted for DuckDB."""
-    return name(column).sql(dialect="duckdb")
+    return identifier(column).sql(dialect="duckdb")
 
 
 def insert_rows(
@@ -118,7 +118,7 @@ def _over_states(sql: str, measure: Measure, prefix: str = "") -> str:
     def replace(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Column):
             path = [part.name for part in node.parts]
-            found: exp.Expr = exp.column(name(f"{prefix}{measure.name}__{path[0]}"))
+            found: exp.Expr = exp.column(identifier(f"{prefix}{measure.name}__{path[0]}"))
             for field in path[1:]:
                 found = exp.Dot(
                     this=exp.paren(found), expression=exp.to_identifier(field, quoted=True)
@@ -202,7 +202,7 @@ def compare(
             `left_NAME` and `right_NAME`.
         keep: Columns that tell rows apart beside the view's keys.
     """
-    keyed_by = [*keep, *view.key_output]
+    keyed_by = [*keep, *view.key_names]
     compared = into or "_compared"
     join = " AND ".join(
         f"l.{quoted_duckdb(k)} IS NOT DISTINCT FROM r.{quoted_duckdb(k)}" for k in keyed_by

@@ -252,7 +252,7 @@ class View:
         return [*keys, *(measure.name for measure in self.measures)]
 
     @property
-    def key_output(self) -> list[str]:
+    def key_names(self) -> list[str]:
         """The columns that tell the rows of an answer apart."""
         return [key.name for key in self.keys]
 
