@@ -22,8 +22,9 @@ from typing import Any
 import nbformat
 from nbclient import NotebookClient
 
-from trilayer.operations.files import encode
+from trilayer_core.compute.formats import JSON
 from trilayer.local import kafka
+from examples import flights as example
 from examples.flights.__main__ import prepare
 from speed_layer.run import SPARK_CONF
 from tests.conftest import JARS, PROJECT
@@ -54,7 +55,9 @@ def flights(path: Path, days: int, late_days: Sequence[int]) -> tuple[list[bytes
         day = (row["scheduled"] - first).days
         if day >= days:
             break
-        (late if row["origin"] == "EWR" and day in late_days else in_time).append(encode(row))
+        (late if row["origin"] == "EWR" and day in late_days else in_time).append(
+            JSON.encode(example.flights, row)
+        )
     return in_time, late
 
 

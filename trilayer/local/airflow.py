@@ -88,7 +88,7 @@ class _Again(httpx.HTTPTransport):
             answer = super().handle_request(request)
             if answer.status_code < httpx.codes.INTERNAL_SERVER_ERROR:
                 return answer
-            refused = b"database is locked" in answer.read()
+            refused = b"database is locked" in answer.read().lower()
             if not refused and request.method not in ("GET", "PATCH", "PUT", "DELETE"):
                 return answer
             answer.close()
