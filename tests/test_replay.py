@@ -310,6 +310,115 @@ def parquet(path, tags):
     return path
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('[{"n": 1}]\n[{"n": 2}]', r"followed by '\[\{"),
+        ('[{"n": 1}] and more', "followed by 'and more'"),
+        ('[{"n": 1}, {"n": 2}', "comes its end"),
+        ('[{"n": 1},', "with an error"),
+        ('[{"n": 1} {"n": 2}]', "comes '{"),
+        ('[{"n": 1},, {"n": 2}]', "with an error"),
+    ],
+)
+def test_an_array_that_is_not_whole_is_an_error_once_it_comes_to_it(text, says, tmp_path):
+    path = tmp_path / "orders.json"
+    path.write_text(text)
+    events = iter(read_events(path, ORDERS))
+    assert json.loads(next(events).value) == {"n": 1}
+    with pytest.raises(UsageError, match=f"must be JSON Lines, or one JSON array; got .*{says}"):
+        list(events)
+
+
+def test_an_empty_array_has_no_events(tmp_path):
+    path = tmp_path / "orders.json"
+    path.write_text(" [ ]\n")
+    assert list(read_events(path, ORDERS)) == []
+
+
+def test_a_number_too_long_for_python_is_no_error(tmp_path):
+    wide = Stream("wide", "at date, x double, d decimal(9,2)", event_time="at")
+    long = "1" + "0" * 30
+    lines = [
+        f'{{"at": "2026-01-01", "other": 1e{long}}}',
+        f'{{"at": "2026-01-01", "x": 1e{long}}}',
+        f'{{"at": "2026-01-01", "d": 1e{long}}}',
+        f'{{"at": "2026-01-01", "d": 0e{long}}}',
+    ]
+    events = list(read_events(write(tmp_path / "wide.jsonl", *lines), wide))
+    assert [event.misfit is None for event in events] == [True, True, False, True]
+
+
+def test_half_of_a_pair_of_surrogates_is_sent_as_an_escape_and_can_be_printed(tmp_path):
+    stream = Stream("s", "at date, tags array<string>, n int", event_time="at")
+    rows = write(tmp_path / "s.csv", "at,tags", '2026-01-01,"[""\\ud800""]"')
+    (event,) = read_events(rows, stream)
+    assert event.value == b'{"at": "2026-01-01", "tags": ["\\ud800"]}'
+    lines = write(tmp_path / "s.jsonl", '{"at": "2026-01-01", "n": "\\ud800", "\\udfff": 1}')
+    (event,) = read_events(lines, stream)
+    assert f"{event.misfit} {event.unknown}".encode()
+
+
+@pytest.mark.parametrize("encoding", [None, "utf-8", "UTF-8", "utf8", "U8", "utf-8-sig"])
+def test_utf_8_is_utf_8_however_it_is_spelled(encoding, tmp_path):
+    path = tmp_path / "orders.csv"
+    path.write_bytes(b"\xef\xbb\xbfday,shop\n2026-01-01,\xff\n")
+    (event,) = read_events(path, ORDERS, encoding=encoding)
+    assert event.value == b'{"shop": "\xff", "day": "2026-01-01"}'
+    assert event.misfit == "invalid UTF-8"
+
+
+@pytest.mark.parametrize("ending", [".gz", ".bz2", ".xz"])
+def test_a_file_that_is_not_compressed_as_its_name_says_is_refused(ending, tmp_path):
+    path = write(tmp_path / f"orders.csv{ending}", "day,shop", "2026-01-01,a")
+    with pytest.raises(UsageError, match="must be readable to its end; after line 0 it is not"):
+        list(read_events(path, ORDERS))
+
+
+def test_a_row_without_values_is_a_row_and_an_empty_line_is_none(tmp_path):
+    path = write(tmp_path / "orders.csv", "day,shop,n", "NA,NULL,", "", ",,", "  ", "NA,,1")
+    events = list(read_events(path, ORDERS))
+    assert [(event.place, event.value) for event in events] == [
+        ("line 2", b"{}"),
+        ("line 6", b'{"n": 1}'),
+    ]
+    assert all(event.misfit for event in events)
+
+
+def test_a_number_in_parquet_is_a_number_of_seconds_and_nothing_else(tmp_path):
+    stream = Stream(
+        "s", "at timestamp, n bigint, flag boolean, day date, price decimal(9,2)", event_time="at"
+    )
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    table = pa.table(
+        {
+            "at": pa.array([1767225600, None], pa.int64()),
+            "n": pa.array([moment, moment]),
+            "flag": pa.array([1, 5], pa.int64()),
+            "day": pa.array([20260101, 20260101], pa.int32()),
+            "price": pa.array([1.005, 2.675], pa.float64()),
+        }
+    )
+    pq.write_table(table, tmp_path / "s.parquet")
+    first, second = (json.loads(e.value) for e in read_events(tmp_path / "s.parquet", stream))
+    assert first["at"] == 1767225600
+    assert first["n"] == "2026-01-01T00:00:00Z"
+    assert (first["flag"], second["flag"]) == (True, 5)
+    assert first["day"] == 20260101
+    assert (first["price"], second["price"]) == ("1.005", "2.675")
+
+
+def test_a_time_that_python_can_not_hold_refuses_no_file(tmp_path):
+    stream = Stream("s", "id int, at timestamp, day date", event_time="at")
+    far = pa.array([253402300800000000, 0], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    days = pa.array([2932897, 0], pa.int32()).cast(pa.date32())
+    pq.write_table(pa.table({"id": [1, 2], "at": far, "day": days}), tmp_path / "s.parquet")
+    first, second = read_events(tmp_path / "s.parquet", stream)
+    assert first.misfit
+    assert "10000" in first.value.decode()
+    assert second.misfit is None
+
+
 def test_a_map_is_an_object(tmp_path):
     path = parquet(tmp_path / "orders.parquet", [[("x", [("y", 1)]), ("z", None)], [], None])
     assert fitting(path) == [

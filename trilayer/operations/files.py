@@ -8,6 +8,7 @@ other producer: no row refuses a file.
 from __future__ import annotations
 
 import bz2
+import codecs
 import csv
 import gzip
 import io
@@ -16,6 +17,7 @@ import lzma
 import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, takewhile
 from pathlib import Path
@@ -126,33 +128,43 @@ class _Text:
         self.path = path
         self._file = path.open("rb")
         self._size = max(1, path.stat().st_size)
+        self._read = 0
         if encoding is None:
-            start = self.bytes_of(open_).read(2)
-            encoding = "utf-16" if start in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+            with self._readable():
+                start = self.bytes_of(open_).read(2)
+            encoding = "utf-16" if start in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
             self._file.seek(0)
         try:
-            # Bytes that are no UTF-8 come back as they were where the text is sent.
-            errors = "surrogateescape" if encoding.startswith("utf-8") else "replace"
-            self._text = io.TextIOWrapper(self.bytes_of(open_), encoding, errors, newline="")
+            codec = codecs.lookup(encoding).name
         except LookupError:
             raise UsageError(
                 "encoding must be one that Python knows, such as latin-1 or utf-16; got"
                 f" {encoding!r}"
             ) from None
+        # Bytes that are no UTF-8 are sent as they were.
+        errors = "surrogateescape" if codec.startswith("utf-8") else "replace"
+        codec = "utf-8-sig" if codec == "utf-8" else codec
+        self._text = io.TextIOWrapper(self.bytes_of(open_), codec, errors, newline="")
 
     def bytes_of(self, open_: Callable[..., Any]) -> Any:
         return self._file if open_ is open else open_(self._file)
 
     def lines(self) -> Iterator[str]:
         """The lines, with their ends. Raises UsageError where the file can't be read on."""
-        number = 0
-        try:
+        with self._readable():
             for line in self._text:
-                number += 1
+                self._read += 1
                 yield line
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Raises UsageError if the file can't be read on."""
+        try:
+            yield
         except (OSError, EOFError, UnicodeError, lzma.LZMAError, zlib.error) as error:
             raise UsageError(
-                f"{self.path} must be readable to its end; after line {number:,} it is not: {error}"
+                f"{self.path} must be readable to its end; after line {self._read:,} it is not:"
+                f" {error}"
             ) from None
 
     def progress(self) -> float:
@@ -195,18 +207,38 @@ def _read_json(text: _Text, stream: Stream) -> Events:
 
 
 def _items(text: str, path: Path) -> Iterator[bytes]:
-    """The items of a JSON array, as they are written."""
-    decoder, place = json.JSONDecoder(), text.index("[") + 1
-    blank = re.compile(r"[\s,]*")
-    while (place := blank.match(text, place).end()) < len(text) and text[place] != "]":  # type: ignore[union-attr]  # it matches anything
+    """The items of a JSON array, as they are written.
+
+    Raises UsageError, when it comes to it, if the text is not one array and nothing else.
+    """
+
+    def wrong(what: str) -> UsageError:
+        return UsageError(f"{path} must be JSON Lines, or one JSON array; got {what}")
+
+    def next_after(place: int) -> int:
+        while text[place : place + 1].isspace():
+            place += 1
+        return place
+
+    decoder, place = json.JSONDecoder(), next_after(text.index("[") + 1)
+    ended = text.startswith("]", place)
+    while not ended:
         try:
             _, end = decoder.raw_decode(text, place)
         except (ValueError, RecursionError) as error:
-            raise UsageError(
-                f"{path} must be JSON Lines, or one JSON array; got an array with an error: {error}"
-            ) from None
+            raise wrong(f"an array with an error: {error}") from None
         yield as_bytes(text[place:end])
-        place = end
+        place = next_after(end)
+        ended = text.startswith("]", place)
+        if not ended and not text.startswith(",", place):
+            found = f"{text[place : place + 20]!r}" if place < len(text) else "its end"
+            raise wrong(
+                f"an array with an error: after item {text[end - 20 : end]!r} comes {found}"
+            )
+        place = next_after(place + 1) if not ended else place
+    rest = next_after(place + 1)
+    if rest < len(text):
+        raise wrong(f"an array that is followed by {text[rest : rest + 20]!r}")
 
 
 def _event(place: str, value: bytes, fitting: Fitting) -> Event:
@@ -240,9 +272,8 @@ def _read_csv(
             f"{text.path} must begin with a header, or --columns must name its columns; got an"
             " empty line"
         )
-    records = read_records(
-        chain([first], lines), delimiter or _delimiter_of(first), stream.max_event_bytes
-    )
+    between = delimiter or _delimiter_of(first)
+    records = read_records(chain([first], lines), between, stream.max_event_bytes)
     if columns is None:
         header = [(cell or "").strip() for cell in next(records).cells or []]
     else:
@@ -256,8 +287,8 @@ def _read_csv(
             cells = record.cells
             if cells and len(cells) > len(header) and not any(cells[len(header) :]):
                 cells = cells[: len(header)]  # what some spreadsheets add
-            if cells is not None and not any(cell is not None for cell in cells):
-                continue
+            if not record.text.strip(f"{between} \t\r\n"):
+                continue  # an empty line, or one of a spreadsheet
             place = f"line {record.line}"
             if cells is None or len(cells) != len(header):
                 why = (
@@ -491,22 +522,76 @@ def _values(column: pa.Array, field: Field, path: Path, before: int) -> list[Any
     """A column's values in the stream's type, or as they are where one of them does not have it."""
     if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
         column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
+    type_ = arrow_type(field.type)
+    if _means_the_same(column.type, type_):
+        with suppress(pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+            return _python_values(column.cast(type_), path, before)
+    convert = _converter(field.type)
+    values = _python_values(column, path, before)
+    return [_nearest(value, field.type, convert) for value in values]
+
+
+def _python_values(column: pa.Array, path: Path, before: int) -> list[Any]:
+    """A column's values; those that Python can't hold, such as the year 10000, as text."""
     try:
-        return column.cast(arrow_type(field.type)).to_pylist(maps_as_pydicts="strict")
+        return column.to_pylist(maps_as_pydicts="strict")
     except KeyError as error:
         raise UsageError(
             f"{path} must have a key of a map once in a row; in one of the rows {before + 1:,} to"
             f" {before + len(column):,} it is there twice: {error}"
         ) from None
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-        convert = _converter(field.type)
-        return [_nearest(value, field.type, convert) for value in column.to_pylist()]
+    except (OverflowError, ValueError):
+        return [_python_value(column.slice(place, 1)) for place in range(len(column))]
+
+
+def _python_value(one: pa.Array) -> Any:
+    try:
+        return one[0].as_py()
+    except (OverflowError, ValueError):
+        with suppress(pa.ArrowNotImplementedError):
+            return one.cast(pa.string())[0].as_py()
+        return f"a {one.type} that can't be read"
+
+
+def _means_the_same(from_: pa.DataType, to: pa.DataType) -> bool:
+    """Whether Arrow's cast says what the value says.
+
+    It would take a number for microseconds since 1970, or for a flag, and cut a double short.
+    """
+    t = pa.types
+    if t.is_dictionary(from_):
+        from_ = from_.value_type
+    text = t.is_string(from_) or t.is_large_string(from_) or t.is_string_view(from_)
+    number = t.is_integer(from_) or t.is_decimal(from_)
+    if t.is_integer(to) or t.is_string(to):
+        return t.is_integer(from_) or (t.is_string(to) and text)
+    if t.is_floating(to):
+        return number or t.is_floating(from_)
+    if t.is_decimal(to):
+        return number
+    if t.is_temporal(to):
+        return t.is_timestamp(from_) or t.is_date(from_)
+    if t.is_struct(to):
+        inside = {field.name: field.type for field in from_} if t.is_struct(from_) else {}
+        return bool(inside) and all(
+            _means_the_same(inside[field.name], field.type) for field in to if field.name in inside
+        )
+    if t.is_map(to):
+        return t.is_map(from_) and _means_the_same(from_.item_type, to.item_type)
+    if t.is_list(to):
+        lists = t.is_list(from_) or t.is_large_list(from_) or t.is_fixed_size_list(from_)
+        return lists and _means_the_same(from_.value_type, to.value_type)
+    if t.is_boolean(to):
+        return t.is_boolean(from_)
+    return text or t.is_binary(from_) or t.is_large_binary(from_) or t.is_fixed_size_binary(from_)
 
 
 def _nearest(value: Any, type_: str, convert: Callable[[str], Any]) -> Any:
     """A value of another type, in the stream's where it can be without loss."""
     if isinstance(value, str):
         return convert(value)
+    if type_ == "boolean" and type(value) is int and value in (0, 1):
+        return bool(value)
     if (
         isinstance(value, float) and type_ in INTEGERS and value.is_integer()
     ):  # as pandas keeps integers beside NULL

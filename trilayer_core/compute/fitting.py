@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
-from decimal import ROUND_HALF_UP, Decimal, localcontext
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -34,6 +34,9 @@ from trilayer_core.errors import close_name, did_you_mean
 Fits = Callable[[Any], bool]
 """Of a value as Python reads it from JSON, never None."""
 
+
+LONG_EXPONENT = 1_000_000
+"""Stands for every exponent that is too long for Python's decimals: no type has such numbers."""
 
 Known = dict[str, "Known | None"]
 """The fields that a schema has in an object; None for those that it takes whole."""
@@ -60,14 +63,16 @@ class JsonFitting:
         if len(value) > self._most_bytes:
             return Judgement(f"oversized: {len(value)} bytes, at most {self._most_bytes}")
         try:
-            event = json.loads(value.decode(), parse_float=Decimal)
+            event = json.loads(value.decode(), parse_float=_number)
         except UnicodeDecodeError:
             return Judgement("invalid UTF-8")
         except (ValueError, RecursionError):
             event = None
         if not isinstance(event, dict):
             return Judgement("broken JSON: must be one JSON object")
-        return Judgement(self._misfit(event), tuple(_unknown(event, self._known)))
+        misfit = self._misfit(event)
+        unknown = tuple(_printable(name) for name in _unknown(event, self._known))
+        return Judgement(misfit and _printable(misfit), unknown)
 
     def _misfit(self, event: dict[str, Any]) -> str | None:
         wrong, missing = [], []
@@ -80,6 +85,20 @@ class JsonFitting:
         if wrong:
             return f"wrong type: {'; '.join(wrong)}"
         return f"missing field: {', '.join(missing)}" if missing else None
+
+
+def _number(text: str) -> Decimal:
+    """A number with a fraction or an exponent, which may be too long for Python's decimals."""
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        digits, _, exponent = text.lower().partition("e")
+        return Decimal(f"{digits}e{'-' if exponent.startswith('-') else ''}{LONG_EXPONENT}")
+
+
+def _printable(text: str) -> str:
+    """Text without halves of pairs of surrogates, which JSON may escape and no output takes."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def reasons_of(text: str, stream: Stream) -> list[str]:

@@ -88,7 +88,11 @@ class Json(Format):
         """One event: NULLs left out, timestamps in UTC as ISO 8601, decimals with all digits."""
         present = {name: value for name, value in event.items() if value is not None}
         text = json.dumps(present, default=_jsonable, ensure_ascii=False)
-        return text.encode(errors="surrogateescape")
+        try:
+            # Bytes of a file that were no UTF-8 are sent as they were.
+            return text.encode(errors="surrogateescape")
+        except UnicodeEncodeError:  # half of a pair, which only an escape can say
+            return json.dumps(present, default=_jsonable).encode()
 
 
 def _jsonable(value: object) -> object:
