@@ -9,6 +9,7 @@ import pytest
 
 from tests.hostile import KINDS, MAX_EVENT_BYTES, STREAM, event, hostile
 from trilayer import Stream
+from trilayer_core.compute.formats import format_of
 from trilayer_core.compute.parsing import MAX_REASON_BYTES, parse
 
 pytestmark = pytest.mark.spark
@@ -41,7 +42,23 @@ BOMBS = {
     "an array of events": b"[" + event('"price": 1e100000000') + b", {}]",
     "not UTF-8": event('"price": 1e100000000', "fits \xff").replace("\xff".encode(), b"\xff"),
 }
+COMMAS = {
+    "for a point": event('"price": "1,5"'),
+    "for a point, signed": event('"price": "-1,5"'),
+    "of thousands": event('"wide": "1,234.50"'),
+    "of thousands after a point": event('"price": "1.234,56"'),
+    "with an exponent": event('"price": "1.5e3,0"'),
+    "at the beginning": event('"price": ",5"'),
+    "at the end": event('"price": "5,"'),
+    "escaped": event(r'"price": "1\u002c5"'),
+    "in an array": event('"prices": [1, "2,5"]'),
+    "in a struct": event('"nested": {"price": "2,5"}'),
+    "in a map": event('"rates": {"a": "0,5"}'),
+    "in a long event": event('"price": "1,5"', "9" * 5000),
+}
 HARMLESS = {
+    "a comma in a text": event('"price": 1.5', "10, rue de Rivoli"),
+    "commas in texts": event('"price": 1.5, "unknown": ["1,5", ",", "a: ", ""]', "1,5"),
     "exponent in a text": event('"price": 1.5', "fits 1e100000000"),
     "exponent alone in a text": event('"price": 1.5', "1e100000000"),
     "text that ends in an exponent": event('"price": 1.5', 'fits \\", 1e100000000'),
@@ -73,15 +90,23 @@ def processor_s(spark):
 @pytest.fixture(scope="module")
 def named(spark):
     """Name to the parsed row of every event above, in one Spark job."""
-    rows, took = parsed(spark, [*BOMBS.values(), *HARMLESS.values()])
+    rows, took = parsed(spark, [*BOMBS.values(), *COMMAS.values(), *HARMLESS.values()])
     assert took < 120  # without a guard one of the worst takes longer
-    return dict(zip([*BOMBS, *HARMLESS], rows, strict=True))
+    return dict(zip([*BOMBS, *COMMAS, *HARMLESS], rows, strict=True))
 
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_number_that_takes_minutes_to_read_is_put_aside(name, named):
     assert named[name]["_fits"] is False
     assert named[name]["_reject"]
+
+
+@pytest.mark.parametrize("name", COMMAS)
+def test_the_text_of_a_decimal_has_no_comma_that_would_be_left_out(name, named):
+    assert named[name]["_fits"] is False
+    assert "and no comma" in named[name]["_reject"]
+    fitting = format_of(STREAM).fitting(STREAM)
+    assert "must be" in fitting.judge(COMMAS[name]).misfit
 
 
 @pytest.mark.parametrize("name", HARMLESS)

@@ -248,8 +248,8 @@ def test_columns_come_from_the_fields_that_they_name(spark):
         "missing field: vendor_id (VendorID)",
         "wrong type: inside of an array, struct or map",
         (
-            "wrong type: a number must have an exponent of at most 3 digits, and at most 1000"
-            " characters"
+            "wrong type: a number must have an exponent of at most 3 digits, at most 1000"
+            " characters, and no comma"
         ),
         'wrong type: day must be date, got "2026-13-01"',
     ]

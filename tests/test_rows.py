@@ -36,6 +36,20 @@ def unknown(events):
     return events.select("at", events["idd"])
 
 
+def void(events):
+    from pyspark.sql import functions as F
+
+    return events.select("at", F.lit(None).alias("id"))
+
+
+def twice(events):
+    return events.select("id", "at", events["id"])
+
+
+def quoted(events):
+    return events.selectExpr("named_struct('a-b', 1) AS s", "at")
+
+
 def broken(events):
     return {}["nothing"]
 
@@ -53,6 +67,12 @@ MISTAKES = {
     "type": (
         of(exploded, "id string, n bigint"),
         "must return 'n' as bigint, as its schema declares; it returns int; cast it .*`n int`",
+    ),
+    "void": (of(void), "must return 'id' as string, .* it returns void; cast it in the function$"),
+    "twice": (of(twice), "must return the column 'id' once; it returns id, at, id; drop or rename"),
+    "interval": (
+        of(lambda events: events.selectExpr("INTERVAL 1 DAY AS id", "at")),
+        "it returns interval day; cast it in the function$",
     ),
     "unknown": (
         of(unknown),
@@ -77,6 +97,7 @@ def test_mistakes_are_found_before_any_event_is_read(spark):
         assert "\n" not in str(raised.value)
     right = of(exploded, "id string, n int, item struct<sku string, n int>, at timestamp")
     check_rows([right, of(lambda events: events)], spark)
+    check_rows([of(quoted, "s struct<`a-b`:int>, at timestamp")], spark)
 
 
 def test_a_function_of_several_arguments_is_refused_when_declared():

@@ -6,13 +6,11 @@ It is run on no events, before a layer runs it on any.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from inspect import getsourcefile
 from typing import TYPE_CHECKING, Any
 
-from sqlglot import exp
-
-from trilayer_core.definitions.expressions import normal_type
+from trilayer_core.definitions.expressions import parse_schema
 from trilayer_core.definitions.stream import Rows
 from trilayer_core.errors import DefinitionError, did_you_mean
 
@@ -39,14 +37,11 @@ def _check(source: Rows, spark: SparkSession) -> None:
     from pyspark.errors import AnalysisException, PySparkException
     from pyspark.sql import DataFrame
 
-    columns = [
-        f"CAST(NULL AS {type_}) AS `{name}`" for name, type_ in source.stream.columns.items()
-    ]
-    events = spark.sql(f"SELECT {', '.join(columns)} WHERE false")
+    events = spark.sql(_nothing_of(source.stream.columns))
     try:
         made = source.rows(events)
         # A server looks at what the function has asked for no earlier than here.
-        found = {f.name: f.dataType for f in made.schema} if isinstance(made, DataFrame) else None
+        found = list(made.schema) if isinstance(made, DataFrame) else None
     except AnalysisException as error:
         raise _failed(source, error, str(error).strip().splitlines()[0]) from error
     except PySparkException as error:
@@ -60,19 +55,43 @@ def _check(source: Rows, spark: SparkSession) -> None:
             f"rows of {source.name!r} must return a DataFrame; got {type(made).__name__}"
             f"{'; end the function with `return`' if made is None else ''}"
         )
+    names = [column.name for column in found]
+    # As Spark spells them, which leaves out the quotes that a name within a struct may need.
+    declared = {c.name: c.dataType for c in spark.sql(_nothing_of(source.columns)).schema}
     for name, type_ in source.columns.items():
-        if name not in found:
+        returned = [c.dataType.simpleString() for c in found if c.name == name]
+        if not returned:
             raise DefinitionError(
                 f"rows of {source.name!r} must return the column {name!r}, which its schema"
-                f" declares; it returns {', '.join(found)}{did_you_mean(name, found)}; rename it"
+                f" declares; it returns {', '.join(names)}{did_you_mean(name, names)}; rename it"
                 " in the function or in the schema"
             )
-        returned = normal_type(exp.DataType.build(found[name].simpleString(), dialect="spark"))
-        if returned != type_:
+        if len(returned) > 1:
+            raise DefinitionError(
+                f"rows of {source.name!r} must return the column {name!r} once; it returns"
+                f" {', '.join(names)}; drop or rename one in the function"
+            )
+        if returned[0] != declared[name].simpleString():
             raise DefinitionError(
                 f"rows of {source.name!r} must return {name!r} as {type_}, as its schema declares;"
-                f" it returns {returned}; cast it in the function, or declare `{name} {returned}`"
+                f" it returns {returned[0]}; cast it in the"
+                f" function{_or_declare(name, returned[0])}"
             )
+
+
+def _nothing_of(columns: Mapping[str, str]) -> str:
+    """SELECT of these columns, name to type, without rows."""
+    nulls = [f"CAST(NULL AS {type_}) AS `{name}`" for name, type_ in columns.items()]
+    return f"SELECT {', '.join(nulls)} WHERE false"
+
+
+def _or_declare(name: str, type_: str) -> str:
+    """What to write in the schema instead, if a schema may have this type."""
+    try:
+        (field,) = parse_schema(f"{name} {type_}", "the schema")
+    except DefinitionError:
+        return ""
+    return f", or declare `{name} {field.type}`"
 
 
 def _failed(source: Rows, error: Exception, says: str) -> DefinitionError:

@@ -28,7 +28,7 @@ from trilayer_core.definitions.formats import Format
 from trilayer_core.definitions.source_code import source_of
 from trilayer_core.errors import DefinitionError, did_you_mean
 
-PARSER = 4
+PARSER = 5
 """Bump this when the same bytes would be parsed differently.
 
 What an older parser has read is then parsed anew, as after a change of schema.
@@ -57,8 +57,8 @@ class Stream:
             the one that it names: `vendor_id int from 'VendorID', city string from 'address.city'`;
             a name with a dot in it stands in backticks. A timestamp is ISO 8601 text, in UTC if it
             names no zone, or a number of seconds since 1970. Dates and times are of the years 1 to
-            9999. A decimal is a number, or text of one, with an exponent of at most three digits
-            and no more than 1,000 characters.
+            9999. A decimal is a number, or text of one without commas, with an exponent of at most
+            three digits and no more than 1,000 characters.
         event_time: The column, a timestamp or a date, that says when an event happened. Events
             without it are quarantined.
         event_id: The column that names an event, if there is one. Events without it are

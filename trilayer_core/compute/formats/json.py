@@ -74,7 +74,7 @@ class Json(Format):
             WHEN NOT _is_whole THEN 'broken JSON: must be one JSON object, with nothing after it'
             WHEN _event IS NULL
                 THEN 'wrong type: a number must have an exponent of at most 3 digits,'
-                    || ' and at most {MAX_DECIMAL_CHARACTERS} characters'
+                    || ' at most {MAX_DECIMAL_CHARACTERS} characters, and no comma'
             WHEN _event._corrupt IS NOT NULL OR {misfits} <> ''
                 THEN regexp_replace(concat('wrong type: ', {misfits}), '^wrong type: $',
                     'wrong type: inside of an array, struct or map')
@@ -219,16 +219,18 @@ def _from_json_sql(stream: Stream) -> str:
 # characters, since Java recurses for each repetition of a group.
 _DIGIT = r"\p{Nd}"
 _LONG_EXPONENT = rf"[eE][-+]?{_DIGIT}{{4}}"
-_NOTABLE = rf"[eE\\](?:[-+]?{_DIGIT}{{4}}|u)"
+# Spark leaves commas out of the text of a decimal, so that `1,5` would be fifteen.
+_COMMA = rf"\"[-+.]*+{_DIGIT}[-+.eE{_DIGIT}]*+,|[\s:,\[]\","
+_NOTABLE = rf"[eE\\](?:[-+]?{_DIGIT}{{4}}|u)|{_COMMA}"
 _HIDDEN = r"\\u(?:00[2346]|0[6-9a-fA-F]|1|[aA]|[fF]{2})"
 _SUSPICIOUS = (
     rf"[\s\":,\[](?:[-+.{_DIGIT}]*+{_LONG_EXPONENT}|[-+.eE{_DIGIT}]*+{_HIDDEN})"
-    rf"|\"[-+.{_DIGIT}]{{{MAX_DECIMAL_CHARACTERS}}}"
+    rf"|\"[-+.{_DIGIT}]{{{MAX_DECIMAL_CHARACTERS}}}|{_COMMA}"
 )
 
 
 def _is_harmless_sql(stream: Stream) -> str:
-    """Of a suspicious event, whether from_json reads it quickly.
+    """Of a suspicious event, whether from_json reads it quickly, and reads what it says.
 
     Outside of strings no number may have a long exponent. What is a decimal in a string is looked
     at once it is read as text; of fields of one name only the last is seen so, hence no name may be
@@ -239,7 +241,7 @@ def _is_harmless_sql(stream: Stream) -> str:
     decimals = [f for f in stream.fields if has_decimal(f.type)]
     schema = _schema_sql((f.path, _DECIMAL.sub("string", f.type)) for f in decimals)
     read = f"from_json({_TEXT}, {literal(schema)})"
-    unread = [_holds_too_long_sql(_found(f, read), f.type) for f in decimals]
+    unread = [_holds_unreadable_sql(_found(f, read), f.type) for f in decimals]
     return (
         f"(startswith(ltrim({_TEXT}), '{{') AND try_parse_json({_TEXT}) IS NOT NULL"
         f" AND NOT {outside} RLIKE {literal(_LONG_EXPONENT)} AND NOT ({' OR '.join(unread)}))"
@@ -250,24 +252,25 @@ _ESCAPE = r"\\."
 _DECIMAL = re.compile(r"decimal\(\d+,\d+\)")
 
 
-def _holds_too_long_sql(value: str, type_: str, depth: int = 0) -> str:
-    """Whether a decimal of `type_`, read as text, is one that takes long to read; at any depth."""
+def _holds_unreadable_sql(value: str, type_: str, depth: int = 0) -> str:
+    """Whether a decimal in it, read as text, takes long to read or has a comma."""
     if is_decimal(type_):
-        long_ = (
+        unreadable = (
             f"length({value}) > {MAX_DECIMAL_CHARACTERS} OR {value} RLIKE {literal(_LONG_EXPONENT)}"
+            f" OR contains({value}, ',')"
         )
-        return f"coalesce({long_}, false)"
+        return f"coalesce({unreadable}, false)"
     parsed = exp.DataType.build(type_, dialect="spark")
     inner = parsed.expressions
     if parsed.is_type("struct"):
         parts = [(f"{value}.`{field.name}`", normal_type(field.kind)) for field in inner]
         found = [
-            _holds_too_long_sql(part, kind, depth) for part, kind in parts if has_decimal(kind)
+            _holds_unreadable_sql(part, kind, depth) for part, kind in parts if has_decimal(kind)
         ]
         return f"({' OR '.join(found)})"
     if parsed.is_type("map"):  # its keys are text
         value = f"map_values({value})"
-    of_one = _holds_too_long_sql(f"x{depth}", normal_type(inner[-1]), depth + 1)
+    of_one = _holds_unreadable_sql(f"x{depth}", normal_type(inner[-1]), depth + 1)
     return f"coalesce(exists({value}, x{depth} -> {of_one}), false)"
 
 
