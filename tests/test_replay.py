@@ -530,3 +530,23 @@ def test_what_does_not_fit_says_where_it_comes_from(tmp_path, broker, new_topic)
         topic = log.topic(stream)
         assert [value.decode() for value in log.newest(topic, 2, within_s=30)] == lines[1:]
         assert len(list(log.newest(topic, 1_000, within_s=30))) == 7
+
+
+def test_a_parquet_file_with_a_damaged_page_says_after_which_row(tmp_path):
+    path = tmp_path / "s.parquet"
+    table = pa.table({"id": list(range(20_000)), "at": [date(2026, 1, 1)] * 20_000})
+    pq.write_table(table, path, row_group_size=10_000, compression="snappy", use_dictionary=False)
+    damaged = bytearray(path.read_bytes())
+    place = pq.ParquetFile(path).metadata.row_group(1).column(0).data_page_offset
+    damaged[place + 60 : place + 400] = b"\xff" * 340
+    path.write_bytes(damaged)
+    events = read_events(path, Stream("s", "id int, at date", event_time="at"))
+    with pytest.raises(UsageError, match=r"after row 10,000 it is not: "):
+        list(events)
+
+
+def test_what_a_column_is_taken_from_is_not_left_out(tmp_path):
+    table = pa.table({"client": [{"geo": {"country": "fr"}, "id": 1}], "at": [date(2026, 1, 1)]})
+    pq.write_table(table, tmp_path / "s.parquet")
+    stream = Stream("s", "country string from 'client.geo.country', at date", event_time="at")
+    assert read_events(tmp_path / "s.parquet", stream).left_out.endswith("column: client.id")

@@ -257,3 +257,19 @@ def test_a_command_starts_without_the_engines_that_it_does_not_need():
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=PROJECT
     )
     assert said.stdout.splitlines() == ["0", "[]"]
+
+
+def test_a_version_can_be_held_while_the_definitions_are_broken(folder):
+    """A rollback is what mends a store then; what needs the store alone asks for nothing else."""
+    settings(folder, catalog="broken:catalog")
+    (folder / "broken.py").write_text("catalog = (")
+    for command, says in (
+        (["history"], "no publication yet"),
+        (["rollback"], "there must be a publication"),
+        (["hold"], "there must be a publication"),
+        (["release"], "nobody held the version in force"),
+    ):
+        done = CliRunner().invoke(app, ["batch", *command])
+        said = done.output + str(done.exception or "")
+        assert says in said or "publication" in said, (command, said)
+        assert "was never closed" not in said

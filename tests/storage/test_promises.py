@@ -52,7 +52,7 @@ def test_history_tells_a_version_that_was_never_in_force(store, monkeypatch, cap
         (1, True, True),
         (2, False, False),
     ]
-    monkeypatch.setattr(batch, "project", lambda: Project(SETTINGS, CATALOG, store))
+    monkeypatch.setattr(batch, "project_store", lambda: store)
     batch.history()
     said = capsys.readouterr().out
     assert "1 *" in said

@@ -27,8 +27,8 @@ from batch_layer.run import (
 )
 from serving_layer.history import history as kept_versions
 from serving_layer.history import version_of
-from trilayer.cli.context import out, print_json
-from trilayer.operations.project import Project, project, who
+from trilayer.cli.context import err, out, print_json
+from trilayer.operations.project import Project, project, project_store, who
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.errors import EnvironmentFault, LogError, UsageError
 from trilayer_core.log.lag import after_cut
@@ -286,9 +286,9 @@ def _recomputed(catalog: Catalog, store: Store, current: cut_step.Run) -> Recomp
 @app.command()
 def history(as_json: Json = False) -> None:
     """The versions kept, oldest first, and which one is in force."""
-    p = project()
-    found = [asdict(version) for version in kept_versions(p.store)]
-    by = held(p.store)
+    store = project_store()
+    found = [asdict(version) for version in kept_versions(store)]
+    by = held(store)
     if as_json:
         print_json(found)
         return
@@ -403,15 +403,21 @@ def rollback(
     """
     if why and not hold:
         raise UsageError("--why must go with --hold, whose reason it is; got it alone; add --hold")
-    p = project()
+    store = project_store()
     by = Held(who(), why, now_ms()) if hold else None
-    published = rollback_step(version, p.store, by)
-    _tell(p.store, published, as_json, "rollback")
+    published = rollback_step(version, store, by)
+    _tell(store, published, as_json, "rollback")
     if not as_json:
-        kept = held(p.store)
+        kept = held(store)
+        try:
+            views = project().catalog.views
+        except UsageError as error:
+            # A rollback is what mends a store while the definitions are broken.
+            err.print(f"[yellow]which views have no answer is not known[/]: {escape(str(error))}")
+            views = ()
         lost = [
             view.name
-            for view in p.catalog.views
+            for view in views
             if view.name not in published.views
             or published.views[view.name].fingerprint != view.fingerprint
         ]
@@ -432,9 +438,9 @@ def rollback(
 @app.command("hold")
 def hold_command(why: Why = "", as_json: Json = False) -> None:
     """Keeps the version in force there: until it is released, batch runs end without a change."""
-    p = project()
-    published = hold_step(p.store, Held(who(), why, now_ms()))
-    kept = held(p.store)
+    store = project_store()
+    published = hold_step(store, Held(who(), why, now_ms()))
+    kept = held(store)
     if as_json:
         print_json({"version": published.version, "held": kept and asdict(kept)})
     else:
@@ -444,10 +450,10 @@ def hold_command(why: Why = "", as_json: Json = False) -> None:
 @app.command("release")
 def release_command(as_json: Json = False) -> None:
     """Lets batch runs publish again, on top of the version that was held."""
-    p = project()
-    ended = release_step(p.store)
+    store = project_store()
+    ended = release_step(store)
     if as_json:
-        standing = in_force(p.store)
+        standing = in_force(store)
         print_json(
             {"version": standing.version if standing else None, "ended": ended and asdict(ended)}
         )

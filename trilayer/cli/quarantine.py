@@ -405,16 +405,27 @@ class _Correction:
             line = json.loads(raw.decode())
             value = line["value"]
             value = value if isinstance(value, str) else json.dumps(value)
-            stream = p.catalog.stream(line["stream"])
+            name = line["stream"]
             # Lines from before there were later origins name none.
             number, partition, offset = (
                 int(line.get(name, 1)) for name in ("origin", "partition", "offset")
             )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+        ) as error:
             raise UsageError(
                 f"{where} must be a line as `quarantine list --jsonl` prints it; got"
                 f" {raw[:80].decode(errors='replace')!r}: {type(error).__name__}: {error}"
             ) from None
+        try:
+            stream = p.catalog.stream(name)
+        except UsageError as error:
+            raise UsageError(f"{where}: {error}") from None
         known = origins(p.store, stream)
         identity = known[number - 1].identity if 0 < number <= len(known) else ""
         header = f"{identity}/{partition}/{offset}".encode()

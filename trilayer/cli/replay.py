@@ -86,6 +86,8 @@ def replay(
         out.print(escape(said_unknown(sent.unknown, target)))
     if events.left_out:
         err.print(escape(f"{file.name}: {events.left_out}"))
+    if sent.interrupted:
+        raise typer.Exit(130)
 
 
 @dataclass
@@ -98,6 +100,7 @@ class Sent:
         misfits: How many have each reason; one event may have several.
         first: The first that does not fit.
         unknown: How many have each of the fields that the schema does not have.
+        interrupted: Whether Ctrl-C ended it.
     """
 
     events: int = 0
@@ -105,6 +108,7 @@ class Sent:
     misfits: Counter[str] = field(default_factory=Counter)
     first: Event | None = None
     unknown: Counter[str] = field(default_factory=Counter)
+    interrupted: bool = False
 
     def count(self, event: Event, stream: Stream) -> None:
         """Counts an event that is about to be sent."""
@@ -203,7 +207,12 @@ def send(
                 f"{error}; {sent.events:,} events were sent, those before it"
             ) from None
         except KeyboardInterrupt:
-            logger.warning("interrupted after %s events", f"{sent.events:,}")
+            sent.interrupted = True
+            logger.warning(
+                "interrupted after %s events; --skip %d goes on after them",
+                f"{sent.events:,}",
+                skip + sent.events,
+            )
         finally:
             producer.flush()
             producer.close()

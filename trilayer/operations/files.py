@@ -412,13 +412,14 @@ def _choose(
                     f" column in the schema with `{field.name} {field.type} from 'COLUMN'`"
                 )
     used = {place for place, _ in chosen}
+    taken = [header[place] for place in used]
     unfound = [
         path_text(field.path) for field in stream.fields if field not in [f for _, f in chosen]
     ]
     rest = [
         name + (did_you_mean(name, unfound) if close_name(name, unfound) else "")
         for place, name in enumerate(header)
-        if place not in used and name
+        if place not in used and name and not any(u.startswith(f"{name}.") for u in taken)
     ]
     return (
         chosen,
@@ -480,7 +481,7 @@ def _read_parquet(path: Path, stream: Stream) -> Events:
     chosen, left_out = _choose(names, stream, path)
 
     def events() -> Iterator[Event]:
-        for batch in file.iter_batches(5_000):
+        for batch in _batches(file, path, done):
             columns = [
                 (f.path, _values(_column(batch, names[place]), f, path, done[0]))
                 for place, f in chosen
@@ -494,6 +495,21 @@ def _read_parquet(path: Path, stream: Stream) -> Events:
                 yield _event(f"row {done[0]}", format_of(stream).encode(stream, row), fitting)
 
     return Events(events(), lambda: done[0] / max(1, total), total, left_out)
+
+
+def _batches(file: pq.ParquetFile, path: Path, done: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    """A file's rows, some thousands at a time. Raises UsageError if it can't be read on."""
+    batches = file.iter_batches(5_000)
+    while True:
+        try:
+            batch = next(batches, None)
+        except (pa.ArrowException, OSError) as error:
+            raise UsageError(
+                f"{path} must be readable to its end; after row {done[0]:,} it is not: {error}"
+            ) from None
+        if batch is None:
+            return
+        yield batch
 
 
 def _leaves(schema: pa.Schema) -> list[str]:

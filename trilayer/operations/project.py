@@ -38,6 +38,11 @@ def project() -> Project:
     return Project(settings, catalog, Store(settings.store))
 
 
+def project_store() -> Store:
+    """The store of the working directory's project, whatever its catalog holds."""
+    return Store(load_settings().store)
+
+
 def who() -> str:
     """Who runs the command, such as `ann@laptop`.
 

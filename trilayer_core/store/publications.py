@@ -20,7 +20,7 @@ import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from trilayer_core.errors import (
@@ -430,9 +430,15 @@ def last_look(store: Store, publication: Publication) -> Look | None:
     if not store.exists(LOOKED):
         return None
     try:
-        look = Look(**store.read_document(LOOKED))
-    except (IntegrityError, StoreError) as error:
-        logger.warning("when a run last looked is not known: %s", error)
+        document = store.read_document(LOOKED)
+        look = Look(*(document[field.name] for field in fields(Look)))
+    except (IntegrityError, StoreError, KeyError, TypeError) as error:
+        # Nothing of the version is wrong: the next run that finds nothing new writes it anew.
+        logger.warning(
+            "when a run last looked is not known, until the next run looks: %s can't be read (%s)",
+            LOOKED,
+            type(error).__name__,
+        )
         return None
     return look if look.version == publication.version else None
 
