@@ -3,6 +3,8 @@
 import pytest
 
 from trilayer import Stream
+from trilayer_core.compute.formats import format_of
+from trilayer_core.compute.parsing import parse
 
 pytestmark = pytest.mark.spark
 
@@ -246,13 +248,25 @@ def test_columns_come_from_the_fields_that_they_name(spark):
             " got true"
         ),
         "missing field: vendor_id (VendorID)",
-        "wrong type: inside of an array, struct or map",
+        (
+            "wrong type: at (meta.at) must be timestamp, got meta, which is no object; fare"
+            " (meta.fare) must be decimal(6,2), got meta, which is no object; who (meta.it's) must"
+            " be string, got meta, which is no object"
+        ),
         (
             "wrong type: a number must have an exponent of at most 3 digits, at most 1000"
             " characters, and no comma"
         ),
         'wrong type: day must be date, got "2026-13-01"',
     ]
+
+
+def test_what_stands_in_an_objects_place_is_told_in_the_same_words_before_it_is_sent(spark):
+    values = [b'{"VendorID": 6, "meta": "x"}', b'{"VendorID": "7", "meta": [{"at": 1}]}']
+    rows = spark.createDataFrame(list(enumerate(values)), "n int, _value binary")
+    found = [row["_reject"] for row in parse(rows, NAMED).orderBy("n").collect()]
+    fitting = format_of(NAMED).fitting(NAMED)
+    assert found == [fitting.judge(value).misfit for value in values]
 
 
 def test_times_are_read_in_utc(parsed):

@@ -291,23 +291,37 @@ def _misfits_sql(stream: Stream) -> str:
     Such as `n must be int, got "six"; ...`.
     """
     found = (
-        f"filter(array({', '.join(map(_misfit_sql, stream.fields))}), x -> NOT"
-        " is_variant_null(x.got))"
+        f"filter(array({', '.join(map(_misfit_sql, stream.fields))}),"
+        " x -> x.instead IS NOT NULL OR NOT is_variant_null(x.got))"
     )
-    text = """IF(schema_of_variant(x.got) = 'STRING',
+    text = """coalesce(x.instead, IF(schema_of_variant(x.got) = 'STRING',
         concat('"', substring(cast(x.got AS string), 1, 40), '"'),
-        substring(to_json(x.got), 1, 40))"""
+        substring(to_json(x.got), 1, 40)))"""
     return f"concat_ws('; ', transform({found}, x -> concat(x.rule, {text})))"
 
 
 def _misfit_sql(field: Field) -> str:
-    path = "$" + "".join(f'["{step}"]' for step in field.path)
-    got = f"variant_get(try_parse_json({_TEXT}), {literal(path)}, 'variant')"
+    got = _variant_sql(field.path)
     bad = f"{_found(field)} IS NULL"
     if field.type in _RANGES:
         bad = f"({bad} OR NOT coalesce({_is_in_range_sql(field)}, false))"
     rule = literal(f"{field.label} must be {field.type}, got ")
-    return f"IF({bad}, named_struct('rule', {rule}, 'got', {got}), NULL)"
+    # What stands where an object should hold the field, in the words of `fitting`.
+    steps = [field.path[:end] for end in range(1, len(field.path))]
+    instead = " ".join(
+        f"WHEN NOT is_variant_null({_variant_sql(step)})"
+        f" AND NOT startswith(schema_of_variant({_variant_sql(step)}), 'OBJECT')"
+        f" THEN {literal(f'{step[-1]}, which is no object')}"
+        for step in steps
+    )
+    instead = f"CASE {instead} END" if instead else "cast(NULL AS string)"
+    return f"IF({bad}, named_struct('rule', {rule}, 'got', {got}, 'instead', {instead}), NULL)"
+
+
+def _variant_sql(path: Sequence[str]) -> str:
+    """What an event has at a path; NULL if it has nothing there."""
+    steps = "".join(f'["{step}"]' for step in path)
+    return f"variant_get(try_parse_json({_TEXT}), {literal('$' + steps)}, 'variant')"
 
 
 def literal(text: str) -> str:
