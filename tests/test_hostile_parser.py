@@ -59,6 +59,11 @@ COMMAS = {
 HARMLESS = {
     "a comma in a text": event('"price": 1.5', "10, rue de Rivoli"),
     "commas in texts": event('"price": 1.5, "unknown": ["1,5", ",", "a: ", ""]', "1,5"),
+    "texts that end in a blank or begin with a comma": event(
+        '"price": 1.5, "ratio": NaN, "unknown": ["a ", ",b ", ", ", "x"]', "a "
+    ),
+    "a comma in a text, beside no number": event('"price": 1.5, "ratio": NaN', "10, rue de Rivoli"),
+    "an exponent in a text, beside infinity": event('"ratio":-Infinity,"price": 1', "1e100000000"),
     "exponent in a text": event('"price": 1.5', "fits 1e100000000"),
     "exponent alone in a text": event('"price": 1.5', "1e100000000"),
     "text that ends in an exponent": event('"price": 1.5', 'fits \\", 1e100000000'),

@@ -218,6 +218,19 @@ def test_a_publication_is_told_to_the_assets(command, monkeypatch):
     }
 
 
+def test_a_rollback_to_before_a_view_was_added_says_so_to_its_asset(command):
+    answer = {"version": 1, "t": "2026-01-01T00:00:00Z", "reason": "rollback"}
+    counts = {"views": {"old": 3}, "changed_keys": {"old": 0}, "corrected_keys": {"old": 0}}
+    command(f"print(json.dumps({answer | counts}))")
+    assets = [sdk.Asset("old"), sdk.Asset("new")]
+    events = {asset: SimpleNamespace(extra=None) for asset in assets}
+    PublishOperator(task_id="rollback", arguments=["batch", "rollback"], outlets=assets).execute(
+        {"outlet_events": events}
+    )
+    told = [(e.extra["rows"], e.extra["changed_keys"], e.extra["version"]) for e in events.values()]
+    assert told == [(3, 0, 1), (None, None, 1)]
+
+
 @pytest.mark.parametrize(
     ("every_s", "cron"),
     [(60, "*/1 * * * *"), (600, "*/10 * * * *"), (7200, "0 */2 * * *"), (86400, "0 0 * * *")],

@@ -7,6 +7,7 @@ verifies every answer at its end.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -297,20 +298,19 @@ def test_a_killed_task_is_retried_and_the_answer_is_the_same(scheduled):
     run_id = scheduled.trigger("lambda_batch", full=True)
     folder = str(scheduled.project.folder)
 
-    def command() -> list[psutil.Process]:
-        return [
-            p
-            for p in psutil.process_iter(["cmdline", "cwd"])
-            if (p.info["cwd"] or "") == folder
-            and "recompute" in (p.info["cmdline"] or [])
-            and "trilayer.cli" in p.info["cmdline"]
-        ]
+    def killed() -> bool:
+        for process in psutil.process_iter(["cmdline", "cwd"]):
+            command = process.info["cmdline"] or []
+            if process.info["cwd"] == folder and {"recompute", "trilayer.cli"} <= set(command):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+                    return True
+        return False
 
     until(
-        lambda: scheduled.tasks(run_id)["recompute"]["state"] == "running" and bool(command()),
+        lambda: scheduled.tasks(run_id)["recompute"]["state"] == "running" and killed(),
         timeout_s=400,
     )
-    command()[0].kill()
     tasks = scheduled.wait(run_id)
     assert tasks["recompute"]["try_number"] == 2
     said = "\n".join(scheduled.log(run_id, "recompute", number=1))

@@ -247,7 +247,8 @@ class PublishOperator(TrilayerOperator):
 
     The event's extra: version, t, reason (publish or rollback), rows, changed_keys (touched by
     events since the publication before), corrected_keys (in which a full recompute differs from
-    what was published, else 0).
+    what was published, else 0). After a rollback to a version from before a view was
+    added, that view's event has None for the three.
     """
 
     def execute(self, context: Mapping[str, Any]) -> Any:
@@ -263,8 +264,8 @@ class PublishOperator(TrilayerOperator):
                 "version": answer["version"],
                 "t": answer["t"],
                 "reason": answer["reason"],
-                "rows": answer["views"][asset.name],
-                "changed_keys": answer["changed_keys"][asset.name],
-                "corrected_keys": answer["corrected_keys"][asset.name],
+                "rows": answer["views"].get(asset.name),
+                "changed_keys": answer["changed_keys"].get(asset.name),
+                "corrected_keys": answer["corrected_keys"].get(asset.name),
             }
         return answer

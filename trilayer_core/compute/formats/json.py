@@ -220,7 +220,7 @@ def _from_json_sql(stream: Stream) -> str:
 _DIGIT = r"\p{Nd}"
 _LONG_EXPONENT = rf"[eE][-+]?{_DIGIT}{{4}}"
 # Spark leaves commas out of the text of a decimal, so that `1,5` would be fifteen.
-_COMMA = rf"\"[-+.]*+{_DIGIT}[-+.eE{_DIGIT}]*+,|[\s:,\[]\","
+_COMMA = rf"\"[-+.]*+{_DIGIT}[-+.eE{_DIGIT}]*+,|[\s:,\[]\",[-+.,{_DIGIT}]"
 _NOTABLE = rf"[eE\\](?:[-+]?{_DIGIT}{{4}}|u)|{_COMMA}"
 _HIDDEN = r"\\u(?:00[2346]|0[6-9a-fA-F]|1|[aA]|[fF]{2})"
 _SUSPICIOUS = (
@@ -234,8 +234,10 @@ def _is_harmless_sql(stream: Stream) -> str:
 
     Outside of strings no number may have a long exponent. What is a decimal in a string is looked
     at once it is read as text; of fields of one name only the last is seen so, hence no name may be
-    there twice, which `try_parse_json` refuses too.
+    there twice, which `try_parse_json` refuses too. It would refuse NaN and Infinity as well, which
+    from_json takes.
     """
+    strict = f"regexp_replace({_TEXT}, {literal(_NO_NUMBER)}, '0')"
     unescaped = f"regexp_replace({_TEXT}, {literal(_ESCAPE)}, '')"
     outside = f"regexp_replace({unescaped}, '\"[^\"]*+\"', '')"
     decimals = [f for f in stream.fields if has_decimal(f.type)]
@@ -243,12 +245,13 @@ def _is_harmless_sql(stream: Stream) -> str:
     read = f"from_json({_TEXT}, {literal(schema)})"
     unread = [_holds_unreadable_sql(_found(f, read), f.type) for f in decimals]
     return (
-        f"(startswith(ltrim({_TEXT}), '{{') AND try_parse_json({_TEXT}) IS NOT NULL"
+        f"(startswith(ltrim({_TEXT}), '{{') AND try_parse_json({strict}) IS NOT NULL"
         f" AND NOT {outside} RLIKE {literal(_LONG_EXPONENT)} AND NOT ({' OR '.join(unread)}))"
     )
 
 
 _ESCAPE = r"\\."
+_NO_NUMBER = r"(?<=[\s:,\[])[-+]?(?:NaN|INF|Infinity)(?=[\s,\]}])"
 _DECIMAL = re.compile(r"decimal\(\d+,\d+\)")
 
 
