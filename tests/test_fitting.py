@@ -128,6 +128,7 @@ VALUES = [
     "1e4",
     "1e3",
     "12345678901234567890123",
+    "9" * 1000,
     "NaN",
     "Infinity",
     "-Infinity",
@@ -191,6 +192,17 @@ TYPES = [
     "map<string,int>",
     "array<string>",
 ]
+HOLDERS = {
+    "array<tinyint>": "[null, {}]",
+    "array<date>": "[{}]",
+    "array<timestamp>": "[{}]",
+    "struct<a:timestamp>": '{{"a": {}}}',
+    "struct<a:timestamp_ntz,b:int>": '{{"a": {}, "b": 1}}',
+    "map<string,array<struct<timestamp:timestamp>>>": '{{"k": [null, {{"timestamp": {}}}]}}',
+}
+"""Types that hold others, each with a value of it, with a place for what it holds."""
+
+TYPES += HOLDERS
 TYPED = Stream(
     "typed",
     ", ".join(["at timestamp", *(f"x{n} {type_}" for n, type_ in enumerate(TYPES))]),
@@ -255,7 +267,11 @@ def test_each_value_of_each_type_is_told_as_the_parser_does(spark):
     cases = [
         (type_, value, f'{{"at": "2026-01-01", "x{n}": {value}}}'.encode())
         for n, type_ in enumerate(TYPES)
-        for value in [*VALUES, *(TIMES if type_ in ("date", "timestamp", "timestamp_ntz") else [])]
+        for value in [
+            *VALUES,
+            *(TIMES if type_ in ("date", "timestamp", "timestamp_ntz") else []),
+            *(HOLDERS[type_].format(held) for held in [*VALUES, *TIMES] if type_ in HOLDERS),
+        ]
     ]
     reasons = parsed(spark, TYPED, [event for *_, event in cases])
     fitting = JsonFitting(TYPED)

@@ -38,6 +38,9 @@ Fits = Callable[[Any], bool]
 LONG_EXPONENT = 1_000_000
 """Stands for every exponent that is too long for Python's decimals: no type has such numbers."""
 
+MOST_DIGITS = 1_000
+"""Of a number that Python reads as an integer; no type but text has longer ones."""
+
 Known = dict[str, "Known | None"]
 """The fields that a schema has in an object; None for those that it takes whole."""
 
@@ -63,7 +66,7 @@ class JsonFitting:
         if len(value) > self._most_bytes:
             return Judgement(f"oversized: {len(value)} bytes, at most {self._most_bytes}")
         try:
-            event = json.loads(value.decode(), parse_float=_number)
+            event = json.loads(value.decode(), parse_float=_number, parse_int=_integer)
         except UnicodeDecodeError:
             return Judgement("invalid UTF-8")
         except (ValueError, RecursionError):
@@ -85,6 +88,11 @@ class JsonFitting:
         if wrong:
             return f"wrong type: {'; '.join(wrong)}"
         return f"missing field: {', '.join(missing)}" if missing else None
+
+
+def _integer(text: str) -> int | Decimal:
+    """A number without either, which may have more digits than Python reads as an integer."""
+    return int(text) if len(text) <= MOST_DIGITS else Decimal(text)
 
 
 def _number(text: str) -> Decimal:
@@ -187,6 +195,12 @@ def _of_type(type_: str) -> Fits:
     return lambda value: not isinstance(value, NotAnObject) and test(value)
 
 
+def _inside(type_: str) -> Fits:
+    """The same of a value inside of an array, struct or map, where a time must be text."""
+    fits = _of_type(type_)
+    return (lambda value: type(value) is str and fits(value)) if type_ == "timestamp" else fits
+
+
 def _scalar(type_: str) -> Fits | None:
     if type_ in INTEGERS:
         most = 1 << {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}[type_]
@@ -201,7 +215,7 @@ def _nested(type_: str) -> Fits:
     parsed = exp.DataType.build(type_, dialect="spark")
     inner = parsed.expressions
     if parsed.is_type("struct"):
-        fields = {field.name: _of_type(normal_type(field.kind)) for field in inner}
+        fields = {field.name: _inside(normal_type(field.kind)) for field in inner}
 
         def fits_struct(value: Any) -> bool:
             return isinstance(value, dict) and all(
@@ -209,7 +223,7 @@ def _nested(type_: str) -> Fits:
             )
 
         return fits_struct
-    of_one = _of_type(normal_type(inner[-1]))
+    of_one = _inside(normal_type(inner[-1]))
     if parsed.is_type("map"):
         return lambda value: (
             isinstance(value, dict) and all(v is None or of_one(v) for v in value.values())

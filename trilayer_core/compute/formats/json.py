@@ -10,7 +10,7 @@ import base64
 import datetime as dt
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -54,6 +54,7 @@ class Json(Format):
             "_event IS NOT NULL",
             "_event._corrupt IS NULL",
             *(_is_in_range_sql(field) for field in stream.fields if field.type in _RANGES),
+            *(f"NOT {misread}" for misread in map(_misread_sql, stream.fields) if misread),
             *(f"{_found(field)} IS NOT NULL" for field in stream.fields if field.required),
         ]
         return " AND ".join(tests)
@@ -131,12 +132,25 @@ _READ_AS = {"timestamp": "string", "tinyint": "smallint"}
 numbers as larger ones, since it takes 200 for the tinyint -56.
 """
 
+_READ_OTHERWISE = re.compile(r"(?:^|(?<=[:<,]))(timestamp|tinyint)(?=[,>]|$)")
+
+
+def _read_as(type_: str) -> str:
+    """The type that from_json reads, inside of arrays, structs and maps too.
+
+    >>> _read_as("map<string,struct<timestamp:timestamp,local:timestamp_ntz>>")
+    'map<string,struct<timestamp:string,local:timestamp_ntz>>'
+    """
+    return _READ_OTHERWISE.sub(lambda found: _READ_AS[found[1]], type_)
+
 
 def _typed(field: Field) -> str:
     """Where the field's value is, in its type."""
     if field.type == "timestamp":
         return f"`_typed_{field.name}`"
-    return f"try_cast({_found(field)} AS tinyint)" if field.type == "tinyint" else _found(field)
+    if _read_as(field.type) != field.type:
+        return f"try_cast({_found(field)} AS {field.type})"
+    return _found(field)
 
 
 def _found(field: Field, within: str = "_event") -> str:
@@ -173,12 +187,11 @@ def _timestamp_sql(field: Field) -> str:
     one of seconds.
     """
     text = _found(field)
-    has_day = f"substring({text}, 5, 1) = '-' AND try_cast({text} AS date) IS NOT NULL"
     as_number = f"from_json({_TEXT}, {literal(_schema_sql([(field.path, 'bigint')]))})"
     seconds = _found(field, as_number)
     return (
-        f"CASE WHEN {has_day} THEN try_cast({text} AS timestamp) WHEN {text} IS NOT NULL THEN"
-        f" cast({seconds} AS timestamp) END"
+        f"CASE WHEN {_has_day_sql(text)} THEN try_cast({text} AS timestamp)"
+        f" WHEN {text} IS NOT NULL THEN cast({seconds} AS timestamp) END"
     )
 
 
@@ -190,8 +203,59 @@ def _is_in_range_sql(field: Field) -> str:
     return f"({_found(field)} IS NULL OR {_typed(field)} BETWEEN {_RANGES[field.type]})"
 
 
+def _misread_sql(field: Field) -> str | None:
+    """Whether an array, struct or map holds what from_json reads as something else.
+
+    A time in it must be text with a day: whether it was a number of seconds or the same digits as
+    text is no longer known. None if the type has no such value.
+    """
+
+    def misread(value: str, type_: str) -> str | None:
+        if type_ not in _RANGES:
+            return None
+        fits = f"try_cast({value} AS {type_}) BETWEEN {_RANGES[type_]}"
+        if type_ == "timestamp":
+            fits = f"{_has_day_sql(value)} AND {fits}"
+        return f"({value} IS NOT NULL AND NOT coalesce({fits}, false))"
+
+    return None if field.type in _RANGES else _any_within_sql(_found(field), field.type, misread)
+
+
+def _has_day_sql(text: str) -> str:
+    return f"substring({text}, 5, 1) = '-' AND try_cast({text} AS date) IS NOT NULL"
+
+
+def _any_within_sql(
+    value: str, type_: str, test: Callable[[str, str], str | None], depth: int = 0
+) -> str | None:
+    """Whether `test` holds of any of the values that an array, struct or map holds, or of itself.
+
+    Args:
+        value: The SQL of the value.
+        type_: Its type.
+        test: Of the SQL of a value of a type that holds no others, and that type: the SQL of the
+            test, which is never NULL; None where there is nothing to test.
+        depth: How many arrays and maps it is in.
+    """
+    parsed = exp.DataType.build(type_, dialect="spark")
+    inner = parsed.expressions
+    if parsed.is_type("struct"):
+        parts = (
+            _any_within_sql(f"{value}.`{field.name}`", normal_type(field.kind), test, depth)
+            for field in inner
+        )
+        found = [part for part in parts if part]
+        return f"({' OR '.join(found)})" if found else None
+    if not parsed.is_type("map", "array"):
+        return test(value, type_)
+    if parsed.is_type("map"):  # its keys are text
+        value = f"map_values({value})"
+    of_one = _any_within_sql(f"x{depth}", normal_type(inner[-1]), test, depth + 1)
+    return f"coalesce(exists({value}, x{depth} -> {of_one}), false)" if of_one else None
+
+
 def _from_json_sql(stream: Stream) -> str:
-    types = [(field.path, _READ_AS.get(field.type, field.type)) for field in stream.fields]
+    types = [(field.path, _read_as(field.type)) for field in stream.fields]
     schema = _schema_sql([*types, (("_corrupt",), "string")])
     options = (
         "map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '_corrupt', 'timeZone', 'UTC',"
@@ -243,7 +307,7 @@ def _is_harmless_sql(stream: Stream) -> str:
     decimals = [f for f in stream.fields if has_decimal(f.type)]
     schema = _schema_sql((f.path, _DECIMAL.sub("string", f.type)) for f in decimals)
     read = f"from_json({_TEXT}, {literal(schema)})"
-    unread = [_holds_unreadable_sql(_found(f, read), f.type) for f in decimals]
+    unread = [_any_within_sql(_found(f, read), f.type, _unreadable_sql) or "" for f in decimals]
     return (
         f"(startswith(ltrim({_TEXT}), '{{') AND try_parse_json({strict}) IS NOT NULL"
         f" AND NOT {outside} RLIKE {literal(_LONG_EXPONENT)} AND NOT ({' OR '.join(unread)}))"
@@ -255,26 +319,15 @@ _NO_NUMBER = r"(?<=[\s:,\[])[-+]?(?:NaN|INF|Infinity)(?=[\s,\]}])"
 _DECIMAL = re.compile(r"decimal\(\d+,\d+\)")
 
 
-def _holds_unreadable_sql(value: str, type_: str, depth: int = 0) -> str:
-    """Whether a decimal in it, read as text, takes long to read or has a comma."""
-    if is_decimal(type_):
-        unreadable = (
-            f"length({value}) > {MAX_DECIMAL_CHARACTERS} OR {value} RLIKE {literal(_LONG_EXPONENT)}"
-            f" OR contains({value}, ',')"
-        )
-        return f"coalesce({unreadable}, false)"
-    parsed = exp.DataType.build(type_, dialect="spark")
-    inner = parsed.expressions
-    if parsed.is_type("struct"):
-        parts = [(f"{value}.`{field.name}`", normal_type(field.kind)) for field in inner]
-        found = [
-            _holds_unreadable_sql(part, kind, depth) for part, kind in parts if has_decimal(kind)
-        ]
-        return f"({' OR '.join(found)})"
-    if parsed.is_type("map"):  # its keys are text
-        value = f"map_values({value})"
-    of_one = _holds_unreadable_sql(f"x{depth}", normal_type(inner[-1]), depth + 1)
-    return f"coalesce(exists({value}, x{depth} -> {of_one}), false)"
+def _unreadable_sql(value: str, type_: str) -> str | None:
+    """Whether a decimal, read as text, takes long to read or has a comma."""
+    if not is_decimal(type_):
+        return None
+    unreadable = (
+        f"length({value}) > {MAX_DECIMAL_CHARACTERS} OR {value} RLIKE {literal(_LONG_EXPONENT)}"
+        f" OR contains({value}, ',')"
+    )
+    return f"coalesce({unreadable}, false)"
 
 
 def _is_whole_sql(stream: Stream) -> str:
@@ -308,6 +361,8 @@ def _misfit_sql(field: Field) -> str:
     bad = f"{_found(field)} IS NULL"
     if field.type in _RANGES:
         bad = f"({bad} OR NOT coalesce({_is_in_range_sql(field)}, false))"
+    elif misread := _misread_sql(field):
+        bad = f"({bad} OR {misread})"
     rule = literal(f"{field.label} must be {field.type}, got ")
     # What stands where an object should hold the field, in the words of `fitting`.
     steps = [field.path[:end] for end in range(1, len(field.path))]
