@@ -47,8 +47,7 @@ def test_of_many_long_events_the_speed_layer_keeps_the_beginnings_and_the_batch_
     broker, spark, store, new_topic, monkeypatch
 ):
     from tests.layers import Pipeline, quick
-    from trilayer.cli.quarantine import quarantined
-    from trilayer.operations.project import Project
+    from trilayer.operations.quarantine import quarantined
 
     monkeypatch.setattr(segments, "QUARANTINE_BYTES", 4096)
     topic = new_topic()
@@ -72,23 +71,22 @@ def test_of_many_long_events_the_speed_layer_keeps_the_beginnings_and_the_batch_
         assert len(rows) == len(values)
         for table in tables:
             assert sum(len(row["_value"] or b"") for row in table.to_pylist()) <= 4096
-        project = Project(settings, catalog, store)
-        speed = {row["offset"]: row for row in quarantined(project, stream)}
-        assert [speed[offset]["cut"] for offset in range(len(values))] == [True] * 20 + [False] * 2
+        speed = {event.offset: event for event in quarantined(store, stream)}
+        assert [speed[offset].is_cut for offset in range(len(values))] == [True] * 20 + [False] * 2
         assert [row[BYTES] for row in sorted(rows, key=lambda row: row["_offset"])] == [
             20_004
         ] * 20 + [
             5,
             None,
         ]
-        assert speed[3]["value"].startswith("0003xxx")
+        assert speed[3].text.startswith("0003xxx")
         pipeline.wait_for_tick()
         pipeline.batch()
-        batch = {row["offset"]: row for row in quarantined(project, stream)}
-    assert [batch[offset]["value"] for offset in range(len(values))] == [
+        batch = {event.offset: event for event in quarantined(store, stream)}
+    assert [batch[offset].text for offset in range(len(values))] == [
         v and v.decode() for v in values
     ]
-    assert [batch[offset]["reason"] for offset in range(len(values))] == [
-        speed[offset]["reason"] for offset in range(len(values))
+    assert [batch[offset].reason for offset in range(len(values))] == [
+        speed[offset].reason for offset in range(len(values))
     ]
-    assert not any(row["cut"] for row in batch.values())
+    assert not any(event.is_cut for event in batch.values())

@@ -94,6 +94,7 @@ def test_doctor_answers_without_catalog_broker_and_store(folder):
     [
         ("tick_s = 7", "tick_s"),
         ("tick_s = = 1", "must be TOML"),
+        ('home = "trilayer.toml"', "must be a folder"),
     ],
 )
 def test_doctor_answers_without_settings(folder, line, says):
@@ -197,6 +198,25 @@ def test_up_tells_of_all_faults_before_it_starts_anything(folder, taken):
     assert f"(pid {os.getpid()}) has" in says
     assert "must answer at spark_remote, sc://127.0.0.1:1" in says
     assert list((folder / "home").iterdir()) == []
+
+
+def test_doctor_ends_when_it_has_answered_though_the_store_does_not(folder, taken):
+    where = f"endpoint_override=127.0.0.1:{taken}&scheme=http"
+    settings(folder, store=f"s3://bucket/store?{where}")
+    command = [sys.executable, "-m", "trilayer.cli", "doctor"]
+    keys = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=os.environ | keys
+    ) as process:
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if line.split()[1] == "definitions":
+                break
+        # Its client of the store goes on trying for longer.
+        assert process.wait(timeout=5) == 1
+    said = {line.split()[1]: line.split()[0] for line in lines}
+    assert (said["store"], said["disk"], said["home"]) == ("fail", "ok", "ok")
 
 
 @pytest.mark.parametrize(

@@ -33,9 +33,8 @@ from tests.faults.ledger import Ledger
 from tests.faults.traffic import Producer, catalog_on, good
 from tests.hostile import hostile_events
 from tests.recovery.project import PROJECT, Project
-from trilayer.cli.quarantine import quarantined
 from trilayer.local import kafka, processes, spark
-from trilayer.operations.project import Project as Listed
+from trilayer.operations.quarantine import quarantined
 from trilayer_core.errors import ConflictError, EnvironmentFault
 from trilayer_core.log.broker import Log
 from trilayer_core.runtime.clock import now_ms
@@ -527,12 +526,11 @@ class Stack:
         below the head by now.
         """
         self.finish_batch()
-        p = Listed(self.settings, self.project.catalog(), self.project.store)
         listed: Counter[tuple[int, int]] = Counter()
-        for row in quarantined(p, self.stream):
-            listed[row["partition"], row["offset"]] += 1
-            if not row["reason"]:
-                raise Refused(f"an event in quarantine must have a reason; got {row}")
+        for event in quarantined(self.project.store, self.stream):
+            listed[event.partition, event.offset] += 1
+            if not event.reason:
+                raise Refused(f"an event in quarantine must have a reason; got {event}")
         hostile = self.ledger.hostile()
         if listed != hostile:
             lacking, more = sorted((hostile - listed).items()), sorted((listed - hostile).items())

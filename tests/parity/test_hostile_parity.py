@@ -15,8 +15,7 @@ from tests.hostile import KINDS, hostile, hostile_stream
 from tests.layers import Pipeline, quick
 from tests.oracle import Asked, Event, Windowed, answer, differences, field
 from trilayer import Catalog, View, count, latest, max_, mean, min_, sum_, tumbling
-from trilayer.cli.quarantine import quarantined
-from trilayer.operations.project import Project
+from trilayer.operations.quarantine import quarantined
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
@@ -100,12 +99,11 @@ def test_what_fits_is_counted_alike_and_what_does_not_is_put_aside_for_the_same_
     )
     made = list(itertools.islice(hostile(5), ROUNDS * len(KINDS)))
     settings = quick(broker.bootstrap)
-    project = Project(settings, catalog, store)
     events, unfit, by_speed = [], set(), {}
 
     def reasons():
         return {
-            (row["partition"], row["offset"]): row["reason"] for row in quarantined(project, stream)
+            (event.partition, event.offset): event.reason for event in quarantined(store, stream)
         }
 
     with Pipeline(catalog, settings, store, spark) as pipeline:

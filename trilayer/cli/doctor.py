@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from typing import Annotated
 
@@ -10,7 +12,7 @@ import typer
 from rich.markup import escape
 
 from trilayer.cli.context import err, out, print_json
-from trilayer.operations.checks import CHECKS, WITHIN_S, Here, examine
+from trilayer.operations.checks import CHECKS, WITHIN_S, Here, examine, unfinished
 from trilayer_core.store.leftovers import clear, find_leftovers
 
 LEAST_S = 1.0
@@ -63,5 +65,10 @@ def doctor(
     else:
         for line in found:
             out.print(f"{MARKS[line.mark]} {line.check:<12} {escape(line.says)}")
-    if any(line.ok is False for line in found):
-        raise typer.Exit(1)
+    code = int(any(line.ok is False for line in found))
+    if unfinished():
+        # A look at a store that does not answer would keep the process for as long as its client
+        # waits.
+        sys.stdout.flush()
+        os._exit(code)
+    raise typer.Exit(code)

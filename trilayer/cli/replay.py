@@ -17,9 +17,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from trilayer.cli.context import err, out
-from trilayer.cli.quarantine import SOURCE_HEADER
 from trilayer.operations.files import Event, Events, read_events
 from trilayer.operations.project import project
+from trilayer.operations.quarantine import SOURCE_HEADER
 from trilayer_core.compute.fitting import reasons_of, said_unknown
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import EnvironmentFault, UsageError

@@ -169,6 +169,9 @@ class Finding:
 Check = tuple[str, Callable[[Subject], Iterator[str]]]
 
 
+_THREAD = "check-"
+
+
 def examine(subject: Subject, checks: Sequence[Check], within_s: float) -> list[Finding]:
     """What the checks find, in their order, after `within_s` at most.
 
@@ -182,7 +185,7 @@ def examine(subject: Subject, checks: Sequence[Check], within_s: float) -> list[
     deadline = time.monotonic() + within_s
     for number, (name, check) in enumerate(checks):
         work = partial(_run, found, number, name, partial(check, subject))
-        threading.Thread(target=work, daemon=True, name=f"check-{name}").start()
+        threading.Thread(target=work, daemon=True, name=f"{_THREAD}{name}").start()
     answers: dict[int, list[Finding]] = {}
     with suppress(queue.Empty):
         while len(answers) < len(checks):
@@ -193,6 +196,11 @@ def examine(subject: Subject, checks: Sequence[Check], within_s: float) -> list[
         for number, (name, _) in enumerate(checks)
         for line in answers.get(number, [_unfinished(name, within_s)])
     ]
+
+
+def unfinished() -> bool:
+    """Whether checks are still under way that `examine` has not waited for."""
+    return any(thread.name.startswith(_THREAD) for thread in threading.enumerate())
 
 
 def _run(
@@ -334,9 +342,9 @@ def memory_mib(pid: int) -> int:
 def _disk(p: Subject) -> Iterator[str]:
     settings = p.settings
     folders = {"home": settings.home.resolve()}
-    store = p.store
-    if store.local:
-        folders["store"] = Path(store.root)
+    # Told by its text, so that a store that does not answer keeps nothing from being told.
+    if "://" not in settings.store or settings.store.startswith("file://"):
+        folders["store"] = Path(p.store.root)
     seen: set[int] = set()
     for name, folder in folders.items():
         try:

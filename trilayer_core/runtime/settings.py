@@ -121,6 +121,13 @@ class Settings(BaseSettings):
             raise ValueError("must divide a day (86400) evenly")
         return tick_s
 
+    @field_validator("home")
+    @classmethod
+    def _home_is_a_folder(cls, home: Path) -> Path:
+        if home.exists() and not home.is_dir():
+            raise ValueError("must be a folder, or a place where one can be made; is a file")
+        return home
+
     @field_validator("batch_every_s")
     @classmethod
     def _interval_is_a_cron(cls, seconds: int) -> int:

@@ -1,0 +1,342 @@
+"""Corrected events, sent back to their topics, each once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from kafka import KafkaProducer
+from kafka.errors import KafkaError, RetriableError
+
+from trilayer.operations.project import Project
+from trilayer.operations.quarantine import Quarantined, folder_of, place_name, quarantined
+from trilayer_core.compute.formats import format_of
+from trilayer_core.definitions.stream import Stream
+from trilayer_core.errors import EnvironmentFault, UsageError
+from trilayer_core.log.broker import Log
+from trilayer_core.runtime.clock import now_ms
+from trilayer_core.runtime.failpoints import failpoint
+from trilayer_core.store.origins import origins
+
+ORIGIN_HEADER = "trilayer-origin"
+"""Header of an event that replaces a quarantined one: TOPIC_ID/PARTITION/OFFSET."""
+
+
+@dataclass
+class Sent:
+    """What came of a file of corrections.
+
+    Attributes:
+        now: How many events were sent.
+        before: How many an interrupted replay had sent, which this one goes on with.
+        refused: A line for each that was not sent, with where it is and why.
+    """
+
+    now: int = 0
+    before: int = 0
+    refused: list[str] = field(default_factory=list)
+
+
+def send_corrections(p: Project, file: Path, *, again: bool, tell: Callable[[str], None]) -> Sent:
+    """Sends what a file of corrections has.
+
+    One at a time in this store: two that run at once would send an event twice.
+
+    Args:
+        p: The project whose quarantine has the events.
+        file: JSON Lines, as `quarantine list --jsonl` prints them, with `value` corrected.
+        again: Whether also those that were sent before are sent.
+        tell: Called with how far the work has come.
+
+    Raises:
+        UsageError: The file is not there.
+        EnvironmentFault: The broker does not answer; says what was sent.
+    """
+    with p.store.lock("locks/quarantine-replay", "a quarantine replay"), ExitStack() as stack:
+        replay = _Replay(p, again, tell, stack)
+        replay.run(list(_lines(file)))
+        return replay.sent
+
+
+@dataclass(frozen=True)
+class _Correction:
+    """A corrected event.
+
+    Attributes:
+        stream: The event's.
+        origin: The number of the origin in which the offset counts.
+        partition: Of the event that it replaces.
+        offset: Of the event that it replaces.
+        value: The corrected text.
+        where: File and line.
+        header: What it carries to say which event it replaces.
+    """
+
+    stream: Stream
+    origin: int
+    partition: int
+    offset: int
+    value: str
+    where: str
+    header: bytes
+
+    @staticmethod
+    def of(p: Project, raw: bytes, where: str) -> _Correction:
+        """Of a line as `quarantine list --jsonl` prints it. Raises UsageError if it is none."""
+        try:
+            line = json.loads(raw.decode())
+            value = line["value"]
+            value = value if isinstance(value, str) else json.dumps(value)
+            name = line["stream"]
+            # Lines from before there were later origins name none.
+            number, partition, offset = (
+                int(line.get(name, 1)) for name in ("origin", "partition", "offset")
+            )
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+        ) as error:
+            raise UsageError(
+                f"{where} must be a line as `quarantine list --jsonl` prints it; got"
+                f" {raw[:80].decode(errors='replace')!r}: {type(error).__name__}: {error}"
+            ) from None
+        try:
+            stream = p.catalog.stream(name)
+        except UsageError as error:
+            raise UsageError(f"{where}: {error}") from None
+        known = origins(p.store, stream)
+        identity = known[number - 1].identity if 0 < number <= len(known) else ""
+        header = f"{identity}/{partition}/{offset}".encode()
+        return _Correction(stream, number, partition, offset, value, where, header)
+
+    @property
+    def key(self) -> tuple[str, int, int, int]:
+        return self.stream.name, self.origin, self.partition, self.offset
+
+    @property
+    def place(self) -> str:
+        return f"{self.partition}:{self.offset}"
+
+    @property
+    def marker(self) -> str:
+        """Path of the document that says that the event was sent, and to where."""
+        name = place_name(self.origin, self.partition, self.offset)
+        return f"{folder_of(self.stream)}/{name}.json"
+
+    @property
+    def intent(self) -> str:
+        """Path of the document that says that the event is about to be sent.
+
+        It says from which offset on the event would be found.
+        """
+        name = place_name(self.origin, self.partition, self.offset)
+        return f"{folder_of(self.stream)}/{name}.sending.json"
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(self.value.encode()).hexdigest()
+
+
+class _Replay:
+    """One replay of a file of corrections."""
+
+    def __init__(
+        self, p: Project, again: bool, tell: Callable[[str], None], stack: ExitStack
+    ) -> None:
+        self.sent = Sent()
+        self._p, self._again, self._tell, self._stack = p, again, tell, stack
+        self._seen: dict[tuple[str, int, int, int], _Correction] = {}
+
+    def run(self, lines: list[tuple[str, bytes]]) -> None:
+        """Checks all the lines, then sends what is due, in order."""
+        read = []
+        for where, raw in lines:
+            try:
+                read.append(_Correction.of(self._p, raw, where))
+            except UsageError as error:
+                self.sent.refused.append(str(error))
+        named = {one.key for one in read}
+        held = {
+            event.key: event
+            for stream in {one.stream.name: one.stream for one in read}.values()
+            for event in quarantined(self._p.store, stream)
+            if event.key in named
+        }
+        due = []
+        for one in read:
+            try:
+                self._check(one, held.get(one.key))
+                if self._is_sent(one):
+                    self.sent.before += 1
+                else:
+                    due.append(one)
+            except UsageError as error:
+                self.sent.refused.append(str(error))
+        for number, one in enumerate(due):
+            self._tell(f"{number:,} of {len(due):,} events")
+            try:
+                self._send(one)
+                self.sent.now += 1
+            except UsageError as error:
+                self.sent.refused.append(str(error))
+            except EnvironmentFault as error:
+                refused = "".join(f"\nnot sent: {line}" for line in self.sent.refused)
+                raise EnvironmentFault(
+                    f"{error}; {self.sent.now} of {len(due)} were sent, in the lines before"
+                    f" it{refused}"
+                ) from None
+
+    @cached_property
+    def _log(self) -> Log:
+        return self._stack.enter_context(Log(self._p.settings.bootstrap_servers))
+
+    @cached_property
+    def _producer(self) -> KafkaProducer:
+        servers = self._p.settings.bootstrap_servers
+        try:
+            # Once the client has given up it sends no more: what a later look into the log does
+            # not find was not sent.
+            producer = KafkaProducer(
+                bootstrap_servers=servers.split(","),
+                acks="all",
+                delivery_timeout_ms=30_000,
+                request_timeout_ms=20_000,
+            )
+        except KafkaError as error:
+            raise EnvironmentFault(
+                f"a Kafka broker must answer at {servers}; got {error}"
+            ) from error
+        self._stack.callback(producer.close)
+        return producer
+
+    def _check(self, one: _Correction, event: Quarantined | None) -> None:
+        """Raises UsageError unless the line corrects an event in quarantine, as the first one."""
+        if event is None:
+            raise UsageError(
+                f"{one.where} must name an event in quarantine; got {one.stream.name} {one.place}"
+            )
+        if one.key in self._seen:
+            line = self._seen[one.key].where.rpartition(":")[2]
+            raise UsageError(
+                f"{one.where} must name an event of its own; got {one.place}, which line {line}"
+                " names too"
+            )
+        if event.is_cut:
+            raise UsageError(
+                f"{one.where} must name an event that is kept whole; of {one.place} only the"
+                " beginning is until the next batch run; run `trilayer batch run` and list it again"
+            )
+        if event.text == one.value:
+            raise UsageError(
+                f"{one.where}: `value` must be corrected; it is as it was: {event.reason}"
+            )
+        fitting = format_of(one.stream).fitting(one.stream)
+        misfit = fitting.judge(one.value.encode(errors="surrogatepass")).misfit
+        if misfit is not None:
+            raise UsageError(
+                f"{one.where}: `value` must fit the schema, or it comes back to quarantine;"
+                f" {misfit}"
+            )
+        self._seen[one.key] = one
+
+    def _is_sent(self, one: _Correction) -> bool:
+        """Whether an earlier replay has sent this correction, unless it is to be sent again.
+
+        Raises:
+            UsageError: It has sent another correction of the event, or it is unknown whether it
+                has sent this one.
+        """
+        store = self._p.store
+        if store.exists(one.intent) and self._settle(one):
+            return True
+        if self._again or not store.exists(one.marker):
+            return False
+        if store.read_document(one.marker).get("value") == one.digest:
+            return True
+        raise UsageError(
+            f"{one.where}: {one.place} must not be replayed twice; another correction of it was"
+            " sent before; --again sends this one, too"
+        )
+
+    def _settle(self, one: _Correction) -> bool:
+        """Whether an event that an interrupted replay was about to send is in the log.
+
+        It must be there as it is in the file now. Ends its intent.
+        """
+        intent = self._p.store.read_document(one.intent)
+        topic = self._log.topic(one.stream)
+        header = (ORIGIN_HEADER, one.header)
+        offset = self._log.find_header(topic, one.partition, intent["from"], header)
+        beginning = self._log.beginning(topic).get(one.partition, 0)
+        if offset is not None:
+            self._mark(one, f"{one.partition}:{offset}", intent["value"])
+            return bool(intent["value"] == one.digest)
+        if beginning > intent["from"] and not self._again:
+            raise UsageError(
+                f"{one.where}: it is unknown whether {one.place} was sent: a replay was"
+                f" interrupted, and retention took offsets [{intent['from']}, {beginning}) of"
+                f" partition {one.partition} of topic {topic.name!r}, where it would be; --again"
+                " sends it all the same"
+            )
+        self._p.store.delete(one.intent)
+        return False
+
+    def _send(self, one: _Correction) -> None:
+        """Sends the event.
+
+        Raises:
+            UsageError: The broker refuses it.
+            EnvironmentFault: The broker does not answer.
+        """
+        store = self._p.store
+        end = self._log.end(self._log.topic(one.stream))[one.partition]
+        intent = {"from": end, "value": one.digest, "began_ms": now_ms()}
+        store.write_document(one.intent, intent)
+        failpoint("quarantine.before-send")
+        try:
+            # To the partition of the event that it replaces, so that one partition is looked at
+            # when it is unknown whether it was sent.
+            future = self._producer.send(
+                one.stream.topic,
+                one.value.encode(),
+                headers=[(ORIGIN_HEADER, one.header)],
+                partition=one.partition,
+            )
+            sent = future.get(timeout=40)
+        except KafkaError as error:
+            if isinstance(error, RetriableError):
+                # After any of these it may be in the log all the same.
+                raise EnvironmentFault(
+                    f"{one.where}: it is unknown whether the event was sent: the broker has not"
+                    f" acknowledged it; got {type(error).__name__}: {error}; run the same command"
+                    " again: it looks for the event in the log, and sends what is not there"
+                ) from None
+            store.delete(one.intent)
+            raise UsageError(f"{one.where}: the broker must take the event; got {error}") from None
+        failpoint("quarantine.after-send")
+        self._mark(one, f"{sent.partition}:{sent.offset}", one.digest)
+
+    def _mark(self, one: _Correction, to: str, value: str) -> None:
+        document = {"to": to, "sent_ms": now_ms(), "value": value}
+        self._p.store.write_document(one.marker, document)
+        failpoint("quarantine.after-marker")
+        self._p.store.delete(one.intent)
+
+
+def _lines(file: Path) -> Iterator[tuple[str, bytes]]:
+    """The lines that are not empty, each with the file and its number."""
+    if not file.is_file():
+        raise UsageError(f"FILE must be a file; got {str(file)!r}, which is not there")
+    # Lines of JSON end at \n alone: text may have U+2028 and other ends of lines inside.
+    for number, raw in enumerate(file.read_bytes().split(b"\n"), 1):
+        if raw.strip():
+            yield f"{file}:{number}", raw

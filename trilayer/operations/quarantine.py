@@ -1,0 +1,230 @@
+"""What is in quarantine: events that did not fit their schema, with what became of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from trilayer_core.compute.parsing import REJECT
+from trilayer_core.definitions.stream import Stream
+from trilayer_core.runtime.clock import now_ms
+from trilayer_core.seam import format_time
+from trilayer_core.store.files import Store
+from trilayer_core.store.master import chain_end, of_origin, read_chain
+from trilayer_core.store.origins import origin_number, read_origin
+from trilayer_core.store.segments import BYTES, generations, read_commits, standing
+
+SOURCE_HEADER = "trilayer-source"
+"""Header of an event that `trilayer replay` has sent although it does not fit: the file, and the
+place in it.
+"""
+
+_VALUE = "_value"
+_COLUMNS = ["_partition", "_offset", "_timestamp", "_headers", REJECT]
+_AT_ONCE = 10_000
+"""Rows that are Python's at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """One event in quarantine.
+
+    Attributes:
+        stream: Its stream's name.
+        origin: The number of the origin in which its offset counts, see `Origin`.
+        partition: Its place in the log.
+        offset: Its place in the log.
+        append_ms: When the log has got it, in ms since 1970.
+        reason: Why it does not fit.
+        value: Its bytes. None if it has none, or if they were not asked for.
+        bytes: How many it has in the log, if `value` may be the beginning only, as the speed layer
+            keeps of long events until the batch layer has them.
+        source: Where `trilayer replay` has it from.
+        replayed: Whether it was sent again, corrected.
+        discarded: Why nobody will correct it, or None.
+    """
+
+    stream: str
+    origin: int
+    partition: int
+    offset: int
+    append_ms: int
+    reason: str
+    value: bytes | None
+    bytes: int | None
+    source: str | None
+    replayed: bool
+    discarded: str | None
+
+    @property
+    def place(self) -> str:
+        """As people name it: PARTITION:OFFSET."""
+        return f"{self.partition}:{self.offset}"
+
+    @property
+    def key(self) -> tuple[str, int, int, int]:
+        """Which event of all streams and origins it is."""
+        return self.stream, self.origin, self.partition, self.offset
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was neither replayed nor discarded."""
+        return not self.replayed and self.discarded is None
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether `value` is the beginning only."""
+        return self.value is not None and len(self.value) < (self.bytes or 0)
+
+    @property
+    def text(self) -> str | None:
+        r"""`value` as text, with bytes that are no UTF-8 as \xNN."""
+        return None if self.value is None else self.value.decode(errors="backslashreplace")
+
+    def to_json(self) -> dict[str, Any]:
+        """As `quarantine list --jsonl` prints it and `quarantine replay` takes it."""
+        return {
+            "stream": self.stream,
+            "origin": self.origin,
+            "partition": self.partition,
+            "offset": self.offset,
+            "arrived": format_time(self.append_ms),
+            "reason": self.reason,
+            "value": self.text,
+            "cut": self.is_cut,
+            "source": self.source,
+            "replayed": self.replayed,
+            "discarded": self.discarded,
+        }
+
+
+def quarantined(store: Store, stream: Stream, *, values: bool = True) -> Iterator[Quarantined]:
+    """The quarantined events of a stream in log order.
+
+    Those below the master dataset's end, then the speed layer's.
+
+    Args:
+        store: Where both layers have put them.
+        stream: The events' stream.
+        values: Whether their bytes are read too, which is most of the work.
+    """
+    discarded = _discarded(store, stream)
+    replayed = set(store.names(folder_of(stream)))
+    for origin, row in _rows_of(store, stream, values):
+        partition, offset = row["_partition"], row["_offset"]
+        yield Quarantined(
+            stream=stream.name,
+            origin=origin,
+            partition=partition,
+            offset=offset,
+            append_ms=row["_timestamp"],
+            reason=row[REJECT],
+            value=row.get(_VALUE),
+            bytes=row.get(BYTES),
+            source=_source(row),
+            replayed=f"{place_name(origin, partition, offset)}.json" in replayed,
+            discarded=discarded.get((origin, partition, offset)),
+        )
+
+
+def discard(
+    store: Store, events: Iterable[Quarantined], *, by: str, why: str, at_ms: int | None = None
+) -> int:
+    """Records that nobody will correct these events. Returns how many they are.
+
+    Their bytes stay where they are.
+
+    Args:
+        store: Where the records are kept, one for each stream.
+        events: Of any streams.
+        by: Who says so.
+        why: The reason.
+        at_ms: When, in ms since 1970; now unless given.
+    """
+    at_ms = now_ms() if at_ms is None else at_ms
+    chosen: dict[str, list[Sequence[int]]] = {}
+    for event in events:
+        chosen.setdefault(event.stream, []).append(event.key[1:])
+    for stream, places in chosen.items():
+        store.write_document(
+            f"quarantine/{stream}/discarded/{at_ms}-{uuid4().hex[:6]}.json",
+            {"by": by, "why": why, "discarded_ms": at_ms, "events": places},
+        )
+    return sum(map(len, chosen.values()))
+
+
+def folder_of(stream: Stream) -> str:
+    """Where a stream's records of what became of its events are."""
+    return f"quarantine/{stream.name}"
+
+
+def place_name(origin: int, partition: int, offset: int) -> str:
+    """What the record that an event was replayed is called.
+
+    Those of the first origin are called as before there were later origins.
+    """
+    return f"{partition}-{offset}" + (f"-{origin}" if origin > 1 else "")
+
+
+def _discarded(store: Store, stream: Stream) -> dict[tuple[int, int, int], str]:
+    """Why the events at these places, each with the number of its origin, were discarded."""
+    folder = f"{folder_of(stream)}/discarded"
+    found: dict[tuple[int, int, int], str] = {}
+    for name in store.names(folder):
+        document = store.read_document(f"{folder}/{name}")
+        for origin, partition, offset in document["events"]:
+            found[origin, partition, offset] = document["why"]
+    return found
+
+
+def _source(row: Mapping[str, Any]) -> str | None:
+    headers = row.get("_headers") or []
+    found = [header["value"] for header in headers if header["key"] == SOURCE_HEADER]
+    return found[0].decode(errors="backslashreplace") if found and found[0] is not None else None
+
+
+def _rows_of(store: Store, stream: Stream, values: bool) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Each event with the number of its origin."""
+    columns = [*_COLUMNS, *([_VALUE] if values else [])]
+    chain = read_chain(store, stream)
+    for interval in chain:
+        number = origin_number(interval.topic_id)
+        for file in interval.files if interval.quarantined else []:
+            rejected = pc.field(REJECT).is_valid()
+            path = store.path(file.path)
+            table = pq.read_table(path, columns=columns, filters=rejected, filesystem=store.fs)
+            ordered = table.sort_by([("_partition", "ascending"), ("_offset", "ascending")])
+            yield from ((number, row) for row in _rows(ordered))
+    origin = read_origin(store, stream)
+    if origin is None:
+        return
+    end = chain_end(of_origin(chain, origin.identity), origin.start)
+    seen: set[tuple[int, int]] = set()
+    for generation in reversed(standing(generations(store, stream))):
+        if generation.topic_id != origin.identity:
+            continue
+        for commit in read_commits(store, stream, generation.name):
+            if not commit.quarantine:
+                continue
+            table = store.read_table(commit.quarantine)
+            kept = [name for name in (*columns, BYTES) if name in table.column_names]
+            for row in _rows(table.select(kept)):
+                place = (row["_partition"], row["_offset"])
+                if row["_offset"] >= end.get(row["_partition"], 0) and place not in seen:
+                    seen.add(place)
+                    yield origin.number, row
+
+
+def _rows(table: pa.Table) -> Iterator[dict[str, Any]]:
+    """The rows, with their append time in ms, since its year may be one that datetime lacks."""
+    place = table.schema.get_field_index("_timestamp")
+    stamps = table["_timestamp"].cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
+    table = table.set_column(place, "_timestamp", stamps)
+    for batch in table.to_batches(max_chunksize=_AT_ONCE):
+        yield from batch.to_pylist()
