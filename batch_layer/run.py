@@ -17,6 +17,7 @@ from batch_layer.recompute import is_continued, recompute
 from batch_layer.reconcile import reconcile
 from trilayer_core.compute.rows import check_rows
 from trilayer_core.definitions.catalog import Catalog
+from trilayer_core.definitions.steps import how_far
 from trilayer_core.definitions.stream import Rows, Stream
 from trilayer_core.runtime.session import batch_session, driver_at_work
 from trilayer_core.runtime.settings import Settings
@@ -64,7 +65,8 @@ def batch_run(
     """
     with batch_lock(store), batch_spark(settings, catalog.rows) as spark:
         check_not_held(store)
-        tell("1 of 5: cutting the log")
+        sinks = bool(catalog.sinks)
+        tell(how_far("cut", sinks=sinks))
         if accept_loss:
             accept_losses(catalog, settings, store)
         t_ms = choose_t(catalog, settings, store, until_ms, accept_clock=accept_clock)
@@ -73,14 +75,14 @@ def batch_run(
             return covering
         run = cut(catalog, settings, store, t_ms, full, accept_clock=accept_clock)
         for stream in catalog.streams:
-            tell(f"2 of 5: ingesting {stream.name}")
+            tell(how_far("ingest", stream.name, sinks=sinks))
             with ingest_lock(store, stream):
                 ingest(stream, run, settings, store, spark, accept_loss=accept_loss)
-        tell("3 of 5: recomputing the views")
+        tell(how_far("recompute", sinks=sinks))
         recomputed = recompute(catalog, run, store, spark)
-        tell("4 of 5: holding batch and speed against each other")
+        tell(how_far("reconcile", sinks=sinks))
         reconciliation = reconcile(catalog, run, recomputed, settings, store)
-        tell("5 of 5: publishing")
+        tell(how_far("publish", sinks=sinks))
         return publish(catalog, run, recomputed, reconciliation, settings, store)
 
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from airflow.sdk import DAG, Param
 
 from trilayer.airflow import PublishOperator, TrilayerOperator, load_project
+from trilayer_core.definitions.steps import BY_NAME
 
 project = load_project()
 
@@ -58,45 +59,44 @@ The same by hand: `trilayer batch run`. To go back: the DAG `lambda_rollback`.
             ),
             "{% if params.full %}--full{% endif %}",
         ],
-        doc_md=(
-            "Decides where each partition is cut at T, and takes the run's token. Skips the run if"
-            " T is published already."
-        ),
+        doc_md=BY_NAME["cut"].does,
     )
 
     ingest = TrilayerOperator.partial(
         task_id="ingest",
         arguments=["batch", "ingest", *run],
         map_index_template="{{ task.stream }}",
-        doc_md=(
-            "Copies the log below the cut into the master dataset, a task a stream. What does not"
-            " fit its schema goes to the quarantine."
-        ),
+        doc_md=BY_NAME["ingest"].does,
     ).expand(stream=project.streams)
 
     recompute = TrilayerOperator(
         task_id="recompute",
         arguments=["batch", "recompute", *run],
-        doc_md=(
-            "Computes all views below the cut: adds what is new, or everything anew with `full:"
-            " true`."
-        ),
+        doc_md=BY_NAME["recompute"].does,
     )
 
     reconcile = TrilayerOperator(
         task_id="reconcile",
         arguments=["batch", "reconcile", *run],
-        doc_md=(
-            "Holds batch and speed against each other over the same events, key by key. A"
-            " difference warns, or fails the run if the setting `reconcile` is `fail`."
-        ),
+        doc_md=BY_NAME["reconcile"].does,
     )
 
     publish = PublishOperator(
         task_id="publish",
         arguments=["batch", "publish", *run, "--json"],
         outlets=project.assets,
-        doc_md="Puts all views in force at once, by one pointer, and tells each view's Asset.",
+        doc_md=BY_NAME["publish"].does,
     )
 
     cut >> ingest >> recompute >> reconcile >> publish
+
+    if project.sinks:
+        # Also when nothing was published: a sink may lack what an earlier run has published.
+        deliver = TrilayerOperator.partial(
+            task_id="deliver",
+            arguments=["batch", "deliver"],
+            map_index_template="{{ task.sink }}",
+            trigger_rule="none_failed",
+            doc_md=BY_NAME["deliver"].does,
+        ).expand(sink=project.sinks)
+        publish >> deliver

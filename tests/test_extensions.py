@@ -3,15 +3,20 @@
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 
+import pyarrow.csv
 import pytest
 
+from batch_layer.publish import rollback
 from examples.extensions.count_between import count_between
+from examples.extensions.csv_folder import CsvFolder
 from examples.extensions.delimited import Delimited
 from examples.extensions.sessions import session
 from tests.layers import Pipeline, quick
 from tests.waiting import until
-from trilayer import Catalog, Stream, View, count, sum_
-from trilayer.errors import DefinitionError
+from trilayer import Catalog, Sink, Stream, View, count, sum_
+from trilayer.errors import DefinitionError, SinkError, UsageError
+from trilayer.operations.delivery import Delivered, deliver, sink
+from trilayer.operations.project import Project
 from trilayer_core.compute.formats import format_of
 from trilayer_core.compute.parsing import REJECT, parse
 
@@ -19,7 +24,7 @@ BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 GAP_S = 600
 
 
-def catalog_on(topic):
+def catalog_on(topic, sinks=()):
     visits = Stream(
         "visits",
         schema="visitor string not null, pages int, at timestamp",
@@ -39,7 +44,7 @@ def catalog_on(topic):
         key={"visitor": "visitor", "session": session("at", GAP_S)},
         aggregates={"visits": count(), "pages": sum_("pages")},
     )
-    return Catalog(views=[by_visitor, sessions])
+    return Catalog(views=[by_visitor, sessions], sinks=sinks)
 
 
 def line(visitor, pages, minute):
@@ -108,6 +113,69 @@ def test_they_work_in_each_layer_and_across_the_seam(broker, store, spark, new_t
         assert pipeline.answers("batch")[0] == expected(BEFORE + AFTER)
 
 
+class Broken(Sink):
+    """A sink that takes nothing until it is mended."""
+
+    name = "broken"
+    mended = False
+    taken = ()
+
+    def deliver(self, publication):
+        if not self.mended:
+            raise OSError("the warehouse is closed")
+        with pytest.raises(UsageError, match=r"must be one that version .* has; got 'sesions'"):
+            publication.table("sesions")
+        self.taken += ((publication.version, publication.t, tuple(publication.views)),)
+
+
+def delivered_to(folder):
+    """What the files of `CsvFolder` say, in the words of `expected`."""
+    found = {}
+    for view, keys in (("by_visitor", 1), ("sessions", 2)):
+        rows = pyarrow.csv.read_csv(folder / "current" / f"{view}.csv").to_pylist()
+        found[view] = {tuple(row.values())[:keys]: dict(list(row.items())[keys:]) for row in rows}
+    return found
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_a_sink_has_what_is_in_force_whatever_fails_or_dies(
+    broker, store, spark, new_topic, tmp_path
+):
+    folder, broken = CsvFolder(tmp_path / "files"), Broken()
+    catalog, settings = catalog_on(new_topic(), [broken, folder]), quick(broker.bootstrap)
+    p = Project(settings, catalog, store)
+    assert deliver(p, catalog.sinks) == {}, "before the first publication"
+    with Pipeline(catalog, settings, store, spark) as pipeline:
+        pipeline.produce([(n % 2, line(*event)) for n, event in enumerate(BEFORE)])
+        pipeline.catch_up()
+        pipeline.wait_for_tick()
+        first = pipeline.batch()
+        with pytest.raises(
+            SinkError, match="sink 'broken' has not taken version 1: OSError: the warehouse"
+        ):
+            deliver(p, catalog.sinks)
+        assert delivered_to(folder.folder) == expected(BEFORE), "though the sink before it failed"
+        pipeline.produce([(n % 2, line(*event)) for n, event in enumerate(AFTER)])
+        pipeline.wait_for_tick()
+        second = pipeline.batch()
+        broken.mended = True
+        assert deliver(p, catalog.sinks) == {
+            "broken": Delivered(2, anew=True),
+            "csv_folder": Delivered(2, anew=True),
+        }
+        assert delivered_to(folder.folder) == expected(BEFORE + AFTER)
+        assert deliver(p, [sink(p, "broken")]) == {"broken": Delivered(2, anew=False)}
+        store.delete("sinks/csv_folder.json")  # as if the process had died before it was written
+        assert deliver(p, catalog.sinks)["csv_folder"] == Delivered(2, anew=True)
+        assert delivered_to(folder.folder) == expected(BEFORE + AFTER)
+        rollback(1, store)
+        deliver(p, catalog.sinks)
+        assert delivered_to(folder.folder) == expected(BEFORE)
+    views = ("by_visitor", "sessions")
+    assert broken.taken == ((2, second.t, views), (1, first.t, views))
+
+
 @pytest.mark.spark
 def test_a_format_says_why_an_event_does_not_fit_in_both_languages(spark):
     (stream,) = catalog_on("visits").streams
@@ -142,3 +210,11 @@ def test_bad_use_is_an_error_when_it_is_declared():
             View("v", source=stream, key=["t"], aggregates={"a": aggregate})
     with pytest.raises(DefinitionError, match="format of stream 's' must be a Format"):
         Stream("s", schema="at timestamp", event_time="at", format="csv")
+    view = View("v", source=stream, key=["t"], aggregates={"a": count()})
+    for sinks, says in (
+        ([CsvFolder], "a sink must be an instance of a subclass of Sink"),
+        ([CsvFolder(".", "Files!")], "name of the sink CsvFolder must be"),
+        ([CsvFolder("a"), CsvFolder("b")], "sinks must have different names; got csv_folder twice"),
+    ):
+        with pytest.raises(DefinitionError, match=says):
+            Catalog(views=[view], sinks=sinks)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from trilayer_core.definitions.catalog import Catalog, Query
     from trilayer_core.definitions.expressions import Field
     from trilayer_core.definitions.formats import Format, Judgement
+    from trilayer_core.definitions.sinks import Delivery, Sink
     from trilayer_core.definitions.stream import Rows, Stream
     from trilayer_core.definitions.view import View
     from trilayer_core.definitions.windows import Window, sliding, tumbling
@@ -29,11 +30,13 @@ if TYPE_CHECKING:
 __all__ = [
     "Aggregate",
     "Catalog",
+    "Delivery",
     "Field",
     "Format",
     "Judgement",
     "Query",
     "Rows",
+    "Sink",
     "State",
     "Stream",
     "View",
@@ -64,6 +67,7 @@ _DEFINED_IN = {
     "catalog": ("Catalog", "Query"),
     "expressions": ("Field",),
     "formats": ("Format", "Judgement"),
+    "sinks": ("Delivery", "Sink"),
     "stream": ("Rows", "Stream"),
     "view": ("View",),
     "windows": ("Window", "sliding", "tumbling"),

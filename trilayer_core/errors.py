@@ -77,6 +77,10 @@ class DifferenceError(TrilayerError):
     """Two layers, or two ways to compute a view, do not agree."""
 
 
+class SinkError(TrilayerError):
+    """A sink has not taken a publication. The publication is in force all the same."""
+
+
 class ConflictError(TrilayerError):
     """Another run holds the lock, or has done what this one would do."""
 

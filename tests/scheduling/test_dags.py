@@ -47,16 +47,15 @@ print("FOUND" + json.dumps(found))
 """
 
 
-@pytest.fixture(scope="module")
-def parsed(tmp_path_factory):
+def parse(folder, **environment):
     """What a process of its own finds in dags/, twice: the second time Airflow itself is there
     already, as in its DAG processor.
     """
     environment = os.environ | {
-        "AIRFLOW_HOME": str(tmp_path_factory.mktemp("airflow")),
+        "AIRFLOW_HOME": str(folder),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        "PYTHONPATH": str(PROJECT),
-    }
+        "PYTHONPATH": os.pathsep.join([str(PROJECT), str(folder)]),
+    } | environment  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-c", PARSE],
         cwd=PROJECT,
@@ -67,6 +66,11 @@ def parsed(tmp_path_factory):
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.partition("FOUND")[2])
+
+
+@pytest.fixture(scope="module")
+def parsed(tmp_path_factory):
+    return parse(tmp_path_factory.mktemp("airflow"))
 
 
 def test_every_dag_is_found_without_an_error(parsed):
@@ -104,6 +108,19 @@ def test_lambda_batch_runs_its_steps_in_order_one_run_at_a_time(parsed):
     assert all(task["retries"] and task["backoff"] for task in dag["tasks"].values())
     assert dag["deadline_s"] == [1200]
     assert dag["params"] == {"full": False}
+
+
+def test_each_sink_has_a_task_after_the_publication(tmp_path):
+    (tmp_path / "with_sinks.py").write_text(
+        "from examples.extensions.csv_folder import CsvFolder\n"
+        "from examples.flights import catalog as flights\n"
+        "from trilayer import Catalog\n"
+        "catalog = Catalog(views=flights.views, sinks=[CsvFolder('a', 'a'), CsvFolder('b', 'b')])\n"
+    )
+    found = parse(tmp_path, TRILAYER_CATALOG="with_sinks:catalog")
+    assert found["errors"] == {}
+    task = found["dags"]["lambda_batch"]["tasks"]["deliver"]
+    assert (task["after"], task["mapped"], bool(task["doc"])) == (["publish"], True, True)
 
 
 def test_parsing_costs_airflow_neither_spark_nor_duckdb(parsed):

@@ -41,31 +41,36 @@ LOG_LINE = re.compile(r"\S+ \S+ (?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \S+
 class TrilayerOperator(BaseOperator):
     """Runs `trilayer ARGUMENTS`.
 
-    Its JSON answer is the task's returned value, its log lines are the task's log.
+    Its JSON answer is the task's returned value, its log lines are the task's log. What the answer
+    counts is pushed as XComs of their own, such as `version`, `rows` and `changed_keys`, and told
+    in one line of the log.
 
-    arguments: templates; those that come out empty are left out. stream: added as `--stream NAME`,
-        for a task that is mapped over streams.
+    The task is skipped if the command has nothing to do, since a publication covers T already, or
+    if its work is not wanted any more: a rollback, a newer run or other definitions have taken
+    over, or a person holds the version in force. It fails without a retry if the command was used
+    wrong, and is retried if something else was wrong. Killed, it takes the command with it.
 
-    What the answer counts is pushed as XComs of their own, such as `version`, `rows` and
-    `changed_keys`, and told in one line of the log.
-
-    The task is skipped where the command has nothing to do, since a publication covers T already,
-    and where its work is not wanted any
-    more: a rollback, a newer run or other definitions have taken over, or a person holds the
-        version in force. It fails without a retry
-    where the command was used wrong, and is retried where something else was wrong. Killed, it
-    takes the command with it.
+    Attributes:
+        arguments: Templates; those that come out empty are left out.
+        stream: Added as `--stream NAME`, for a task that is mapped over streams.
+        sink: Added as `--sink NAME`, for a task that is mapped over sinks.
     """
 
     template_fields: Sequence[str] = ("arguments",)
     ui_color = "#dcefe6"
 
     def __init__(
-        self, *, arguments: Sequence[str], stream: str | None = None, **kwargs: Any
+        self,
+        *,
+        arguments: Sequence[str],
+        stream: str | None = None,
+        sink: str | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.arguments = list(arguments)
         self.stream = stream
+        self.sink = sink
         self._process: subprocess.Popen[str] | None = None
 
     def execute(self, context: Mapping[str, Any]) -> Any:
@@ -99,6 +104,8 @@ class TrilayerOperator(BaseOperator):
         arguments = [argument for argument in self.arguments if argument]
         if self.stream:
             arguments += ["--stream", self.stream]
+        if self.sink:
+            arguments += ["--sink", self.sink]
         self.log.info("trilayer %s", shlex.join(arguments))
         command = shlex.split(load_settings().batch_command) or trilayer_command()
         began = time.monotonic()

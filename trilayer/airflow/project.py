@@ -34,6 +34,11 @@ class Project:
         """The names of the streams."""
         return [stream.name for stream in self.catalog.streams]
 
+    @property
+    def sinks(self) -> list[str]:
+        """The names of the sinks."""
+        return [sink.name for sink in self.catalog.sinks]
+
     @cached_property
     def assets(self) -> list[Asset]:
         """Each batch view as an Asset of the view's name, in the catalog's order.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -28,9 +29,10 @@ from batch_layer.run import (
 from serving_layer.history import history as kept_versions
 from serving_layer.history import version_of
 from trilayer.cli.context import err, out, print_json
+from trilayer.operations import delivery
 from trilayer.operations.project import Project, project, project_store, who
 from trilayer_core.definitions.catalog import Catalog
-from trilayer_core.errors import EnvironmentFault, LogError, UsageError
+from trilayer_core.errors import EnvironmentFault, LogError, SinkError, UsageError
 from trilayer_core.log.lag import after_cut
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.progress import shown
@@ -138,7 +140,7 @@ def run(
     wait: Wait = False,
     as_json: Json = False,
 ) -> None:
-    """A whole run: cut, ingest, recompute, reconcile, publish."""
+    """A whole run: cut, ingest, recompute, reconcile, publish, deliver."""
     if wait and until is not None:
         raise UsageError(
             "a run takes --wait, which chooses T, or --until, which names it; got both"
@@ -161,10 +163,13 @@ def run(
             accept_clock=accept_clock,
             tell=tell,
         )
+        undelivered = _deliver(p, tell)
     nothing_new = before is not None and before.version == published.version
     _tell(p.store, published, as_json, NOTHING_NEW if nothing_new else "publish")
     if not as_json:
         _tell_left(p, published)
+    if undelivered:
+        raise undelivered
 
 
 @app.command()
@@ -271,6 +276,25 @@ def publish(token: RunToken = None, until: Until = None, as_json: Json = False) 
     _tell(
         p.store, published, as_json, "publish" if published.token == current.token else NOTHING_NEW
     )
+
+
+@app.command()
+def deliver(
+    sink: Annotated[str | None, typer.Option(help="one sink; all unless given")] = None,
+) -> None:
+    """Step 6: the publication in force to each sink that has not had it. Prints JSON."""
+    p = project()
+    sinks = [delivery.sink(p, sink)] if sink else p.catalog.sinks
+    print_json({name: asdict(done) for name, done in delivery.deliver(p, sinks).items()})
+
+
+def _deliver(p: Project, tell: Callable[[str], None]) -> SinkError | None:
+    """Delivers to all sinks. Returns what has failed, to be raised when all else is told."""
+    try:
+        delivery.deliver(p, p.catalog.sinks, tell)
+    except SinkError as error:
+        return error
+    return None
 
 
 def _recomputed(catalog: Catalog, store: Store, current: cut_step.Run) -> Recomputed:
@@ -407,17 +431,23 @@ def rollback(
     by = Held(who(), why, now_ms()) if hold else None
     published = rollback_step(version, store, by)
     _tell(store, published, as_json, "rollback")
+    try:
+        p = project()
+    except UsageError as error:
+        # A rollback is what mends a store while the definitions are broken.
+        p = None
+        err.print(
+            "[yellow]which views have no answer is not known, and nothing is delivered to sinks[/]:"
+            f" {escape(str(error))}"
+        )
+    # The version is in force; done again, the command would go back one more.
+    if p and (undelivered := _deliver(p, lambda far: None)):
+        err.print(f"[yellow]{escape(str(undelivered))}[/]")
     if not as_json:
         kept = held(store)
-        try:
-            views = project().catalog.views
-        except UsageError as error:
-            # A rollback is what mends a store while the definitions are broken.
-            err.print(f"[yellow]which views have no answer is not known[/]: {escape(str(error))}")
-            views = ()
         lost = [
             view.name
-            for view in views
+            for view in (p.catalog.views if p else ())
             if view.name not in published.views
             or published.views[view.name].fingerprint != view.fingerprint
         ]

@@ -10,6 +10,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
 from trilayer_core.definitions.expressions import check_name
+from trilayer_core.definitions.sinks import Sink
 from trilayer_core.definitions.stream import Rows, Source, Stream, digest
 from trilayer_core.definitions.view import View
 from trilayer_core.errors import DefinitionError, UsageError, did_you_mean
@@ -35,6 +36,7 @@ class Catalog:
     _: KW_ONLY
     views: Sequence[View]
     queries: Sequence[Query] = field(default=())
+    sinks: Sequence[Sink] = field(default=())
 
     def __post_init__(self) -> None:
         if not self.views:
@@ -56,11 +58,24 @@ class Catalog:
                         f"each {what} must be declared once; got two different ones named"
                         f" {source.name!r}"
                     )
+        self._check_sinks()
         topics = [stream.topic for stream in self.streams]
         if len(set(topics)) < len(topics):
             raise DefinitionError(
                 f"each topic must belong to one stream; got {', '.join(sorted(topics))}"
             )
+
+    def _check_sinks(self) -> None:
+        for sink in self.sinks:
+            if not isinstance(sink, Sink):
+                raise DefinitionError(
+                    f"a sink must be an instance of a subclass of Sink; got {sink!r}"
+                )
+            check_name(str(getattr(sink, "name", "")), f"name of the sink {type(sink).__name__}")
+        names = [sink.name for sink in self.sinks]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise DefinitionError(f"sinks must have different names; got {', '.join(twice)} twice")
 
     @property
     def streams(self) -> list[Stream]:

@@ -1,0 +1,121 @@
+"""Publications, delivered to the catalog's sinks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+import serving_layer
+from trilayer.operations.project import Project
+from trilayer_core.definitions.sinks import Delivery, Sink
+from trilayer_core.definitions.steps import how_far
+from trilayer_core.errors import SinkError, UsageError, did_you_mean
+from trilayer_core.runtime.clock import now_ms
+from trilayer_core.store.publications import Publication, in_force
+
+logger = logging.getLogger("trilayer.batch")
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """What became of a delivery.
+
+    Attributes:
+        version: The publication that the sink has now.
+        anew: Whether it was handed over just now; it had it already otherwise.
+    """
+
+    version: int
+    anew: bool
+
+
+def deliver(
+    p: Project, sinks: Sequence[Sink], tell: Callable[[str], None] = lambda far: None
+) -> dict[str, Delivered]:
+    """Hands the publication in force to each of the sinks that has not had it.
+
+    A sink that fails keeps no other from having it.
+
+    Args:
+        p: The project.
+        sinks: Of its catalog.
+        tell: Called with how far the work has come.
+
+    Returns:
+        What each sink has now, by its name; empty before the first publication.
+
+    Raises:
+        SinkError: Sinks have failed; names each, and says why.
+    """
+    done: dict[str, Delivered] = {}
+    failed: list[str] = []
+    for sink in sinks:
+        tell(how_far("deliver", sink.name, sinks=True))
+        with p.store.lock(f"locks/sink-{sink.name}", f"a delivery to sink {sink.name!r}"):
+            publication = in_force(p.store)
+            if publication is None:
+                return {}
+            if _delivered(p, sink) == publication.version:
+                done[sink.name] = Delivered(publication.version, anew=False)
+                continue
+            try:
+                _hand_over(p, sink, publication)
+            except Exception as error:  # the author's code, which may raise anything
+                said = str(error) or "no message"
+                failed.append(
+                    f"sink {sink.name!r} has not taken version {publication.version}:"
+                    f" {type(error).__name__}: {said}"
+                )
+                logger.debug("sink %s failed", sink.name, exc_info=True)
+                continue
+            done[sink.name] = Delivered(publication.version, anew=True)
+            logger.info("version %s delivered to %s", publication.version, sink.name)
+    if failed:
+        raise SinkError(
+            f"{'; '.join(failed)}. The publication is in force all the same; `trilayer batch"
+            " deliver`, or the next batch run, delivers what is in force then"
+        )
+    return done
+
+
+def sink(p: Project, name: str) -> Sink:
+    """The catalog's sink of this name. Raises UsageError if it has none."""
+    names = [one.name for one in p.catalog.sinks]
+    if name not in names:
+        raise UsageError(
+            f"sink must be one of the catalog's; got {name!r}{did_you_mean(name, names)}"
+        )
+    return p.catalog.sinks[names.index(name)]
+
+
+def _path(sink: Sink) -> str:
+    """The document that says what a sink has."""
+    return f"sinks/{sink.name}.json"
+
+
+def _delivered(p: Project, sink: Sink) -> int | None:
+    if not p.store.exists(_path(sink)):
+        return None
+    return int(p.store.read_document(_path(sink))["version"])
+
+
+def _hand_over(p: Project, sink: Sink, publication: Publication) -> None:
+    views = [
+        view.name
+        for view in p.catalog.views
+        if view.name in publication.views
+        and publication.views[view.name].fingerprint == view.fingerprint
+    ]
+    with (
+        serving_layer.connect(p.catalog, p.settings, p.store) as connection,
+        connection.snapshot(publication.version) as snapshot,
+    ):
+
+        def read(view: str) -> pa.Table:
+            return snapshot.sql(f'SELECT * FROM "{view}"', "batch").arrow()
+
+        sink.deliver(Delivery(publication.version, publication.t, views, read))
+    p.store.write_document(_path(sink), {"version": publication.version, "delivered_ms": now_ms()})
