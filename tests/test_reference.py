@@ -10,7 +10,19 @@ from pathlib import Path
 import pytest
 
 import trilayer
-from trilayer import Aggregate, Catalog, Format, Query, Rows, State, Stream, View, Window
+from trilayer import (
+    Aggregate,
+    Catalog,
+    Delivery,
+    Format,
+    Query,
+    Rows,
+    Sink,
+    State,
+    Stream,
+    View,
+    Window,
+)
 from trilayer_core.definitions.aggregates import AGGREGATES
 from trilayer_core.definitions.expressions import SCALARS
 from trilayer_core.definitions.windows import _UNITS_US
@@ -100,9 +112,12 @@ def test_each_name_that_an_extension_needs_is_in_its_page(name):
     assert f"`{name}`" in EXTENDING
 
 
-@pytest.mark.parametrize("kind", [Aggregate, State, Window, Format], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind", [Aggregate, State, Window, Format, Sink, Delivery], ids=lambda kind: kind.__name__
+)
 def test_each_method_and_field_of_an_extension_is_in_its_page(kind):
     names = {name for name in vars(kind) if not name.startswith("_")}
-    names |= {f.name for f in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else set()
+    fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    names |= {field.name for field in fields if not field.name.startswith("_")}
     missing = sorted(name for name in names - {"merge_in", "roles"} if f"`{name}" not in EXTENDING)
     assert not missing

@@ -71,4 +71,5 @@ def doctor(
         # waits.
         sys.stdout.flush()
         os._exit(code)
-    raise typer.Exit(code)
+    if code:
+        raise typer.Exit(code)

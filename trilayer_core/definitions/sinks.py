@@ -18,13 +18,12 @@ class Delivery:
         version: Its number. A rollback delivers an older one again.
         t: Its T, as ISO 8601, in UTC: each view holds exactly the events before it.
         views: The names of the views that it has.
-        read: Reads one of them; see `table`.
     """
 
     version: int
     t: str
     views: Sequence[str]
-    read: Callable[[str], Any]
+    _read: Callable[[str], Any]
 
     def table(self, view: str) -> Any:
         """The batch view's rows as a `pyarrow.Table`, in the columns that SQL shows.
@@ -36,7 +35,7 @@ class Delivery:
                 f"view must be one that version {self.version} has; got"
                 f" {view!r}{did_you_mean(view, list(self.views))}"
             )
-        return self.read(view)
+        return self._read(view)
 
 
 class Sink(ABC):
