@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from trilayer import Stream
-from trilayer.cli.replay import send
 from trilayer.operations.files import Events, as_bytes, read_events
+from trilayer.operations.sending import send
 from trilayer_core.errors import EnvironmentFault, UsageError
 from trilayer_core.log.broker import Log
 

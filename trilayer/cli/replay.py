@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-import logging
-import time
-from collections import Counter
-from dataclasses import dataclass, field
-from itertools import islice
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from kafka import KafkaProducer
-from kafka.errors import KafkaError, MessageSizeTooLargeError
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from trilayer.cli.context import err, out
-from trilayer.operations.files import Event, Events, read_events
+from trilayer.operations.files import read_events
 from trilayer.operations.project import project
-from trilayer.operations.quarantine import SOURCE_HEADER
-from trilayer_core.compute.fitting import reasons_of, said_unknown
-from trilayer_core.definitions.stream import Stream
-from trilayer_core.errors import EnvironmentFault, UsageError
+from trilayer.operations.sending import Sent, send
+from trilayer_core.compute.fitting import said_unknown
 from trilayer_core.log.broker import Log
-
-logger = logging.getLogger("trilayer.replay")
-
-SLICE_S = 0.02
-"""Events due within a slice of this length are sent together."""
 
 
 def replay(
@@ -72,7 +60,9 @@ def replay(
     events = read_events(file, target, delimiter=delimiter, encoding=encoding, columns=names)
     with Log(p.settings.bootstrap_servers) as log:
         log.ensure(target, p.settings.replication_factor)
-    sent = send(events, target, p.settings.bootstrap_servers, file.name, rate, skip, limit)
+    servers = p.settings.bootstrap_servers
+    with _shown(stream) as tell:
+        sent = send(events, target, servers, file.name, rate, skip, limit, tell)
     out.print(f"{sent.events:,} events sent to {target.topic}")
     if sent.first is not None:
         out.print(
@@ -90,74 +80,9 @@ def replay(
         raise typer.Exit(130)
 
 
-@dataclass
-class Sent:
-    """What was sent.
-
-    Attributes:
-        events: How many.
-        unfit: How many of them do not fit.
-        misfits: How many have each reason; one event may have several.
-        first: The first that does not fit.
-        unknown: How many have each of the fields that the schema does not have.
-        interrupted: Whether Ctrl-C ended it.
-    """
-
-    events: int = 0
-    unfit: int = 0
-    misfits: Counter[str] = field(default_factory=Counter)
-    first: Event | None = None
-    unknown: Counter[str] = field(default_factory=Counter)
-    interrupted: bool = False
-
-    def count(self, event: Event, stream: Stream) -> None:
-        """Counts an event that is about to be sent."""
-        self.events += 1
-        self.unknown.update(event.unknown)
-        if event.misfit is not None:
-            self.first = self.first or event
-            self.unfit += 1
-            self.misfits.update(reasons_of(event.misfit, stream))
-
-
-def send(
-    events: Events,
-    stream: Stream,
-    bootstrap_servers: str,
-    source: str,
-    rate: float = 0,
-    skip: int = 0,
-    limit: int | None = None,
-) -> Sent:
-    """Sends events to the stream's topic, all that the broker acknowledges.
-
-    Args:
-        events: A file's events.
-        stream: The stream.
-        bootstrap_servers: The brokers.
-        source: The file's name, which events that do not fit carry in a header, with their place in
-            it.
-        rate: Events a second; 0 for as fast as it goes.
-        skip: How many events at the beginning are left out.
-        limit: Most events that are sent.
-
-    Raises:
-        EnvironmentFault: The broker has not taken one; it is named by its place in the file.
-    """
-    try:
-        producer = KafkaProducer(
-            bootstrap_servers=bootstrap_servers.split(","),
-            linger_ms=5,
-            batch_size=1 << 17,
-            acks="all",
-        )
-    except KafkaError as error:
-        raise EnvironmentFault(
-            f"a Kafka broker must answer at {bootstrap_servers}; got {error}; start `trilayer up`"
-        ) from error
-    failed: list[BaseException] = []
-    refused = ""
-    sent = Sent()
+@contextmanager
+def _shown(stream: str) -> Iterator[Callable[[Sent, float, float], None]]:
+    """Shows how far the work has come, if a person looks on."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -166,61 +91,11 @@ def send(
         TextColumn("{task.fields[speed]}"),
         TimeElapsedColumn(),
     )
-    progress = Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
-    with progress:
-        task = progress.add_task(f"replay {stream.name}", total=1.0, sent=0, speed="")
-        started = time.monotonic()
-        try:
-            for event in islice(events, skip, None if limit is None else skip + limit):
-                headers = (
-                    [(SOURCE_HEADER, f"{source} {event.place}".encode())] if event.misfit else None
-                )
-                try:
-                    producer.send(stream.topic, event.value, headers=headers).add_errback(
-                        failed.append
-                    )
-                except KafkaError as error:
-                    on = (
-                        (1, "after") if isinstance(error, MessageSizeTooLargeError) else (0, "with")
-                    )
-                    refused = (
-                        f"{event.place} can't be sent: {error}; {sent.events:,} were sent, those"
-                        f" before it; --skip {skip + sent.events + on[0]} goes on {on[1]} it"
-                    )
-                    break
-                sent.count(event, stream)
-                if failed:
-                    break
-                elapsed = time.monotonic() - started
-                if rate and sent.events >= (elapsed + SLICE_S) * rate:
-                    time.sleep(max(0.0, sent.events / rate - elapsed))
-                if sent.events % 500 == 0:
-                    done = (
-                        events.progress()
-                        if limit is None
-                        else max(events.progress(), sent.events / limit)
-                    )
-                    speed = f"{sent.events / max(elapsed, 1e-9):,.0f}/s"
-                    progress.update(task, completed=done, sent=sent.events, speed=speed)
-        except UsageError as error:
-            raise UsageError(
-                f"{error}; {sent.events:,} events were sent, those before it"
-            ) from None
-        except KeyboardInterrupt:
-            sent.interrupted = True
-            logger.warning(
-                "interrupted after %s events; --skip %d goes on after them",
-                f"{sent.events:,}",
-                skip + sent.events,
-            )
-        finally:
-            producer.flush()
-            producer.close()
-    if failed:
-        raise EnvironmentFault(
-            f"the broker must take every event; it refused one of the first {sent.events:,}:"
-            f" {failed[0]}"
-        )
-    if refused:
-        raise EnvironmentFault(f"the broker must take every event; {refused}")
-    return sent
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
+        task = progress.add_task(f"replay {stream}", total=1.0, sent=0, speed="")
+
+        def tell(sent: Sent, done: float, elapsed_s: float) -> None:
+            speed = f"{sent.events / max(elapsed_s, 1e-9):,.0f}/s"
+            progress.update(task, completed=done, sent=sent.events, speed=speed)
+
+        yield tell

@@ -1,0 +1,209 @@
+-- stream flights, fingerprint b1f22a0dedb6ec50
+SELECT _partition,
+   _offset,
+   _fits,
+   IF(_fits, NULL, regexp_replace(CASE WHEN _value IS NULL THEN 'tombstone' WHEN octet_length(_value) > 1000000 THEN concat('oversized: ', octet_length(_value), ' bytes, at most 1000000') ELSE CASE WHEN NOT is_valid_utf8(cast(_value AS string)) THEN 'invalid UTF-8' WHEN try_parse_json(cast(_value AS string)) IS NULL OR NOT coalesce(startswith(get_json_object(cast(_value AS string), '$'), '{'), false) THEN 'broken JSON: must be one JSON object' WHEN NOT _is_whole THEN 'broken JSON: must be one JSON object, with nothing after it' WHEN _event IS NULL THEN 'wrong type: a number must have an exponent of at most 3 digits,' || ' at most 1000 characters, and no comma' WHEN _event._corrupt IS NOT NULL OR concat_ws('; ', transform(filter(array(IF((_event.`scheduled` IS NULL OR NOT coalesce((_event.`scheduled` IS NULL OR `_typed_scheduled` BETWEEN TIMESTAMP'0001-01-01T00:00:00Z' AND TIMESTAMP'9999-12-31T23:59:59.999999Z'), false)), named_struct('rule', 'scheduled must be timestamp, got ', 'got', variant_get(try_parse_json(cast(_value AS string)), '$["scheduled"]', 'variant'), 'instead', cast(NULL AS string)), NULL), IF((_event.`departed` IS NULL OR NOT coalesce((_event.`departed` IS NULL OR `_typed_departed` BETWEEN TIMESTAMP'0001-01-01T00:00:00Z' AND TIMESTAMP'9999-12-31T23:59:59.999999Z'), false)), named_struct('rule', 'departed must be timestamp, got ', 'got', variant_get(try_parse_json(cast(_value AS string)), '$["departed"]', 'variant'), 'instead', cast(NULL AS string)), NULL), IF(_event.`dep_delay` IS NULL, named_struct('rule', 'dep_delay must be int, got ', 'got', variant_get(try_parse_json(cast(_value AS string)), '$["dep_delay"]', 'variant'), 'instead', cast(NULL AS string)), NULL), IF(_event.`carrier` IS NULL, named_struct('rule', 'carrier must be string, got ', 'got', variant_get(try_parse_json(cast(_value AS string)), '$["carrier"]', 'variant'), 'instead', cast(NULL AS string)), NULL), IF(_event.`flight` IS NULL, named_struct('rule', 'flight must be int, got ', 'got', variant_get(try_parse_json(cast(_value AS string)), '$["flight"]', 'variant'), 'instead', cast(NULL AS string)), NULL), IF(_event.`tailnum` IS NULL, named_struct('rule', 'tailnum must be string, got ', 'got', variant_get(try_parse_json(cast(_value AS string)), '$["tailnum"]', 'variant'), 'instead', cast(NULL AS string)), NULL), IF(_event.`origin` IS NULL, named_struct('rule', 'origin must be string, got ', 'got', variant_get(try_parse_json(cast(_value AS string)), '$["origin"]', 'variant'), 'instead', cast(NULL AS string)), NULL), IF(_event.`dest` IS NULL, named_struct('rule', 'dest must be string, got ', 'got', variant_get(try_parse_json(cast(_value AS string)), '$["dest"]', 'variant'), 'instead', cast(NULL AS string)), NULL), IF(_event.`distance` IS NULL, named_struct('rule', 'distance must be int, got ', 'got', variant_get(try_parse_json(cast(_value AS string)), '$["distance"]', 'variant'), 'instead', cast(NULL AS string)), NULL)), x -> x.instead IS NOT NULL OR NOT is_variant_null(x.got)), x -> concat(x.rule, coalesce(x.instead, IF(schema_of_variant(x.got) = 'STRING', concat('"', substring(cast(x.got AS string), 1, 40), '"'), substring(to_json(x.got), 1, 40)))))) <> '' THEN regexp_replace(concat('wrong type: ', concat_ws('; ', transform(filter(array(IF((_event.`scheduled` IS NULL OR NOT coalesce((_event.`scheduled` IS NULL OR `_typed_scheduled` BETWEEN TIMESTAMP'0001-01-01T00:00:00Z' AND TIMESTAMP'9999-12-31T23:59:59.999999Z'), false)), named_struct('rule', 'scheduled must be timestamp, got ', 'got', variant_get(try_parse_json(cast(_value AS string)), '$["scheduled"]', 'variant'), 'instead', cast(NULL AS string)), NULL), IF((_event.`departed` IS NULL OR NOT coalesce((_event.`departed` IS NULL OR `_typed_departed` BETWEEN TIMESTAMP'0001-01-01T00:00:00Z' AND TIMESTAMP'9999-12-31T23:59:59.999999Z'), false)), named_struct('rule', 'departed must be timestamp, got ', 'got', variant_get(try_parse_json(cast(_value AS string)), '$["departed"]', 'variant'), 'instead', cast(NULL AS string)), NULL), IF(_event.`dep_delay` IS NULL, named_struct('rule', 'dep_delay must be int, got ', 'got', variant_get(try_parse_json(cast(_value AS string)), '$["dep_delay"]', 'variant'), 'instead', cast(NULL AS string)), NULL), IF(_event.`carrier` IS NULL, named_struct('rule', 'carrier must be string, got ', 'got', variant_get(try_parse_json(cast(_value AS string)), '$["carrier"]', 'variant'), 'instead', cast(NULL AS string)), NULL), IF(_event.`flight` IS NULL, named_struct('rule', 'flight must be int, got ', 'got', variant_get(try_parse_json(cast(_value AS string)), '$["flight"]', 'variant'), 'instead', cast(NULL AS string)), NULL), IF(_event.`tailnum` IS NULL, named_struct('rule', 'tailnum must be string, got ', 'got', variant_get(try_parse_json(cast(_value AS string)), '$["tailnum"]', 'variant'), 'instead', cast(NULL AS string)), NULL), IF(_event.`origin` IS NULL, named_struct('rule', 'origin must be string, got ', 'got', variant_get(try_parse_json(cast(_value AS string)), '$["origin"]', 'variant'), 'instead', cast(NULL AS string)), NULL), IF(_event.`dest` IS NULL, named_struct('rule', 'dest must be string, got ', 'got', variant_get(try_parse_json(cast(_value AS string)), '$["dest"]', 'variant'), 'instead', cast(NULL AS string)), NULL), IF(_event.`distance` IS NULL, named_struct('rule', 'distance must be int, got ', 'got', variant_get(try_parse_json(cast(_value AS string)), '$["distance"]', 'variant'), 'instead', cast(NULL AS string)), NULL)), x -> x.instead IS NOT NULL OR NOT is_variant_null(x.got)), x -> concat(x.rule, coalesce(x.instead, IF(schema_of_variant(x.got) = 'STRING', concat('"', substring(cast(x.got AS string), 1, 40), '"'), substring(to_json(x.got), 1, 40))))))), '^wrong type: $', 'wrong type: inside of an array, struct or map') ELSE concat('missing field: ', concat_ws(', ', IF(_event.`scheduled` IS NULL, 'scheduled', NULL), IF(_event.`carrier` IS NULL, 'carrier', NULL), IF(_event.`flight` IS NULL, 'flight', NULL), IF(_event.`origin` IS NULL, 'origin', NULL), IF(_event.`dest` IS NULL, 'dest', NULL), IF(_event.`distance` IS NULL, 'distance', NULL))) END END, '(?s)^(.{255}).+$', '$1...')) AS _reject,
+   IF(_fits, `_typed_scheduled`, NULL) AS `scheduled`,
+   IF(_fits, `_typed_departed`, NULL) AS `departed`,
+   IF(_fits, _event.`dep_delay`, NULL) AS `dep_delay`,
+   IF(_fits, _event.`carrier`, NULL) AS `carrier`,
+   IF(_fits, _event.`flight`, NULL) AS `flight`,
+   IF(_fits, _event.`tailnum`, NULL) AS `tailnum`,
+   IF(_fits, _event.`origin`, NULL) AS `origin`,
+   IF(_fits, _event.`dest`, NULL) AS `dest`,
+   IF(_fits, _event.`distance`, NULL) AS `distance`
+FROM (
+  SELECT *,
+     coalesce(_value IS NOT NULL AND octet_length(_value) <= 1000000 AND _is_whole AND _event IS NOT NULL AND _event._corrupt IS NULL AND (_event.`scheduled` IS NULL OR `_typed_scheduled` BETWEEN TIMESTAMP'0001-01-01T00:00:00Z' AND TIMESTAMP'9999-12-31T23:59:59.999999Z') AND (_event.`departed` IS NULL OR `_typed_departed` BETWEEN TIMESTAMP'0001-01-01T00:00:00Z' AND TIMESTAMP'9999-12-31T23:59:59.999999Z') AND _event.`scheduled` IS NOT NULL AND _event.`carrier` IS NOT NULL AND _event.`flight` IS NOT NULL AND _event.`origin` IS NOT NULL AND _event.`dest` IS NOT NULL AND _event.`distance` IS NOT NULL, false) AS _fits
+  FROM (
+    SELECT *,
+       CASE WHEN substring(_event.`scheduled`, 5, 1) = '-' AND try_cast(_event.`scheduled` AS date) IS NOT NULL THEN try_cast(_event.`scheduled` AS timestamp) WHEN _event.`scheduled` IS NOT NULL THEN cast(from_json(cast(_value AS string), '`scheduled` bigint').`scheduled` AS timestamp) END AS `_typed_scheduled`,
+       CASE WHEN substring(_event.`departed`, 5, 1) = '-' AND try_cast(_event.`departed` AS date) IS NOT NULL THEN try_cast(_event.`departed` AS timestamp) WHEN _event.`departed` IS NOT NULL THEN cast(from_json(cast(_value AS string), '`departed` bigint').`departed` AS timestamp) END AS `_typed_departed`
+    FROM (
+      SELECT *,
+         _value IS NOT NULL AND octet_length(_value) <= 1000000 AND is_valid_utf8(cast(_value AS string)) AND ((startswith(_value, X'7B') AND NOT contains(substring(_value, 1, octet_length(_value) - 1), X'7D')) OR coalesce((size(from_json(concat('[', cast(_value AS string), ']'), 'array<struct<>>')) = 1 AND size(from_json(concat('{"_":', cast(_value AS string), '}'), 'map<string, struct<>>')) = 1), false)) AS _is_whole,
+         from_json(IF(octet_length(_value) <= 1000000, cast(_value AS string), NULL), '`scheduled` string, `departed` string, `dep_delay` int, `carrier` string, `flight` int, `tailnum` string, `origin` string, `dest` string, `distance` int, `_corrupt` string', map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '_corrupt', 'timeZone', 'UTC', 'enableDateTimeParsingFallback', 'false')) AS _event
+      FROM records) AS parsed_1) AS parsed_2) AS placed
+-- pass 1 over flights: delays_by_carrier, busy_routes, aircraft
+SELECT cast(_group DIV 3 AS int) AS _tick,
+   _group % 3 AS _set,
+   _k0,
+   _k1,
+   _k2,
+   _k3,
+   _k4,
+   _events,
+   _oldest,
+   _newest,
+   cast(_s0 AS bigint) AS _s0,
+   cast(_s1 AS bigint) AS _s1,
+   cast(_s2 AS bigint) AS _s2,
+   cast(_s3 AS bigint) AS _s3,
+   cast(_s4 AS decimal(38,0)) AS _s4,
+   cast(_s5 AS bigint) AS _s5,
+   cast(_s6 AS int) AS _s6,
+   cast(_s7 AS decimal(38,0)) AS _s7,
+   cast(_s8 AS struct<by:timestamp,partition:int,offset:bigint,known:boolean,value:string>) AS _s8,
+   cast(_s9 AS struct<by:timestamp,partition:int,offset:bigint,known:boolean,value:string>) AS _s9,
+   cast(_s10 AS timestamp) AS _s10
+FROM (
+  SELECT _group,
+     _k0,
+     _k1,
+     _k2,
+     _k3,
+     _k4,
+     count(1) AS _events,
+     min(_timestamp) AS _oldest,
+     max(_timestamp) AS _newest,
+     COUNT(1) FILTER(WHERE `_i0`) AS _s0,
+     COUNT(1) AS _s1,
+     COUNT(`_i1`) AS _s2,
+     COUNT(1) FILTER(WHERE `_i2`) AS _s3,
+     CAST(SUM(CAST(`_i3` AS BIGINT)) AS DECIMAL(38, 0)) AS _s4,
+     COUNT(`_i3`) AS _s5,
+     MAX(`_i3`) AS _s6,
+     CAST(SUM(CAST(`_i4` AS BIGINT)) FILTER(WHERE `_i0`) AS DECIMAL(38, 0)) AS _s7,
+     MIN(IF(`_i1` IS NULL, NULL, STRUCT(`_i1` AS by, _partition AS partition, _offset AS offset, NOT `_i5` IS NULL AS known, `_i5` AS value))) FILTER(WHERE `_i0`) AS _s8,
+     MAX(IF(`_i1` IS NULL, NULL, STRUCT(`_i1` AS by, _partition AS partition, _offset AS offset, NOT `_i6` IS NULL AS known, `_i6` AS value))) FILTER(WHERE `_i0`) AS _s9,
+     MAX(`_i1`) FILTER(WHERE `_i0`) AS _s10
+  FROM (
+    SELECT _tick * 3 + _set AS _group,
+       _partition,
+       _offset,
+       _timestamp,
+       _i0,
+       _i1,
+       _i2,
+       _i3,
+       _i4,
+       _i5,
+       _i6,
+       IF(_set IN (0), _k0, NULL) AS _k0,
+       IF(_set IN (0), _k1, NULL) AS _k1,
+       IF(_set IN (1), _k2, NULL) AS _k2,
+       IF(_set IN (1), _k3, NULL) AS _k3,
+       IF(_set IN (2), _k4, NULL) AS _k4
+    FROM (
+      SELECT *,
+         explode(array(0, 1, 2)) AS _set
+      FROM (
+        SELECT _tick,
+           _partition,
+           _offset,
+           _timestamp,
+           carrier AS _k0,
+           IF(try_cast((to_date(from_utc_timestamp(scheduled, 'America/New_York'))) as date) BETWEEN DATE'0001-01-01' AND DATE'9999-12-31', try_cast((to_date(from_utc_timestamp(scheduled, 'America/New_York'))) as date), NULL) AS _k1,
+           make_valid_utf8(try_cast((origin || '-' || dest) as string)) AS _k2,
+           IF(unix_micros(cast(scheduled as timestamp)) >= -62135594100000000L, timestamp_micros(unix_micros(cast(scheduled as timestamp)) - pmod(unix_micros(cast(scheduled as timestamp)), 900000000L)), NULL) AS _k3,
+           tailnum AS _k4,
+           try_cast((departed is not null) as boolean) AS _i0,
+           departed AS _i1,
+           try_cast((dep_delay > 15) as boolean) AS _i2,
+           dep_delay AS _i3,
+           distance AS _i4,
+           origin AS _i5,
+           dest AS _i6
+        FROM events)))
+  GROUP BY _group,
+     _k0,
+     _k1,
+     _k2,
+     _k3,
+     _k4)
+-- view delays_by_carrier, fingerprint 45a34ec4f22296f3
+CREATE TABLE partials ("carrier" TEXT, "day" DATE, "flights__n" BIGINT, "departed__n" BIGINT, "late__n" BIGINT, "mean_delay__sum" DECIMAL(38, 0), "mean_delay__count" BIGINT, "max_delay__max" INT)
+SELECT "carrier",
+   "day",
+   CAST("flights__n" AS BIGINT) AS "flights",
+   CAST("departed__n" AS BIGINT) AS "departed",
+   CAST("late__n" AS BIGINT) AS "late",
+   CAST(CAST("mean_delay__sum" AS DOUBLE) / NULLIF("mean_delay__count", 0) AS DOUBLE) AS "mean_delay",
+   CAST("max_delay__max" AS INT) AS "max_delay"
+FROM (
+  SELECT "carrier",
+     "day",
+     CAST(SUM("flights__n") AS BIGINT) AS "flights__n",
+     CAST(SUM("departed__n") AS BIGINT) AS "departed__n",
+     CAST(SUM("late__n") AS BIGINT) AS "late__n",
+     CAST(SUM("mean_delay__sum") AS DECIMAL(38, 0)) AS "mean_delay__sum",
+     CAST(SUM("mean_delay__count") AS BIGINT) AS "mean_delay__count",
+     CAST(MAX("max_delay__max") AS INT) AS "max_delay__max"
+  FROM (
+    SELECT "carrier",
+       "day",
+       "flights__n",
+       "departed__n",
+       "late__n",
+       "mean_delay__sum",
+       "mean_delay__count",
+       "max_delay__max"
+    FROM batch
+    UNION ALL
+      SELECT "carrier",
+         "day",
+         "flights__n",
+         "departed__n",
+         "late__n",
+         "mean_delay__sum",
+         "mean_delay__count",
+         "max_delay__max"
+      FROM speed)
+  GROUP BY "carrier",
+     "day")
+-- view busy_routes, fingerprint b0eb27d7e5d54588
+CREATE TABLE partials ("route" TEXT, "period" TIMESTAMPTZ, "flights__n" BIGINT)
+SELECT "route",
+   "period",
+   CASE WHEN "period" <= make_timestamptz(253402297199999999) THEN "period" + to_microseconds(3600000000) END AS "period_end",
+   CAST("flights__n" AS BIGINT) AS "flights"
+FROM (
+  SELECT "route",
+     "period",
+     CAST(SUM("flights__n") AS BIGINT) AS "flights__n"
+  FROM (
+    SELECT * REPLACE (unnest(CASE WHEN "period" IS NULL THEN [NULL::TIMESTAMPTZ] ELSE generate_series("period" - to_microseconds(2700000000), "period", to_microseconds(900000000)) END) AS "period")
+    FROM (
+      SELECT "route",
+         "period",
+         "flights__n"
+      FROM batch
+      UNION ALL
+        SELECT "route",
+           "period",
+           "flights__n"
+        FROM speed))
+  GROUP BY "route",
+     "period")
+-- view aircraft, fingerprint ff38cc8b6154dd84
+CREATE TABLE partials ("tailnum" TEXT, "flights__n" BIGINT, "miles__sum" DECIMAL(38, 0), "first_origin__event" STRUCT("by" TIMESTAMPTZ, partition INT, "offset" BIGINT, known BOOLEAN, value TEXT), "latest_dest__event" STRUCT("by" TIMESTAMPTZ, partition INT, "offset" BIGINT, known BOOLEAN, value TEXT), "latest_departed__max" TIMESTAMPTZ)
+SELECT "tailnum",
+   CAST("flights__n" AS BIGINT) AS "flights",
+   CAST(TRY_CAST("miles__sum" AS BIGINT) AS BIGINT) AS "miles",
+   CAST(("first_origin__event")."value" AS TEXT) AS "first_origin",
+   CAST(("latest_dest__event")."value" AS TEXT) AS "latest_dest",
+   CAST("latest_departed__max" AS TIMESTAMPTZ) AS "latest_departed"
+FROM (
+  SELECT "tailnum",
+     CAST(SUM("flights__n") AS BIGINT) AS "flights__n",
+     CAST(SUM("miles__sum") AS DECIMAL(38, 0)) AS "miles__sum",
+     CAST(MIN("first_origin__event") AS STRUCT("by" TIMESTAMPTZ, partition INT, "offset" BIGINT, known BOOLEAN, value TEXT)) AS "first_origin__event",
+     CAST(MAX("latest_dest__event") AS STRUCT("by" TIMESTAMPTZ, partition INT, "offset" BIGINT, known BOOLEAN, value TEXT)) AS "latest_dest__event",
+     CAST(MAX("latest_departed__max") AS TIMESTAMPTZ) AS "latest_departed__max"
+  FROM (
+    SELECT "tailnum",
+       "flights__n",
+       "miles__sum",
+       "first_origin__event",
+       "latest_dest__event",
+       "latest_departed__max"
+    FROM batch
+    UNION ALL
+      SELECT "tailnum",
+         "flights__n",
+         "miles__sum",
+         "first_origin__event",
+         "latest_dest__event",
+         "latest_departed__max"
+      FROM speed)
+  GROUP BY "tailnum")

@@ -1,0 +1,144 @@
+"""A file's events, sent to their stream's topic at a rate."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import islice
+
+from kafka import KafkaProducer
+from kafka.errors import KafkaError, MessageSizeTooLargeError
+
+from trilayer.operations.files import Event, Events
+from trilayer.operations.quarantine import SOURCE_HEADER
+from trilayer_core.compute.fitting import reasons_of
+from trilayer_core.definitions.stream import Stream
+from trilayer_core.errors import EnvironmentFault, UsageError
+
+logger = logging.getLogger("trilayer.replay")
+
+SLICE_S = 0.02
+"""Events due within a slice of this length are sent together."""
+
+TELL_EVERY = 500
+"""After how many events it is told how far the work has come."""
+
+
+@dataclass
+class Sent:
+    """What was sent.
+
+    Attributes:
+        events: How many.
+        unfit: How many of them do not fit.
+        misfits: How many have each reason; one event may have several.
+        first: The first that does not fit.
+        unknown: How many have each of the fields that the schema does not have.
+        interrupted: Whether Ctrl-C ended it.
+    """
+
+    events: int = 0
+    unfit: int = 0
+    misfits: Counter[str] = field(default_factory=Counter)
+    first: Event | None = None
+    unknown: Counter[str] = field(default_factory=Counter)
+    interrupted: bool = False
+
+    def count(self, event: Event, stream: Stream) -> None:
+        """Counts an event that is about to be sent."""
+        self.events += 1
+        self.unknown.update(event.unknown)
+        if event.misfit is not None:
+            self.first = self.first or event
+            self.unfit += 1
+            self.misfits.update(reasons_of(event.misfit, stream))
+
+
+def send(
+    events: Events,
+    stream: Stream,
+    bootstrap_servers: str,
+    source: str,
+    rate: float = 0,
+    skip: int = 0,
+    limit: int | None = None,
+    tell: Callable[[Sent, float, float], None] = lambda sent, done, elapsed_s: None,
+) -> Sent:
+    """Sends events to the stream's topic, all that the broker acknowledges.
+
+    Args:
+        events: A file's events.
+        stream: The stream.
+        bootstrap_servers: The brokers.
+        source: The file's name, which events that do not fit carry in a header, with their place in
+            it.
+        rate: Events a second; 0 for as fast as it goes.
+        skip: How many events at the beginning are left out.
+        limit: Most events that are sent.
+        tell: Called now and then with what was sent, what part of the work that is, from 0 to 1,
+            and how many seconds it has taken.
+
+    Raises:
+        EnvironmentFault: The broker has not taken one; it is named by its place in the file.
+    """
+    try:
+        producer = KafkaProducer(
+            bootstrap_servers=bootstrap_servers.split(","),
+            linger_ms=5,
+            batch_size=1 << 17,
+            acks="all",
+        )
+    except KafkaError as error:
+        raise EnvironmentFault(
+            f"a Kafka broker must answer at {bootstrap_servers}; got {error}; start `trilayer up`"
+        ) from error
+    failed: list[BaseException] = []
+    refused = ""
+    sent = Sent()
+    started = time.monotonic()
+    try:
+        for event in islice(events, skip, None if limit is None else skip + limit):
+            headers = (
+                [(SOURCE_HEADER, f"{source} {event.place}".encode())] if event.misfit else None
+            )
+            try:
+                producer.send(stream.topic, event.value, headers=headers).add_errback(failed.append)
+            except KafkaError as error:
+                on = (1, "after") if isinstance(error, MessageSizeTooLargeError) else (0, "with")
+                refused = (
+                    f"{event.place} can't be sent: {error}; {sent.events:,} were sent, those"
+                    f" before it; --skip {skip + sent.events + on[0]} goes on {on[1]} it"
+                )
+                break
+            sent.count(event, stream)
+            if failed:
+                break
+            elapsed = time.monotonic() - started
+            if rate and sent.events >= (elapsed + SLICE_S) * rate:
+                time.sleep(max(0.0, sent.events / rate - elapsed))
+            if sent.events % TELL_EVERY == 0:
+                done = events.progress()
+                tell(sent, done if limit is None else max(done, sent.events / limit), elapsed)
+    except UsageError as error:
+        raise UsageError(f"{error}; {sent.events:,} events were sent, those before it") from None
+    except KeyboardInterrupt:
+        sent.interrupted = True
+        logger.warning(
+            "interrupted after %s events; --skip %d goes on after them",
+            f"{sent.events:,}",
+            skip + sent.events,
+        )
+    finally:
+        producer.flush()
+        producer.close()
+    if failed:
+        raise EnvironmentFault(
+            f"the broker must take every event; it refused one of the first {sent.events:,}:"
+            f" {failed[0]}"
+        )
+    if refused:
+        raise EnvironmentFault(f"the broker must take every event; {refused}")
+    return sent
