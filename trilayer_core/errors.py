@@ -1,20 +1,20 @@
 """Every error that trilayer raises on purpose.
 
     TrilayerError
-    ├── UsageError             used wrong: the command line exits with 2
-    │   ├── DefinitionError    a stream, view, query or catalog that can't be what its author meant
-    │   └── SettingsError      trilayer.toml or a TRILAYER_* variable
-    ├── EnvironmentFault       something that trilayer needs is missing: Java, a jar, a broker, a
-    port ├── LogError               the topic is not the one that was, or no longer holds what is
-    needed ├── ClockError             a clock is ahead, or was: nothing tells where T lies ├──
-    CoverageError          an answer that can't be proven: a hole, an overlap, a segment across the
-    cut ├── IntegrityError         a stored file that is missing, truncated or altered ├──
-    StoreError             a stored file that the system can't read or write: the disk is full, a
-    device fails ├── DifferenceError        two computations of the same thing disagree └──
-    ConflictError          another run works
-        ├── OvertakenError     a newer run, definition or origin, has taken over: the command line
-        exits with 3 └── HeldError          a person holds the version in force: the command line
-        exits with 3
+    ├── UsageError             the command line exits with 2
+    │   ├── DefinitionError
+    │   └── SettingsError
+    ├── EnvironmentFault
+    ├── LogError
+    ├── ClockError
+    ├── CoverageError
+    ├── IntegrityError
+    ├── StoreError
+    ├── DifferenceError
+    ├── SinkError
+    └── ConflictError
+        ├── OvertakenError     the command line exits with 3
+        └── HeldError          the command line exits with 3
 
 Messages read "must be X; got Y; do Z", with the names and numbers in them.
 """

@@ -2,9 +2,10 @@
 
 It holds what lies below the latest cut, an interval a batch run.
 
-    master/STREAM/SCHEMA/00000007.json       manifest: T, offset ranges, files with digests; its
-    writing is the commit master/STREAM/SCHEMA/00000007-ab12cd/    Parquet files: the record as it
-    was in the log, then its typed columns
+- `master/STREAM/SCHEMA/00000007.json`: a manifest, with T, offset ranges and files with digests; its
+  writing is the commit.
+- `master/STREAM/SCHEMA/00000007-ab12cd/`: Parquet files, each record as it was in the log, then its
+  typed columns.
 
 SCHEMA is the stream's fingerprint. After a schema change a chain under the new one is made from the
 raw bytes of the old.

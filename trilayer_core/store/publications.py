@@ -2,12 +2,15 @@
 
 And the fence that keeps a late run from moving it.
 
-publications/00000012.json    a version: T, cuts, fingerprints, files with digests; never changed
-publications/current.json     the version in force, those before it, and who holds it; replaced in
-one step publications/looked.json      what the last run saw that had nothing to publish; replaced
-in one step fence/00000031.json           a token, taken by each run; only the holder of the newest
-may publish locks/pointer                 held around each check and what rests on it: a token
-taken, a version written or deleted, the pointer moved
+- `publications/00000012.json`: a version, with T, cuts, fingerprints and files with digests. It is
+  never changed.
+- `publications/current.json`: the version in force, those before it, and who holds it. It is
+  replaced in one step.
+- `publications/looked.json`: what the last run saw that had nothing to publish. It is replaced in
+  one step.
+- `fence/00000031.json`: a token, taken by each run. Only the holder of the newest may publish.
+- `locks/pointer`: held around each check and what rests on it: a token taken, a version written or
+  deleted, the pointer moved.
 
 On a local disk none of these four steps can come between the parts of another: a run that was
 fenced off neither writes a version nor moves the pointer, and what the pointer may be moved to is

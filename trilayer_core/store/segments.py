@@ -1,12 +1,12 @@
 """The speed layer's format: generations, each one checkpoint's life, of committed segments.
 
-    speed/STREAM/000003-ab12cd/generation.json                              topic id, fingerprints,
-    where it starts speed/STREAM/000003-ab12cd/commits/FIRST-LAST.json
-    micro-batches FIRST to LAST: its writing is the commit
-    speed/STREAM/000003-ab12cd/data/FIRST-LAST-VIEW.parquet                 `_tick`, keys, states
-    speed/STREAM/000003-ab12cd/data/FIRST-LAST-_quarantine.parquet          `_tick`, the records,
-    `_bytes`, `_reject` speed/STREAM/000003-ab12cd/checkpoint/
-    Spark's
+Below `speed/STREAM/000003-ab12cd/`, the folder of a generation:
+
+- `generation.json`: the topic's id, fingerprints, and where it starts.
+- `commits/FIRST-LAST.json`: micro-batches FIRST to LAST; its writing is the commit.
+- `data/FIRST-LAST-VIEW.parquet`: `_tick`, keys and states.
+- `data/FIRST-LAST-_quarantine.parquet`: `_tick`, the records, `_bytes` and `_reject`.
+- `checkpoint/`: Spark's own.
 
 A commit lists its segments: for each tick, the offset ranges that it covers. Neighbouring commits
 are compacted into one that covers the same; a reader takes the widest commits and leaves out those
