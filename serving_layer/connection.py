@@ -353,18 +353,23 @@ class Connection:
         A segment is the events of one tick in one micro-batch; micro-batches of closed ticks are
         compacted, and a segment is then those of a tick in several. Columns:
 
-            generation     the speed layer's life that answers stand on; after a rebuild it has read
-            everything again, at that time first, last    the micro-batches that it was committed
-            with, the same number twice until they are compacted tick           start of the tick
-            that its events arrived in, by the broker's clock; UTC as all times here events
-            records, `quarantined` ones included oldest, newest first and last append time of them,
-            by the broker's clock; NULL in commits before trilayer kept them committed_at   when the
-            newest of the micro-batches was committed waited_s       the longest time, in seconds,
-            from an event's append to its commit, by the clocks of broker and speed layer ranges
-            list of {partition, start, end}: offsets [start, end) batch_version  the oldest version
-            kept whose batch share has them; NULL while they are the speed layer's alone
+        - `generation`: the speed layer's life that answers stand on. After a rebuild it has read
+          everything again, at that time.
+        - `first`, `last`: the micro-batches that it was committed with, the same number twice until
+          they are compacted.
+        - `tick`: the start of the tick that its events arrived in, by the broker's clock; UTC as
+          all times here.
+        - `events`: records, `quarantined` ones included.
+        - `oldest`, `newest`: their first and last append time, by the broker's clock; NULL in
+          commits from before trilayer kept them.
+        - `committed_at`: when the newest of the micro-batches was committed.
+        - `waited_s`: the longest time, in seconds, from an event's append to its commit, by the
+          clocks of broker and speed layer.
+        - `ranges`: a list of {partition, start, end}, offsets [start, end).
+        - `batch_version`: the oldest version kept whose batch share has them; NULL while they are
+          the speed layer's alone.
 
-        Empty where the speed layer has not run these definitions. Raises UsageError for a stream
+        Empty if the speed layer has not run these definitions. Raises UsageError for a stream
         that is not the catalog's.
         """
         found = self._catalog.stream(stream)

@@ -2,8 +2,8 @@
 
 It holds what lies below the latest cut, an interval a batch run.
 
-- `master/STREAM/SCHEMA/00000007.json`: a manifest, with T, offset ranges and files with digests; its
-  writing is the commit.
+- `master/STREAM/SCHEMA/00000007.json`: a manifest, with T, offset ranges and files with digests.
+  Its writing is the commit.
 - `master/STREAM/SCHEMA/00000007-ab12cd/`: Parquet files, each record as it was in the log, then its
   typed columns.
 
