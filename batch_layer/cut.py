@@ -24,6 +24,7 @@ from trilayer_core.seam import (
     latest_tick,
     tick_of,
 )
+from trilayer_core.store import layout
 from trilayer_core.store.continuity import check_log
 from trilayer_core.store.files import Store
 from trilayer_core.store.master import (
@@ -72,11 +73,11 @@ class Run:
     @property
     def folder(self) -> str:
         """Where the steps' documents are."""
-        return f"runs/{self.token:08d}"
+        return layout.run(self.token)
 
     def path(self, step: str) -> str:
         """The path of a step's document."""
-        return f"{self.folder}/{step}.json"
+        return layout.step(self.token, step)
 
     @staticmethod
     def of(document: dict[str, Any]) -> Run:
@@ -318,7 +319,7 @@ def find_run(store: Store, token: int | None = None, until_ms: int | None = None
     if token is not None:
         check_token(store, token)
     token = newest_token(store)
-    path = f"runs/{token:08d}/cut.json"
+    path = layout.step(token, "cut")
     if not token or not store.exists(path):
         raise UsageError(
             "a step must follow a cut; there is no run to go on with; run `trilayer batch cut`"

@@ -27,13 +27,13 @@ from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.runtime.kafka_source import read_log
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Range, check_contiguous, ranges_between, size
+from trilayer_core.store import layout
 from trilayer_core.store.continuity import changed, check_log, check_reaches, departed_generation
 from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.master import (
     Chain,
     Interval,
     chain_end,
-    chain_folder,
     newest_departed,
     newest_of,
     schemas,
@@ -230,7 +230,7 @@ def _write(
     if records is None:
         return [], 0, 0
     failpoint("ingest.before-write")
-    folder = f"{chain_folder(stream, stream.fingerprint)}/{number:08d}-{uuid4().hex[:6]}"
+    folder = layout.records(layout.chain(stream, stream.fingerprint), number, uuid4().hex[:6])
     files = write_files(parse(records(), stream).drop(FITS), folder, store)
     return files, sum(file.rows for file in files), sum(_rejected(store, file) for file in files)
 
@@ -246,7 +246,7 @@ def _rejected(store: Store, file: StoredFile) -> int:
 
 def _commit(stream: Stream, interval: Interval, store: Store) -> None:
     failpoint("ingest.before-manifest")
-    path = f"{chain_folder(stream, stream.fingerprint)}/{interval.number:08d}.json"
+    path = layout.manifest(layout.chain(stream, stream.fingerprint), interval.number)
     if not store.create_document(path, interval.to_json()):
         raise ConflictError(f"{path} must be new; another run has just ingested it; run again")
     failpoint("ingest.after-manifest")

@@ -18,6 +18,7 @@ from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Cut, size
+from trilayer_core.store import layout
 from trilayer_core.store.files import Store
 from trilayer_core.store.leftovers import clear, find_leftovers
 from trilayer_core.store.master import (
@@ -53,8 +54,6 @@ from trilayer_core.store.segments import (
     Generation,
     best_cover,
     commit_names,
-    commit_path,
-    folder,
     generations,
     read_commit,
 )
@@ -236,10 +235,10 @@ def _attempts(token: int, store: Store) -> list[str]:
     If there are more notes than streams, an attempt was killed.
     """
     return [
-        f"runs/{run}/{name}"
-        for run in store.names("runs")
+        f"{layout.RUNS}/{run}/{name}"
+        for run in store.names(layout.RUNS)
         if int(run) <= token
-        for name in store.names(f"runs/{run}")
+        for name in store.names(f"{layout.RUNS}/{run}")
         if name.startswith("ingest-")
     ]
 
@@ -267,9 +266,9 @@ def _clean_segments(stream: Stream, kept: Sequence[Publication], store: Store) -
             not _needed(generation, stream, kept) or _superseded(generation, stream, cut, store)
         ):
             store.delete(
-                f"{folder(stream, generation.name)}/generation.json"
+                layout.generation_record(stream, generation.name)
             )  # without which it is none
-            store.delete(folder(stream, generation.name))
+            store.delete(layout.generation(stream, generation.name))
             continue
         for first, last in commit_names(store, stream, generation.name):
             try:
@@ -285,7 +284,7 @@ def _clean_segments(stream: Stream, kept: Sequence[Publication], store: Store) -
                 for p, r in segment.ranges.items()
             ):
                 break
-            store.delete(commit_path(stream, generation.name, first, last))
+            store.delete(layout.commit(stream, generation.name, first, last))
             for file in [
                 *commit.files.values(),
                 *([commit.quarantine] if commit.quarantine else []),

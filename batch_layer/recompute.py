@@ -29,6 +29,7 @@ from trilayer_core.definitions.stream import Rows, Stream
 from trilayer_core.definitions.view import View
 from trilayer_core.errors import OvertakenError
 from trilayer_core.runtime.failpoints import failpoint
+from trilayer_core.store import layout
 from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.master import (
     Interval,
@@ -258,7 +259,7 @@ def _write(
 ) -> Sequence[StoredFile]:
     # A folder of its own for each attempt: what a killed one has begun may still be written to on a
     # server or a cluster.
-    folder = f"batch/{view.name}/{run.token:08d}-{kind}-{uuid4().hex[:6]}"
+    folder = layout.partials(view.name, run.token, kind, uuid4().hex[:6])
     return write_files(partials, folder, store)
 
 

@@ -22,7 +22,8 @@ from trilayer_core.definitions.stream import Rows, Stream
 from trilayer_core.runtime.session import batch_session, driver_at_work
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import format_time
-from trilayer_core.store.files import Store, ingest_lock_path
+from trilayer_core.store import layout
+from trilayer_core.store.files import Store
 from trilayer_core.store.origins import read_origin
 from trilayer_core.store.publications import Publication, check_not_held, complete_to_ms, in_force
 
@@ -123,7 +124,7 @@ def accept_losses(catalog: Catalog, settings: Settings, store: Store) -> None:
 
 def batch_lock(store: Store) -> AbstractContextManager[None]:
     """The lock that lets one batch run or step work at a time."""
-    return store.lock("locks/batch", "a batch run")
+    return store.lock(layout.BATCH_LOCK, "a batch run")
 
 
 def ingest_lock(store: Store, stream: Stream) -> AbstractContextManager[None]:
@@ -131,7 +132,7 @@ def ingest_lock(store: Store, stream: Stream) -> AbstractContextManager[None]:
 
     Ingests of several streams may run side by side.
     """
-    return store.lock(ingest_lock_path(stream.name), f"an ingest of {stream.name!r}")
+    return store.lock(layout.ingest_lock(stream.name), f"an ingest of {stream.name!r}")
 
 
 @contextmanager

@@ -39,8 +39,9 @@ from trilayer_core.log.broker import Log, Mark, Topic
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Cut, Range, tick_of
+from trilayer_core.store import layout
 from trilayer_core.store.files import Store
-from trilayer_core.store.master import Interval, chain_folder, read_chain
+from trilayer_core.store.master import Interval, read_chain
 from trilayer_core.store.segments import commit_names
 
 KEYS, PUBLICATIONS, ASKING = 1_000_000, 300, 2
@@ -217,7 +218,7 @@ class Past:
 
     def __post_init__(self) -> None:
         written = Written(self.store, VIEW)
-        folder = chain_folder(STREAM, STREAM.fingerprint)
+        folder = layout.chain(STREAM, STREAM.fingerprint)
         part = self.store.write_table(f"{folder}/00000000-000000/part.parquet", _partials(10, 1))
         data = self.store.read(part.path)
         for number in range(self.runs):
@@ -276,7 +277,7 @@ class Past:
 
     def leftovers(self) -> list[str]:
         """What is in the chain's folder and of no interval."""
-        folder = chain_folder(STREAM, STREAM.fingerprint)
+        folder = layout.chain(STREAM, STREAM.fingerprint)
         used = {
             file.path.split("/")[-2] for i in read_chain(self.store, STREAM) for file in i.files
         }

@@ -20,6 +20,7 @@ from trilayer_core.compute.merging import open_duckdb
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Range
+from trilayer_core.store import layout
 from trilayer_core.store.files import Store
 from trilayer_core.store.publications import (
     Publication,
@@ -29,7 +30,7 @@ from trilayer_core.store.publications import (
     take_token,
     write_version,
 )
-from trilayer_core.store.segments import TICK, Commit, Generation, Segment, commit_path, folder
+from trilayer_core.store.segments import TICK, Commit, Generation, Segment
 
 KEYS, SEGMENTS, SEGMENT_ROWS, QUERIES = 1_000_000, 100, 1_000, 300
 
@@ -129,20 +130,19 @@ def _fill(store: Store, keys: int) -> None:
     generation = Generation(
         "000001-000000", topic_id, fingerprint, {"by_user": VIEW.fingerprint}, cut, now_ms()
     )
-    store.create_document(
-        f"{folder(STREAM, generation.name)}/generation.json", generation.to_json()
-    )
+    store.create_document(layout.generation_record(STREAM, generation.name), generation.to_json())
     for number in range(SEGMENTS):
         table = _partials(random_.sample(range(keys), min(keys, SEGMENT_ROWS)), random_)
         table = table.add_column(0, TICK, pa.array([60_000] * len(table), pa.int64()))
         file = store.write_table(
-            f"{folder(STREAM, generation.name)}/data/{number:012d}-by_user.parquet", table
+            f"{layout.generation(STREAM, generation.name)}/data/{number:012d}-by_user.parquet",
+            table,
         )
         start = keys + number * SEGMENT_ROWS
         segment = Segment(60_000, {0: Range(start, start + SEGMENT_ROWS)}, SEGMENT_ROWS, 0)
         commit = Commit(number, number, [segment], {"by_user": file}, None, now_ms())
         store.create_document(
-            commit_path(STREAM, generation.name, number, number), commit.to_json()
+            layout.commit(STREAM, generation.name, number, number), commit.to_json()
         )
 
 

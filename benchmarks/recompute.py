@@ -25,8 +25,9 @@ from trilayer_core.compute.merging import compare_answers, create_table_sql, pre
 from trilayer_core.compute.parsing import FITS, parse
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Range
+from trilayer_core.store import layout
 from trilayer_core.store.files import Store
-from trilayer_core.store.master import Interval, chain_folder
+from trilayer_core.store.master import Interval
 from trilayer_core.store.publications import take_token
 
 EVENTS = 10_000_000
@@ -81,12 +82,12 @@ def write_master(spark: SparkSession, store: Store, events: Path, number: int) -
         F.col("value").cast("binary").alias("_value"),
         F.lit(None).cast("array<struct<key:string,value:binary>>").alias("_headers"),
     )
-    folder = f"{chain_folder(SALES, SALES.fingerprint)}/00000000-000000"
+    folder = f"{layout.chain(SALES, SALES.fingerprint)}/00000000-000000"
     parse(records, SALES).drop(FITS).coalesce(4).write.parquet(store.uri(folder))
     files = store.describe_folder(folder)
     interval = Interval(0, 1, "t", {0: Range(0, number)}, {}, files, number, 0)
     store.create_document(
-        f"{chain_folder(SALES, SALES.fingerprint)}/00000000.json", interval.to_json()
+        f"{layout.chain(SALES, SALES.fingerprint)}/00000000.json", interval.to_json()
     )
     return [store.path(file.path) for file in files]
 

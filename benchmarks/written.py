@@ -14,6 +14,7 @@ from trilayer_core.definitions.stream import Stream
 from trilayer_core.definitions.view import View
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.seam import Range, tick_of
+from trilayer_core.store import layout
 from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.publications import (
     Publication,
@@ -24,7 +25,7 @@ from trilayer_core.store.publications import (
     take_token,
     write_version,
 )
-from trilayer_core.store.segments import TICK, Commit, Generation, Segment, commit_path, folder
+from trilayer_core.store.segments import TICK, Commit, Generation, Segment
 
 
 @dataclass
@@ -72,14 +73,14 @@ class Written:
             self.tick_ms,
         )
         self.batches = 0
-        path = f"{folder(self.stream, self.generation.name)}/generation.json"
+        path = layout.generation_record(self.stream, self.generation.name)
         self.store.create_document(path, self.generation.to_json())
 
     def commit(self, partials: pa.Table, events: int, at_ms: int) -> Commit:
         """Commits one micro-batch of so many events, all of which arrived at `at_ms`."""
         tick = tick_of(at_ms, self.tick_ms)
         table = partials.add_column(0, TICK, pa.array([tick] * len(partials), pa.int64()))
-        place = folder(self.stream, self.generation.name)
+        place = layout.generation(self.stream, self.generation.name)
         batch = self.batches
         file = self.store.write_table(
             f"{place}/data/{batch:012d}-{batch:012d}-{self.view.name}.parquet", table, durable=False
@@ -87,7 +88,7 @@ class Written:
         ranges = {0: Range(self.end, self.end + events)}
         segment = Segment(tick, ranges, events, 0, at_ms, at_ms, 0)
         commit = Commit(batch, batch, [segment], {self.view.name: file}, None, at_ms)
-        path = commit_path(self.stream, self.generation.name, batch, batch)
+        path = layout.commit(self.stream, self.generation.name, batch, batch)
         self.store.create_document(path, commit.to_json(), durable=False)
         self.end += events
         self.batches += 1

@@ -24,6 +24,7 @@ from trilayer_core.definitions.view import View
 from trilayer_core.errors import CoverageError, IntegrityError
 from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.seam import Cut, cover
+from trilayer_core.store import layout
 from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.origins import Origin, origins
 from trilayer_core.store.publications import (
@@ -41,7 +42,6 @@ from trilayer_core.store.segments import (
     Generation,
     KnownCommits,
     best_cover,
-    commit_path,
     generations,
     read_partials,
     ticks_by_commit,
@@ -218,7 +218,7 @@ class Refresh:
             commits: list[Commit] = []
             batch, known = state.next_batch, self._commits[stream.name]
             while len(commits) < MOST_AT_ONCE and self._store.exists(
-                commit_path(stream, state.generation, batch, batch)
+                layout.commit(stream, state.generation, batch, batch)
             ):
                 commits.append(known.read(self._store, stream, state.generation, batch, batch))
                 batch += 1

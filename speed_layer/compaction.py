@@ -19,6 +19,7 @@ from trilayer_core.errors import CoverageError
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.seam import Cut, Range, cut_from_json, tick_of
+from trilayer_core.store import layout
 from trilayer_core.store.continuity import NOTHING_READ
 from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.master import Interval, recorded_cuts
@@ -27,8 +28,6 @@ from trilayer_core.store.segments import (
     Commit,
     Generation,
     Segment,
-    commit_path,
-    folder,
     read_commits,
     read_partials,
 )
@@ -86,28 +85,33 @@ def compact(
     segments = _segments(stream, run)
     failpoint("compaction.before-write")
     first, last = run[0].first, run[-1].last
-    data = f"{folder(stream, generation)}/data/{first:012d}-{last:012d}"
     try:
         files = {
             view.name: file
             for view in views
-            if (file := _merged(store, view, run, f"{data}-{view.name}.parquet"))
+            if (
+                file := _merged(
+                    store, view, run, layout.segment(stream, generation, first, last, view.name)
+                )
+            )
         }
-        quarantine = _quarantine(store, run, f"{data}-_quarantine.parquet")
+        quarantine = _quarantine(
+            store, run, layout.segment(stream, generation, first, last, "_quarantine")
+        )
         marks = NOTHING_READ.and_of(run).marks
         wide = Commit(first, last, segments, files, quarantine, run[-1].committed_ms, marks)
         failpoint("compaction.before-commit")
-        store.create_document(commit_path(stream, generation, first, last), wide.to_json())
+        store.create_document(layout.commit(stream, generation, first, last), wide.to_json())
     except Exception:
         # It is tried again soon, over more micro-batches and so under another name: these files
         # would add up.
-        if not store.exists(commit_path(stream, generation, first, last)):
+        if not store.exists(layout.commit(stream, generation, first, last)):
             for name in (*(view.name for view in views), "_quarantine"):
-                store.delete(f"{data}-{name}.parquet")
+                store.delete(layout.segment(stream, generation, first, last, name))
         raise
     failpoint("compaction.before-delete")
     for commit in run:
-        store.delete(commit_path(stream, generation, commit.first, commit.last))
+        store.delete(layout.commit(stream, generation, commit.first, commit.last))
         for file in [*commit.files.values(), *([commit.quarantine] if commit.quarantine else [])]:
             store.delete(file.path)
     logger.debug("stream %s: %s commits compacted into one at %s", stream.name, len(run), now_ms())
@@ -168,7 +172,7 @@ def _groups(
     *due, newest = commits
     open_ticks = {segment.tick for segment in newest.segments}
     first_open = next((i for i, c in enumerate(due) if _ticks(c) & open_ticks), len(due))
-    known = Generation.of(store.read_document(f"{folder(stream, generation)}/generation.json"))
+    known = Generation.of(store.read_document(layout.generation_record(stream, generation)))
     cuts = _known_cuts(store, stream, known.topic_id, commits)
     # A T later than now is of a clock that was ahead: earlier ones may still be chosen.
     newest_t = max((t_ms for t_ms, _ in cuts if t_ms <= now), default=0)
@@ -211,8 +215,8 @@ def _known_cuts(
         interval.end.get(partition, 0) <= offset for partition, offset in begin.items()
     )
     cuts = list(recorded_cuts(store, stream, back_to=back_to, identity=topic_id).items())
-    for run in store.names("runs"):
-        path = f"runs/{run}/cut.json"
+    for run in store.names(layout.RUNS):
+        path = layout.step(int(run), "cut")
         if store.exists(path):
             document = store.read_document(path)
             if document["topic_ids"].get(stream.name) == topic_id:

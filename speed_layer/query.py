@@ -28,6 +28,7 @@ from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.kafka_source import KAFKA_OPTIONS, offsets_json
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Cut, Range, Ranges, ranges_between, size
+from trilayer_core.store import layout
 from trilayer_core.store.continuity import NOTHING_READ, changed, check_log, falls_short, lost_of
 from trilayer_core.store.files import Store, read_listed
 from trilayer_core.store.master import Interval, longest_chain, newest_departed
@@ -37,8 +38,6 @@ from trilayer_core.store.segments import (
     Commit,
     Generation,
     commit_names,
-    commit_path,
-    folder,
     generations,
     read_commit,
     read_commits,
@@ -222,7 +221,7 @@ class StreamQuery:
 
     def _checkpoint(self, generation: Generation) -> str:
         """Where Spark keeps what it has planned and done, in the store."""
-        return f"{folder(self.stream, generation.name)}/checkpoint"
+        return layout.checkpoint(self.stream, generation.name)
 
     def _resumable(self, present: Origin, topic: Topic) -> Generation | None:
         known = generations(self._store, self.stream)
@@ -322,7 +321,7 @@ class StreamQuery:
         """
         batch = planned[-1]
         done = f"{self._checkpoint(generation)}/commits/{batch}"
-        segment = commit_path(self.stream, generation.name, batch, batch)
+        segment = layout.commit(self.stream, generation.name, batch, batch)
         if self._store.exists(done) or self._store.exists(segment):
             return ""
         try:
@@ -394,7 +393,7 @@ class StreamQuery:
             anew,
         )
         self._store.create_document(
-            f"{folder(self.stream, generation.name)}/generation.json", generation.to_json()
+            layout.generation_record(self.stream, generation.name), generation.to_json()
         )
         logger.info(
             "stream %s: generation %s from %s",
@@ -429,7 +428,7 @@ class StreamQuery:
             ranges = self._ranges(batch_id)
             if (
                 self._store.exists(
-                    commit_path(self.stream, self.generation.name, batch_id, batch_id)
+                    layout.commit(self.stream, self.generation.name, batch_id, batch_id)
                 )
                 or not ranges
             ):

@@ -23,8 +23,9 @@ from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.kafka_source import lost_by_log
 from trilayer_core.runtime.session import driver_at_work, first_cause, session
 from trilayer_core.runtime.settings import Settings
-from trilayer_core.store.files import SPEED_LOCK, Store
-from trilayer_core.store.segments import CompactionFault, Generation, compaction_fault_path
+from trilayer_core.store import layout
+from trilayer_core.store.files import Store
+from trilayer_core.store.segments import CompactionFault, Generation
 
 logger = logging.getLogger("trilayer.speed")
 
@@ -83,7 +84,7 @@ def run_speed(
     Raises ConflictError where another process runs the speed layer on this store.
     """
     with driver_at_work("speed_memory_mb, or lower speed_max_events"), ExitStack() as stack:
-        stack.enter_context(store.lock(SPEED_LOCK, "the speed layer"))
+        stack.enter_context(store.lock(layout.SPEED_LOCK, "the speed layer"))
         with Log(settings.bootstrap_servers) as log:
             for stream in catalog.streams:
                 log.ensure(stream, settings.replication_factor)
@@ -273,7 +274,7 @@ class Compactor(threading.Thread):
 
     def _show(self, generation: Generation, fault: CompactionFault | None) -> None:
         """Has `trilayer status` show, or show no longer, that compaction fails."""
-        path = compaction_fault_path(self._query.stream, generation.name)
+        path = layout.compaction_fault(self._query.stream, generation.name)
         try:
             if fault is not None:
                 self._store.write_document(path, vars(fault))

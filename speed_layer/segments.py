@@ -20,6 +20,7 @@ from trilayer_core.log.broker import Marks
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.seam import Range, size
+from trilayer_core.store import layout
 from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.segments import (
     BYTES,
@@ -28,8 +29,6 @@ from trilayer_core.store.segments import (
     Commit,
     Generation,
     Segment,
-    commit_path,
-    folder,
     with_bytes,
 )
 
@@ -135,7 +134,7 @@ def write_segment(
     commit = Commit(batch_id, batch_id, segments, files, quarantine, committed_ms, marks)
     failpoint("segment.before-commit")
     store.create_document(
-        commit_path(stream, generation.name, batch_id, batch_id), commit.to_json(), durable=False
+        layout.commit(stream, generation.name, batch_id, batch_id), commit.to_json(), durable=False
     )
     failpoint("segment.after-commit")
     return commit
@@ -298,5 +297,5 @@ def _batched(parts: Parts) -> Iterator[Parts]:
 def _write(
     name: str, table: pa.Table, batch_id: int, stream: Stream, generation: Generation, store: Store
 ) -> StoredFile:
-    path = f"{folder(stream, generation.name)}/data/{batch_id:012d}-{batch_id:012d}-{name}.parquet"
+    path = layout.segment(stream, generation.name, batch_id, batch_id, name)
     return store.write_table(path, table, durable=False)

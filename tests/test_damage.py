@@ -10,16 +10,16 @@ from tests.layers import Pipeline, quick
 from tests.test_serving import catalog_on, fill, sales, truncate
 from trilayer_core.errors import IntegrityError
 from trilayer_core.seam import Range
+from trilayer_core.store import layout
 from trilayer_core.store.files import Store
 from trilayer_core.store.master import (
     Interval,
-    chain_folder,
     delete_chain,
     read_chain,
     recorded_cuts,
 )
 from trilayer_core.store.publications import version_numbers, versions
-from trilayer_core.store.segments import commit_names, commit_path, folder, generations
+from trilayer_core.store.segments import commit_names, generations
 
 
 def counts(pipeline):
@@ -44,8 +44,8 @@ def pipeline(broker, spark, store, new_topic):
 def test_a_rebuild_mends_a_damaged_segment(pipeline, damaged):
     store, stream = pipeline.store, pipeline.stream
     first, last = commit_names(store, stream, pipeline.generation)[-1]
-    commit = Path(store.path(commit_path(stream, pipeline.generation, first, last)))
-    partials = Path(store.path(f"{folder(stream, pipeline.generation)}/data"))
+    commit = Path(store.path(layout.commit(stream, pipeline.generation, first, last)))
+    partials = Path(store.path(f"{layout.generation(stream, pipeline.generation)}/data"))
     pipeline.stop_speed()
     truncate(
         commit if damaged == "commit" else next(partials.glob(f"{first:012d}-*-totals.parquet"))
@@ -114,7 +114,7 @@ def test_a_chain_half_cleared_away_is_still_one(tmp_path, deletions):
 
     store = Dying(str(tmp_path))
     stream = catalog_on("t").streams[0]
-    chain = chain_folder(stream, "old")
+    chain = layout.chain(stream, "old")
     for number in range(3):
         ranges = {0: Range(number * 10, number * 10 + 10)}
         interval = Interval(number, number * 1000, "id", ranges, {}, [], 10, 0)
@@ -141,7 +141,7 @@ def test_a_chain_cleared_away_while_it_is_read_is_read_again(tmp_path):
 
     store = Clearing(str(tmp_path))
     stream = catalog_on("t").streams[0]
-    chain = chain_folder(stream, "old")
+    chain = layout.chain(stream, "old")
     for number in range(3):
         interval = Interval(number, number, "id", {0: Range(number, number + 1)}, {}, [], 1, 0)
         store.write_document(f"{chain}/{number:08d}.json", interval.to_json())

@@ -24,9 +24,10 @@ from trilayer import Catalog, Query, Stream, View, count, sum_
 from trilayer.cli.main import app
 from trilayer.cli.sql import Format, Prompt
 from trilayer_core.errors import CoverageError, IntegrityError, UsageError
+from trilayer_core.store import layout
 from trilayer_core.store.files import Store
-from trilayer_core.store.publications import POINTER, in_force
-from trilayer_core.store.segments import commit_path, generations, read_commits
+from trilayer_core.store.publications import in_force
+from trilayer_core.store.segments import generations, read_commits
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
@@ -384,9 +385,9 @@ def kinds_of_files(store, topic):
     return {
         "batch file": publication.views["totals"].files[0].path,
         "publication": f"publications/{publication.version:08d}.json",
-        "pointer": POINTER,
+        "pointer": layout.POINTER,
         "segment": commit.files["totals"].path,
-        "commit": commit_path(stream, generation, commit.first, commit.last),
+        "commit": layout.commit(stream, generation, commit.first, commit.last),
         "generation": f"speed/sales/{generation}/generation.json",
     }  # fmt: skip
 
@@ -423,12 +424,12 @@ def test_a_missing_commit_in_the_middle_is_a_hole_that_is_named(made, copy):
     generation = generations(copy, stream)[-1].name
     commits = read_commits(copy, stream, generation)
     last = commits[-1]
-    later = commit_path(stream, generation, last.first + 1, last.last + 1)
+    later = layout.commit(stream, generation, last.first + 1, last.last + 1)
     document = last.to_json() | {"first": last.first + 1, "last": last.last + 1}
     for segment in document["segments"]:
         segment["ranges"] = {p: [end, end + 1] for p, (_, end) in segment["ranges"].items()}
     copy.write_document(later, document)
-    copy.delete(commit_path(stream, generation, last.first, last.last))
+    copy.delete(layout.commit(stream, generation, last.first, last.last))
     with (
         serving_layer.connect(catalog_on(made[0]), made[1], copy) as connection,
         pytest.raises(

@@ -29,9 +29,10 @@ from trilayer_core.compute.merging import (
 )
 from trilayer_core.errors import CoverageError, IntegrityError, UsageError
 from trilayer_core.seam import tick_of
+from trilayer_core.store import layout
 from trilayer_core.store.files import Store
 from trilayer_core.store.publications import in_force, read_version
-from trilayer_core.store.segments import commit_path, generations, read_commits, read_partials
+from trilayer_core.store.segments import generations, read_commits, read_partials
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
@@ -199,7 +200,7 @@ def test_a_version_whose_segments_are_gone_is_an_error_that_names_them(made, cop
         commit for commit in read_commits(copy, stream, generation)
         if any(r.start >= cut[p] for segment in commit.segments for p, r in segment.ranges.items())
     ]  # fmt: skip
-    copy.delete(commit_path(stream, generation, above[0].first, above[0].last))
+    copy.delete(layout.commit(stream, generation, above[0].first, above[0].last))
     with made.connect(copy) as connection:
         assert counts(connection, "batch")
         with (
@@ -252,7 +253,7 @@ def tamper(store, stream, view, generation):
     file = store.write_table(commit.files[view.name].path, table)
     changed = replace(commit, files={**commit.files, view.name: file})
     store.write_document(
-        commit_path(stream, generation, commit.first, commit.last), changed.to_json()
+        layout.commit(stream, generation, commit.first, commit.last), changed.to_json()
     )
 
 
@@ -406,7 +407,7 @@ def test_commits_from_before_append_times_were_kept_are_read(made, copy):
         for segment in document["segments"]:
             for name in ("oldest_ms", "newest_ms", "waited_ms"):
                 del segment[name]
-        copy.write_document(commit_path(stream, generation, commit.first, commit.last), document)
+        copy.write_document(layout.commit(stream, generation, commit.first, commit.last), document)
     with made.connect(copy) as connection:
         assert counts(connection) == {
             shop: row["n"] for (shop,), row in made.merged["totals"].items()

@@ -69,6 +69,7 @@ from trilayer_core.log.broker import Log, Mark, Topic
 from trilayer_core.runtime import clock
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Range, format_time
+from trilayer_core.store import layout
 from trilayer_core.store.files import StoredFile
 from trilayer_core.store.master import read_chain, schemas
 from trilayer_core.store.origins import origins
@@ -77,7 +78,6 @@ from trilayer_core.store.segments import (
     TICK,
     Commit,
     commit_names,
-    commit_path,
     generations,
     read_commit,
     read_partials,
@@ -524,7 +524,7 @@ def write_segment(
     ]
     commit = Commit(batch_id, batch_id, found, files, quarantine, committed_ms, marks)
     store.create_document(
-        commit_path(stream, generation.name, batch_id, batch_id), commit.to_json(), durable=False
+        layout.commit(stream, generation.name, batch_id, batch_id), commit.to_json(), durable=False
     )
     return commit
 

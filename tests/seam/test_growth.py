@@ -12,10 +12,11 @@ from tests.seam.world import STREAM, TICK_MS, Crash, World, installed
 from trilayer_core.errors import CoverageError, IntegrityError
 from trilayer_core.log.broker import Topic
 from trilayer_core.seam import Range
+from trilayer_core.store import layout
 from trilayer_core.store.files import Store
-from trilayer_core.store.master import Chain, Interval, chain_folder, read_chain, recorded_cuts
+from trilayer_core.store.master import Chain, Interval, read_chain, recorded_cuts
 
-FOLDER = chain_folder(STREAM, STREAM.fingerprint)
+FOLDER = layout.chain(STREAM, STREAM.fingerprint)
 
 
 @pytest.fixture(autouse=True)

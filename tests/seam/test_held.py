@@ -8,9 +8,9 @@ from batch_layer.publish import rollback
 from tests.seam.test_nothing_new import arrive, run_later
 from tests.seam.world import World, installed
 from trilayer_core.errors import HeldError, OvertakenError, UsageError
+from trilayer_core.store import layout
 from trilayer_core.store.files import Store
 from trilayer_core.store.publications import (
-    POINTER,
     Held,
     check_token,
     held,
@@ -106,7 +106,7 @@ def test_a_torn_pointer_holds_nothing_up(torn, world, monkeypatch, caplog):
     monkeypatch.setattr(
         type(world.store),
         "read",
-        lambda store, path: torn.encode() if path == POINTER else read(store, path),
+        lambda store, path: torn.encode() if path == layout.POINTER else read(store, path),
     )
     logging.getLogger("trilayer").setLevel(logging.WARNING)
     target = versions(world.store)[0].version

@@ -54,7 +54,9 @@ def narrow_first(store, stream, views, generation, at_least, **more):
     """Compaction that deletes what it replaces before it writes the replacement."""
     commits = compaction.read_commits(store, stream, generation)
     if len(commits) > 2:
-        store.delete(compaction.commit_path(stream, generation, commits[0].first, commits[0].last))
+        store.delete(
+            compaction.layout.commit(stream, generation, commits[0].first, commits[0].last)
+        )
 
 
 def below_the_cut(stream, cut, pieces):

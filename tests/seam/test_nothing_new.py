@@ -13,9 +13,9 @@ from serving_layer.history import history
 from tests.seam.world import CATALOG, STREAM, TICK_MS, World, installed
 from tests.seam.world import SETTINGS as MODEL_SETTINGS
 from trilayer_core.seam import format_time
+from trilayer_core.store import layout
 from trilayer_core.store.files import Store
 from trilayer_core.store.publications import (
-    LOOKED,
     _digest,
     complete_to_ms,
     in_force,
@@ -149,7 +149,7 @@ def test_a_version_by_a_clock_that_was_ahead_is_replaced(world):
 
 def test_a_look_that_cannot_be_read_is_none(tmp_path, world):
     store = Store(str(tmp_path))
-    store.write(LOOKED, b"{ torn")
+    store.write(layout.LOOKED, b"{ torn")
     arrive(world)
     assert last_look(store, run_later(world)) is None
     assert (

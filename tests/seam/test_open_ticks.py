@@ -12,7 +12,8 @@ from speed_layer.compaction import compact
 from tests.seam import world as model
 from tests.seam.world import CATALOG, STREAM, World, installed
 from trilayer_core.seam import Range
-from trilayer_core.store.segments import Commit, Segment, commit_names, commit_path, read_commits
+from trilayer_core.store import layout
+from trilayer_core.store.segments import Commit, Segment, commit_names, read_commits
 
 HOUR_MS = 3_600_000
 
@@ -218,7 +219,7 @@ def test_a_tick_with_offsets_on_both_sides_of_another_ticks_is_left_in_two(world
         ranges = {0: Range(end, end + events)}
         segment = Segment(hour * HOUR_MS, ranges, events, 0)
         commit = Commit(number, number, [segment], {}, None, world.now + number)
-        path = commit_path(STREAM, generation(world), number, number)
+        path = layout.commit(STREAM, generation(world), number, number)
         world.store.create_document(path, commit.to_json())
         end += events
     compacted(world, at_least=2)

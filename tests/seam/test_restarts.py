@@ -11,13 +11,13 @@ from tests.seam import world as model
 from tests.seam.world import CATALOG, STREAM, TICK_MS, World, installed
 from trilayer_core.errors import CoverageError
 from trilayer_core.seam import Range
+from trilayer_core.store import layout
 from trilayer_core.store.publications import versions
 from trilayer_core.store.segments import (
     Commit,
     Segment,
     best_cover,
     commit_names,
-    commit_path,
     generations,
 )
 
@@ -114,7 +114,9 @@ def test_ranges_that_do_not_follow_each_other_are_not_joined(world):
         commit = Commit(
             batch, batch, [segment], {"by_key": file, "by_parity": file}, None, world.now
         )
-        world.store.create_document(commit_path(STREAM, generation, batch, batch), commit.to_json())
+        world.store.create_document(
+            layout.commit(STREAM, generation, batch, batch), commit.to_json()
+        )
     while compact(world.store, STREAM, CATALOG.views, generation, at_least=2):
         pass
     assert commit_names(world.store, STREAM, generation) == [(0, 0), (1, 2), (3, 3)]

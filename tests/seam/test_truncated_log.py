@@ -15,11 +15,12 @@ from tests.seam.world import CATALOG, SETTINGS, STREAM, TICK_MS, ModelLog, World
 from trilayer_core.errors import LogError, OvertakenError
 from trilayer_core.log.broker import Mark, Topic
 from trilayer_core.seam import Range
+from trilayer_core.store import layout
 from trilayer_core.store.continuity import NOTHING_READ
-from trilayer_core.store.master import Interval, chain_folder, read_chain
+from trilayer_core.store.master import Interval, read_chain
 from trilayer_core.store.origins import Origin, origin_number, origins, read_origin
 from trilayer_core.store.publications import in_force, take_token
-from trilayer_core.store.segments import Commit, Segment, best_cover, folder, generations
+from trilayer_core.store.segments import Commit, Segment, best_cover, generations
 
 
 class Truncated(World):
@@ -407,7 +408,7 @@ def test_a_micro_batch_that_was_planned_over_a_shorter_log_is_not_read(world):
     world.start_speed()
     world.add(100, 1)
     world.speed_on()
-    checkpoint = f"{folder(STREAM, world.speed.generation.name)}/checkpoint"
+    checkpoint = layout.checkpoint(STREAM, world.speed.generation.name)
     batch = max(int(name) for name in world.store.names(f"{checkpoint}/offsets")) + 1
     world.truncate(80)
     planned = "\n".join(["v1", "{}", json.dumps({STREAM.topic: {"0": 80}})])
@@ -545,7 +546,7 @@ def test_identities_of_later_origins_are_none_that_a_topic_has():
 def test_manifests_from_before_there_were_marks_are_read_and_the_end_is_checked(world):
     world.add(100, 1)
     world.run()
-    path = f"{chain_folder(STREAM, STREAM.fingerprint)}/00000000.json"
+    path = f"{layout.chain(STREAM, STREAM.fingerprint)}/00000000.json"
     del world.store.files[path]["marks"]
     (interval,) = read_chain(world.store, STREAM)
     assert interval.marks == {}

@@ -32,11 +32,12 @@ from trilayer_core.errors import ClockError, CoverageError
 from trilayer_core.log.broker import Log, Mark, Topic
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import size, tick_of
+from trilayer_core.store import layout
 from trilayer_core.store.files import Store, StoredFile, _jsonable, document_bytes
 from trilayer_core.store.master import Interval
 from trilayer_core.store.origins import read_origin
-from trilayer_core.store.publications import POINTER, in_force, read_version, versions
-from trilayer_core.store.segments import Commit, Segment, best_cover, commit_path, folder
+from trilayer_core.store.publications import in_force, read_version, versions
+from trilayer_core.store.segments import Commit, Segment, best_cover
 
 STREAM = Stream("events", "k int, at timestamp", event_time="at")
 CATALOG = Catalog(
@@ -259,7 +260,7 @@ class World:
         if self.speed is None:
             return self.start_speed()
         assert self.speed.generation
-        checkpoint = f"{folder(STREAM, self.speed.generation.name)}/checkpoint"
+        checkpoint = layout.checkpoint(STREAM, self.speed.generation.name)
         planned = [int(name) for name in self.store.names(f"{checkpoint}/offsets")]
         batch = max(planned, default=-1)
         if batch < 0 or self.store.exists(f"{checkpoint}/commits/{batch}"):
@@ -298,7 +299,7 @@ class World:
         store: DictStore,
         before_commit: Any,
     ) -> Commit:
-        data = f"{folder(stream, generation.name)}/data/{batch_id:012d}-{batch_id:012d}"
+        data = f"{layout.generation(stream, generation.name)}/data/{batch_id:012d}-{batch_id:012d}"
         rows: dict[str, Counter[tuple[int, int]]] = {view.name: Counter() for view in CATALOG.views}
         segments = []
         for tick, ranges in parts.items():
@@ -313,7 +314,7 @@ class World:
         }
         commit = Commit(batch_id, batch_id, segments, files, None, self.now, before_commit())
         store.create_document(
-            commit_path(stream, generation.name, batch_id, batch_id), commit.to_json()
+            layout.commit(stream, generation.name, batch_id, batch_id), commit.to_json()
         )
         return commit
 
@@ -454,7 +455,7 @@ class World:
 
         With good clocks the head never goes back (I4, I5).
         """
-        pointer = self.store.files.get(POINTER)
+        pointer = self.store.files.get(layout.POINTER)
         publication = read_version(self.store, pointer["version"]) if pointer else None
         first_seen = read_origin(self.store, STREAM)
         if first_seen is None:
@@ -565,7 +566,7 @@ class World:
     def _caught_up(self) -> bool:
         assert self.speed
         assert self.speed.generation
-        checkpoint = f"{folder(STREAM, self.speed.generation.name)}/checkpoint"
+        checkpoint = layout.checkpoint(STREAM, self.speed.generation.name)
         planned = [int(name) for name in self.store.names(f"{checkpoint}/offsets")]
         end = (
             self._planned(checkpoint, max(planned))

@@ -11,8 +11,9 @@ from batch_layer.recompute import Recomputed
 from trilayer import Catalog, Stream, View, count
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Range
+from trilayer_core.store import layout
 from trilayer_core.store.files import Store
-from trilayer_core.store.master import Interval, chain_folder, read_chain
+from trilayer_core.store.master import Interval, read_chain
 from trilayer_core.store.publications import Publication, in_force, take_token
 
 STREAM = Stream("events", "k int, at timestamp", event_time="at")
@@ -32,7 +33,7 @@ def begin(store: Store) -> tuple[Run, Recomputed]:
         {"events": {0: number * 10 + 10}},
         {"events": "id"},
     )
-    folder = chain_folder(STREAM, STREAM.fingerprint)
+    folder = layout.chain(STREAM, STREAM.fingerprint)
     rows = pa.table({"k": list(range(10))})
     data = store.write_table(f"{folder}/{number:08d}-{run.token:06x}/part.parquet", rows)
     interval = Interval(

@@ -16,8 +16,9 @@ from batch_layer.publish import publish
 from speed_layer import compaction
 from tests.storage.published import CATALOG, SETTINGS, STREAM, begin, run_once
 from trilayer_core.errors import IntegrityError, StoreError
+from trilayer_core.store import layout
 from trilayer_core.store.publications import in_force
-from trilayer_core.store.segments import Commit, Generation, Segment, commit_path, folder
+from trilayer_core.store.segments import Commit, Generation, Segment
 
 PROJECT = Path(__file__).parents[2]
 
@@ -175,9 +176,7 @@ def test_compaction_that_finds_the_disk_full_leaves_nothing_however_often_it_tri
     from trilayer_core.seam import Range
 
     generation = Generation("000001-abcdef", "id", "f", {"by_key": "f"}, {0: 0}, 1)
-    store.create_document(
-        f"{folder(STREAM, generation.name)}/generation.json", generation.to_json()
-    )
+    store.create_document(layout.generation_record(STREAM, generation.name), generation.to_json())
     view = CATALOG.view("by_key")
 
     def micro_batch(number):
@@ -188,7 +187,7 @@ def test_compaction_that_finds_the_disk_full_leaves_nothing_however_often_it_tri
                 "n__n": pa.array([1], pa.int64()),
             }
         )
-        path = f"{folder(STREAM, generation.name)}/data/{number:012d}-{number:012d}-by_key.parquet"
+        path = layout.segment(STREAM, generation.name, number, number, "by_key")
         file = store.write_table(path, rows)
         unfit = rows.select(["_tick"]).append_column("_key", pa.array([b"1"]))
         unfit = unfit.append_column("_value", pa.array([b"no event"]))
@@ -196,7 +195,7 @@ def test_compaction_that_finds_the_disk_full_leaves_nothing_however_often_it_tri
         segment = Segment(number, {0: Range(number, number + 1)}, 1, 0)
         commit = Commit(number, number, [segment], {"by_key": file}, bad, 1)
         store.create_document(
-            commit_path(STREAM, generation.name, number, number), commit.to_json()
+            layout.commit(STREAM, generation.name, number, number), commit.to_json()
         )
 
     for number in range(3):

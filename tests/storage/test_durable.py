@@ -8,6 +8,7 @@ import pytest
 
 from tests.layers import Pipeline, quick
 from tests.test_serving import catalog_on, fill
+from trilayer_core.store import layout
 from trilayer_core.store.files import Store
 
 
@@ -60,10 +61,10 @@ def test_what_spark_has_written_is_on_the_disk_before_a_document_refers_to_it(
     referring = {f"{root}/publications/{publication.version:08d}.json": [
         file.path for view in publication.views.values() for file in view.files
     ]}  # fmt: skip
-    from trilayer_core.store.master import chain_folder, read_chain
+    from trilayer_core.store.master import read_chain
 
     for interval in read_chain(store, pipeline.stream):
-        chain = chain_folder(pipeline.stream, pipeline.stream.fingerprint)
+        chain = layout.chain(pipeline.stream, pipeline.stream.fingerprint)
         referring[f"{root}/{chain}/{interval.number:08d}.json"] = [
             file.path for file in interval.files
         ]

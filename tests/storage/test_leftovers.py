@@ -13,6 +13,7 @@ import pytest
 from batch_layer.publish import clean, publish
 from tests.storage.published import CATALOG, SETTINGS, STREAM, begin, run_once
 from trilayer.cli import doctor as doctor_command
+from trilayer_core.store import layout
 from trilayer_core.store import leftovers as leftovers_module
 from trilayer_core.store.files import Store
 from trilayer_core.store.leftovers import (
@@ -25,11 +26,10 @@ from trilayer_core.store.leftovers import (
     clear,
     find_leftovers,
 )
-from trilayer_core.store.master import chain_folder
 from trilayer_core.store.publications import take_token
 from trilayer_core.store.segments import Generation
 
-CHAIN = chain_folder(STREAM, STREAM.fingerprint)
+CHAIN = layout.chain(STREAM, STREAM.fingerprint)
 GENERATION_1 = "speed/events/000001-abcdef"
 
 

@@ -17,10 +17,9 @@ from batch_layer.publish import clean, publish, rollback
 from tests.storage.published import CATALOG, SETTINGS, begin, keeping, run_once
 from trilayer_core.errors import ConflictError, OvertakenError, UsageError
 from trilayer_core.runtime import file_lock
-from trilayer_core.store import publications
+from trilayer_core.store import layout, publications
 from trilayer_core.store.files import Store
 from trilayer_core.store.publications import (
-    POINTER,
     in_force,
     newest_token,
     pointer,
@@ -363,9 +362,9 @@ def test_the_highest_number_is_never_given_twice(store):
 
 def without_past(store):
     """The pointer as it was written before it told what was in force before."""
-    document = store.read_document(POINTER)
+    document = store.read_document(layout.POINTER)
     del document["before"], document["left"]
-    store.write_document(POINTER, document)
+    store.write_document(layout.POINTER, document)
 
 
 def test_in_a_store_of_before_the_base_of_each_version_leads_back(store, monkeypatch):
@@ -377,7 +376,7 @@ def test_in_a_store_of_before_the_base_of_each_version_leads_back(store, monkeyp
     past = read_past(store)
     assert (past.version, past.before, past.left) == (3, [1, 2], [4])
     assert rollback(None, store).version == 2
-    assert json.loads(store.read(POINTER))["before"] == [1]
+    assert json.loads(store.read(layout.POINTER))["before"] == [1]
 
 
 def test_in_a_store_of_before_a_damaged_version_in_force_can_be_left(store):
@@ -391,7 +390,7 @@ def test_in_a_store_of_before_a_damaged_version_in_force_can_be_left(store):
 def test_a_rollback_by_number_mends_a_damaged_pointer(store):
     for _ in range(3):
         run_once(store, keeping(5))
-    store.write(POINTER, b"")
+    store.write(layout.POINTER, b"")
     assert rollback(2, store).version == 2
     assert complete(store) == 2
     assert run_once(store, keeping(5)).version == 4
@@ -400,7 +399,7 @@ def test_a_rollback_by_number_mends_a_damaged_pointer(store):
 
 def test_put_in_force_by_a_token_that_is_not_the_newest_changes_nothing(store):
     run_once(store)
-    before = store.read(POINTER)
+    before = store.read(layout.POINTER)
     with pytest.raises(OvertakenError):
         put_in_force(store, 1, newest_token(store) - 1, "publish")
-    assert store.read(POINTER) == before
+    assert store.read(layout.POINTER) == before

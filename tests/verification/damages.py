@@ -22,17 +22,17 @@ from batch_layer.recompute import recompute
 from tests.verification.healthy import Healthy
 from trilayer_core.compute.parsing import REJECT
 from trilayer_core.seam import Range, format_time
+from trilayer_core.store import layout
 from trilayer_core.store.files import StoredFile
-from trilayer_core.store.master import Interval, chain_folder, read_chain
+from trilayer_core.store.master import Interval, read_chain
 from trilayer_core.store.publications import (
-    POINTER,
     Publication,
     in_force,
     put_in_force,
     take_token,
     versions,
 )
-from trilayer_core.store.segments import TICK, Commit, commit_path, generations, read_commits
+from trilayer_core.store.segments import TICK, Commit, generations, read_commits
 
 Row = dict[str, Any]
 Change = Callable[[list[Row]], list[Row]]
@@ -76,7 +76,7 @@ class Damage:
         return read_chain(self.store, self.stream)
 
     def write_interval(self, interval: Interval) -> None:
-        folder = chain_folder(self.stream, self.stream.fingerprint)
+        folder = layout.chain(self.stream, self.stream.fingerprint)
         self.store.write_document(f"{folder}/{interval.number:08d}.json", interval.to_json())
 
     def ingest(self, number: int, change: Change, *, and_on: bool = True, **fields: Any) -> None:
@@ -127,7 +127,7 @@ class Damage:
     def write_publication(self, publication: Publication) -> None:
         path = f"publications/{publication.version:08d}.json"
         self.store.write_document(path, publication.to_json())
-        token = json.loads(self.store.read(POINTER))["token"]
+        token = json.loads(self.store.read(layout.POINTER))["token"]
         put_in_force(self.store, publication.version, token, "publish")
 
     def of_stream(self, **fields: Any) -> None:
@@ -182,7 +182,7 @@ class Damage:
         ]
 
     def write_commit(self, commit: Commit) -> None:
-        path = commit_path(self.stream, self.generation, commit.first, commit.last)
+        path = layout.commit(self.stream, self.generation, commit.first, commit.last)
         self.store.write_document(path, commit.to_json())
 
     def segment(self, view: str, change: Change, commit: Commit | None = None) -> None:
@@ -498,7 +498,7 @@ def the_origin_lies_above_where_the_log_begins(d):
 @damage
 def the_newest_interval_is_gone(d):
     interval = d.chain[-1]
-    d.store.delete(f"{chain_folder(d.stream, d.stream.fingerprint)}/{interval.number:08d}.json")
+    d.store.delete(f"{layout.chain(d.stream, d.stream.fingerprint)}/{interval.number:08d}.json")
     r = interval.ranges[1]
     return [
         f"partition 1: the cut in force is at offset {r.end}",
@@ -916,7 +916,7 @@ def the_speed_layer_claims_more_than_the_log_has(d):
 @damage
 def a_commit_is_gone(d):
     gone = d.commits[-2]
-    d.store.delete(commit_path(d.stream, d.generation, gone.first, gone.last))
+    d.store.delete(layout.commit(d.stream, d.generation, gone.first, gone.last))
     return ["stream 'orders' partition", "nothing covers offsets ["]
 
 
@@ -972,7 +972,7 @@ def a_speed_quarantine_has_a_flipped_bit(d):
 
 @damage
 def a_manifest_was_edited(d):
-    path = Path(d.store.path(chain_folder(d.stream, d.stream.fingerprint))) / "00000001.json"
+    path = Path(d.store.path(layout.chain(d.stream, d.stream.fingerprint))) / "00000001.json"
     path.write_text(path.read_text().replace('"quarantined": 3', '"quarantined": 2'))
     return ["00000001.json", "it was altered"]
 

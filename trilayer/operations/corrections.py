@@ -14,13 +14,14 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError, RetriableError
 
 from trilayer.operations.project import Project
-from trilayer.operations.quarantine import Quarantined, folder_of, place_name, quarantined
+from trilayer.operations.quarantine import Quarantined, quarantined
 from trilayer_core.compute.formats import format_of
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import EnvironmentFault, UsageError
 from trilayer_core.log.broker import Log
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.failpoints import failpoint
+from trilayer_core.store import layout
 from trilayer_core.store.origins import origins
 
 ORIGIN_HEADER = "trilayer-origin"
@@ -57,7 +58,7 @@ def send_corrections(p: Project, file: Path, *, again: bool, tell: Callable[[str
         UsageError: The file is not there.
         EnvironmentFault: The broker does not answer; says what was sent.
     """
-    with p.store.lock("locks/quarantine-replay", "a quarantine replay"), ExitStack() as stack:
+    with p.store.lock(layout.QUARANTINE_LOCK, "a quarantine replay"), ExitStack() as stack:
         replay = _Replay(p, again, tell, stack)
         replay.run(list(_lines(file)))
         return replay.sent
@@ -129,8 +130,7 @@ class _Correction:
     @property
     def marker(self) -> str:
         """Path of the document that says that the event was sent, and to where."""
-        name = place_name(self.origin, self.partition, self.offset)
-        return f"{folder_of(self.stream)}/{name}.json"
+        return layout.replayed(self.stream, self.origin, self.partition, self.offset)
 
     @property
     def intent(self) -> str:
@@ -138,8 +138,7 @@ class _Correction:
 
         It says from which offset on the event would be found.
         """
-        name = place_name(self.origin, self.partition, self.offset)
-        return f"{folder_of(self.stream)}/{name}.sending.json"
+        return layout.sending(self.stream, self.origin, self.partition, self.offset)
 
     @property
     def digest(self) -> str:

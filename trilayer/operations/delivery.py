@@ -14,6 +14,7 @@ from trilayer_core.definitions.sinks import Delivery, Sink
 from trilayer_core.definitions.steps import how_far
 from trilayer_core.errors import SinkError, UsageError, did_you_mean
 from trilayer_core.runtime.clock import now_ms
+from trilayer_core.store import layout
 from trilayer_core.store.publications import Publication, in_force
 
 logger = logging.getLogger("trilayer.batch")
@@ -54,7 +55,7 @@ def deliver(
     failed: list[str] = []
     for sink in sinks:
         tell(how_far("deliver", sink.name, sinks=True))
-        with p.store.lock(f"locks/sink-{sink.name}", f"a delivery to sink {sink.name!r}"):
+        with p.store.lock(layout.sink_lock(sink.name), f"a delivery to sink {sink.name!r}"):
             publication = in_force(p.store)
             if publication is None:
                 return {}
@@ -91,15 +92,10 @@ def sink(p: Project, name: str) -> Sink:
     return p.catalog.sinks[names.index(name)]
 
 
-def _path(sink: Sink) -> str:
-    """The document that says what a sink has."""
-    return f"sinks/{sink.name}.json"
-
-
 def _delivered(p: Project, sink: Sink) -> int | None:
-    if not p.store.exists(_path(sink)):
+    if not p.store.exists(layout.sink(sink.name)):
         return None
-    return int(p.store.read_document(_path(sink))["version"])
+    return int(p.store.read_document(layout.sink(sink.name))["version"])
 
 
 def _hand_over(p: Project, sink: Sink, publication: Publication) -> None:
@@ -118,4 +114,6 @@ def _hand_over(p: Project, sink: Sink, publication: Publication) -> None:
             return snapshot.sql(f'SELECT * FROM "{view}"', "batch").arrow()
 
         sink.deliver(Delivery(publication.version, publication.t, views, read))
-    p.store.write_document(_path(sink), {"version": publication.version, "delivered_ms": now_ms()})
+    p.store.write_document(
+        layout.sink(sink.name), {"version": publication.version, "delivered_ms": now_ms()}
+    )

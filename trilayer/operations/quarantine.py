@@ -15,6 +15,7 @@ from trilayer_core.compute.parsing import REJECT
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.seam import format_time
+from trilayer_core.store import layout
 from trilayer_core.store.files import Store
 from trilayer_core.store.master import chain_end, of_origin, read_chain
 from trilayer_core.store.origins import origin_number, read_origin
@@ -115,7 +116,8 @@ def quarantined(store: Store, stream: Stream, *, values: bool = True) -> Iterato
         values: Whether their bytes are read too, which is most of the work.
     """
     discarded = _discarded(store, stream)
-    replayed = set(store.names(folder_of(stream)))
+    folder = layout.quarantine(stream.name)
+    replayed = {f"{folder}/{name}" for name in store.names(folder)}
     for origin, row in _rows_of(store, stream, values):
         partition, offset = row["_partition"], row["_offset"]
         yield Quarantined(
@@ -128,7 +130,7 @@ def quarantined(store: Store, stream: Stream, *, values: bool = True) -> Iterato
             value=row.get(_VALUE),
             bytes=row.get(BYTES),
             source=_source(row),
-            replayed=f"{place_name(origin, partition, offset)}.json" in replayed,
+            replayed=layout.replayed(stream, origin, partition, offset) in replayed,
             discarded=discarded.get((origin, partition, offset)),
         )
 
@@ -153,28 +155,15 @@ def discard(
         chosen.setdefault(event.stream, []).append(event.key[1:])
     for stream, places in chosen.items():
         store.write_document(
-            f"quarantine/{stream}/discarded/{at_ms}-{uuid4().hex[:6]}.json",
+            f"{layout.discarded(stream)}/{at_ms}-{uuid4().hex[:6]}.json",
             {"by": by, "why": why, "discarded_ms": at_ms, "events": places},
         )
     return sum(map(len, chosen.values()))
 
 
-def folder_of(stream: Stream) -> str:
-    """Where a stream's records of what became of its events are."""
-    return f"quarantine/{stream.name}"
-
-
-def place_name(origin: int, partition: int, offset: int) -> str:
-    """What the record that an event was replayed is called.
-
-    Those of the first origin are called as before there were later origins.
-    """
-    return f"{partition}-{offset}" + (f"-{origin}" if origin > 1 else "")
-
-
 def _discarded(store: Store, stream: Stream) -> dict[tuple[int, int, int], str]:
     """Why the events at these places, each with the number of its origin, were discarded."""
-    folder = f"{folder_of(stream)}/discarded"
+    folder = layout.discarded(stream.name)
     found: dict[tuple[int, int, int], str] = {}
     for name in store.names(folder):
         document = store.read_document(f"{folder}/{name}")

@@ -60,6 +60,7 @@ from trilayer_core.errors import CoverageError, IntegrityError, LogError, UsageE
 from trilayer_core.log.broker import Log
 from trilayer_core.runtime.kafka_source import read_log
 from trilayer_core.seam import Range, Ranges, format_time, ranges_between, size, tick_of
+from trilayer_core.store import layout
 from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.master import Interval, intervals_below, of_origin, read_chain, rising_ts
 from trilayer_core.store.origins import Origin, origins
@@ -1208,9 +1209,7 @@ def _damaged_files(store: Store, published: Publication | None) -> list[str]:
             try:
                 store.check(file)
             except IntegrityError as error:
-                if store.exists(
-                    f"publications/{version.version:08d}.json"
-                ):  # else it was just cleared away
+                if store.exists(layout.version(version.version)):  # else it was just cleared away
                     wrong.append(f"version {version.version}, view {name}: {error}")
     return wrong
 

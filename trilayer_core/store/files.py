@@ -47,7 +47,6 @@ STALE_AFTER_S = 60.0
 leftovers.py.
 """
 
-SPEED_LOCK = "locks/speed"
 """Held by the speed layer for as long as it runs."""
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")
@@ -516,11 +515,6 @@ class Store:
             with self._faults("lock", relative):
                 free = held.enter_context(unless_held(Path(self.path(relative))))
             yield free
-
-
-def ingest_lock_path(stream: str) -> str:
-    """The lock that an ingest of the stream with this name holds."""
-    return f"locks/ingest-{stream}"
 
 
 def _make_folder(folder: str) -> None:

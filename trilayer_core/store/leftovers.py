@@ -24,7 +24,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from trilayer_core.errors import IntegrityError, StoreError
-from trilayer_core.store.files import SPEED_LOCK, STALE_AFTER_S, Store, ingest_lock_path
+from trilayer_core.store import layout
+from trilayer_core.store.files import STALE_AFTER_S, Store
 from trilayer_core.store.publications import newest_token, read_past, read_version, version_numbers
 
 logger = logging.getLogger("trilayer.store")
@@ -155,7 +156,7 @@ def _given_up(
     store: Store, stream: str, chain: str, unfinished: Iterable[str]
 ) -> Iterator[Leftover]:
     """Of the folders without a manifest those that no ingest under way has made."""
-    with store.unless_locked(ingest_lock_path(stream)) as free:
+    with store.unless_locked(layout.ingest_lock(stream)) as free:
         manifests = set(store.names(chain)) if free else set()
     if free:
         for name in unfinished:
@@ -209,7 +210,9 @@ def _segments(store: Store) -> Iterator[Leftover]:
             folder = f"speed/{stream}/{generation}"
             if not store.exists(f"{folder}/generation.json"):
                 if store.age_s(folder) > STALE_AFTER_S:
-                    yield Leftover(GENERATION, folder, SPEED_LOCK, f"{folder}/generation.json")
+                    yield Leftover(
+                        GENERATION, folder, layout.SPEED_LOCK, f"{folder}/generation.json"
+                    )
                 continue
             # The files first: of those that are listed, no commit that is written meanwhile is
             # missed.
@@ -224,11 +227,11 @@ def _segments(store: Store) -> Iterator[Leftover]:
                 if abandoned(span):
                     yield Leftover(SEGMENT, path)
                 elif span[0] < span[1] and store.age_s(path) > STALE_AFTER_S:
-                    with store.unless_locked(SPEED_LOCK) as free:
+                    with store.unless_locked(layout.SPEED_LOCK) as free:
                         pass
                     if free:
                         commit = f"{folder}/commits/{name[:25]}.json"
-                        yield Leftover(SEGMENT, path, SPEED_LOCK, commit)
+                        yield Leftover(SEGMENT, path, layout.SPEED_LOCK, commit)
 
 
 def _span(name: str) -> tuple[int, int] | None:

@@ -23,6 +23,7 @@ from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import CoverageError, IntegrityError
 from trilayer_core.log.broker import Marks, marks_from_json, marks_to_json
 from trilayer_core.seam import Cut, Ranges, ranges_from_json, ranges_to_json
+from trilayer_core.store import layout
 from trilayer_core.store.files import Store, StoredFile, read_listed
 
 
@@ -96,14 +97,9 @@ class Interval:
         )
 
 
-def chain_folder(stream: Stream, schema: str) -> str:
-    """Where the chain under a schema is, in the store."""
-    return f"master/{stream.name}/{schema}"
-
-
 def schemas(store: Store, stream: Stream) -> list[str]:
     """Fingerprints of the schemas under which the stream has a chain."""
-    return store.names(f"master/{stream.name}")
+    return store.names(layout.chains(stream))
 
 
 class Chain(Sequence[Interval]):
@@ -122,7 +118,7 @@ class Chain(Sequence[Interval]):
 
     def __init__(self, store: Store, stream: Stream, schema: str | None = None) -> None:
         self._store, self._stream = store, stream
-        self._folder = chain_folder(stream, schema or stream.fingerprint)
+        self._folder = layout.chain(stream, schema or stream.fingerprint)
         self._read: dict[int, Interval] = {}
         self._length = _length(store, self._folder)
 
@@ -138,7 +134,7 @@ class Chain(Sequence[Interval]):
             return [self[number] for number in range(*place.indices(self._length))]
         number = range(self._length)[place]
         if number not in self._read:
-            document = self._store.read_document(_manifest_path(self._folder, number))
+            document = self._store.read_document(layout.manifest(self._folder, number))
             self._read[number] = Interval.of(document)
             for before, after in ((number - 1, number), (number, number + 1)):
                 if before in self._read and after in self._read:
@@ -185,7 +181,7 @@ class Chain(Sequence[Interval]):
         except IntegrityError:
             # What is cleared away goes from the newest interval to the oldest: one that was there
             # at first is missing then.
-            if self._store.exists(_manifest_path(self._folder, self._length - 1)):
+            if self._store.exists(layout.manifest(self._folder, self._length - 1)):
                 raise
             again = Chain(self._store, self._stream, self._folder.rsplit("/", 1)[1])
             return again.tail(reached, latest_ms, identity)
@@ -203,7 +199,7 @@ def _length(store: Store, folder: str) -> int:
     """
 
     def there(number: int) -> bool:
-        return store.exists(_manifest_path(folder, number))
+        return store.exists(layout.manifest(folder, number))
 
     known = _lengths.setdefault(store, {})
     low = known.get(folder, 0)
@@ -225,13 +221,9 @@ def _length(store: Store, folder: str) -> int:
     return low
 
 
-def _manifest_path(folder: str, number: int) -> str:
-    return f"{folder}/{number:08d}.json"
-
-
 def _missing(folder: str, number: int, after: str) -> IntegrityError:
     return IntegrityError(
-        f"{_manifest_path(folder, number)} must be in the store; it is missing, and {after} comes"
+        f"{layout.manifest(folder, number)} must be in the store; it is missing, and {after} comes"
         " after it"
     )
 
@@ -256,7 +248,7 @@ def read_chain(store: Store, stream: Stream, schema: str | None = None) -> list[
     Raises IntegrityError for a manifest that is missing in the middle or altered, CoverageError for
     ranges that don't follow each other.
     """
-    folder = chain_folder(stream, schema or stream.fingerprint)
+    folder = layout.chain(stream, schema or stream.fingerprint)
     # Read again where a batch run has just cleared the chain away.
     found = read_listed(
         lambda: _manifests(store, folder),
@@ -280,7 +272,7 @@ def delete_chain(store: Store, stream: Stream, schema: str) -> None:
 
     Whatever a kill leaves, or a reader meets, is a chain.
     """
-    folder = chain_folder(stream, schema)
+    folder = layout.chain(stream, schema)
     for name in reversed(_manifests(store, folder)):
         store.delete(f"{folder}/{name}")
     store.delete(folder)

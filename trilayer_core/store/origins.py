@@ -15,6 +15,7 @@ from trilayer_core.errors import ConflictError, LogError
 from trilayer_core.log.broker import Log, Topic
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.seam import Cut, Ranges, cut_from_json, ranges_to_json
+from trilayer_core.store import layout
 from trilayer_core.store.files import Store
 
 
@@ -57,7 +58,7 @@ def origin(store: Store, stream: Stream, topic: Topic, log: Log) -> Origin:
     Raises:
         LogError: The topic is another one now: it was deleted and created again.
     """
-    path = _origin_path(stream, 1)
+    path = layout.origin(stream, 1)
     if not store.exists(path):
         document = {"topic": topic.name, "topic_id": topic.id, "start": log.beginning(topic)}
         store.create_document(path, document)
@@ -69,11 +70,9 @@ def origin(store: Store, stream: Stream, topic: Topic, log: Log) -> Origin:
 
 def read_origin(store: Store, stream: Stream) -> Origin | None:
     """The stream's present origin as it is recorded, without asking the broker."""
-    if not store.exists(_origin_path(stream, 1)):
+    if not store.exists(layout.origin(stream, 1)):
         return None
-    later = [
-        int(name.removesuffix(".json")) for name in store.names(f"streams/{stream.name}/origins")
-    ]
+    later = [int(name.removesuffix(".json")) for name in store.names(layout.later_origins(stream))]
     return _read_origin(store, stream, max(later, default=1))
 
 
@@ -118,19 +117,14 @@ def begin_origin(
         "departed": ranges_to_json(departed),
         "accepted_ms": now_ms(),
     }
-    path = _origin_path(stream, number)
+    path = layout.origin(stream, number)
     if not store.create_document(path, document):
         raise ConflictError(f"{path} must be new; another process has just written it; run again")
     return Origin(topic.id, dict(start), number)
 
 
-def _origin_path(stream: Stream, number: int) -> str:
-    folder = f"streams/{stream.name}"
-    return f"{folder}/origin.json" if number == 1 else f"{folder}/origins/{number:08d}.json"
-
-
 def _read_origin(store: Store, stream: Stream, number: int) -> Origin:
-    document = store.read_document(_origin_path(stream, number))
+    document = store.read_document(layout.origin(stream, number))
     return Origin(document["topic_id"], cut_from_json(document["start"]), number)
 
 

@@ -37,12 +37,10 @@ from trilayer_core.errors import (
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.seam import Cut, cut_from_json, format_time
+from trilayer_core.store import layout
 from trilayer_core.store.files import Store, StoredFile, document_bytes, parse_document
 
 logger = logging.getLogger("trilayer.publication")
-
-POINTER = "publications/current.json"
-LOOKED = "publications/looked.json"
 
 LOCK_WAIT_S = 30.0
 """How long the pointer's lock is waited for: a thousand times what is done under it. A process that
@@ -58,7 +56,7 @@ def pointer_lock(store: Store, what: str) -> Iterator[None]:
     Raises ConflictError, which says who has it, after `LOCK_WAIT_S`. Does nothing on stores that
     have no locks.
     """
-    with store.lock("locks/pointer", what, LOCK_WAIT_S):
+    with store.lock(layout.POINTER_LOCK, what, LOCK_WAIT_S):
         yield
 
 
@@ -173,13 +171,9 @@ class Publication:
         return Publication(**(document | {"streams": streams, "views": views}))
 
 
-def _path(version: int) -> str:
-    return f"publications/{version:08d}.json"
-
-
 def read_version(store: Store, version: int) -> Publication:
     """The version of this number. Raises IntegrityError if it is missing or altered."""
-    return Publication.of(store.read_document(_path(version)))
+    return Publication.of(store.read_document(layout.version(version)))
 
 
 def pointer_bytes(store: Store) -> bytes | None:
@@ -187,7 +181,7 @@ def pointer_bytes(store: Store) -> bytes | None:
 
     None before the first publication.
     """
-    return store.read(POINTER) if store.exists(POINTER) else None
+    return store.read(layout.POINTER) if store.exists(layout.POINTER) else None
 
 
 def in_force(store: Store) -> Publication | None:
@@ -207,13 +201,13 @@ def in_force(store: Store) -> Publication | None:
 
 def pointed_at(store: Store, pointer: bytes) -> Publication:
     """The publication that a pointer's bytes name."""
-    document = parse_document(pointer, POINTER)
-    path = _path(document["version"])
+    document = parse_document(pointer, layout.POINTER)
+    path = layout.version(document["version"])
     publication = parse_document(store.read(path), path)
     if document["version_digest"] != _digest(publication):
         raise IntegrityError(
-            f"{path} must be the publication that {POINTER} points at; its content differs: it was"
-            " replaced"
+            f"{path} must be the publication that {layout.POINTER} points at; its content differs:"
+            " it was replaced"
         )
     return Publication.of(publication)
 
@@ -229,7 +223,7 @@ def versions(store: Store) -> list[Publication]:
         try:
             found.append(read_version(store, number))
         except (IntegrityError, StoreError) as error:
-            if store.exists(_path(number)):  # else a batch run has just cleared it away
+            if store.exists(layout.version(number)):  # else a batch run has just cleared it away
                 logger.warning("version %s is passed over: %s", number, error)
     return found
 
@@ -246,7 +240,7 @@ def write_version(store: Store, publication: Publication) -> Publication:
         for known in reversed(versions(store)):
             if known.token == publication.token:
                 return known
-        if not store.create_document(_path(publication.version), publication.to_json()):
+        if not store.create_document(layout.version(publication.version), publication.to_json()):
             raise ConflictError(
                 f"version {publication.version} must be new; another run has just written it; run"
                 " again"
@@ -261,7 +255,7 @@ def next_version(store: Store) -> int:
 
 def version_numbers(store: Store) -> list[int]:
     """The numbers, in order, of all versions that are there, those that can't be read included."""
-    names = store.names("publications")
+    names = store.names(layout.VERSIONS)
     return [int(stem) for name in names if (stem := name.removesuffix(".json")).isdigit()]
 
 
@@ -303,7 +297,7 @@ def _move(store: Store, version: int, token: int, reason: str, held: Held | None
     past = _past(store).moved_to(version, version_numbers(store))
     document = {
         "version": version,
-        "version_digest": _digest(store.read_document(_path(version))),
+        "version_digest": _digest(store.read_document(layout.version(version))),
         "token": token,
         "reason": reason,
         "moved_ms": now_ms(),
@@ -311,7 +305,7 @@ def _move(store: Store, version: int, token: int, reason: str, held: Held | None
         "left": past.left,
         "held": vars(held) if held else None,
     }
-    store.write_document(POINTER, document)
+    store.write_document(layout.POINTER, document)
 
 
 # -- a version that a person holds -----------------------------------------------------------------
@@ -367,7 +361,7 @@ def hold(store: Store, by: Held) -> Publication:
                 "a hold must have a publication to keep in force; there is none yet; run `trilayer"
                 " batch run`"
             )
-        store.write_document(POINTER, standing | {"held": vars(by)})
+        store.write_document(layout.POINTER, standing | {"held": vars(by)})
     return published
 
 
@@ -377,7 +371,7 @@ def release(store: Store) -> Held | None:
         ended = held(store)
         standing = pointer(store)
         if ended and standing:
-            store.write_document(POINTER, standing | {"held": None})
+            store.write_document(layout.POINTER, standing | {"held": None})
     return ended
 
 
@@ -422,7 +416,7 @@ def write_look(store: Store, look: Look) -> None:
     """Records a look, if the run's token is still the newest."""
     with pointer_lock(store, "a look"):
         check_token(store, look.token)
-        store.write_document(LOOKED, dict(vars(look)))
+        store.write_document(layout.LOOKED, dict(vars(look)))
 
 
 def last_look(store: Store, publication: Publication) -> Look | None:
@@ -430,16 +424,16 @@ def last_look(store: Store, publication: Publication) -> Look | None:
 
     None if there was none, or if it can't be read.
     """
-    if not store.exists(LOOKED):
+    if not store.exists(layout.LOOKED):
         return None
     try:
-        document = store.read_document(LOOKED)
+        document = store.read_document(layout.LOOKED)
         look = Look(*(document[field.name] for field in fields(Look)))
     except (IntegrityError, StoreError, KeyError, TypeError) as error:
         # Nothing of the version is wrong: the next run that finds nothing new writes it anew.
         logger.warning(
             "when a run last looked is not known, until the next run looks: %s can't be read (%s)",
-            LOOKED,
+            layout.LOOKED,
             type(error).__name__,
         )
         return None
@@ -542,7 +536,7 @@ def _past(store: Store) -> Past:
 def pointer(store: Store) -> dict[str, Any] | None:
     """version, token, reason (publish or rollback) and moved_ms of the pointer."""
     data = pointer_bytes(store)
-    return None if data is None else parse_document(data, POINTER)
+    return None if data is None else parse_document(data, layout.POINTER)
 
 
 def _digest(document: dict[str, Any]) -> str:
@@ -554,7 +548,7 @@ def _digest(document: dict[str, Any]) -> str:
 
 def newest_token(store: Store) -> int:
     """The token taken last; 0 before the first."""
-    return max((int(name.removesuffix(".json")) for name in store.names("fence")), default=0)
+    return max((int(name.removesuffix(".json")) for name in store.names(layout.FENCE)), default=0)
 
 
 def take_token(store: Store, what: str) -> int:
@@ -567,10 +561,10 @@ def _take_token(store: Store, what: str) -> int:
     while True:
         token = newest_token(store) + 1
         if store.create_document(
-            f"fence/{token:08d}.json", {"token": token, "what": what, "taken_ms": now_ms()}
+            layout.token(token), {"token": token, "what": what, "taken_ms": now_ms()}
         ):
-            for old in store.names("fence")[:-20]:
-                store.delete(f"fence/{old}")
+            for old in store.names(layout.FENCE)[:-20]:
+                store.delete(f"{layout.FENCE}/{old}")
             return token
 
 
@@ -587,7 +581,7 @@ def check_token(store: Store, token: int) -> None:
 
 def _taker(store: Store, token: int) -> str:
     """Who took a token, in words: a rollback by its version; everything else is a later run."""
-    path = f"fence/{token:08d}.json"
+    path = layout.token(token)
     try:
         what = str(store.read_document(path).get("what"))
     except (IntegrityError, StoreError) as error:
@@ -673,7 +667,7 @@ def retire_versions(store: Store, keep: int) -> list[Publication] | None:
         failpoint("clean.in-versions")
         for number in there:
             if number not in wanted:
-                store.delete(_path(number))
-        store.sync_folder("publications")  # before the files go that they refer to
+                store.delete(layout.version(number))
+        store.sync_folder(layout.VERSIONS)  # before the files go that they refer to
     kept = [known[number] for number in there if number in wanted and number in known]
     return kept if len(kept) == len(wanted & set(there)) else None

@@ -36,6 +36,7 @@ from trilayer_core.seam import (
     ranges_from_json,
     ranges_to_json,
 )
+from trilayer_core.store import layout
 from trilayer_core.store.files import Store, StoredFile, read_listed
 
 TICK = "_tick"
@@ -140,7 +141,7 @@ class Commit:
     @property
     def name(self) -> str:
         """What its files are called."""
-        return commit_name(self.first, self.last)
+        return layout.micro_batches(self.first, self.last)
 
     @property
     def pieces(self) -> list[Piece]:
@@ -168,22 +169,12 @@ class Commit:
         return Commit(**(document | made))
 
 
-def commit_name(first: int, last: int) -> str:
-    """FIRST-LAST, with the numbers filled up so that names sort as numbers do."""
-    return f"{first:012d}-{last:012d}"
-
-
-def folder(stream: Stream, generation: str = "") -> str:
-    """The folder of a generation, or of all generations of the stream."""
-    return f"speed/{stream.name}/{generation}".rstrip("/")
-
-
 def generations(store: Store, stream: Stream) -> list[Generation]:
     """Every generation of the stream, oldest first."""
 
     def listing() -> list[str]:
-        names = [name for name in store.names(folder(stream)) if name[:6].isdigit()]
-        paths = [f"{folder(stream, name)}/generation.json" for name in names]
+        names = [name for name in store.names(layout.generations(stream)) if name[:6].isdigit()]
+        paths = [layout.generation_record(stream, name) for name in names]
         return [path for path in paths if store.exists(path)]
 
     # Read again if a batch run has just cleared one away.
@@ -205,9 +196,7 @@ def standing(known: Sequence[Generation]) -> list[Generation]:
 
 def commit_names(store: Store, stream: Stream, generation: str) -> list[tuple[int, int]]:
     """(first, last) of the widest commits, in order; those inside a wider one are left out."""
-    names = [
-        name.removesuffix(".json") for name in store.names(f"{folder(stream, generation)}/commits")
-    ]
+    names = [name.removesuffix(".json") for name in store.names(layout.commits(stream, generation))]
     spans = sorted((int(name[:12]), -int(name[13:])) for name in names)
     widest: list[tuple[int, int]] = []
     for first, negative_last in spans:
@@ -218,12 +207,7 @@ def commit_names(store: Store, stream: Stream, generation: str) -> list[tuple[in
 
 def read_commit(store: Store, stream: Stream, generation: str, first: int, last: int) -> Commit:
     """One commit. Raises IntegrityError if it is missing or altered."""
-    return Commit.of(store.read_document(commit_path(stream, generation, first, last)))
-
-
-def commit_path(stream: Stream, generation: str, first: int, last: int) -> str:
-    """Where the commit of micro-batches first to last is, in the store."""
-    return f"{folder(stream, generation)}/commits/{commit_name(first, last)}.json"
+    return Commit.of(store.read_document(layout.commit(stream, generation, first, last)))
 
 
 @dataclass(frozen=True)
@@ -245,16 +229,11 @@ def compaction_fault(store: Store, stream: Stream) -> CompactionFault | None:
     None if nothing does.
     """
     known = generations(store, stream)
-    path = compaction_fault_path(stream, known[-1].name) if known else ""
+    path = layout.compaction_fault(stream, known[-1].name) if known else ""
     if not path or not store.exists(path):
         return None
     document = store.read_document(path)
     return CompactionFault(document["since_ms"], document["reason"])
-
-
-def compaction_fault_path(stream: Stream, generation: str) -> str:
-    """Where a generation's `CompactionFault` is while there is one, in the store."""
-    return f"{folder(stream, generation)}/compaction-fault.json"
 
 
 @dataclass(frozen=True)

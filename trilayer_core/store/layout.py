@@ -1,0 +1,171 @@
+"""Where everything is in the store: each path is made here. docs/formats.md says what is there.
+
+Folders end in no slash. Numbers have leading zeros, so that names sort as the numbers do.
+"""
+
+from __future__ import annotations
+
+from trilayer_core.definitions.stream import Stream
+
+# -- publications and runs -------------------------------------------------------------------------
+
+VERSIONS = "publications"
+POINTER = f"{VERSIONS}/current.json"
+LOOKED = f"{VERSIONS}/looked.json"
+FENCE = "fence"
+RUNS = "runs"
+
+
+def version(number: int) -> str:
+    """A version."""
+    return f"{VERSIONS}/{number:08d}.json"
+
+
+def token(number: int) -> str:
+    """The record that a token was taken."""
+    return f"{FENCE}/{number:08d}.json"
+
+
+def run(number: int) -> str:
+    """The folder of the run with this token."""
+    return f"{RUNS}/{number:08d}"
+
+
+def step(number: int, name: str) -> str:
+    """What a step of the run with this token has found."""
+    return f"{run(number)}/{name}.json"
+
+
+def partials(view: str, number: int, kind: str, attempt: str) -> str:
+    """The folder of a batch view's partials, as one attempt of the run with this token wrote it."""
+    return f"batch/{view}/{number:08d}-{kind}-{attempt}"
+
+
+# -- streams ---------------------------------------------------------------------------------------
+
+
+def later_origins(stream: Stream) -> str:
+    """The folder of the stream's origins, but for the first."""
+    return f"streams/{stream.name}/origins"
+
+
+def origin(stream: Stream, number: int) -> str:
+    """An origin."""
+    if number == 1:
+        return f"streams/{stream.name}/origin.json"
+    return f"{later_origins(stream)}/{number:08d}.json"
+
+
+def chains(stream: Stream) -> str:
+    """The folder of the stream's master dataset: a chain for each schema that it has had."""
+    return f"master/{stream.name}"
+
+
+def chain(stream: Stream, schema: str) -> str:
+    """The folder of the chain under a schema, named by its fingerprint."""
+    return f"{chains(stream)}/{schema}"
+
+
+def manifest(folder: str, number: int) -> str:
+    """The manifest of an interval of the chain in this folder."""
+    return f"{folder}/{number:08d}.json"
+
+
+def records(folder: str, number: int, attempt: str) -> str:
+    """The folder of an interval's records, as one attempt wrote them."""
+    return f"{folder}/{number:08d}-{attempt}"
+
+
+# -- the speed layer -------------------------------------------------------------------------------
+
+
+def generations(stream: Stream) -> str:
+    """The folder of the stream's generations."""
+    return f"speed/{stream.name}"
+
+
+def generation(stream: Stream, name: str) -> str:
+    """The folder of a generation."""
+    return f"{generations(stream)}/{name}"
+
+
+def generation_record(stream: Stream, name: str) -> str:
+    """What a generation is; without it there is none."""
+    return f"{generation(stream, name)}/generation.json"
+
+
+def checkpoint(stream: Stream, name: str) -> str:
+    """The folder of Spark's checkpoint of a generation."""
+    return f"{generation(stream, name)}/checkpoint"
+
+
+def commits(stream: Stream, name: str) -> str:
+    """The folder of a generation's commits."""
+    return f"{generation(stream, name)}/commits"
+
+
+def commit(stream: Stream, name: str, first: int, last: int) -> str:
+    """The commit of micro-batches `first` to `last`."""
+    return f"{commits(stream, name)}/{micro_batches(first, last)}.json"
+
+
+def segment(stream: Stream, name: str, first: int, last: int, part: str) -> str:
+    """The file of a commit that has a view's partials, or `_quarantine`."""
+    return f"{generation(stream, name)}/data/{micro_batches(first, last)}-{part}.parquet"
+
+
+def micro_batches(first: int, last: int) -> str:
+    """What names of commits and their files begin with."""
+    return f"{first:012d}-{last:012d}"
+
+
+def compaction_fault(stream: Stream, name: str) -> str:
+    """Why a generation's commits are not compacted, while they are not."""
+    return f"{generation(stream, name)}/compaction-fault.json"
+
+
+# -- what became of events and publications --------------------------------------------------------
+
+
+def quarantine(stream: str) -> str:
+    """The folder of the records of what became of the quarantined events of a stream, by name."""
+    return f"quarantine/{stream}"
+
+
+def replayed(stream: Stream, origin: int, partition: int, offset: int) -> str:
+    """The record that an event was sent again. The first origin's have no number of it."""
+    later = f"-{origin}" if origin > 1 else ""
+    return f"{quarantine(stream.name)}/{partition}-{offset}{later}.json"
+
+
+def sending(stream: Stream, origin: int, partition: int, offset: int) -> str:
+    """The record that an event is about to be sent again."""
+    return f"{replayed(stream, origin, partition, offset).removesuffix('.json')}.sending.json"
+
+
+def discarded(stream: str) -> str:
+    """The folder of the records of events that were given up."""
+    return f"{quarantine(stream)}/discarded"
+
+
+def sink(name: str) -> str:
+    """Which publication a sink has."""
+    return f"sinks/{name}.json"
+
+
+# -- locks -----------------------------------------------------------------------------------------
+
+POINTER_LOCK = "locks/pointer"
+BATCH_LOCK = "locks/batch"
+SPEED_LOCK = "locks/speed"
+QUARANTINE_LOCK = "locks/quarantine-replay"
+
+
+def ingest_lock(stream: str) -> str:
+    """Held by an ingest of the stream with this name."""
+    return f"locks/ingest-{stream}"
+
+
+def sink_lock(name: str) -> str:
+    """Held by a delivery to the sink with this name."""
+    return f"locks/sink-{name}"
