@@ -25,7 +25,7 @@ test: lint types  ## everything: lint, types, then all tests, with Spark and a r
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 check: lint types  ## the quick part of it: no broker, nothing slow
-	$(BIN)/python -m pytest -m "not kafka and not slow"
+	$(BIN)/python -m pytest -m "not kafka and not slow" --numprocesses 2 --dist loadfile
 
 lint: $(READY)  ## ruff: rules and format; the walls between packages; unused names
 	$(BIN)/ruff check .

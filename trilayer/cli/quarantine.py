@@ -262,7 +262,8 @@ def replay(
         err.print(f"[red]not sent:[/] {escape(line)}", soft_wrap=True)
     before = f"; {found.before} had been sent before" if found.before else ""
     refused = f"; {len(found.refused)} were not, see above" if found.refused else ""
-    out.print(f"{found.now} corrected events sent{before}{refused}")
+    events = "event" if found.now == 1 else "events"
+    out.print(f"{found.now} corrected {events} sent{before}{refused}")
     if found.refused:
         raise typer.Exit(1)
 

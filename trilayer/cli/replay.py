@@ -63,7 +63,7 @@ def replay(
     servers = p.settings.bootstrap_servers
     with _shown(stream) as tell:
         sent = send(events, target, servers, file.name, rate, skip, limit, tell)
-    out.print(f"{sent.events:,} events sent to {target.topic}")
+    out.print(f"{sent.events:,} event{'' if sent.events == 1 else 's'} sent to {target.topic}")
     if sent.first is not None:
         out.print(
             f"{sent.unfit:,} of them do not fit the schema of {target.name}, and go to quarantine"
