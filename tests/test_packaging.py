@@ -97,6 +97,31 @@ def test_the_installed_command_runs_from_anywhere(installed_bin, tmp_path):
     )
 
 
+def test_packages_of_other_people_called_cli_or_dags_are_left_to_them(installed_bin, tmp_path):
+    python = installed_bin / "python"
+    site = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=tmp_path)
+    theirs = ("cli", "dags", "notebooks", "embedded", "orchestration", "operations", "store")
+    for name in theirs:
+        package = Path(site.strip(), name)
+        package.mkdir()
+        (package / "__init__.py").write_text(f"raise ImportError('{name} is not trilayer\\'s')")
+    script = f"""if True:
+        import importlib, pkgutil, sys
+        for package in {sorted(PACKAGES)}:
+            path = importlib.import_module(package).__path__
+            for module in pkgutil.walk_packages(path, package + "."):
+                # An entry point runs when it is imported; a DAG reads the settings of a project.
+                if not module.name.endswith("__main__") and ".dags." not in module.name:
+                    importlib.import_module(module.name)
+        print(len([name for name in sys.modules if name.startswith("trilayer")]))
+    """
+    assert int(run(python, "-c", script, cwd=tmp_path)) > 50
+    project = tmp_path / "project"
+    project.mkdir()
+    run(installed_bin / "trilayer", "notebooks", "here", cwd=project)
+    assert "Usage" in run(python, "-m", "trilayer.cli", "batch", "--help", cwd=project)
+
+
 def test_the_installed_command_brings_its_notebooks(installed_bin, tmp_path):
     trilayer = installed_bin / "trilayer"
     said = run(trilayer, "notebooks", "mine", cwd=tmp_path)
