@@ -149,7 +149,7 @@ def test_quarantine_listed_shown_and_replayed(project):
     lines[0]["value"] = {"user": "mended", "amount": 3, "at": "2026-01-01T00:00:00Z"}
     corrected.write_text(json.dumps(lines[0]) + "\n")
     out, _ = project.run("quarantine", "replay", str(corrected))
-    assert out == "1 corrected events sent\n"
+    assert out == "1 corrected event sent\n"
     out, _ = project.run("quarantine", "replay", str(corrected))
     assert out == "0 corrected events sent; 1 had been sent before\n"
     other = lines[0] | {"value": lines[0]["value"] | {"amount": 4}}
