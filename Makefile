@@ -41,16 +41,16 @@ format: $(READY)  ## put the code in format
 	$(BIN)/ruff format .
 
 notebooks: $(READY)  ## run the notebooks on a store made for them, outputs and all
-	@$(BIN)/python -m tests.notebooks.build
+	@$(BIN)/python -m tests.support.notebooks
 
 bench: $(READY)  ## measure this machine
 	@$(BIN)/python -m benchmarks
 
 faults: $(READY)  ## hurt a real stack in every way of docs/reliability.md (SEED=, MINUTES=, FAULTS="kill-broker ...")
-	@$(BIN)/python -m tests.faults $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(FAULTS)
+	@$(BIN)/python -m tests.support.faults $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(FAULTS)
 
 soak: $(READY)  ## random schedules of the seam for HOURS or SECONDS, from SEED on; prints what fails, made small
-	@$(BIN)/python -m tests.seam.soak --seconds $(or $(SECONDS),$(if $(HOURS),$$(( $(HOURS) * 3600 ))),3600) --seed $(or $(SEED),1000000)
+	@$(BIN)/python -m tests.support.seam.soak --seconds $(or $(SECONDS),$(if $(HOURS),$$(( $(HOURS) * 3600 ))),3600) --seed $(or $(SEED),1000000)
 
 pins:  ## compile requirements/*.txt anew from pyproject.toml; needs uv (PINS_FLAGS=--upgrade moves versions)
 	@command -v uv >/dev/null || { echo "uv must be on the PATH; got none; run: python3 -m pip install uv" >&2; exit 1; }

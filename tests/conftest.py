@@ -9,21 +9,17 @@ import itertools
 import logging
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from tests.support.places import JARS, PROJECT
 from trilayer.local import kafka
 from trilayer.local import spark as spark_server
 from trilayer.local.kafka import Broker
 from trilayer_core.runtime import class_archive, jars
 from trilayer_core.runtime.session import JAVA_OPTIONS
-from trilayer_core.runtime.settings import Settings, default_jars
+from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
-
-PROJECT = Path(__file__).parents[1]
-JARS = default_jars()
-"""Those of whoever runs the tests: what `trilayer up` has fetched and archived is not made anew."""
 
 # Airflow writes into its home when it is imported, so that no two workers may have the same.
 WORKER = os.environ.get("PYTEST_XDIST_WORKER", "alone")

@@ -2,7 +2,7 @@
 
 Time is in milliseconds since 1970 (UTC), as the broker stamps it. A cut maps partitions to offsets:
 the batch layer has all below, the speed layer all at or above. Everything here is held against a
-model over thousands of random schedules in tests/seam.
+model over thousands of random schedules in tests/unit/seam.
 """
 
 from __future__ import annotations

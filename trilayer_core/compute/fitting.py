@@ -1,7 +1,7 @@
 """Whether a JSON event fits its stream, told without Spark, for what is about to be sent.
 
 `trilayer_core.compute.parsing` is what decides; this says beforehand what it will decide, and is
-wrong if they differ. They agree on all that `tests/test_fitting.py` holds against both.
+wrong if they differ. They agree on all that `tests/unit/test_fitting.py` holds against both.
 """
 
 from __future__ import annotations

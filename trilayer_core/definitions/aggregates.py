@@ -3,8 +3,8 @@
 An aggregate keeps one or more named states. A `State` says in SQL how it is computed from events
 (Spark), how it is merged (Spark and DuckDB), and what it is if there were no events. `present` is
 DuckDB SQL over the states' names. Nothing else in trilayer knows what an aggregate does: adding one
-takes a class, and a line in `AGGREGATES`, which puts it under the laws in tests/laws. A project may
-have aggregates of its own; docs/extending.md shows one.
+takes a class, and a line in `AGGREGATES`, which puts it under the laws in tests/integration/laws. A
+project may have aggregates of its own; docs/extending.md shows one.
 
 After Algebird's `MonoidAggregator` (prepare, plus with zero, present).
 """

@@ -1,0 +1,339 @@
+"""The laws of every aggregate, in both engines' merges: it is a commutative monoid, its partials
+merge to the partial of the whole, and what it presents is what the oracle says. An aggregate passes
+by being listed in `AGGREGATES`; nothing here is about one of them.
+
+Hypothesis draws many groups of events at once, so that a few Spark jobs try hundreds of cases.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from tests.support.oracle import Asked, Event, aggregate, canonical, field, same
+from trilayer import Stream, View
+from trilayer_core.compute.grouping import Pass, arrow_type, partial_schema
+from trilayer_core.compute.merging import (
+    create_table_sql,
+    merge_select,
+    open_duckdb,
+    present_select,
+)
+from trilayer_core.definitions.aggregates import AGGREGATES
+from trilayer_core.definitions.expressions import FLOATS
+from trilayer_core.errors import DefinitionError
+
+pytestmark = pytest.mark.spark
+
+VALUES = {
+    "int": st.integers(-(2**31), 2**31 - 1),
+    "bigint": st.one_of(st.sampled_from([2**63 - 1, -(2**63)]), st.integers(-(2**60), 2**60)),
+    "decimal(20,3)": st.decimals(-(10**16), 10**16, places=3, allow_nan=False),
+    "decimal(38,2)": st.integers(1 - 10**38, 10**38 - 1).map(lambda n: Decimal(f"{n}e-2")),
+    "double": st.one_of(
+        st.sampled_from([math.nan, math.inf, -math.inf, -0.0, 0.0, 5e-324]), st.floats(-1e6, 1e6)
+    ),
+    "float": st.one_of(
+        st.sampled_from([math.nan, math.inf, -0.0, 0.0]), st.floats(-1000, 1000, width=32)
+    ),
+    "string": st.just("NaN")
+    | st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=4),
+    "boolean": st.booleans(),
+    "date": st.dates(date(1, 1, 3), date(9999, 12, 30)),
+    "timestamp": st.datetimes(datetime(1, 1, 3), datetime(9999, 12, 30), timezones=st.just(UTC)),  # noqa: DTZ001  # hypothesis wants them so
+    "binary": st.binary(max_size=3),
+}
+TYPES = list(VALUES)
+COLUMN = {type_: type_.translate(str.maketrans("(,", "__", ")")) + "_value" for type_ in TYPES}
+STREAM = Stream(
+    "laws",
+    ", ".join(["g int", "at timestamp", "ok boolean", *(f"{COLUMN[t]} {t}" for t in TYPES)]),
+    event_time="at",
+)
+ROW = st.fixed_dictionaries(
+    {"at": st.none() | VALUES["timestamp"], "ok": st.none() | st.booleans()}
+    | {COLUMN[t]: st.none() | VALUES[t] for t in TYPES}
+)  # fmt: skip
+GROUPS = st.lists(st.lists(ROW, min_size=1, max_size=6), min_size=20, max_size=40)
+
+
+def every_measure(kind):
+    """The aggregate over every type that it takes, and once with a filter; by every type where it
+    chooses.
+    """
+    made = {}
+    bys = [None, *TYPES]
+    for type_, by in itertools.product([None, *TYPES], bys):
+        given_ = kind(value=type_ and COLUMN[type_], by=by and COLUMN[by])
+        try:
+            View("v", source=STREAM, key=["g"], aggregates={"a": given_})
+        except (DefinitionError, KeyError):
+            continue
+        if by and type_ != "string" and by != "double":
+            continue  # each type of one role, beside one of the other
+        if by is None or _uses_by(given_):
+            name = f"m{len(made)}"
+            made[name] = given_
+            if len(made) == 1:  # a filter works on all types alike
+                made[f"{name}_ok"] = kind(value=given_.value, by=given_.by, where="ok")
+    return made
+
+
+def _uses_by(aggregate_):
+    states = aggregate_.states(
+        {r: STREAM.columns[c] for r, c in aggregate_.roles.items()}, positioned=True
+    )
+    return any("by" in state.partial for state in states.values())
+
+
+def view_of(kind):
+    view = View("v", source=STREAM, key=["g"], aggregates=every_measure(kind))
+    assert len(view.measures) >= 2
+    return view
+
+
+def events_table(groups):
+    rows = [
+        {"g": g, "_part": rnd, "_partition": n % 2, "_offset": n, **row}
+        for g, group in enumerate(groups)
+        for n, row in enumerate(group)
+        for rnd in [random.Random(g * 31 + n).randrange(3)]
+    ]
+    fields = [
+        ("g", pa.int32()),
+        ("_part", pa.int32()),
+        ("_partition", pa.int32()),
+        ("_offset", pa.int64()),
+    ]
+    fields += [(name, arrow_type(type_)) for name, type_ in STREAM.columns.items() if name != "g"]
+    return pa.Table.from_pylist(rows, pa.schema(fields))
+
+
+def partials_of(spark, view, table, part=""):
+    pass_ = Pass(STREAM, (view,))
+    result = pass_.run(spark.createDataFrame(table), part).toArrow()
+    return pass_.arrow_slice_of(view, result, (part,) if part else ())
+
+
+def merged_by_spark(spark, view, partials):
+    from batch_layer.recompute import merge
+
+    return merge(view, spark.createDataFrame(partials)).toArrow().cast(partial_schema(view))
+
+
+def merged_by_duckdb(view, partials):
+    with open_duckdb(threads=1) as connection:
+        connection.register("arriving", partials)
+        connection.execute(create_table_sql("p", view))
+        columns = ", ".join(f'"{name}"' for name in partials.schema.names)
+        connection.execute(f"INSERT INTO p BY NAME SELECT {columns} FROM arriving")
+        return connection.sql(merge_select(view, ["p"])).to_arrow_table().cast(partial_schema(view))
+
+
+def by_group(table):
+    found = {}
+    for row in table.to_pylist():
+        assert row["g"] not in found
+        found[row["g"]] = row
+    return found
+
+
+def inexact(view, column):
+    measure = next(m for m in view.measures if column in m.states)
+    return measure.states[column].type in FLOATS and measure.aggregate.kind in ("sum_", "mean")
+
+
+def assert_same_partials(view, left, right):
+    left, right = by_group(left), by_group(right)
+    assert left.keys() == right.keys()
+    for g, row in left.items():
+        for column, value in row.items():
+            other = right[g][column]
+            if isinstance(value, dict) and isinstance(other, dict):
+                pairs = [(value[name], other[name]) for name in value]
+            else:
+                pairs = [(value, other)]
+            tolerance = 1e-9 if column != "g" and inexact(view, column) else 0.0
+            for one, two in pairs:
+                assert same(one, two, tolerance) or close(one, two, tolerance), (
+                    f"group {g} {column}: {value!r} and {other!r}"
+                )
+
+
+def close(one, two, tolerance):
+    """Sums that cancel: the error is relative to what was added, at most 6 values of 1e6."""
+    return tolerance > 0 and None not in (one, two) and abs(one - two) <= tolerance * 6e6
+
+
+ENGINES = {
+    "spark": merged_by_spark,
+    "duckdb": lambda spark, view, partials: merged_by_duckdb(view, partials),
+}
+DRAWN = settings(
+    max_examples=2,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.generate],  # shrinking takes a Spark job a try
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("kind", AGGREGATES, ids=lambda kind: kind.kind)
+def test_merging_is_a_commutative_monoid_whose_partials_merge_to_the_whole(kind, engine, spark):
+    view, merge = view_of(kind), ENGINES[engine]
+
+    @DRAWN
+    @given(GROUPS)
+    def laws(groups):
+        events = events_table(groups)
+        whole = partials_of(spark, view, events)
+        parts = partials_of(spark, view, events, "_part")
+        part = {
+            n: parts.filter(pa.compute.equal(parts["_part"], n)).drop_columns("_part")
+            for n in range(3)
+        }
+
+        def together(*tables):
+            return merge(spark, view, pa.concat_tables(tables))
+
+        in_order = together(part[0], part[1], part[2])
+        assert_same_partials(view, in_order, whole)
+        assert_same_partials(view, together(part[2], part[0], part[1]), in_order)  # commutative
+        assert_same_partials(
+            view, together(together(part[0], part[1]), part[2]), in_order
+        )  # associative
+        assert_same_partials(view, together(part[0], together(part[1], part[2])), in_order)
+        assert_same_partials(view, together(whole, neutral(view, whole)), whole)
+        assert_same_partials(view, together(neutral(view, whole), whole), whole)
+
+    laws()
+
+
+def neutral(view, whole):
+    """A row of neutral elements for each group, read from the aggregate's own SQL literals."""
+    with open_duckdb(threads=1) as connection:
+        connection.register("whole", whole.select(["g"]))
+        connection.execute(create_table_sql("p", view))
+        literals = ", ".join(
+            f'{state.neutral} AS "{column}"' for column, state in view.states.items()
+        )
+        connection.execute(f"INSERT INTO p BY NAME SELECT g, {literals} FROM whole")
+        return connection.sql("FROM p").to_arrow_table().cast(partial_schema(view))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", AGGREGATES, ids=lambda kind: kind.kind)
+def test_what_is_presented_is_what_the_oracle_says(kind, spark):
+    view = view_of(kind)
+
+    @DRAWN
+    @given(GROUPS)
+    def presented(groups):
+        parts = partials_of(spark, view, events_table(groups), "_part").drop_columns("_part")
+        with open_duckdb(threads=1) as connection:
+            connection.register("arriving", parts)
+            connection.execute(create_table_sql("p", view))
+            connection.execute("INSERT INTO p BY NAME FROM arriving")
+            rows = connection.sql(present_select(view, ["p"])).to_arrow_table()
+        found = by_group(rows)
+        for g, group in enumerate(groups):
+            events = [Event(n % 2, n, row) for n, row in enumerate(group)]
+            for measure in view.measures:
+                a = measure.aggregate
+                where = field("ok") if a.where else (lambda row: True)
+                asked = Asked(a.kind, a.value and field(a.value), a.by and field(a.by), where)
+                expected = aggregate(asked, events)
+                if a.kind == "sum_" and not fits(expected):
+                    expected = None
+                got = found[g][measure.name]
+                tolerance = (
+                    1e-9 if a.kind in ("sum_", "mean") and isinstance(expected, float) else 0.0
+                )
+                assert same(got, expected, tolerance) or close(got, expected, tolerance), (
+                    f"group {g} {a}: got {got!r}, expected {canonical(expected)!r}"
+                )
+
+    presented()
+
+
+def fits(total):
+    """Whether a total can be presented: integers as bigint, decimals with 38 digits."""
+    if isinstance(total, Decimal):
+        return len(total.as_tuple().digits) <= 38
+    return not isinstance(total, int) or -(2**63) <= total < 2**63
+
+
+def totals(spark, type_, *groups):
+    """Of each group of values the total, its partials made from single events."""
+    from trilayer import sum_
+
+    view = View("v", source=STREAM, key=["g"], aggregates={"total": sum_(COLUMN[type_])})
+    empty = {"at": None, "ok": None} | {COLUMN[t]: None for t in TYPES}
+    events = events_table(
+        [[empty | {COLUMN[type_]: value} for value in values] for values in groups]
+    )
+    parts = partials_of(spark, view, events, "_offset").drop_columns("_offset")
+    with open_duckdb(threads=1) as connection:
+        connection.register("arriving", parts)
+        connection.execute(create_table_sql("p", view))
+        connection.execute("INSERT INTO p BY NAME FROM arriving")
+        return [
+            total for _, total in sorted(connection.sql(present_select(view, ["p"])).fetchall())
+        ]
+
+
+def test_a_transient_overflow_is_none(spark):
+    groups = [[2**63 - 1, 2**63 - 1, -(2**63), -(2**63), 2], [2**63 - 1, 1, -1]]
+    assert totals(spark, "bigint", *groups) == [0, 2**63 - 1]
+    most, least = (
+        Decimal(f"{'9' * 36}.99"),
+        Decimal(f"-{'9' * 36}.99"),
+    )  # `-most` would be rounded to 28 digits
+    groups = [
+        [most, most, least, least],
+        [most, Decimal("0.02"), Decimal("-0.03")],
+        [least, least, most],
+    ]
+    assert totals(spark, "decimal(38,2)", *groups) == [0, Decimal(f"{'9' * 36}.98"), least]
+
+
+def test_a_total_that_does_not_fit_is_null_and_other_keys_go_on(spark):
+    assert totals(spark, "bigint", [2**63 - 1, 1], [-(2**63), -1], [7]) == [None, None, 7]
+    most, least = Decimal(f"{'9' * 36}.99"), Decimal(f"-{'9' * 36}.99")
+    groups = [[most, most], [least, least], [Decimal("0.01")]]
+    assert totals(spark, "decimal(38,2)", *groups) == [None, None, Decimal("0.01")]
+
+
+def test_a_sum_of_many_large_integers_does_not_overflow_once_merged(spark):
+    """2^32 events of the largest int, as that many partials would add up."""
+    from trilayer import sum_
+
+    view = View("v", source=STREAM, key=["g"], aggregates={"total": sum_("int_value")})
+    large = pa.table({"g": [1, 1, 2], "total__sum": [Decimal(2**62), Decimal(2**62), Decimal(5)]})
+    merged = by_group(merged_by_spark(spark, view, large.cast(partial_schema(view))))
+    assert merged[1]["total__sum"] == 2**63
+    with open_duckdb(threads=1) as connection:
+        connection.register("p", large)
+        assert sorted(connection.sql(present_select(view, ["p"])).fetchall()) == [(1, None), (2, 5)]
+
+
+def test_a_decimal_is_exact(spark):
+    from trilayer import sum_
+
+    view = View("v", source=STREAM, key=["g"], aggregates={"total": sum_(COLUMN["decimal(20,3)"])})
+    empty = {"at": None, "ok": None} | {COLUMN[t]: None for t in TYPES}
+    events = events_table([[empty | {COLUMN["decimal(20,3)"]: Decimal("0.001")}] * 1000])
+    with open_duckdb(threads=1) as connection:
+        connection.register("p", partials_of(spark, view, events))
+        assert connection.sql(present_select(view, ["p"])).fetchall() == [(0, Decimal("1.000"))]

@@ -1,0 +1,444 @@
+"""Batch, speed and merged give what the oracle gives, over events made to be nasty, for every
+aggregate, window and a row function.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+
+from batch_layer.recompute import merge
+from tests.support.layers import Pipeline, quick
+from tests.support.oracle import Asked, Event, Windowed, answer, differences, field
+from trilayer import (
+    Catalog,
+    Rows,
+    Stream,
+    View,
+    count,
+    first,
+    latest,
+    max_,
+    mean,
+    min_,
+    sliding,
+    sum_,
+    tumbling,
+)
+from trilayer_core.compute.merging import (
+    compare_partials,
+    create_table_sql,
+    insert_rows,
+    open_duckdb,
+)
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
+
+SCHEMA = (
+    "k string, n int, big bigint, amount decimal(12,2), x double, f float, flag boolean, d date,"
+    " at timestamp not null, text string, nested struct<a:int,b:string>, tags array<string>"
+)
+
+
+def catalog_on(topic):
+    stream = Stream("nasty", schema=SCHEMA, event_time="at", topic=topic, max_event_bytes=4000)
+
+    def split_words(events):
+        from pyspark.sql import functions as F
+
+        words = events.select(F.explode(F.split("text", " ")).alias("word"), "n", "at")
+        return words.where("word <> 'stop'")
+
+    words = Rows(
+        "words", source=stream, rows=split_words, schema="word string, n int, at timestamp"
+    )
+    everything = {
+        "events": count(),
+        "ns": count("n"),
+        "late": count(where="n > 0"),
+        "sum_n": sum_("n"),
+        "sum_big": sum_("big"),
+        "sum_amount": sum_("amount"),
+        "sum_x": sum_("x", where="k is not null"),
+        "min_n": min_("n"),
+        "max_big": max_("big"),
+        "min_amount": min_("amount"),
+        "min_x": min_("x"),
+        "max_x": max_("x"),
+        "min_f": min_("f"),
+        "max_text": max_("text"),
+        "min_text": min_("text"),
+        "min_at": min_("at"),
+        "max_d": max_("d"),
+        "max_flag": max_("flag"),
+        "mean_n": mean("n"),
+        "mean_x": mean("x"),
+        "mean_amount": mean("amount", where="flag"),
+        "last_text": latest("text", by="at"),
+        "last_x": latest("x", by="n"),
+        "first_k": first("k", by="x"),
+        "first_n": first("n", by="at", where="flag"),
+        "last_by_d": latest("amount", by="d"),
+    }
+    return Catalog(
+        views=[
+            View("by_k", source=stream, key=["k"], aggregates=everything),
+            View(
+                "by_x_and_f",
+                source=stream,
+                key=["x", "f"],
+                aggregates={"events": count(), "sum_n": sum_("n")},
+            ),
+            View(
+                "by_types",
+                source=stream,
+                key=["flag", "d", "amount"],
+                aggregates={"events": count(), "last_k": latest("k", by="at")},
+            ),
+            View(
+                "by_expression",
+                source=stream,
+                key={"day": "to_date(at)", "even": "n % 2 = 0", "a": "cast(nested.a as int)"},
+                aggregates={"events": count(), "tagged": count("tags")},
+                where="k is null or k <> 'left out'",
+            ),
+            View(
+                "per_hour",
+                source=stream,
+                key={"k": "k", "hour": tumbling("at", "1 hour")},
+                aggregates={"events": count(), "sum_n": sum_("n")},
+            ),
+            View(
+                "per_day",
+                source=stream,
+                key={"day": tumbling("d", "1 day")},
+                aggregates={"events": count()},
+            ),
+            View(
+                "sliding_hour",
+                source=stream,
+                key={"window": sliding("at", "1 hour", "15 minutes"), "flag": "flag"},
+                aggregates={
+                    "events": count(),
+                    "mean_n": mean("n"),
+                    "last_k": latest("k", by="at"),
+                    "min_x": min_("x"),
+                },
+            ),
+            View(
+                "words",
+                source=words,
+                key=["word"],
+                aggregates={"n": count(), "sum_n": sum_("n"), "last_at": latest("at", by="n")},
+            ),
+            View(
+                "words_per_day",
+                source=words,
+                key={"day": tumbling("at", "1 day"), "word": "word"},
+                aggregates={"n": count()},
+            ),
+        ]
+    )
+
+
+F = field
+
+
+def where_n_positive(row):
+    return None if row["n"] is None else row["n"] > 0
+
+
+EVERYTHING = {
+    "events": Asked("count"),
+    "ns": Asked("count", F("n")),
+    "late": Asked("count", where=where_n_positive),
+    "sum_n": Asked("sum_", F("n")),
+    "sum_big": Asked("sum_", F("big")),
+    "sum_amount": Asked("sum_", F("amount")),
+    "sum_x": Asked("sum_", F("x"), where=lambda row: row["k"] is not None),
+    "min_n": Asked("min_", F("n")),
+    "max_big": Asked("max_", F("big")),
+    "min_amount": Asked("min_", F("amount")),
+    "min_x": Asked("min_", F("x")),
+    "max_x": Asked("max_", F("x")),
+    "min_f": Asked("min_", F("f")),
+    "max_text": Asked("max_", F("text")),
+    "min_text": Asked("min_", F("text")),
+    "min_at": Asked("min_", F("at")),
+    "max_d": Asked("max_", F("d")),
+    "max_flag": Asked("max_", F("flag")),
+    "mean_n": Asked("mean", F("n")),
+    "mean_x": Asked("mean", F("x")),
+    "mean_amount": Asked("mean", F("amount"), where=F("flag")),
+    "last_text": Asked("latest", F("text"), F("at")),
+    "last_x": Asked("latest", F("x"), F("n")),
+    "first_k": Asked("first", F("k"), F("x")),
+    "first_n": Asked("first", F("n"), F("at"), F("flag")),
+    "last_by_d": Asked("latest", F("amount"), F("d")),
+}
+TOLERANCES = {"sum_x": 1e-9, "mean_n": 1e-9, "mean_x": 1e-9, "mean_amount": 1e-9}
+
+
+def words_of(row):
+    if row["text"] is None:
+        return []
+    return [
+        {"word": word, "n": row["n"], "at": row["at"]}
+        for word in row["text"].split(" ")
+        if word != "stop"
+    ]
+
+
+def even(row):
+    return None if row["n"] is None else row["n"] % 2 == 0
+
+
+VIEWS = {
+    "by_k": lambda events: answer(events, {"k": F("k")}, EVERYTHING),
+    "by_x_and_f": lambda events: answer(
+        events,
+        {"x": F("x"), "f": F("f")},
+        {"events": Asked("count"), "sum_n": Asked("sum_", F("n"))},
+    ),
+    "by_types": lambda events: answer(
+        events,
+        {"flag": F("flag"), "d": F("d"), "amount": F("amount")},
+        {"events": Asked("count"), "last_k": Asked("latest", F("k"), F("at"))},
+    ),
+    "by_expression": lambda events: answer(
+        events,
+        {
+            "day": lambda row: row["at"].date(),
+            "even": even,
+            "a": lambda row: row["nested"] and row["nested"]["a"],
+        },
+        {"events": Asked("count"), "tagged": Asked("count", F("tags"))},
+        where=lambda row: row["k"] is None or row["k"] != "left out",
+    ),
+    "per_hour": lambda events: answer(
+        events,
+        {"k": F("k"), "hour": Windowed(F("at"), timedelta(hours=1), timedelta(hours=1))},
+        {"events": Asked("count"), "sum_n": Asked("sum_", F("n"))},
+    ),
+    "per_day": lambda events: answer(
+        events,
+        {"day": Windowed(F("d"), timedelta(days=1), timedelta(days=1))},
+        {"events": Asked("count")},
+    ),
+    "sliding_hour": lambda events: answer(
+        events,
+        {"window": Windowed(F("at"), timedelta(hours=1), timedelta(minutes=15)), "flag": F("flag")},
+        {
+            "events": Asked("count"),
+            "mean_n": Asked("mean", F("n")),
+            "last_k": Asked("latest", F("k"), F("at")),
+            "min_x": Asked("min_", F("x")),
+        },
+    ),
+    "words": lambda events: answer(
+        events,
+        {"word": F("word")},
+        {
+            "n": Asked("count"),
+            "sum_n": Asked("sum_", F("n")),
+            "last_at": Asked("latest", F("at"), F("n"), positioned=False),
+        },
+        rows=words_of,
+    ),
+    "words_per_day": lambda events: answer(
+        events,
+        {"day": Windowed(F("at"), timedelta(days=1), timedelta(days=1)), "word": F("word")},
+        {"n": Asked("count")},
+        rows=words_of,
+    ),
+}
+
+NASTY = {
+    "k": [
+        None,
+        "",
+        "a",
+        "A",
+        "ä",
+        "日本",
+        "a ",
+        "left out",
+        "\U0001f600",
+        "a\u0000b",
+        "'; drop table",
+    ],
+    "n": [None, 0, -1, 7, 2**31 - 1, -(2**31)],
+    "big": [None, 0, 2**53 + 1, -(2**53) - 1, 2**40],
+    "amount": [None, Decimal("0.00"), Decimal("-0.01"), Decimal("9999999999.99"), Decimal("12.50")],
+    "x": [None, 0.0, -0.0, math.nan, math.inf, -math.inf, 1.5, -1e308, 5e-324, 0.1],
+    "f": [None, 0.0, -0.0, math.nan, math.inf, 1.5, -2.25],
+    "flag": [None, True, False],
+    "d": [
+        None,
+        date(1969, 12, 31),
+        date(1970, 1, 1),
+        date(2026, 2, 28),
+        date(1582, 10, 4),
+        date(9999, 12, 30),
+        date(1, 1, 1),
+    ],
+    "text": [None, "", " ", "to be or not to be", "stop", "ü ß  x", "one"],
+    "nested": [None, {"a": 1, "b": "x"}, {"a": None, "b": None}, {"a": -1, "b": ""}],
+    "tags": [None, [], ["a", None], ["b", "b"]],
+}
+TIMES = [
+    datetime(1969, 12, 31, 23, 59, 59, 999999, UTC),
+    datetime(1970, 1, 1, tzinfo=UTC),
+    datetime(1883, 11, 18, 12, 3, 58, tzinfo=UTC),
+    datetime(1600, 2, 29, 23, 0, 0, 1, UTC),
+    datetime(2026, 3, 29, 1, 30, tzinfo=UTC),
+    datetime(2026, 3, 29, 1, 44, 59, 999999, UTC),
+    datetime(2026, 3, 29, 1, 45, tzinfo=UTC),
+]
+
+BAD = [
+    None,
+    b"",
+    b"   ",
+    b"{",
+    b'{"k": "a"',
+    b"not json",
+    b"\xff\xfe",
+    b'{"k": "\xff", "at": "2026-01-01T00:00:00Z"}',
+    b"[]",
+    b"null",
+    b"1",
+    b'"x"',
+    b'[{"at": "2026-01-01T00:00:00Z"}]',
+    b"{}",
+    b'{"k": "no time"}',
+    b'{"at": null}',
+    b'{"at": "yesterday"}',
+    b'{"at": "2026-01-01T00:00:00Z", "n": "seven"}',
+    b'{"at": "2026-01-01T00:00:00Z", "n": 2147483648}',
+    b'{"at": "2026-01-01T00:00:00Z", "n": 1.5}',
+    b'{"at": "2026-01-01T00:00:00Z", "d": "2026-02-30"}',
+    b'{"at": "2026-01-01T00:00:00Z", "text": "' + b"x" * 4000 + b'"}',
+]
+
+
+def event_of(rng):
+    row = {name: rng.choice(values) for name, values in NASTY.items()}
+    row["at"] = rng.choice(TIMES) + timedelta(minutes=rng.choice([0, 0, 0, 7, -90]))
+    return row
+
+
+def json_of(row, rng):
+    """As a producer might write it: NULLs left out or written, unknown fields, any order."""
+    shown = {}
+    for name, value in row.items():
+        if value is None and rng.random() < 0.5:
+            continue
+        if isinstance(value, datetime):
+            value = value.isoformat().replace("+00:00", "Z")
+        elif isinstance(value, date):
+            value = value.isoformat()
+        shown[name] = value
+    if rng.random() < 0.3:
+        shown |= {"unknown": {"deep": [1]}, "K": "another case"}
+    items = list(shown.items())
+    rng.shuffle(items)
+    parts = [
+        (
+            f"{json.dumps(k)}:"
+            f" {v if isinstance(v, Decimal) else json.dumps(v, ensure_ascii=rng.random() < 0.5)}"
+        )
+        for k, v in items
+    ]
+    return ("{" + ", ".join(parts) + "}").encode()
+
+
+@pytest.fixture(scope="module")
+def world(broker, spark, new_topic, tmp_path_factory):
+    """A store in which half of the log is below the published cut, and all events with their
+    places.
+    """
+    from trilayer_core.store.files import Store
+
+    rng = random.Random(7)
+    rows = [event_of(rng) for _ in range(600)]
+    sent = [(rng.randrange(2), row, json_of(row, rng)) for row in rows]
+    sent += [(rng.randrange(2), None, bad) for bad in BAD * 2]
+    rng.shuffle(sent)
+    half = len(sent) // 2
+    store = Store(str(tmp_path_factory.mktemp("parity") / "store"))
+    with Pipeline(
+        catalog_on(new_topic()), quick(broker.bootstrap, keep_versions=2), store, spark
+    ) as pipeline:
+        places = []
+        for part in (sent[: half // 2], sent[half // 2 : half], sent[half:]):
+            placed = pipeline.produce([(partition, value) for partition, _, value in part])
+            places += [(place, row) for place, (_, row, _) in zip(placed, part, strict=True)]
+            pipeline.catch_up()
+            if len(places) <= half:
+                pipeline.wait_for_tick()
+                pipeline.batch()
+        yield pipeline, places
+
+
+@pytest.mark.parametrize("layer", ["batch", "speed", "merged"])
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_layer_gives_what_the_oracle_gives(layer, view, world):
+    pipeline, places = world
+    found, provenance = pipeline.answers(layer, [view])
+    stream = provenance.streams["nasty"]
+    cut, head = stream.cut, stream.head
+    assert sum(head.values()) == len(places)
+    assert 0 < sum(cut.values()) < len(places)
+
+    def belongs(partition, offset):
+        below = offset < cut[partition]
+        return {"batch": below, "speed": not below, "merged": True}[layer]
+
+    events = [Event(p, o, row) for (p, o, _), row in places if row is not None and belongs(p, o)]
+    expected = VIEWS[view](events)
+    got = {
+        key: {n: v for n, v in measures.items() if not n.endswith("_end")}
+        for key, measures in found[view].items()
+    }
+    assert len(expected) > 2
+    different = differences(got, expected, TOLERANCES)
+    assert not different, "\n".join(different)
+
+
+def test_every_bad_event_is_counted_as_quarantined(world):
+    pipeline, places = world
+    _, provenance = pipeline.answers(views=[])
+    publication = pipeline.in_force()
+    bad = [place for place, row in places if row is None]
+    assert provenance.streams["nasty"].quarantined + publication.streams[
+        "nasty"
+    ].quarantined == len(bad)
+
+
+def test_spark_reads_a_batch_view_as_duckdb_does(world, spark):
+    """Partials that Spark merges are those that DuckDB merges."""
+    pipeline, _ = world
+    publication = pipeline.in_force()
+    for view in pipeline.catalog.views:
+        files = publication.views[view.name].files
+        assert len(files) > 0
+        with open_duckdb() as connection:
+            for table in ("by_spark", "by_duckdb"):
+                connection.execute(create_table_sql(table, view))
+            partials = spark.read.parquet(*(pipeline.store.uri(file.path) for file in files))
+            insert_rows(connection, "by_spark", merge(view, partials).toArrow())
+            for file in files:
+                insert_rows(
+                    connection,
+                    "by_duckdb",
+                    pipeline.store.read_table(file, list(view.partial_columns)),
+                )
+            compared = compare_partials(connection, view, "by_spark", "by_duckdb")
+        assert compared.match > 2
+        assert (compared.differ, compared.missing, compared.extra) == (0, 0, 0)

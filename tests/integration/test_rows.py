@@ -1,0 +1,149 @@
+"""A mistake in the function of a `Rows` source is one line that names the rows, the column and what
+to do.
+"""
+
+import re
+
+import pytest
+
+from tests.support.project import Project, wait_for_settled_tick
+from trilayer import Rows, Stream
+from trilayer_core.compute.rows import check_rows
+from trilayer_core.errors import DefinitionError
+
+STREAM = Stream(
+    "orders", "id string, items array<struct<sku:string,n:int>>, at timestamp", event_time="at"
+)
+
+
+def of(function, schema="id string, at timestamp"):
+    return Rows("lines", source=STREAM, rows=function, schema=schema)
+
+
+def exploded(events):
+    from pyspark.sql import functions as F
+
+    return events.select("id", F.explode("items").alias("item"), "at").select(
+        "id", "item.n", "item", "at"
+    )
+
+
+def misnamed(events):
+    return events.withColumnRenamed("id", "idd")
+
+
+def unknown(events):
+    return events.select("at", events["idd"])
+
+
+def void(events):
+    from pyspark.sql import functions as F
+
+    return events.select("at", F.lit(None).alias("id"))
+
+
+def twice(events):
+    return events.select("id", "at", events["id"])
+
+
+def quoted(events):
+    return events.selectExpr("named_struct('a-b', 1) AS s", "at")
+
+
+def broken(events):
+    return {}["nothing"]
+
+
+def returns_nothing(events):
+    events.select("id")
+
+
+MISTAKES = {
+    "missing": (
+        of(misnamed),
+        r"must return the column 'id', .* it returns idd, items, at; did you mean 'idd'\?; rename"
+        r" it",
+    ),
+    "type": (
+        of(exploded, "id string, n bigint"),
+        "must return 'n' as bigint, as its schema declares; it returns int; cast it .*`n int`",
+    ),
+    "void": (of(void), "must return 'id' as string, .* it returns void; cast it in the function$"),
+    "twice": (of(twice), "must return the column 'id' once; it returns id, at, id; drop or rename"),
+    "interval": (
+        of(lambda events: events.selectExpr("INTERVAL 1 DAY AS id", "at")),
+        "it returns interval day; cast it in the function$",
+    ),
+    "unknown": (
+        of(unknown),
+        r"must take a DataFrame with the columns id, items, at of stream 'orders'; it fails.*idd",
+    ),
+    "python": (of(broken), r"it fails at .*test_rows.py:\d+: KeyError: 'nothing'"),
+    "no return": (
+        of(returns_nothing),
+        "must return a DataFrame; got NoneType; end the function with `return`",
+    ),
+    "no frame": (of(lambda events: [1]), "must return a DataFrame; got list"),
+}
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_mistakes_are_found_before_any_event_is_read(spark):
+    for rows, says in MISTAKES.values():
+        with pytest.raises(DefinitionError, match=r"^rows of 'lines'") as raised:
+            check_rows([rows], spark)
+        assert re.search(says, str(raised.value)), raised.value
+        assert "\n" not in str(raised.value)
+    right = of(exploded, "id string, n int, item struct<sku string, n int>, at timestamp")
+    check_rows([right, of(lambda events: events)], spark)
+    check_rows([of(quoted, "s struct<`a-b`:int>, at timestamp")], spark)
+
+
+def test_a_function_of_several_arguments_is_refused_when_declared():
+    with pytest.raises(
+        DefinitionError,
+        match=r"must be a function of a DataFrame and nothing else; got <lambda>\(events, more\)",
+    ):
+        of(lambda events, more: events)
+    of(lambda events, more=1: events)
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_both_layers_end_with_the_line(tmp_path, broker, new_topic, spark_connect):
+    project = Project(
+        tmp_path, broker.bootstrap, new_topic(), spark_remote=spark_connect, partitions=1
+    )
+    project.produce(3)
+    text = (project.folder / f"{project.module}.py").read_text()
+
+    def declare(function):
+        lines = (
+            f'Rows("lines", source=clicks, rows=lambda e: {function}, schema="user string, n'
+            ' bigint")'
+        )
+        added = f'View("lined", source={lines}, key=["user"], aggregates={{"n": count()}})'
+        imports = text.replace("import ", "import Rows, ", 1)
+        project.write_catalog(imports.replace("views=[by_user,", f"views=[by_user, {added},"))
+
+    wait_for_settled_tick(project)
+    for function, says, commands in (
+        (
+            'e.withColumnRenamed("user", "usr")',
+            "must return the column 'user', which its schema declares; it returns usr,",
+            ["batch", "speed"],
+        ),
+        ('e.select("user", e["n"])', "it fails: [", ["batch"]),
+        (
+            'e.selectExpr("user", "1 AS n")',
+            "must return 'n' as bigint, as its schema declares; it returns int;",
+            ["batch"],
+        ),
+    ):
+        declare(function)
+        for command in commands:
+            _, err = project.run(command, "run", expect=2)
+            assert says in err.replace("\n", "")
+            assert "rows of 'lines'" in err
+            assert "Traceback" not in err

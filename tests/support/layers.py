@@ -1,0 +1,179 @@
+"""A pipeline in one process, of real parts, for tests that drive the layers step by step: one
+topic, one store, the shared Spark session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+from kafka import KafkaProducer
+from pyspark.sql import SparkSession
+
+import serving_layer
+from batch_layer.cut import Run, choose_t, cut
+from batch_layer.ingest import ingest
+from batch_layer.publish import oldest_cut, publish, rollback
+from batch_layer.recompute import Recomputed, recompute
+from batch_layer.reconcile import reconcile
+from serving_layer.connection import Layer, Provenance
+from speed_layer.query import StreamQuery
+from tests.support.oracle import canonical
+from tests.support.waiting import until
+from trilayer import Catalog
+from trilayer_core.log.broker import Log
+from trilayer_core.runtime.clock import now_ms
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.seam import latest_tick
+from trilayer_core.store.files import Store
+from trilayer_core.store.publications import Publication, in_force, versions
+from trilayer_core.store.segments import read_commits
+
+Answer = dict[tuple[Hashable, ...], dict[str, Any]]
+
+
+class Pipeline:
+    """Both layers and the serving layer over one stream. Use as a context manager."""
+
+    def __init__(
+        self, catalog: Catalog, settings: Settings, store: Store, spark: SparkSession
+    ) -> None:
+        (self.stream,) = catalog.streams
+        self.catalog, self.settings, self.store, self.spark = catalog, settings, store, spark
+        self._query: StreamQuery | None = None
+        with Log(settings.bootstrap_servers) as log:
+            self.topic = log.ensure(self.stream)
+        self._producer = KafkaProducer(bootstrap_servers=settings.bootstrap_servers)
+        self._connection = serving_layer.connect(catalog, settings, store)
+
+    def __enter__(self) -> Pipeline:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop_speed()
+        self._connection.close()
+        self._producer.close()
+
+    # -- arrivals ----------------------------------------------------------------------------------
+
+    def produce(self, values: Sequence[tuple[int, bytes | None]]) -> list[tuple[int, int, int]]:
+        """Appends (partition, value) in order.
+
+        Returns (partition, offset, append time in ms) of each.
+        """
+        sent = [
+            self._producer.send(self.stream.topic, value, key=b"k", partition=partition)
+            for partition, value in values
+        ]
+        self._producer.flush()
+        metadata = [future.get(timeout=20) for future in sent]
+        return [(m.partition, m.offset, m.timestamp) for m in metadata]
+
+    def wait_for_tick(self) -> None:
+        """Returns when a cut asked for now would lie above everything appended so far."""
+        tick_ms, settle_ms = self.settings.tick_ms, self.settings.settle_ms
+        moment = now_ms()
+        until(lambda: latest_tick(now_ms(), tick_ms, settle_ms) > moment)
+
+    # -- layers ------------------------------------------------------------------------------------
+
+    def catch_up(self, rebuild: bool = False) -> None:
+        """Has the speed layer commit all that has arrived; starts it where it is not running."""
+        if self._query is None or rebuild:
+            self.start_speed(rebuild)
+        with Log(self.settings.bootstrap_servers) as log:
+            end = log.end(self.topic)
+        # processAllAvailable may return for a trigger that had looked at the log before what has
+        # just arrived.
+        until(lambda: self._running.processAllAvailable() or self._committed(end), timeout_s=60)
+
+    def start_speed(self, rebuild: bool = False) -> StreamQuery:
+        self.stop_speed()
+        self._query = StreamQuery(self.catalog, self.stream, self.settings, self.store, self.spark)
+        self._running = self._query.start(rebuild)
+        return self._query
+
+    def _committed(self, end: Mapping[int, int]) -> bool:
+        assert self._query
+        generation = self._query.generation
+        assert generation
+        reached = dict(generation.start)
+        kept = versions(self.store)
+        # What lies below the oldest cut is cleared away.
+        for partition, offset in oldest_cut(kept, self.stream, generation.topic_id).items():
+            reached[partition] = max(reached.get(partition, 0), offset)
+        for commit in read_commits(self.store, self.stream, generation.name):
+            for segment in commit.segments:
+                for partition, r in segment.ranges.items():
+                    reached[partition] = max(reached.get(partition, 0), r.end)
+        return all(reached.get(partition, 0) >= offset for partition, offset in end.items())
+
+    @property
+    def generation(self) -> str:
+        assert self._query
+        assert self._query.generation
+        return self._query.generation.name
+
+    def stop_speed(self) -> None:
+        if self._query is not None:
+            self._query.stop()
+            self._query = None
+
+    def batch(self, *, until_ms: int | None = None, full: bool = False) -> Publication:
+        """A batch run in the shared session."""
+        return self.publish(*self.recompute(self.ingest(until_ms=until_ms, full=full)))
+
+    def ingest(self, *, until_ms: int | None = None, full: bool = False) -> Run:
+        t_ms = choose_t(self.catalog, self.settings, self.store, until_ms)
+        run = cut(self.catalog, self.settings, self.store, t_ms, full)
+        ingest(self.stream, run, self.settings, self.store, lambda: self.spark)
+        return run
+
+    def recompute(self, run: Run) -> tuple[Run, Recomputed]:
+        return run, recompute(self.catalog, run, self.store, lambda: self.spark)
+
+    def publish(self, run: Run, recomputed: Recomputed) -> Publication:
+        found = reconcile(self.catalog, run, recomputed, self.settings, self.store)
+        return publish(self.catalog, run, recomputed, found, self.settings, self.store)
+
+    def in_force(self) -> Publication:
+        found = in_force(self.store)
+        assert found
+        return found
+
+    def rollback(self, version: int | None = None) -> Publication:
+        return rollback(version, self.store)
+
+    # -- answers -----------------------------------------------------------------------------------
+
+    def answers(
+        self, layer: Layer = "merged", views: Iterable[str] | None = None
+    ) -> tuple[dict[str, Answer], Provenance]:
+        """View to its answer, all on one snapshot, with the snapshot's provenance."""
+        with self._connection.snapshot() as snapshot:
+            found = {
+                view.name: by_key(
+                    snapshot.sql(f"select * from {view.name}", layer).dicts(), view.key_names
+                )
+                for view in self.catalog.views
+                if views is None or view.name in views
+            }
+            return found, snapshot.provenance
+
+
+def by_key(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Answer:
+    """Rows as the oracle states them. A key that is there twice is an error, not an overwriting."""
+    found: Answer = {}
+    for row in rows:
+        key = tuple(canonical(row[name]) for name in keys)
+        assert key not in found, f"key {key} is in the answer twice"
+        found[key] = {name: value for name, value in row.items() if name not in keys}
+    return found
+
+
+def quick(bootstrap_servers: str, **more: Any) -> Settings:
+    """Settings for tests: ticks of a second, cuts settled at once."""
+    return Settings(
+        bootstrap_servers=bootstrap_servers,
+        **({"tick_s": 1, "settle_s": 0.1, "speed_trigger_s": 0.0} | more),
+    )

@@ -1,0 +1,9 @@
+"""Where this project is, and the jars that its tests use."""
+
+from pathlib import Path
+
+from trilayer_core.runtime.settings import default_jars
+
+PROJECT = Path(__file__).parents[2]
+JARS = default_jars()
+"""Those of whoever runs the tests: what `trilayer up` has fetched and archived is not made anew."""

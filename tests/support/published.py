@@ -1,0 +1,73 @@
+"""A store with publications in it, made by the product's own functions from what a run would have
+found, without Spark and Kafka."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from batch_layer.cut import Run
+from batch_layer.publish import publish
+from batch_layer.recompute import Recomputed
+from trilayer import Catalog, Stream, View, count
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.seam import Range
+from trilayer_core.store import layout
+from trilayer_core.store.files import Store
+from trilayer_core.store.master import Interval, read_chain
+from trilayer_core.store.publications import Publication, in_force, take_token, versions
+
+STREAM = Stream("events", "k int, at timestamp", event_time="at")
+VIEW = View("by_key", source=STREAM, key=["k"], aggregates={"n": count()})
+CATALOG = Catalog(views=[VIEW])
+SETTINGS = Settings(bootstrap_servers="none:1", keep_versions=2)
+
+
+def begin(store: Store) -> tuple[Run, Recomputed]:
+    """A run up to where `publish` comes: an interval of ten events, and the view's one file."""
+    chain = read_chain(store, STREAM)
+    number = len(chain)
+    run = Run(
+        take_token(store, "a run"),
+        (number + 1) * 60_000,
+        False,
+        {"events": {0: number * 10 + 10}},
+        {"events": "id"},
+    )
+    folder = layout.chain(STREAM, STREAM.fingerprint)
+    rows = pa.table({"k": list(range(10))})
+    data = store.write_table(f"{folder}/{number:08d}-{run.token:06x}/part.parquet", rows)
+    interval = Interval(
+        number, run.t_ms, "id", {0: Range(number * 10, number * 10 + 10)}, {}, [data], 10, 0
+    )
+    store.create_document(f"{folder}/{number:08d}.json", interval.to_json())
+    file = store.write_table(
+        f"batch/by_key/{run.token:08d}-full-abcdef/part.parquet", pa.table({"k": [1], "count": [1]})
+    )
+    base = in_force(store)
+    definitions = {VIEW.name: VIEW.fingerprint}
+    recomputed = Recomputed(
+        base.version if base else None, definitions, {"events": "full"}, {VIEW.name: [file]}, {}
+    )
+    store.write_document(run.path("cut"), dict(vars(run)))
+    return run, recomputed
+
+
+def run_once(store: Store, settings: Settings = SETTINGS) -> Publication:
+    """A whole run."""
+    run, recomputed = begin(store)
+    return publish(CATALOG, run, recomputed, {}, settings, store)
+
+
+def keeping(versions: int) -> Settings:
+    return SETTINGS.model_copy(update={"keep_versions": versions})
+
+
+def complete(store):
+    """Whatever the pointer names is there, and so is all that it refers to; so it is with each
+    version that is kept.
+    """
+    found = in_force(store)
+    assert found
+    for known in [found, *versions(store)]:
+        store.check_all(file for view in known.views.values() for file in view.files)
+    return found.version

@@ -1,0 +1,617 @@
+"""The seam without Spark, Kafka and disk: everything that decides what is counted where is the
+product's own code, run thousands of times.
+
+Real: cuts, ticks, coverage, ingest, recompute, publish, rollback, clearing away, generations,
+    micro-batch bookkeeping, compaction.
+Stood in for: the broker (lists), the store (a dictionary that can crash before or after any of its
+writes), the clock, and what Spark and DuckDB compute, which here is a Counter of keys. What those
+compute is for the other tests; here only the schedule matters.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+from batch_layer import ingest as ingest_step
+from batch_layer import publish as publish_step
+from batch_layer import recompute as recompute_step
+from batch_layer import reconcile as reconcile_step
+from batch_layer.cut import Run, choose_t, cut
+from batch_layer.recompute import is_continued
+from speed_layer import compaction, query
+from speed_layer.query import StreamQuery
+from speed_layer.ticks import Ticks
+from trilayer import Catalog, Stream, View, count
+from trilayer_core.errors import ClockError, CoverageError
+from trilayer_core.log.broker import Log, Mark, Topic
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.seam import size
+from trilayer_core.store import layout
+from trilayer_core.store.files import Store, StoredFile, _jsonable, document_bytes
+from trilayer_core.store.master import Interval
+from trilayer_core.store.origins import read_origin
+from trilayer_core.store.publications import in_force, read_version, versions
+from trilayer_core.store.segments import Commit, Segment, best_cover
+
+STREAM = Stream("events", "k int, at timestamp", event_time="at")
+CATALOG = Catalog(
+    views=[
+        View("by_key", source=STREAM, key=["k"], aggregates={"n": count()}),
+        View("by_parity", source=STREAM, key={"odd": "k % 2"}, aggregates={"n": count()}),
+    ]
+)
+KEY_OF: Mapping[str, Callable[[int], int]] = {"by_key": lambda k: k, "by_parity": lambda k: k % 2}
+TICK_MS, SETTLE_MS = 1000, 200
+SETTINGS = Settings(
+    bootstrap_servers="model:1", tick_s=1, settle_s=SETTLE_MS / 1000, keep_versions=2
+)
+
+
+class Crash(BaseException):
+    """kill -9: no code that handles errors may see it."""
+
+
+class DictStore(Store):
+    """A store in a dictionary. `fuse` counts writes until the process dies; None is never."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self.files: dict[str, Any] = {}
+        self.folders: dict[str, dict[str, None]] = {}
+        self.fuse: int | None = None
+        self.root, self.local = "model", True
+
+    def _mutate(self, change: Callable[[], None]) -> None:
+        if self.fuse is None:
+            return change()
+        self.fuse -= 1
+        if self.fuse < 0:
+            if self._rng.random() < 0.5:
+                change()
+            raise Crash
+        change()
+
+    def _put(self, path: str, content: Any) -> None:
+        self.files[path] = content
+        while "/" in path:
+            path, name = path.rsplit("/", 1)
+            self.folders.setdefault(path, {})[name] = None
+
+    def _drop(self, path: str) -> None:
+        for name in list(self.folders.pop(path, {})):
+            self._drop(f"{path}/{name}")
+        self.files.pop(path, None)
+        parent, name = path.rsplit("/", 1)
+        self.folders.get(parent, {}).pop(name, None)
+
+    def exists(self, relative: str) -> bool:
+        return relative in self.files or bool(self.folders.get(relative))
+
+    def names(self, relative: str) -> list[str]:
+        return sorted(self.folders.get(relative, ()))
+
+    def read(self, relative: str) -> bytes:
+        content = self.read_document(relative)
+        return content if isinstance(content, bytes) else document_bytes(content)
+
+    def write(self, relative: str, data: bytes, *, durable: bool = True) -> None:
+        self._mutate(lambda: self._put(relative, data))
+
+    def delete(self, relative: str) -> None:
+        self._mutate(lambda: self._drop(relative))
+
+    def read_document(self, relative: str) -> Any:
+        if relative not in self.files:
+            super_read_error(relative)
+        return self.files[relative]
+
+    def write_document(self, relative: str, document: dict[str, Any]) -> None:
+        self._mutate(
+            lambda: self._put(relative, json.loads(json.dumps(document, default=_jsonable)))
+        )
+
+    def create_document(
+        self, relative: str, document: dict[str, Any], *, durable: bool = True
+    ) -> bool:
+        if relative in self.files:
+            return False
+        self.write_document(relative, document)
+        return True
+
+    def write_rows(self, relative: str, rows: Any) -> StoredFile:
+        self._mutate(lambda: self._put(relative, rows))
+        return StoredFile(relative, len(rows), 0, "")
+
+    def check_all(self, files: Any) -> None:
+        for file in files:
+            self.read_document(file.path)
+
+    @contextmanager
+    def lock(self, relative: str, what: str, wait_s: float = 0.0) -> Iterator[None]:
+        """One step at a time: nobody else can hold it."""
+        yield
+
+
+def super_read_error(relative: str) -> None:
+    from trilayer_core.errors import IntegrityError
+
+    raise IntegrityError(f"{relative} must be in the store; it is missing")
+
+
+class ModelLog(Log):
+    """The broker, as `Log` asks it: what is visible now, and the time index over it."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.bootstrap_servers = "model:1"
+
+    def close(self) -> None:
+        pass
+
+    def find(self, stream: Stream) -> Topic | None:
+        return Topic(stream.topic, "id", tuple(range(len(self._world.records))))
+
+    def check_append_time(self, topic: Topic) -> None:
+        pass
+
+    def beginning(self, topic: Topic) -> dict[int, int]:
+        return dict.fromkeys(topic.partitions, 0)
+
+    def end(self, topic: Topic) -> dict[int, int]:
+        return {p: self._world.visible(p) for p in topic.partitions}
+
+    def last_records(self, topic: Topic, below: Mapping[int, int]) -> dict[int, Mark]:
+        beginning = self.beginning(topic)
+        return {p: self._world.mark(p, o - 1) for p, o in below.items() if o > beginning.get(p, 0)}
+
+    def index(self, topic: Topic, t_ms: int) -> tuple[dict[int, int], dict[int, int]]:
+        offsets, stamps = {}, {}
+        for p in topic.partitions:
+            for offset in range(self._world.visible(p)):
+                if self._world.records[p][offset][0] >= t_ms:
+                    offsets[p], stamps[p] = offset, self._world.records[p][offset][0]
+                    break
+        return offsets, stamps
+
+    def stamps(self, topic: Topic, partition: int, offset: int, end: int) -> list[tuple[int, int]]:
+        records = self._world.records[partition]
+        return [
+            (o, records[o][0]) for o in range(offset, min(end, self._world.visible(partition)))
+        ][:3]
+
+
+class World:
+    """One schedule's state: broker, clock, store, and the two layers on it.
+
+    skew_ms: 0 for a good clock, by which stamps never go back and a record is visible within the
+        settle delay of its stamp. Else stamps are off by
+    up to so much, either way, record by record.
+    """
+
+    def __init__(self, seed: int, skew_ms: int) -> None:
+        self.rng = random.Random(seed)
+        self.skew_ms, self.good = skew_ms, skew_ms == 0
+        self.now = 1_700_000_000_000 + self.rng.randrange(TICK_MS)
+        # Per partition (append time, visible from, key), key None for an event that goes to
+        # quarantine.
+        self.records: list[list[tuple[int, int, int | None]]] = [
+            [] for _ in range(self.rng.randint(1, 3))
+        ]
+        self.store = DictStore(self.rng)
+        self.speed: StreamQuery | None = None
+        self.head: dict[int, int] = {}
+        self.refusals: list[str] = []
+        self.accept_clock = False
+        self.steps: list[str] = []
+
+    # -- broker ------------------------------------------------------------------------------------
+
+    def visible(self, partition: int) -> int:
+        records = self.records[partition]
+        offset = len(records)
+        while offset and records[offset - 1][1] > self.now:
+            offset -= 1
+        return offset
+
+    def mark(self, partition: int, offset: int) -> Mark:
+        stamp, _, key = self.records[partition][offset]
+        return Mark.of_record(offset, stamp, None, repr(key).encode())
+
+    def append(self) -> None:
+        for _ in range(self.rng.randint(1, 5)):
+            p = self.rng.randrange(len(self.records))
+            off = self.rng.randint(-self.skew_ms, self.skew_ms)
+            delay = self.rng.randrange(SETTLE_MS) if self.rng.random() < 0.5 else 0
+            before = self.records[p][-1][1] if self.records[p] else 0
+            key = None if self.rng.random() < 0.1 else self.rng.randrange(4)
+            self.records[p].append((self.now + off, max(before, self.now + delay), key))
+
+    def advance(self) -> None:
+        self.now += self.rng.choice((1, 20, 150, 400, TICK_MS, TICK_MS, 3 * TICK_MS))
+
+    def add_partition(self) -> None:
+        if len(self.records) < 4:
+            self.records.append([])
+
+    def keys(self, ranges: Mapping[int, Any]) -> list[int | None]:
+        return [self.records[p][o][2] for p, r in ranges.items() for o in range(r.start, r.end)]
+
+    # -- speed layer -------------------------------------------------------------------------------
+
+    def start_speed(self, rebuild: bool = False) -> None:
+        self.speed = StreamQuery(CATALOG, STREAM, SETTINGS, self.store, None)  # type: ignore[arg-type]  # no Spark here
+        log = ModelLog(self)
+        topic = log.topic(STREAM)
+        self.speed.choose(topic, log, rebuild)
+        self.speed._ticks = Ticks(
+            STREAM, topic, log, self.store, TICK_MS, SETTLE_MS, clock=lambda: self.now
+        )
+
+    def micro_batch(self) -> None:
+        """One trigger as Spark does it: offsets first, then the batch, then Spark's own commit; a
+        batch without that is replayed.
+        """
+        if self.speed is None:
+            return self.start_speed()
+        assert self.speed.generation
+        checkpoint = layout.checkpoint(STREAM, self.speed.generation.name)
+        planned = [int(name) for name in self.store.names(f"{checkpoint}/offsets")]
+        batch = max(planned, default=-1)
+        if batch < 0 or self.store.exists(f"{checkpoint}/commits/{batch}"):
+            before = (
+                self._planned(checkpoint, batch)
+                if batch >= 0
+                else dict(self.speed.generation.start)
+            )
+            behind = self.rng.random() < 0.3
+            end = {}
+            for p in range(len(self.records)):
+                low, high = before.get(p, 0), self.visible(p)
+                end[p] = self.rng.randint(low, high) if behind and low < high else max(low, high)
+            if end == before or not any(end[p] > before.get(p, 0) for p in end):
+                return
+            batch += 1
+            text = "\n".join(
+                ["v1", "{}", json.dumps({STREAM.topic: {str(p): o for p, o in end.items()}})]
+            )
+            self.store.write(f"{checkpoint}/offsets/{batch}", text.encode())
+        self.speed._process(None, batch)  # type: ignore[arg-type]  # write_segment is stood in for
+        self.store.write(f"{checkpoint}/commits/{batch}", b"v1")
+
+    def _planned(self, checkpoint: str, batch: int) -> dict[int, int]:
+        text = self.store.read(f"{checkpoint}/offsets/{batch}").decode().splitlines()[2]
+        return {int(p): o for p, o in json.loads(text)[STREAM.topic].items()}
+
+    def write_segment(
+        self,
+        records: Any,
+        batch_id: int,
+        parts: Any,
+        stream: Any,
+        passes: Any,
+        generation: Any,
+        store: DictStore,
+        before_commit: Any,
+    ) -> Commit:
+        data = f"{layout.generation(stream, generation.name)}/data/{batch_id:012d}-{batch_id:012d}"
+        rows: dict[str, Counter[tuple[int, int]]] = {view.name: Counter() for view in CATALOG.views}
+        segments = []
+        for tick, ranges in parts.items():
+            keys = self.keys(ranges)
+            for view, found in rows.items():
+                found.update((tick, KEY_OF[view](key)) for key in keys if key is not None)
+            segments.append(Segment(tick, ranges, size(ranges), keys.count(None)))
+        files = {
+            view: store.write_rows(f"{data}-{view}.parquet", found)
+            for view, found in rows.items()
+            if found
+        }
+        commit = Commit(batch_id, batch_id, segments, files, None, self.now, before_commit())
+        store.create_document(
+            layout.commit(stream, generation.name, batch_id, batch_id), commit.to_json()
+        )
+        return commit
+
+    def compact(self) -> None:
+        if self.speed is not None and self.speed.generation:
+            compaction.compact(
+                self.store,
+                STREAM,
+                CATALOG.views,
+                self.speed.generation.name,
+                at_least=2,
+                recent_ms=0,
+            )
+
+    def merged(
+        self, store: DictStore, view: View, run: Sequence[Commit], path: str
+    ) -> StoredFile | None:
+        rows: Counter[tuple[int, int]] = Counter()
+        for commit in run:
+            if view.name in commit.files:
+                rows.update(store.read_document(commit.files[view.name].path))
+        return store.write_rows(path, rows) if rows else None
+
+    def rebuild(self) -> None:
+        self.start_speed(rebuild=True)
+
+    def restart_speed(self) -> None:
+        self.speed = None
+        self.start_speed()
+
+    def wipe_speed(self) -> None:
+        self.speed = None
+        self.store.delete(f"speed/{STREAM.name}")
+
+    # -- batch layer -------------------------------------------------------------------------------
+
+    def batch(self) -> None:
+        full = self.rng.random() < 0.15
+        run = self.cut(full)
+        published = in_force(self.store)
+        if (
+            published
+            and published.t_ms == run.t_ms
+            and not full
+            and is_continued(CATALOG, STREAM, published)
+        ):
+            return
+        spark: Any = lambda: SimpleNamespace(read=SimpleNamespace(parquet=lambda *paths: paths))  # noqa: E731
+        ingest_step.ingest(STREAM, run, SETTINGS, self.store, spark)
+        recomputed = recompute_step.recompute(CATALOG, run, self.store, spark)
+        self._reconcile(run, recomputed)
+        publish_step.publish(CATALOG, run, recomputed, {}, SETTINGS, self.store)
+
+    def cut(self, full: bool) -> Run:
+        """As an operator has it who knows of the broker's clock."""
+        accept = self.accept_clock
+        t_ms = choose_t(CATALOG, SETTINGS, self.store, None, accept_clock=accept)
+        try:
+            return cut(CATALOG, SETTINGS, self.store, t_ms, full, accept_clock=accept)
+        except ClockError:
+            assert not self.good
+            return cut(CATALOG, SETTINGS, self.store, t_ms, full, accept_clock=True)
+
+    def _reconcile(self, run: Any, recomputed: Any) -> None:
+        """What both layers have of the same ticks must be the same, where the product says that it
+        can be compared.
+        """
+        base = in_force(self.store)
+        share = reconcile_step._speed_share(CATALOG, STREAM, run, base, self.store)
+        if isinstance(share, reconcile_step.NotCompared):
+            return
+        for view in CATALOG.views:
+            speed = self._rows(view.name, share.cover.commits, share.ticks)
+            batch: Counter[int] = Counter()
+            for file in (recomputed.added if base else recomputed.views)[view.name]:
+                batch.update(self.store.read_document(file.path))
+            assert speed == batch, (
+                f"{view.name}: batch and speed differ over the same ticks: {batch} and {speed}"
+            )
+
+    def ingest_only(self) -> None:
+        """A run that died after its ingest."""
+        run = self.cut(False)
+        ingest_step.ingest(STREAM, run, SETTINGS, self.store, lambda: None)  # type: ignore[arg-type, return-value]
+
+    def write_interval(
+        self, stream: Stream, number: int, records: Any, store: DictStore
+    ) -> tuple[Any, int, int]:
+        if records is None:
+            return [], 0, 0
+        keys = self.keys(records())
+        folder = f"{number:08d}-{self.rng.randrange(1 << 24):06x}"
+        path = f"master/{stream.name}/{stream.fingerprint}/{folder}/part.parquet"
+        return [store.write_rows(path, keys)], len(keys), keys.count(None)
+
+    def compute(
+        self,
+        pass_: Any,
+        intervals: Sequence[Interval],
+        run: Any,
+        store: DictStore,
+        spark: Any,
+        kind: str,
+    ) -> dict[str, Sequence[StoredFile]]:
+        keys = [
+            key
+            for interval in intervals
+            for file in interval.files
+            for key in store.read_document(file.path)
+        ]
+        made = {}
+        for view in pass_.views:
+            rows = Counter(KEY_OF[view.name](key) for key in keys if key is not None)
+            made[view.name] = self.write_partials(rows, view, run, store, kind) if rows else []
+        return made
+
+    def write_partials(
+        self, partials: Any, view: View, run: Any, store: DictStore, kind: str
+    ) -> list[StoredFile]:
+        return [
+            store.write_rows(f"batch/{view.name}/{run.token:08d}-{kind}/part.parquet", partials)
+        ]
+
+    def merge(self, view: View, paths: Sequence[str]) -> Counter[int]:
+        rows: Counter[int] = Counter()
+        for path in paths:
+            rows.update(self.store.read_document(path))
+        return rows
+
+    def rollback(self) -> None:
+        if in_force(self.store):
+            publish_step.rollback(self.rng.choice(versions(self.store)).version, self.store)
+
+    # -- what must hold ----------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """I1, I2, I6: the merged answer is exactly the events below its head, or a refusal.
+
+        With good clocks the head never goes back (I4, I5).
+        """
+        pointer = self.store.files.get(layout.POINTER)
+        publication = read_version(self.store, pointer["version"]) if pointer else None
+        first_seen = read_origin(self.store, STREAM)
+        if first_seen is None:
+            return
+        cut = dict(publication.streams[STREAM.name].cut) if publication else dict(first_seen.start)
+        fingerprints = {view.name: view.fingerprint for view in CATALOG.views}
+        try:
+            found = best_cover(self.store, STREAM, "id", fingerprints, cut)
+        except CoverageError as refusal:
+            self.refusals.append(str(refusal))
+            return
+        head = dict(found.head) if found else cut
+        below = [record for p, end in head.items() for record in self.records[p][:end]]
+        for view in CATALOG.views:
+            answer: Counter[int] = Counter()
+            for file in publication.views[view.name].files if publication else []:
+                answer.update(self.store.read_document(file.path))
+            if found:
+                answer.update(self._rows(view.name, found.commits, found.ticks))
+            expected = Counter(KEY_OF[view.name](key) for _, _, key in below if key is not None)
+            assert answer == expected, (
+                f"{view.name} up to {head} from {cut}: got {answer}, expected {expected}"
+            )
+        segments = (
+            [s for c in found.commits for s in c.segments if s.tick in found.ticks.get(c.name, ())]
+            if found
+            else []
+        )
+        published = publication.streams[STREAM.name] if publication else None
+        assert sum(s.events for s in segments) + (published.events if published else 0) == len(
+            below
+        )
+        quarantined = sum(s.quarantined for s in segments) + (
+            published.quarantined if published else 0
+        )
+        assert quarantined == sum(key is None for _, _, key in below)
+        self.head = head
+
+    def _rows(
+        self, view: str, commits: Sequence[Commit], ticks: Mapping[str, frozenset[int]]
+    ) -> Counter[int]:
+        rows: Counter[int] = Counter()
+        for commit in commits:
+            if commit.name in ticks and view in commit.files:
+                for (tick, key), n in self.store.read_document(commit.files[view].path).items():
+                    if tick in ticks[commit.name]:
+                        rows[key] += n
+        return rows
+
+    # -- schedules ---------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """One random step, which may die at any of its writes, then everything that must hold."""
+        actions: list[tuple[Callable[[], None], int]] = [
+            (self.advance, 25),
+            (self.append, 30),
+            (self.micro_batch, 30),
+            (self.batch, 12),
+            (self.ingest_only, 2),
+            (self.compact, 5),
+            (self.rollback, 2),
+            (self.restart_speed, 2),
+            (self.rebuild, 1),
+            (self.wipe_speed, 1),
+            (self.add_partition, 1),
+        ]
+        action = self.rng.choices([a for a, _ in actions], [w for _, w in actions])[0]
+        self.store.fuse = self.rng.randrange(12) if self.rng.random() < 0.1 else None
+        before = dict(self.head)
+        try:
+            action()
+            died = False
+        except Crash:
+            died = True
+            if action in (self.micro_batch, self.restart_speed, self.rebuild, self.compact):
+                self.speed = None
+        finally:
+            self.store.fuse = None
+        self.steps.append(f"{self.now % 100_000}: {action.__name__}{' (died)' if died else ''}")
+        self.check()
+        assert not (self.good and self.refusals), f"refused with good clocks: {self.refusals}"
+        # A wiped speed layer, and one that was behind the publication that a rollback took away,
+        # have to catch up first.
+        if self.good and action not in (self.wipe_speed, self.rollback):
+            assert all(self.head.get(p, 0) >= offset for p, offset in before.items()), (
+                f"head went back from {before} to {self.head}"
+            )
+
+    def heal(self) -> None:
+        """With good clocks the speed layer just goes on, and with bad ones a rebuild mends every
+        refusal, until all that arrived is counted.
+        """
+        self.now += 10 * TICK_MS
+        if self.good:
+            self.restart_speed()
+        else:
+            self.rebuild()
+        for _ in range(1000):
+            self.micro_batch()
+            if self._caught_up():
+                break
+        self.refusals.clear()
+        self.check()
+        assert not self.refusals, f"a rebuild must heal; got {self.refusals[0]}"
+        everything = {p: len(records) for p, records in enumerate(self.records) if records}
+        assert {p: self.head.get(p, 0) for p in everything} == everything
+
+    def _caught_up(self) -> bool:
+        assert self.speed
+        assert self.speed.generation
+        checkpoint = layout.checkpoint(STREAM, self.speed.generation.name)
+        planned = [int(name) for name in self.store.names(f"{checkpoint}/offsets")]
+        end = (
+            self._planned(checkpoint, max(planned))
+            if planned
+            else dict(self.speed.generation.start)
+        )
+        done = not planned or self.store.exists(f"{checkpoint}/commits/{max(planned)}")
+        return done and all(end.get(p, 0) >= self.visible(p) for p in range(len(self.records)))
+
+
+@contextmanager
+def installed(world: World, monkeypatch: Any) -> Iterator[World]:
+    """Puts the world's broker, clock and arithmetic in the place of Kafka's, the machine's and
+    Spark's.
+
+    At the end all that `monkeypatch` has changed is undone. Were what a test has put on top of the
+    world undone later, the world would come back with it, and stay in the product.
+    """
+    with monkeypatch.context() as patch:
+        patch.setattr("batch_layer.cut.Log", lambda servers: ModelLog(world))
+        patch.setattr("batch_layer.cut.now_ms", lambda: world.now)
+        patch.setattr(ingest_step, "Log", lambda servers: ModelLog(world))
+        patch.setattr(ingest_step, "read_log", lambda spark, servers, topic, ranges: ranges)
+        patch.setattr(ingest_step, "log_columns", lambda ranges: ranges)
+        patch.setattr(ingest_step, "_write", world.write_interval)
+        patch.setattr(recompute_step, "_compute", world.compute)
+        patch.setattr(recompute_step, "merge", world.merge)
+        patch.setattr(recompute_step, "_write", world.write_partials)
+        patch.setattr(DictStore, "uri", lambda store, path: path)
+        patch.setattr(query, "write_segment", world.write_segment)
+        patch.setattr(compaction, "_merged", world.merged)
+        try:
+            yield world
+        finally:
+            monkeypatch.undo()
+
+
+def arrive(world, number=10):
+    for _ in range(number):
+        world.records[0].append((world.now, world.now, 1))
+    world.micro_batch()
+
+
+def run_later(world):
+    """A batch run two ticks from now. Returns the version in force after it."""
+    world.now += 2 * TICK_MS
+    world.batch()
+    return in_force(world.store)

@@ -1,0 +1,246 @@
+"""The embedded broker keeps its records and its port through kill -9, and keeps to itself."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import psutil
+import pytest
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import NewTopic
+
+from tests.support.places import PROJECT
+from tests.support.waiting import until
+from trilayer.local import kafka, processes
+from trilayer_core.errors import ConflictError, EnvironmentFault
+from trilayer_core.runtime import jars
+from trilayer_core.runtime.settings import default_jars
+
+pytestmark = pytest.mark.kafka
+
+JARS = default_jars() / "kafka"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fetched_jars():
+    jars.fetch(jars.KAFKA_BROKER, JARS, echo=lambda _: None)
+
+
+@pytest.fixture
+def home(tmp_path):
+    yield tmp_path / "one"
+    kafka.stop(tmp_path / "one", timeout_s=5)
+
+
+@pytest.fixture
+def other_home(tmp_path):
+    yield tmp_path / "other"
+    kafka.stop(tmp_path / "other", timeout_s=5)
+
+
+def start(home, **options):
+    return kafka.start(home, jars=JARS, echo=lambda _: None, **options)
+
+
+def produce(broker, topic, values):
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
+    sent = [producer.send(topic, value, partition=0) for value in values]
+    producer.flush()
+    producer.close()
+    return [future.get(timeout=10) for future in sent]
+
+
+def create_topic(broker, topic):
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    admin.create_topics([NewTopic(topic, 1, 1)])
+    admin.close()
+
+
+def consume(broker, topic, count):
+    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, enable_auto_commit=False)
+    partition = TopicPartition(topic, 0)
+    consumer.assign([partition])
+    consumer.seek_to_beginning()
+    values = []
+    until(
+        lambda: (
+            len(values.extend(r.value for b in consumer.poll(500).values() for r in b) or values)
+            >= count
+        )
+    )
+    consumer.close()
+    return values
+
+
+def test_records_and_port_survive_kill_9(home):
+    broker = start(home)
+    create_topic(broker, "t")
+    sent = [b"%d" % number for number in range(1000)]
+    assert [record.offset for record in produce(broker, "t", sent)] == list(range(1000))
+    os.kill(broker.pid, signal.SIGKILL)
+    again = start(home)
+    assert again.pid != broker.pid
+    assert again.bootstrap == broker.bootstrap
+    assert consume(again, "t", 1000) == sent
+    assert produce(again, "t", [b"more"])[0].offset == 1000
+
+
+def test_records_survive_a_move_to_other_ports(home):
+    broker = start(home)
+    create_topic(broker, "t")
+    produce(broker, "t", [b"kept"])
+    kafka.stop(home)
+    ports = {
+        name: int(value)
+        for name, value in kafka._read_properties(home).items()
+        if name.endswith(".port")
+    }
+    assert len(ports) == 2
+    taken = [
+        socket.create_server(("127.0.0.1", port)) for port in ports.values()
+    ]  # sets SO_REUSEADDR
+    try:
+        moved = start(home)
+        assert moved.bootstrap != broker.bootstrap
+        assert consume(moved, "t", 1) == [b"kept"]
+    finally:
+        for holder in taken:
+            holder.close()
+
+
+def test_it_listens_on_loopback_only_and_stamps_append_time(home):
+    broker = start(home)
+    listening = {
+        c.laddr.ip
+        for c in psutil.Process(broker.pid).net_connections("inet")
+        if c.status == "LISTEN"
+    }
+    assert {address.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
+    create_topic(broker, "t")
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
+    stamped = producer.send("t", b"x", timestamp_ms=1000).get(timeout=10)
+    producer.close()
+    assert stamped.timestamp > 1_500_000_000_000  # the broker's clock, not the 1000 sent
+
+
+def test_stop_is_clean(home):
+    broker = start(home)
+    kafka.stop(home)
+    assert not psutil.pid_exists(broker.pid)
+    assert kafka.running(home) is None
+    assert (home / "kafka" / "data" / ".kafka_cleanshutdown").exists()
+    kafka.stop(home)  # nothing runs: nothing to do
+
+
+def test_two_homes_do_not_disturb_each_other(home, other_home):
+    one, other = start(home), start(other_home)
+    assert one.bootstrap != other.bootstrap
+    assert {kafka.running(home), kafka.running(other_home)} == {one, other}
+    kafka.stop(other_home)
+    assert kafka.running(home) == one
+    create_topic(one, "still-there")
+    assert start(home) == one
+
+
+def test_a_port_can_be_asked_for(home, other_home):
+    broker = start(home)
+    port = int(broker.bootstrap.split(":")[1])
+    with pytest.raises(ConflictError, match=f"port {port} must be free"):
+        start(other_home, port=port)
+    with pytest.raises(ConflictError, match=f"must be on port {port + 1}; got {broker.bootstrap}"):
+        start(home, port=port + 1)
+    kafka.stop(home)
+    assert start(other_home, port=port).bootstrap == broker.bootstrap
+
+
+def test_a_stranger_with_the_recorded_pid_is_not_the_broker_and_is_not_touched(home):
+    with subprocess.Popen(["sleep", "1000"]) as stranger:
+        broker = start(home)
+        path = home / "processes" / "kafka.json"
+        record = json.loads(path.read_text())
+        kafka.stop(home)
+        # as if the pid had been reused, with the very same creation time: only the command line
+        # tells
+        as_recorded = {
+            **record,
+            "pid": stranger.pid,
+            "create_time": psutil.Process(stranger.pid).create_time(),
+        }
+        path.write_text(json.dumps(as_recorded))
+        assert kafka.running(home) is None
+        kafka.stop(home)
+        assert stranger.poll() is None
+        path.write_text(json.dumps({**as_recorded, "create_time": record["create_time"] - 60}))
+        again = start(home)
+        assert again.bootstrap == broker.bootstrap
+        assert stranger.poll() is None
+        stranger.kill()
+
+
+def test_a_broker_that_its_starter_left_behind_is_ended_and_started_again(home):
+    start(home)
+    path = home / "processes" / "kafka.json"
+    left = json.loads(path.read_text())
+    path.write_text(
+        json.dumps({**left, "starter_create_time": left["starter_create_time"] - 60})
+    )  # it has died
+    again = start(home)
+    assert again.pid != left["pid"]
+    assert not psutil.pid_exists(left["pid"])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent died")
+def test_it_stops_cleanly_when_its_starter_is_killed(home):
+    script = (
+        "import os, signal, sys; from pathlib import Path; from trilayer.local import kafka\n"
+        "kafka.start(Path(sys.argv[1]), jars=Path(sys.argv[2]), echo=lambda _: None)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run(
+        [sys.executable, "-c", script, str(home), str(JARS)], cwd=PROJECT, timeout=90, check=False
+    )
+    assert (home / "processes" / "kafka.json").exists()
+    until(lambda: kafka.running(home) is None)
+    assert (home / "kafka" / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_one_that_does_not_come_up_says_why(home):
+    start(home)
+    kafka.stop(home)
+    (home / "kafka" / "data" / "meta.properties").write_text("version=1\ncluster.id=x\nnode.id=7\n")
+    with pytest.raises(
+        EnvironmentFault,
+        match=r"(?s)Kafka must come up on 127\.0\.0\.1.*status 1.*Stored node id 7",
+    ):
+        start(home)
+    assert processes.list_running(home) == []
+
+
+def test_missing_jars_are_named(home, tmp_path):
+    with pytest.raises(
+        EnvironmentFault, match=r"must hold the 46 jars of kafka-broker\.lock; got 46 missing"
+    ):
+        kafka.start(home, jars=tmp_path, echo=lambda _: None)
+
+
+def test_a_port_that_is_taken_after_it_was_chosen_is_chosen_anew(home, monkeypatch):
+    """As by another program's outgoing connection, in the second that Java needs to come up."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        choices = [taken, kafka.choose_port(None, None)]
+        choose = kafka.choose_port
+        monkeypatch.setattr(
+            kafka, "choose_port", lambda *a, **k: choices.pop(0) if choices else choose(*a, **k)
+        )
+        said = []
+        broker = kafka.start(home, jars=JARS, echo=said.append)
+    assert broker.bootstrap != f"127.0.0.1:{taken}"
+    begun = [
+        line for line in said if ", for " not in line
+    ]  # without those that say how long it takes
+    assert begun[-2:] == ["Another program has taken the port meanwhile", "Starting Kafka"]

@@ -1,0 +1,169 @@
+"""The wheel has all that an installed trilayer needs, and nothing of the tests and examples."""
+
+import re
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.places import PROJECT
+
+pytestmark = pytest.mark.slow
+
+PACKAGES = {
+    "trilayer",
+    "trilayer_core",
+    "batch_layer",
+    "speed_layer",
+    "serving_layer",
+}
+
+
+def run(*command, cwd):
+    done = subprocess.run(
+        [str(part) for part in command], cwd=cwd, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """Built from what git would hand out, so that a file that is there but not in git does not
+    count.
+    """
+    source = tmp_path_factory.mktemp("source")
+    listed = run(
+        "git", "ls-files", "--cached", "--others", "--exclude-standard", cwd=PROJECT
+    ).splitlines()
+    for name in listed:
+        if (PROJECT / name).is_file():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            (source / name).write_bytes((PROJECT / name).read_bytes())
+    out = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", out, cwd=source)
+    (built,) = out.glob("trilayer-*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed_bin(wheel, tmp_path_factory):
+    """The bin folder of a new environment with the wheel, which sees this environment's other
+    packages.
+    """
+    environment = tmp_path_factory.mktemp("environment")
+    run(sys.executable, "-m", "venv", environment, cwd=environment)
+    python = environment / "bin" / "python"
+    site = run(
+        python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=environment
+    ).strip()
+    run(
+        python, "-m", "pip", "install", "--no-deps", "--no-index", "--quiet", wheel, cwd=environment
+    )
+    # a path of a .pth comes after the environment's own, and .pth files in it (the editable
+    # install) are not read
+    Path(site, "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    return environment / "bin"
+
+
+def test_the_wheel_holds_the_packages_and_their_data(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    tops = {name.split("/")[0] for name in names if not name.split("/")[0].endswith(".dist-info")}
+    assert tops == PACKAGES
+    assert {
+        f"trilayer_core/runtime/locks/{name}.lock" for name in ("kafka-broker", "spark-kafka")
+    } <= set(names)
+    assert {"trilayer/local/log4j2.properties", "trilayer_core/runtime/log4j2.properties"} <= set(
+        names
+    )
+    assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
+    assert {
+        f"trilayer/notebooks/{name}.ipynb" for name in ("batch_vs_speed", "freshness_and_lag")
+    } <= set(names)
+    assert any(name.endswith("dist-info/licenses/LICENSE") for name in names)
+    (metadata,) = (name for name in names if name.endswith("dist-info/METADATA"))
+    assert (
+        "Description-Content-Type: text/markdown" in zipfile.ZipFile(wheel).read(metadata).decode()
+    )
+
+
+def test_the_installed_command_runs_from_anywhere(installed_bin, tmp_path):
+    assert "Usage" in run(installed_bin / "trilayer", "--help", cwd=tmp_path)
+    assert re.match(
+        r"trilayer \d+\.\d+\.\d+, Python 3",
+        run(installed_bin / "trilayer", "--version", cwd=tmp_path),
+    )
+
+
+def test_packages_of_other_people_called_cli_or_dags_are_left_to_them(installed_bin, tmp_path):
+    python = installed_bin / "python"
+    site = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=tmp_path)
+    theirs = ("cli", "dags", "notebooks", "embedded", "orchestration", "operations", "store")
+    for name in theirs:
+        package = Path(site.strip(), name)
+        package.mkdir()
+        (package / "__init__.py").write_text(f"raise ImportError('{name} is not trilayer\\'s')")
+    script = f"""if True:
+        import importlib, pkgutil, sys
+        for package in {sorted(PACKAGES)}:
+            path = importlib.import_module(package).__path__
+            for module in pkgutil.walk_packages(path, package + "."):
+                # An entry point runs when it is imported; a DAG reads the settings of a project.
+                if not module.name.endswith("__main__") and ".dags." not in module.name:
+                    importlib.import_module(module.name)
+        print(len([name for name in sys.modules if name.startswith("trilayer")]))
+    """
+    assert int(run(python, "-c", script, cwd=tmp_path)) > 50
+    project = tmp_path / "project"
+    project.mkdir()
+    run(installed_bin / "trilayer", "notebooks", "here", cwd=project)
+    assert "Usage" in run(python, "-m", "trilayer.cli", "batch", "--help", cwd=project)
+
+
+def test_the_installed_command_brings_its_notebooks(installed_bin, tmp_path):
+    trilayer = installed_bin / "trilayer"
+    said = run(trilayer, "notebooks", "mine", cwd=tmp_path)
+    assert "wrote mine/batch_vs_speed.ipynb" in said
+    assert "they look for trilayer.toml in their folder and above it; there is none" in said
+    assert "open them with: jupyter lab mine" in said
+    (tmp_path / "trilayer.toml").write_text("")
+    assert "there is none" not in run(trilayer, "notebooks", "mine", cwd=tmp_path)
+    changed = tmp_path / "mine" / "batch_vs_speed.ipynb"
+    changed.write_text("my own work")
+    refused = subprocess.run(
+        [trilayer, "notebooks", "mine"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert refused.returncode == 2
+    assert (
+        "must not hold other notebooks of these names; got batch_vs_speed.ipynb" in refused.stderr
+    )
+    assert changed.read_text() == "my own work"
+    run(trilayer, "notebooks", "mine", "--force", cwd=tmp_path)
+    assert changed.read_bytes() == (PROJECT / "notebooks" / "batch_vs_speed.ipynb").read_bytes()
+
+
+def test_the_demo_of_an_installed_trilayer_says_at_once_what_it_lacks(installed_bin, tmp_path):
+    done = subprocess.run(
+        [installed_bin / "trilayer", "demo"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "the demo must run in a clone of trilayer's repository" in done.stderr
+    assert "run `make demo` there, or `trilayer up` in a project of your own" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_installed_code_finds_its_data(installed_bin, tmp_path):
+    script = (
+        "from trilayer.local.kafka import _LOGGING; from trilayer_core.runtime import jars\n"
+        "print(jars.__file__, len(jars.read_lock(jars.KAFKA_BROKER)), _LOGGING.exists())"
+    )
+    path, jars, logging = run(installed_bin / "python", "-c", script, cwd=tmp_path).split()
+    assert Path(path).is_relative_to(installed_bin.parent)
+    assert (jars, logging) == ("46", "True")

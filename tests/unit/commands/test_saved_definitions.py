@@ -1,0 +1,55 @@
+"""What the stack says of definitions that have been saved, before a batch run or a reader meets
+them.
+"""
+
+import os
+from types import SimpleNamespace
+
+from tests.support.waiting import until
+from trilayer.operations.definitions import Definitions, Watch, changes
+
+BEFORE = Definitions({"a": "1", "b": "1"}, {"s": "1"}, ())
+PUBLISHED = SimpleNamespace(
+    views={"a": SimpleNamespace(fingerprint="1"), "b": SimpleNamespace(fingerprint="1")}
+)
+
+
+def test_nothing_is_said_of_files_that_define_the_same():
+    assert (
+        changes(BEFORE, Definitions(BEFORE.views, BEFORE.streams, ("other.py",)), PUBLISHED) == []
+    )
+
+
+def test_views_without_an_answer_are_named_with_what_brings_it():
+    said = changes(BEFORE, Definitions({"a": "2", "c": "1"}, {"s": "2"}, ()), PUBLISHED)
+    assert said[:3] == [
+        "Definitions were changed: a.",
+        "Definitions were added: c.",
+        "Definitions were removed: b.",
+    ]
+    assert "these views have no answer: a, c." in said[3]
+    assert "`trilayer batch run`" in said[3]
+
+
+def test_what_was_changed_back_has_its_answer():
+    now = Definitions({"a": "2", "b": "1"}, {"s": "2"}, ())
+    assert changes(now, BEFORE, PUBLISHED) == ["Definitions were changed: a."]
+
+
+def test_without_a_publication_the_speed_layer_answers():
+    assert changes(BEFORE, Definitions({"a": "2", "b": "1"}, {"s": "2"}, ()), None) == [
+        "Definitions were changed: a."
+    ]
+
+
+def test_a_file_that_is_saved_is_noticed_once(tmp_path):
+    file = tmp_path / "shop.py"
+    file.write_text("one = 1")
+    watch = Watch([str(file), str(tmp_path / "none.py")])
+    assert not watch.changed()
+    partial = tmp_path / "shop.py.new"
+    partial.write_text("one = 22")
+    os.replace(partial, file)
+    assert not watch.changed()  # the editor may save more
+    until(watch.changed)
+    assert not watch.changed()

@@ -1,0 +1,26 @@
+"""Examples in docstrings are right."""
+
+import doctest
+import importlib
+
+import pytest
+
+from tests.support.places import PROJECT
+
+MODULES = sorted(
+    ".".join(path.relative_to(PROJECT).with_suffix("").parts)
+    for package in ("trilayer", "trilayer_core", "batch_layer", "speed_layer", "serving_layer")
+    for path in (PROJECT / package).rglob("*.py")
+    if ">>> " in path.read_text()
+)
+
+
+def test_the_seam_has_examples():
+    assert "trilayer_core.seam" in MODULES
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_examples(module):
+    found = doctest.testmod(importlib.import_module(module))
+    assert found.attempted
+    assert not found.failed

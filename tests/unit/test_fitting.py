@@ -1,0 +1,314 @@
+"""What is said of an event before it is sent is what the parser says of it once it has arrived."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from tests.support.events_that_fit import BAD, GOOD, NAMED, STREAM
+from trilayer import Stream
+from trilayer_core.compute.fitting import JsonFitting, reasons_of, said_unknown
+
+DAYS = [
+    "2026-01-01",
+    "2026-1-1",
+    "2026-02-30",
+    "2026-01",
+    "2026",
+    "0000-01-01",
+    "0001-01-01",
+    "9999-12-31",
+    "10000-01-01",
+    "+2026-01-01",
+    "-2026-01-01",
+    "20260101",
+    "2026/01/01",
+    "01/02/2026",
+    " 2026-01-01",
+    "2026-01-01 ",
+    "2026-1-",
+    "2026-",
+    "2026-01-01x",
+]
+CLOCKS = [
+    "",
+    "T",
+    "T10",
+    "T10:00",
+    " 10:00",
+    "T10:00:00",
+    "T10:00:00.",
+    "T10:00:00.5",
+    "T10:00:00.123456789",
+    "t10:00:00",
+    "T24:00:00",
+    "T23:59:60",
+    "T1:2:3",
+    "  10:00:00",
+    "T10:00:00 ",
+    "T:",
+    "T10:",
+]
+ZONES = [
+    "",
+    "Z",
+    "z",
+    " Z",
+    "+01:00",
+    "-09:00",
+    "+1",
+    "+01",
+    "+0100",
+    "+1:00",
+    "+01:00:30",
+    "+18:00",
+    "+19:00",
+    " +01:00",
+    "UTC",
+    " UTC",
+    "GMT+1",
+    "UTC+01:00",
+    "Europe/Berlin",
+    " Europe/Berlin",
+    "EST",
+    "CET",
+    "Mars/Olympus",
+    "+24:00",
+    "ABC",
+    " PST",
+]
+TIMES = [
+    *(json.dumps(day + clock) for day in DAYS for clock in CLOCKS),
+    *(
+        json.dumps(time + zone)
+        for time in ("2026-01-01T10:00:00", "2026-01-01 10:00", "2026-01-01")
+        for zone in ZONES
+    ),
+    *(
+        '"10:00"',
+        '"now"',
+        '""',
+        '"epoch"',
+        '"0001-01-01T00:00:00+09:00"',
+        '"9999-12-31T23:59:59-09:00"',
+    ),
+    *(
+        '"0001-01-01T00:00:00-09:00"',
+        "253402300799",
+        "253402300800",
+        "-62135596800",
+        "-62135596801",
+    ),
+]
+VALUES = [
+    "0",
+    "-1",
+    "1.0",
+    "1e2",
+    "1.5",
+    "127",
+    "128",
+    "-128",
+    "-129",
+    "255",
+    "256",
+    "32768",
+    "2147483647",
+    "2147483648",
+    "9223372036854775807",
+    "9223372036854775808",
+    "1767225600",
+    "99999.994",
+    "99999.995",
+    "9999.99",
+    "9999.994",
+    "9999.995",
+    "10000",
+    "1e-5",
+    "1e4",
+    "1e3",
+    "12345678901234567890123",
+    "9" * 1000,
+    "NaN",
+    "Infinity",
+    "-Infinity",
+    "1e400",
+    "true",
+    "false",
+    "null",
+    '"7"',
+    '"7.5"',
+    '" 7"',
+    '"7 "',
+    '"1e3"',
+    '"1e4"',
+    '"+7"',
+    '".5"',
+    '"5."',
+    '"x"',
+    '"NaN"',
+    '"Infinity"',
+    '"-INF"',
+    '"INF"',
+    '"+INF"',
+    '"inf"',
+    '"1_0"',
+    '"٣"',
+    '"0x1"',
+    '"1d"',
+    '"true"',
+    '""',
+    "{}",
+    "[]",
+    "[1]",
+    '{"a":1}',
+    '{"a":"1"}',
+    '[1,"x"]',
+    "[null]",
+    '{"a":null}',
+    '{"b":1}',
+    '"aGk="',
+    '"aGk"',
+    '"a b"',
+]
+TYPES = [
+    "string",
+    "tinyint",
+    "smallint",
+    "int",
+    "bigint",
+    "float",
+    "double",
+    "decimal(6,2)",
+    "decimal(38,0)",
+    "decimal(5,5)",
+    "boolean",
+    "date",
+    "timestamp",
+    "timestamp_ntz",
+    "binary",
+    "array<int>",
+    "struct<a:int>",
+    "map<string,int>",
+    "array<string>",
+]
+HOLDERS = {
+    "array<tinyint>": "[null, {}]",
+    "array<date>": "[{}]",
+    "array<timestamp>": "[{}]",
+    "struct<a:timestamp>": '{{"a": {}}}',
+    "struct<a:timestamp_ntz,b:int>": '{{"a": {}, "b": 1}}',
+    "map<string,array<struct<timestamp:timestamp>>>": '{{"k": [null, {{"timestamp": {}}}]}}',
+}
+"""Types that hold others, each with a value of it, with a place for what it holds."""
+
+TYPES += HOLDERS
+TYPED = Stream(
+    "typed",
+    ", ".join(["at timestamp", *(f"x{n} {type_}" for n, type_ in enumerate(TYPES))]),
+    event_time="at",
+)
+
+
+def parsed(spark, stream, values):
+    """The reasons that the parser gives, in order; None for what fits."""
+    from trilayer_core.compute.parsing import parse
+
+    rows = [(n, None if value is None else bytearray(value)) for n, value in enumerate(values)]
+    records = spark.createDataFrame(rows, "n int, _value binary")
+    return [
+        row["_reject"]
+        for row in parse(records, stream).select("n", "_reject").orderBy("n").toArrow().to_pylist()
+    ]
+
+
+def test_fields_that_the_schema_does_not_have_are_named():
+    stream = Stream(
+        "s",
+        "a int, id string from 'user.id', whole string from 'raw', at timestamp",
+        event_time="at",
+    )
+    fitting = JsonFitting(stream)
+    event = {
+        "a": "x",
+        "b": 1,
+        "user": {"id": 1, "x.y": {"z": 2}},
+        "raw": {"any": 3},
+        "At": "2026-01-01",
+    }
+    judged = fitting.judge(json.dumps(event).encode())
+    assert judged.unknown == ("b", "user.`x.y`", "At")
+    assert judged.misfit == 'wrong type: a must be int, got "x"'
+    assert fitting.judge(b'{"user": 7, "at": "2026-01-01"}').unknown == ()
+    assert fitting.judge(b"[1]").unknown == ()
+    said = said_unknown(Counter({"At": 1_000, "b": 2}), stream)
+    assert (
+        said == "fields that the schema of s does not have: At (1,000; did you mean 'at'?), b (2)"
+    )
+
+
+def test_a_reason_is_counted_for_each_of_its_fields():
+    stream = Stream("s", "a int, b string from 'B', c int, at timestamp", event_time="at")
+    said = JsonFitting(stream).judge(b'{"a": "z; w, got x", "c": 1.5, "at": "2026-01-01"}').misfit
+    assert reasons_of(said, stream) == ["wrong type: a must be int", "wrong type: c must be int"]
+    assert reasons_of("missing field: at", stream) == ["missing field: at"]
+    stream = Stream(
+        "s", "a int not null, b string not null from 'B', at timestamp", event_time="at"
+    )
+    assert reasons_of(JsonFitting(stream).judge(b"{}").misfit, stream) == [
+        "missing field: a", "missing field: b (B)", "missing field: at",
+    ]  # fmt: skip
+    assert reasons_of("oversized: 7 bytes, at most 5", stream) == ["oversized"]
+    assert reasons_of("tombstone", stream) == ["tombstone"]
+
+
+@pytest.mark.spark
+def test_each_value_of_each_type_is_told_as_the_parser_does(spark):
+    cases = [
+        (type_, value, f'{{"at": "2026-01-01", "x{n}": {value}}}'.encode())
+        for n, type_ in enumerate(TYPES)
+        for value in [
+            *VALUES,
+            *(TIMES if type_ in ("date", "timestamp", "timestamp_ntz") else []),
+            *(HOLDERS[type_].format(held) for held in [*VALUES, *TIMES] if type_ in HOLDERS),
+        ]
+    ]
+    reasons = parsed(spark, TYPED, [event for *_, event in cases])
+    fitting = JsonFitting(TYPED)
+    wrong = [
+        (type_, value, reason, fitting.judge(event).misfit)
+        for (type_, value, event), reason in zip(cases, reasons, strict=True)
+        if (reason is None) != (fitting.judge(event).misfit is None)
+    ]
+    assert not wrong
+    assert {reason is None for reason in reasons} == {True, False}
+
+
+@pytest.mark.parametrize("name", [*BAD, *GOOD])
+def test_an_event_is_told_as_the_parser_does(name):
+    """The parser's own tests hold it against the same tables."""
+    value, reason = BAD[name] if name in BAD else (GOOD[name], None)
+    said = JsonFitting(STREAM).judge(value).misfit
+    if reason is None or reason.startswith("broken JSON"):
+        assert (said or "").partition(":")[0] == (reason or "").partition(":")[0]
+    else:
+        assert said == reason
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (b'{"VendorID": 6, "meta": {"at": 1767225600}}', None),
+        (
+            b'{"VendorID": "6", "meta": {"at": 1767225600}}',
+            'wrong type: vendor_id (VendorID) must be int, got "6"',
+        ),
+        (b'{"VendorID": 6, "meta": 7}', "wrong type: at (meta.at) must be timestamp, got "),
+        (b'{"meta": {"at": 1767225600}}', "missing field: vendor_id (VendorID)"),
+        (b'{"VendorID": 6}', "missing field: at (meta.at)"),
+        (b"[" * 100_000, "broken JSON: must be one JSON object"),
+    ],
+)
+def test_fields_are_looked_for_where_the_columns_come_from(value, says):
+    said = JsonFitting(NAMED).judge(value).misfit
+    assert said == says if says is None or not says.endswith(" ") else said.startswith(says)
