@@ -1,4 +1,4 @@
-# What one does here. `make` alone lists it.
+# The development commands. `make` without a target lists them.
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -11,59 +11,59 @@ JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
 .PHONY: help demo up test check lint types format notebooks bench faults soak pins clean java
 
-help:  ## list what there is
+help:  ## list these commands
 	@sed -n 's/^\([.a-z]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name what; do \
 		printf '  make %-9s %s\n' "$$name" "$$what"; done
 
-demo: $(READY)  ## the whole system on this machine, with real flights, and what to look at
+demo: $(READY)  ## run the whole system on this machine, with real flights
 	@$(BIN)/trilayer demo
 
 up: $(READY)  ## run the local stack until Ctrl-C
 	@$(BIN)/trilayer up
 
-test: lint types  ## everything: lint, types, then all tests, with Spark and a real broker
+test: lint types  ## run lint, types and all tests, with Spark and a real broker
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
-check: lint types  ## the quick part of it: no broker, nothing slow
+check: lint types  ## run lint, types and the fast tests, without a broker
 	$(BIN)/python -m pytest -m "not kafka and not slow" --numprocesses 2 --dist loadfile
 
-lint: $(READY)  ## ruff: rules and format; the walls between packages; unused names
+lint: $(READY)  ## check rules and format (ruff), imports between packages, unused names
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-logo --no-cache
 	$(BIN)/vulture
 
-types: $(READY)  ## mypy
+types: $(READY)  ## check types (mypy)
 	$(BIN)/mypy
 
-format: $(READY)  ## put the code in format
+format: $(READY)  ## format the code and apply automatic fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-notebooks: $(READY)  ## run the notebooks on a store made for them, outputs and all
+notebooks: $(READY)  ## run the notebooks on a new store and save their outputs
 	@$(BIN)/python -m tests.support.notebooks
 
-bench: $(READY)  ## measure this machine
+bench: $(READY)  ## run the benchmarks
 	@$(BIN)/python -m benchmarks
 
-faults: $(READY)  ## hurt a real stack in every way of docs/reliability.md (SEED=, MINUTES=, FAULTS="kill-broker ...")
+faults: $(READY)  ## inject the faults of docs/reliability.md into a real stack (SEED=, MINUTES=, FAULTS="kill-broker ...")
 	@$(BIN)/python -m tests.support.faults $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(FAULTS)
 
-soak: $(READY)  ## random schedules of the seam for HOURS or SECONDS, from SEED on; prints what fails, made small
+soak: $(READY)  ## run random schedules of the seam for HOURS or SECONDS, from SEED on; print failures, minimised
 	@$(BIN)/python -m tests.support.seam.soak --seconds $(or $(SECONDS),$(if $(HOURS),$$(( $(HOURS) * 3600 ))),3600) --seed $(or $(SEED),1000000)
 
-pins:  ## compile requirements/*.txt anew from pyproject.toml; needs uv (PINS_FLAGS=--upgrade moves versions)
+pins:  ## compile requirements/*.txt from pyproject.toml with uv (PINS_FLAGS=--upgrade raises versions)
 	@command -v uv >/dev/null || { echo "uv must be on the PATH; got none; run: python3 -m pip install uv" >&2; exit 1; }
 	$(PIN) -o requirements/base.txt
 	$(PIN) --all-extras -c requirements/base.txt -o requirements/dev.txt
 PIN = UV_CUSTOM_COMPILE_COMMAND="make pins" uv pip compile pyproject.toml -q --universal --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --no-emit-find-links $(PINS_FLAGS)
 
-clean:  ## remove caches and what was built; keeps .venv and the data in .trilayer
+clean:  ## remove caches and build results; keep .venv and the data in .trilayer
 	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
 
-.venv: $(READY)  ## the environment, made anew when the pins change
+.venv: $(READY)  ## create the environment, again whenever the pins change
 
 $(READY): requirements/dev.txt pyproject.toml | java
 	@$(if $(PYTHON),,echo "Python must be 3.11 or newer; got none. $(INSTALL_PYTHON)" >&2; exit 1;) \
@@ -72,7 +72,7 @@ $(READY): requirements/dev.txt pyproject.toml | java
 	@"$(PYTHON)" -c 'import ensurepip' 2>/dev/null || { \
 		echo "$(PYTHON) must have the venv module; got none. Run: sudo apt-get install python3-venv" >&2; exit 1; }
 	@test -x $(BIN)/python || { echo "Creating .venv with $$("$(PYTHON)" --version)"; "$(PYTHON)" -m venv .venv; }
-	@echo "Installing what requirements/dev.txt pins (about 1 GB, minutes the first time; Airflow and the notebooks included)"
+	@echo "Installing the packages of requirements/dev.txt (about 1 GB with Airflow and Jupyter; this takes minutes the first time)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
