@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
 
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.stream import Stream
@@ -18,7 +16,6 @@ from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import (
     Cut,
     check_tick,
-    cut_from_json,
     effective_cut,
     format_time,
     latest_tick,
@@ -43,51 +40,9 @@ from trilayer_core.store.publications import (
     take_token,
     versions,
 )
+from trilayer_core.store.runs import Run
 
 logger = logging.getLogger("trilayer.batch")
-
-
-@dataclass(frozen=True)
-class Run:
-    """One batch run.
-
-    Attributes:
-        token: Only the newest token may publish.
-        t_ms: T, in ms since 1970.
-        full: Whether everything is recomputed from the whole master dataset.
-        cuts: Stream to its cut at T.
-        topic_ids: Stream to the identity of the origin in which its cut counts.
-    """
-
-    token: int
-    t_ms: int
-    full: bool
-    cuts: Mapping[str, Mapping[int, int]]
-    topic_ids: Mapping[str, str]
-
-    @property
-    def t(self) -> str:
-        """T as text."""
-        return format_time(self.t_ms)
-
-    @property
-    def folder(self) -> str:
-        """Where the steps' documents are."""
-        return layout.run(self.token)
-
-    def path(self, step: str) -> str:
-        """The path of a step's document."""
-        return layout.step(self.token, step)
-
-    @staticmethod
-    def of(document: dict[str, Any]) -> Run:
-        """The run that a document describes."""
-        return Run(
-            **(
-                document
-                | {"cuts": {name: cut_from_json(cut) for name, cut in document["cuts"].items()}}
-            )
-        )
 
 
 def cut(
@@ -122,7 +77,7 @@ def cut(
     token = take_token(store, f"batch run until {format_time(t_ms)}")
     cuts = {name: found for name, (found, _) in streams.items()}
     run = Run(token, t_ms, full, cuts, {name: topic_id for name, (_, topic_id) in streams.items()})
-    store.write_document(run.path("cut"), dict(vars(run)))
+    store.write_document(run.path("cut"), run)
     for name, found in cuts.items():
         logger.info(
             "cut %s at T=%s: %s", name, run.t, ", ".join(f"{p}:{o}" for p, o in found.items())
@@ -325,7 +280,7 @@ def find_run(store: Store, token: int | None = None, until_ms: int | None = None
             "a step must follow a cut; there is no run to go on with; run `trilayer batch cut`"
             " first"
         )
-    run = Run.of(store.read_document(path))
+    run = store.read_document(path, Run)
     if until_ms is not None and run.t_ms != until_ms:
         raise UsageError(
             f"--until must be the T of the newest cut, {run.t}; got {format_time(until_ms)}; run"

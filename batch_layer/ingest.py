@@ -17,7 +17,7 @@ from uuid import uuid4
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from batch_layer.cut import Run, check_ends_at
+from batch_layer.cut import check_ends_at
 from trilayer_core.compute.parsing import FITS, LOG_COLUMNS, REJECT, log_columns, parse
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import ConflictError, LogError, OvertakenError
@@ -40,6 +40,7 @@ from trilayer_core.store.master import (
 )
 from trilayer_core.store.origins import Origin, origin, read_origin
 from trilayer_core.store.publications import check_token
+from trilayer_core.store.runs import IngestAttempt, Run
 from trilayer_core.store.spark_files import write_files
 
 logger = logging.getLogger("trilayer.batch")
@@ -182,7 +183,7 @@ def note_attempt(stream: Stream, run: Run, store: Store) -> None:
     """
     attempts = itertools.count(1)
     while not store.create_document(
-        run.path(f"ingest-{stream.name}-{next(attempts)}"), {"began_ms": now_ms()}, durable=False
+        run.path(f"ingest-{stream.name}-{next(attempts)}"), IngestAttempt(now_ms()), durable=False
     ):
         pass
 
@@ -247,6 +248,6 @@ def _rejected(store: Store, file: StoredFile) -> int:
 def _commit(stream: Stream, interval: Interval, store: Store) -> None:
     failpoint("ingest.before-manifest")
     path = layout.manifest(layout.chain(stream, stream.fingerprint), interval.number)
-    if not store.create_document(path, interval.to_json()):
+    if not store.create_document(path, interval):
         raise ConflictError(f"{path} must be new; another run has just ingested it; run again")
     failpoint("ingest.after-manifest")

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from batch_layer.cut import Run, check_ends_at
-from batch_layer.recompute import Recomputed
+from batch_layer.cut import check_ends_at
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import CoverageError, IntegrityError, TrilayerError
@@ -50,6 +48,7 @@ from trilayer_core.store.publications import (
     write_look,
     write_version,
 )
+from trilayer_core.store.runs import Recomputed, ReconciledView, Run
 from trilayer_core.store.segments import (
     Generation,
     best_cover,
@@ -65,7 +64,7 @@ def publish(
     catalog: Catalog,
     run: Run,
     recomputed: Recomputed,
-    reconciliation: Mapping[str, Any],
+    reconciliation: Mapping[str, ReconciledView],
     settings: Settings,
     store: Store,
 ) -> Publication:
@@ -78,7 +77,7 @@ def publish(
         OvertakenError: A later run, or a rollback, has taken over.
     """
     standing = pointer(store)
-    if standing and standing["token"] == run.token and standing["reason"] == "publish":
+    if standing and standing.token == run.token and standing.reason == "publish":
         published = in_force(store)
         assert published is not None
         clean(catalog, settings, store)

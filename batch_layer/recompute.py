@@ -12,15 +12,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
 from uuid import uuid4
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from batch_layer.cut import Run
 from batch_layer.ingest import StartSpark
 from trilayer_core.compute.grouping import Pass, merge_sql, plan, quoted
 from trilayer_core.compute.parsing import REJECT
@@ -39,57 +36,13 @@ from trilayer_core.store.master import (
     read_chain,
 )
 from trilayer_core.store.publications import Publication, check_token, in_force
+from trilayer_core.store.runs import Recomputed, Run
 from trilayer_core.store.spark_files import write_files
 
 logger = logging.getLogger("trilayer.batch")
 
 GROWTH = 2
 """A file is merged with the one before it while that has at most this many times its rows."""
-
-
-@dataclass(frozen=True)
-class Recomputed:
-    """What a run has recomputed.
-
-    Attributes:
-        base: The publication in force that the run started from; None if there was none.
-        definitions: Per view, the fingerprint by which it was computed.
-        kinds: Per stream, incremental or full.
-        views: Per view, the files of the new batch view.
-        added: Per view, the files of what the intervals since the base have added.
-    """
-
-    base: int | None
-    definitions: Mapping[str, str]
-    kinds: Mapping[str, str]
-    views: Mapping[str, Sequence[StoredFile]]
-    added: Mapping[str, Sequence[StoredFile]]
-
-    @property
-    def changed_keys(self) -> dict[str, int]:
-        """Per view, how many keys the events since the base have touched.
-
-        All of them if there is no base to go on from.
-        """
-        return {
-            name: sum(f.rows for f in self.added.get(name, files))
-            for name, files in self.views.items()
-        }
-
-    @staticmethod
-    def of(document: dict[str, Any]) -> Recomputed:
-        """What a document describes."""
-
-        def files(views: Mapping[str, Any]) -> dict[str, Sequence[StoredFile]]:
-            return {name: [StoredFile.of(file) for file in found] for name, found in views.items()}
-
-        return Recomputed(
-            document["base"],
-            document["definitions"],
-            document["kinds"],
-            files(document["views"]),
-            files(document["added"]),
-        )
 
 
 def recompute(catalog: Catalog, run: Run, store: Store, spark: StartSpark) -> Recomputed:
@@ -138,7 +91,7 @@ def recompute(catalog: Catalog, run: Run, store: Store, spark: StartSpark) -> Re
         )
     result = Recomputed(base.version if base else None, definitions, kinds, views, added)
     failpoint("recompute.before-record")
-    store.write_document(run.path("recompute"), {k: _plain(v) for k, v in vars(result).items()})
+    store.write_document(run.path("recompute"), result)
     failpoint("recompute.after-record")
     return result
 
@@ -150,7 +103,7 @@ def recomputed_before(catalog: Catalog, run: Run, store: Store) -> Recomputed | 
     """
     if not store.exists(run.path("recompute")):
         return None
-    found = Recomputed.of(store.read_document(run.path("recompute")))
+    found = store.read_document(run.path("recompute"), Recomputed)
     changed = {name for name, _ in found.definitions.items() ^ _definitions(catalog).items()}
     if changed:
         raise OvertakenError(
@@ -261,14 +214,3 @@ def _write(
     # server or a cluster.
     folder = layout.partials(view.name, run.token, kind, uuid4().hex[:6])
     return write_files(partials, folder, store)
-
-
-def _plain(value: Any) -> Any:
-    return (
-        {
-            name: list(files) if not isinstance(files, str) else files
-            for name, files in value.items()
-        }
-        if isinstance(value, dict)
-        else value
-    )

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import duckdb
 
-from batch_layer.cut import Run
-from batch_layer.recompute import Recomputed
 from trilayer_core.compute.merging import (
     Comparison,
     compare_partials,
@@ -35,6 +33,7 @@ from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.master import Chain, newest_departed
 from trilayer_core.store.origins import read_origin
 from trilayer_core.store.publications import Publication, check_token, read_version
+from trilayer_core.store.runs import Recomputed, ReconciledView, Reconciliation, Run
 from trilayer_core.store.segments import Cover, best_cover, cover_from, read_partials
 
 logger = logging.getLogger("trilayer.batch")
@@ -42,31 +41,23 @@ logger = logging.getLogger("trilayer.batch")
 
 def reconcile(
     catalog: Catalog, run: Run, recomputed: Recomputed, settings: Settings, store: Store
-) -> dict[str, Any]:
+) -> Mapping[str, ReconciledView]:
     """Compares batch and speed over the events that both have read, view by view.
 
-    Per view: match, differ, missing (batch alone has the key), extra (speed alone has it) and the
-    `file` with every key of them; or `not_compared` with the reason.
-
-    After a full run `changed` counts keys in which it differs from what an incremental run would
-    have published. Computed once for a run. Raises DifferenceError for any difference if the
-    setting `reconcile` is `fail`, however often it is called.
+    Computed once for a run. Raises DifferenceError for any difference if the setting `reconcile` is
+    `fail`, however often it is called.
     """
     check_token(store, run.token)
     if store.exists(run.path("reconcile")):
-        found: dict[str, Any] = store.read_document(run.path("reconcile"))["views"]
+        found = store.read_document(run.path("reconcile"), Reconciliation).views
     else:
         base = read_version(store, recomputed.base) if recomputed.base else None
         found = _reconcile(catalog, run, recomputed, base, settings, store)
-        for name, counts in found.items():
-            _say(name, counts)
+        for name, view in found.items():
+            _say(name, view)
         failpoint("reconcile.before-record")
-        store.write_document(run.path("reconcile"), {"views": found})
-    different = [
-        name
-        for name, counts in found.items()
-        if counts.get("differ") or counts.get("missing") or counts.get("extra")
-    ]
+        store.write_document(run.path("reconcile"), Reconciliation(found))
+    different = [name for name, view in found.items() if view.different]
     if different and settings.reconcile == "fail":
         raise DifferenceError(
             f"batch and speed must agree; they differ in {', '.join(different)};"
@@ -84,8 +75,8 @@ def _reconcile(
     base: Publication | None,
     settings: Settings,
     store: Store,
-) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+) -> Mapping[str, ReconciledView]:
+    found: dict[str, ReconciledView] = {}
     with open_duckdb(settings.serving_memory_mb) as connection:
         for stream in catalog.streams:
             find = partial(_speed_share, catalog, stream, run, base, store)
@@ -100,8 +91,11 @@ def _reconcile(
                 ):
                     before = [*base.views[view.name].files, *recomputed.added[view.name]]
                     full = _comparison(connection, view, recomputed.views[view.name], before, store)
-                    found[view.name]["changed"] = full.differ + full.missing + full.extra
-                    found[view.name]["changed_keys"] = [_printable(row) for row in full.keys]
+                    found[view.name] = replace(
+                        found[view.name],
+                        changed=full.differ + full.missing + full.extra,
+                        changed_keys=[_printable(row) for row in full.keys],
+                    )
     return found
 
 
@@ -197,23 +191,26 @@ def _compare(
     base: Publication | None,
     run: Run,
     store: Store,
-) -> dict[str, Any]:
+) -> ReconciledView:
     if isinstance(share, NotCompared):
-        return {"not_compared": share.why}
+        return ReconciledView(not_compared=share.why)
     if base is not None and view.name not in recomputed.added:
-        return {"not_compared": "the definition has changed"}
+        return ReconciledView(not_compared="the definition has changed")
     added = recomputed.added[view.name] if base is not None else recomputed.views[view.name]
     _load_files(connection, "batch_share", view, added, store)
-    counts = _counts(
-        compare_partials(connection, view, "batch_share", "speed_share", into="compared")
-    )
+    counts = compare_partials(connection, view, "batch_share", "speed_share", into="compared")
     every = connection.sql(
         present_compared_select(view, "compared", ("batch", "speed"))
     ).to_arrow_table()
     # Before the record that names it: a run that is killed between the two writes it again.
-    return counts | {
-        "file": asdict(store.write_table(f"{run.folder}/reconciliation/{view.name}.parquet", every))
-    }
+    return ReconciledView(
+        counts.match,
+        counts.differ,
+        counts.missing,
+        counts.extra,
+        [_printable(row) for row in counts.keys],
+        store.write_table(f"{run.folder}/reconciliation/{view.name}.parquet", every),
+    )
 
 
 def _comparison(
@@ -240,24 +237,17 @@ def _load_files(
         insert_rows(connection, table, store.read_table(file, list(view.partial_columns)))
 
 
-def _counts(comparison: Comparison) -> dict[str, Any]:
-    counts = {name: getattr(comparison, name) for name in ("match", "differ", "missing", "extra")}
-    return counts | {"keys": [_printable(row) for row in comparison.keys]}
-
-
 def _printable(row: dict[str, Any]) -> dict[str, str]:
     return {name: str(value) for name, value in row.items()}
 
 
-def _say(name: str, counts: dict[str, Any]) -> None:
-    if "not_compared" in counts:
-        logger.info("reconcile %s: not compared, %s", name, counts["not_compared"])
+def _say(name: str, view: ReconciledView) -> None:
+    if view.not_compared is not None:
+        logger.info("reconcile %s: not compared, %s", name, view.not_compared)
         return
-    bad = counts["differ"] or counts["missing"] or counts["extra"]
-    level = logging.WARNING if bad else logging.INFO
     logger.log(
-        level,
+        logging.WARNING if view.different else logging.INFO,
         "reconcile %s: match %s, differ %s, missing %s, extra %s",
         name,
-        *(f"{counts[kind]:,}" for kind in ("match", "differ", "missing", "extra")),
+        *(f"{counted:,}" for counted in (view.match, view.differ, view.missing, view.extra)),
     )

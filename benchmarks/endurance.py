@@ -228,9 +228,7 @@ class Past:
             ranges = {0: Range(number * PER_RUN, (number + 1) * PER_RUN)}
             t_ms = self.start_ms + (number + 1) * RUN_MS
             interval = Interval(number, t_ms, "topic", ranges, {}, [file], PER_RUN, 0)
-            self.store.create_document(
-                f"{folder}/{number:08d}.json", interval.to_json(), durable=False
-            )
+            self.store.create_document(f"{folder}/{number:08d}.json", interval, durable=False)
         self.now = self.start_ms + self.runs * RUN_MS + 1
         written.publish(_partials(1000, 1), self.runs * PER_RUN, self.now - 1)
 

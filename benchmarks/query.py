@@ -130,7 +130,7 @@ def _fill(store: Store, keys: int) -> None:
     generation = Generation(
         "000001-000000", topic_id, fingerprint, {"by_user": VIEW.fingerprint}, cut, now_ms()
     )
-    store.create_document(layout.generation_record(STREAM, generation.name), generation.to_json())
+    store.create_document(layout.generation_record(STREAM, generation.name), generation)
     for number in range(SEGMENTS):
         table = _partials(random_.sample(range(keys), min(keys, SEGMENT_ROWS)), random_)
         table = table.add_column(0, TICK, pa.array([60_000] * len(table), pa.int64()))
@@ -141,9 +141,7 @@ def _fill(store: Store, keys: int) -> None:
         start = keys + number * SEGMENT_ROWS
         segment = Segment(60_000, {0: Range(start, start + SEGMENT_ROWS)}, SEGMENT_ROWS, 0)
         commit = Commit(number, number, [segment], {"by_user": file}, None, now_ms())
-        store.create_document(
-            layout.commit(STREAM, generation.name, number, number), commit.to_json()
-        )
+        store.create_document(layout.commit(STREAM, generation.name, number, number), commit)
 
 
 def _partials(keys: Sequence[int], random_: random.Random) -> pa.Table:

@@ -16,8 +16,7 @@ import duckdb
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from batch_layer.cut import Run
-from batch_layer.recompute import Recomputed, recompute
+from batch_layer.recompute import recompute
 from batch_layer.run import batch_spark
 from benchmarks.figure import Figure, Options, ratios, say, timed
 from benchmarks.workload import EXPECTED, SALES, TWO, home, write_events
@@ -29,6 +28,7 @@ from trilayer_core.store import layout
 from trilayer_core.store.files import Store
 from trilayer_core.store.master import Interval
 from trilayer_core.store.publications import take_token
+from trilayer_core.store.runs import Recomputed, Run
 
 EVENTS = 10_000_000
 
@@ -86,9 +86,7 @@ def write_master(spark: SparkSession, store: Store, events: Path, number: int) -
     parse(records, SALES).drop(FITS).coalesce(4).write.parquet(store.uri(folder))
     files = store.describe_folder(folder)
     interval = Interval(0, 1, "t", {0: Range(0, number)}, {}, files, number, 0)
-    store.create_document(
-        f"{layout.chain(SALES, SALES.fingerprint)}/00000000.json", interval.to_json()
-    )
+    store.create_document(f"{layout.chain(SALES, SALES.fingerprint)}/00000000.json", interval)
     return [store.path(file.path) for file in files]
 
 

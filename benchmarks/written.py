@@ -74,7 +74,7 @@ class Written:
         )
         self.batches = 0
         path = layout.generation_record(self.stream, self.generation.name)
-        self.store.create_document(path, self.generation.to_json())
+        self.store.create_document(path, self.generation)
 
     def commit(self, partials: pa.Table, events: int, at_ms: int) -> Commit:
         """Commits one micro-batch of so many events, all of which arrived at `at_ms`."""
@@ -89,7 +89,7 @@ class Written:
         segment = Segment(tick, ranges, events, 0, at_ms, at_ms, 0)
         commit = Commit(batch, batch, [segment], {self.view.name: file}, None, at_ms)
         path = layout.commit(self.stream, self.generation.name, batch, batch)
-        self.store.create_document(path, commit.to_json(), durable=False)
+        self.store.create_document(path, commit, durable=False)
         self.end += events
         self.batches += 1
         return commit

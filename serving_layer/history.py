@@ -19,7 +19,7 @@ from trilayer_core.definitions.stream import Stream
 from trilayer_core.definitions.view import View
 from trilayer_core.errors import CoverageError, UsageError
 from trilayer_core.seam import Cut, format_time
-from trilayer_core.store.files import Store, StoredFile
+from trilayer_core.store.files import Store
 from trilayer_core.store.origins import origin_number
 from trilayer_core.store.publications import (
     Look,
@@ -30,9 +30,8 @@ from trilayer_core.store.publications import (
     read_past,
     versions,
 )
+from trilayer_core.store.runs import ReconciledView
 from trilayer_core.store.segments import Commit, Segment, read_commits
-
-KINDS = ("match", "differ", "missing", "extra")
 
 
 @dataclass(frozen=True)
@@ -152,7 +151,11 @@ def version_of(
     reconciled = {
         name: _reconciled(publication.reconciliation.get(name)) for name in publication.views
     }
-    compared = [r for r in reconciled.values() if r.not_compared is None]
+    compared = [
+        found
+        for name in publication.views
+        if (found := publication.reconciliation.get(name)) and found.not_compared is None
+    ]
     return Version(
         version=publication.version,
         in_force=current is not None and publication.version == current.version,
@@ -163,11 +166,12 @@ def version_of(
         events=sum(s.events for s in streams.values()),
         quarantined=sum(s.quarantined for s in streams.values()),
         lost=sum(s.lost for s in streams.values()),
-        differing_keys=sum(_differing(r) for r in compared) if compared else None,
+        differing_keys=sum(found.different for found in compared) if compared else None,
         views={name: view.rows for name, view in publication.views.items()},
         changed_keys={name: view.changed_keys for name, view in publication.views.items()},
         corrected_keys={
-            n: publication.reconciliation.get(n, {}).get("changed", 0) for n in publication.views
+            name: found.changed or 0 if (found := publication.reconciliation.get(name)) else 0
+            for name in publication.views
         },
         streams=streams,
         reconciliation=reconciled,
@@ -176,14 +180,10 @@ def version_of(
     )
 
 
-def _reconciled(found: Mapping[str, Any] | None) -> Reconciled:
+def _reconciled(found: ReconciledView | None) -> Reconciled:
     if found is None:
         return Reconciled(not_compared="it was published without the step reconcile")
-    return Reconciled(*(found.get(name) for name in (*KINDS, "not_compared")))
-
-
-def _differing(found: Reconciled) -> int:
-    return (found.differ or 0) + (found.missing or 0) + (found.extra or 0)
+    return Reconciled(found.match, found.differ, found.missing, found.extra, found.not_compared)
 
 
 def reconciliation(view: View, version: int | None, store: Store) -> Table:
@@ -202,13 +202,14 @@ def reconciliation(view: View, version: int | None, store: Store) -> Table:
         raise CoverageError(
             f"view {view.name!r} was not compared for version {publication.version}: {why}"
         )
-    if "file" not in found:
+    if found.file is None:
         raise CoverageError(
             f"view {view.name!r} of version {publication.version} must have been compared by a run"
             " that keeps every key; it has only counts:"
-            f" {', '.join(f'{found[kind]} {kind}' for kind in KINDS)}"
+            f" {found.match} match, {found.differ} differ, {found.missing} missing, {found.extra}"
+            " extra"
         )
-    return Table(store.read_table(StoredFile.of(found["file"])))
+    return Table(store.read_table(found.file))
 
 
 SEGMENTS = pa.schema(

@@ -18,11 +18,12 @@ from trilayer_core.definitions.view import View
 from trilayer_core.errors import CoverageError
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.failpoints import failpoint
-from trilayer_core.seam import Cut, Range, cut_from_json, tick_of
+from trilayer_core.seam import Cut, Range, tick_of
 from trilayer_core.store import layout
 from trilayer_core.store.continuity import NOTHING_READ
 from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.master import Interval, recorded_cuts
+from trilayer_core.store.runs import Run
 from trilayer_core.store.segments import (
     TICK,
     Commit,
@@ -101,7 +102,7 @@ def compact(
         marks = NOTHING_READ.and_of(run).marks
         wide = Commit(first, last, segments, files, quarantine, run[-1].committed_ms, marks)
         failpoint("compaction.before-commit")
-        store.create_document(layout.commit(stream, generation, first, last), wide.to_json())
+        store.create_document(layout.commit(stream, generation, first, last), wide)
     except Exception:
         # It is tried again soon, over more micro-batches and so under another name: these files
         # would add up.
@@ -172,7 +173,7 @@ def _groups(
     *due, newest = commits
     open_ticks = {segment.tick for segment in newest.segments}
     first_open = next((i for i, c in enumerate(due) if _ticks(c) & open_ticks), len(due))
-    known = Generation.of(store.read_document(layout.generation_record(stream, generation)))
+    known = store.read_document(layout.generation_record(stream, generation), Generation)
     cuts = _known_cuts(store, stream, known.topic_id, commits)
     # A T later than now is of a clock that was ahead: earlier ones may still be chosen.
     newest_t = max((t_ms for t_ms, _ in cuts if t_ms <= now), default=0)
@@ -218,9 +219,9 @@ def _known_cuts(
     for run in store.names(layout.RUNS):
         path = layout.step(int(run), "cut")
         if store.exists(path):
-            document = store.read_document(path)
-            if document["topic_ids"].get(stream.name) == topic_id:
-                cuts.append((document["t_ms"], cut_from_json(document["cuts"][stream.name])))
+            begun = store.read_document(path, Run)
+            if begun.topic_ids.get(stream.name) == topic_id:
+                cuts.append((begun.t_ms, begun.cuts[stream.name]))
     return cuts
 
 

@@ -393,7 +393,7 @@ class StreamQuery:
             anew,
         )
         self._store.create_document(
-            layout.generation_record(self.stream, generation.name), generation.to_json()
+            layout.generation_record(self.stream, generation.name), generation
         )
         logger.info(
             "stream %s: generation %s from %s",

@@ -277,7 +277,7 @@ class Compactor(threading.Thread):
         path = layout.compaction_fault(self._query.stream, generation.name)
         try:
             if fault is not None:
-                self._store.write_document(path, vars(fault))
+                self._store.write_document(path, fault)
             elif self._fault is not None or self._store.exists(path):
                 self._store.delete(path)
             self._fault = fault

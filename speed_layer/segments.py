@@ -134,7 +134,7 @@ def write_segment(
     commit = Commit(batch_id, batch_id, segments, files, quarantine, committed_ms, marks)
     failpoint("segment.before-commit")
     store.create_document(
-        layout.commit(stream, generation.name, batch_id, batch_id), commit.to_json(), durable=False
+        layout.commit(stream, generation.name, batch_id, batch_id), commit, durable=False
     )
     failpoint("segment.after-commit")
     return commit

@@ -45,21 +45,6 @@ def ranges_between(start: Cut, end: Cut) -> dict[int, Range]:
     }
 
 
-def ranges_to_json(ranges: Ranges) -> dict[str, list[int]]:
-    """As a JSON document."""
-    return {str(partition): [r.start, r.end] for partition, r in sorted(ranges.items())}
-
-
-def ranges_from_json(document: Mapping[str, list[int]]) -> dict[int, Range]:
-    """Of what `ranges_to_json` has made."""
-    return {int(partition): Range(*pair) for partition, pair in document.items()}
-
-
-def cut_from_json(document: Mapping[str, int]) -> dict[int, int]:
-    """A cut of a JSON document, whose keys are text."""
-    return {int(partition): offset for partition, offset in document.items()}
-
-
 def size(ranges: Ranges) -> int:
     """Offsets in all partitions together."""
     return sum(len(r) for r in ranges.values())

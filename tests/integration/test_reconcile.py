@@ -49,6 +49,6 @@ def test_a_difference_is_told_and_the_batch_is_published(differing, caplog):
     pipeline, run, recomputed = differing
     publication = pipeline.publish(run, recomputed)
     counts = publication.reconciliation["totals"]
-    assert [counts[kind] for kind in ("match", "differ", "missing", "extra")] == [1, 1, 0, 0]
-    assert publication.reconciliation["per_price"]["differ"] == 0
+    assert (counts.match, counts.differ, counts.missing, counts.extra) == (1, 1, 0, 0)
+    assert publication.reconciliation["per_price"].differ == 0
     assert "reconcile totals: match 1, differ 1, missing 0, extra 0" in caplog.text

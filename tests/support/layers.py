@@ -11,10 +11,10 @@ from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 
 import serving_layer
-from batch_layer.cut import Run, choose_t, cut
+from batch_layer.cut import choose_t, cut
 from batch_layer.ingest import ingest
 from batch_layer.publish import oldest_cut, publish, rollback
-from batch_layer.recompute import Recomputed, recompute
+from batch_layer.recompute import recompute
 from batch_layer.reconcile import reconcile
 from serving_layer.connection import Layer, Provenance
 from speed_layer.query import StreamQuery
@@ -27,6 +27,7 @@ from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import latest_tick
 from trilayer_core.store.files import Store
 from trilayer_core.store.publications import Publication, in_force, versions
+from trilayer_core.store.runs import Recomputed, Run
 from trilayer_core.store.segments import read_commits
 
 Answer = dict[tuple[Hashable, ...], dict[str, Any]]

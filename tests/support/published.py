@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from batch_layer.cut import Run
 from batch_layer.publish import publish
-from batch_layer.recompute import Recomputed
 from trilayer import Catalog, Stream, View, count
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Range
@@ -15,6 +13,7 @@ from trilayer_core.store import layout
 from trilayer_core.store.files import Store
 from trilayer_core.store.master import Interval, read_chain
 from trilayer_core.store.publications import Publication, in_force, take_token, versions
+from trilayer_core.store.runs import Recomputed, Run
 
 STREAM = Stream("events", "k int, at timestamp", event_time="at")
 VIEW = View("by_key", source=STREAM, key=["k"], aggregates={"n": count()})
@@ -39,7 +38,7 @@ def begin(store: Store) -> tuple[Run, Recomputed]:
     interval = Interval(
         number, run.t_ms, "id", {0: Range(number * 10, number * 10 + 10)}, {}, [data], 10, 0
     )
-    store.create_document(f"{folder}/{number:08d}.json", interval.to_json())
+    store.create_document(f"{folder}/{number:08d}.json", interval)
     file = store.write_table(
         f"batch/by_key/{run.token:08d}-full-abcdef/part.parquet", pa.table({"k": [1], "count": [1]})
     )
@@ -48,7 +47,7 @@ def begin(store: Store) -> tuple[Run, Recomputed]:
     recomputed = Recomputed(
         base.version if base else None, definitions, {"events": "full"}, {VIEW.name: [file]}, {}
     )
-    store.write_document(run.path("cut"), dict(vars(run)))
+    store.write_document(run.path("cut"), run)
     return run, recomputed
 
 

@@ -15,8 +15,8 @@ from batch_layer import cut as cut_step
 from batch_layer.ingest import ingest as ingest_step
 from batch_layer.publish import publish as publish_step
 from batch_layer.publish import rollback as rollback_step
-from batch_layer.recompute import Recomputed, recomputed_before
 from batch_layer.recompute import recompute as recompute_step
+from batch_layer.recompute import recomputed_before
 from batch_layer.reconcile import reconcile as reconcile_step
 from batch_layer.run import (
     accept_losses,
@@ -37,6 +37,7 @@ from trilayer_core.log.lag import after_cut
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.progress import shown
 from trilayer_core.seam import format_time, parse_time
+from trilayer_core.store.documents import encode
 from trilayer_core.store.files import Store
 from trilayer_core.store.publications import (
     Held,
@@ -51,6 +52,7 @@ from trilayer_core.store.publications import (
 )
 from trilayer_core.store.publications import hold as hold_step
 from trilayer_core.store.publications import release as release_step
+from trilayer_core.store.runs import Recomputed, Reconciliation, Run
 
 logger = logging.getLogger("trilayer.batch")
 
@@ -268,7 +270,7 @@ def publish(token: RunToken = None, until: Until = None, as_json: Json = False) 
         current = cut_step.find_run(p.store, token, _ms(until))
         recomputed = _recomputed(p.catalog, p.store, current)
         found = (
-            p.store.read_document(current.path("reconcile"))["views"]
+            p.store.read_document(current.path("reconcile"), Reconciliation).views
             if p.store.exists(current.path("reconcile"))
             else {}
         )
@@ -297,7 +299,7 @@ def _deliver(p: Project, tell: Callable[[str], None]) -> SinkError | None:
     return None
 
 
-def _recomputed(catalog: Catalog, store: Store, current: cut_step.Run) -> Recomputed:
+def _recomputed(catalog: Catalog, store: Store, current: Run) -> Recomputed:
     found = recomputed_before(catalog, current, store)
     if found is None:
         raise UsageError(
@@ -366,7 +368,9 @@ def reconciliation(
         return
     found = {"version": publication.version, "t": publication.t, "kind": publication.kind}
     if as_json:
-        print_json(found | {"views": publication.reconciliation})
+        print_json(
+            found | {"views": {name: encode(v) for name, v in publication.reconciliation.items()}}
+        )
         return
     table = Table(
         title=f"version {publication.version}, T={publication.t}, {publication.kind}",
@@ -378,17 +382,14 @@ def reconciliation(
     )
     for name in ("view", "match", "differ", "missing", "extra", "corrected"):
         table.add_column(name)
-    for name, counts in publication.reconciliation.items():
-        numbers = [
-            f"{counts[k]:,}" if k in counts else "-"
-            for k in ("match", "differ", "missing", "extra", "changed")
-        ]
-        table.add_row(name, *numbers)
+    for name, view in publication.reconciliation.items():
+        counts = (view.match, view.differ, view.missing, view.extra, view.changed)
+        table.add_row(name, *("-" if counted is None else f"{counted:,}" for counted in counts))
     out.print(table)
-    for name, counts in publication.reconciliation.items():
-        if "not_compared" in counts:
-            out.print(f"{name}: not compared: {counts['not_compared']}")
-        for row in [*counts.get("keys", []), *counts.get("changed_keys", [])]:
+    for name, view in publication.reconciliation.items():
+        if view.not_compared is not None:
+            out.print(f"{name}: not compared: {view.not_compared}")
+        for row in [*(view.keys or []), *(view.changed_keys or [])]:
             out.print(f"{name}: {row}")
 
 

@@ -9,9 +9,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Annotated
 
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, RetriableError
+from pydantic import Field
 
 from trilayer.operations.project import Project
 from trilayer.operations.quarantine import Quarantined, quarantined
@@ -26,6 +28,37 @@ from trilayer_core.store.origins import origins
 
 ORIGIN_HEADER = "trilayer-origin"
 """Header of an event that replaces a quarantined one: TOPIC_ID/PARTITION/OFFSET."""
+
+
+@dataclass(frozen=True)
+class Sending:
+    """That a correction is about to be sent.
+
+    Attributes:
+        start: The offset from which on it would be found, in the partition of the event that it
+            replaces.
+        value: The SHA-256 of its value.
+        began_ms: When, in ms since 1970.
+    """
+
+    start: Annotated[int, Field(alias="from")]
+    value: str
+    began_ms: int
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """That a correction was sent.
+
+    Attributes:
+        to: Its place in the log, as PARTITION:OFFSET.
+        sent_ms: When, in ms since 1970.
+        value: The SHA-256 of its value. None in records from before it was kept.
+    """
+
+    to: str
+    sent_ms: int
+    value: str | None = None
 
 
 @dataclass
@@ -259,7 +292,7 @@ class _Replay:
             return True
         if self._again or not store.exists(one.marker):
             return False
-        if store.read_document(one.marker).get("value") == one.digest:
+        if store.read_document(one.marker, Replayed).value == one.digest:
             return True
         raise UsageError(
             f"{one.where}: {one.place} must not be replayed twice; another correction of it was"
@@ -271,18 +304,18 @@ class _Replay:
 
         It must be there as it is in the file now. Ends its intent.
         """
-        intent = self._p.store.read_document(one.intent)
+        intent = self._p.store.read_document(one.intent, Sending)
         topic = self._log.topic(one.stream)
         header = (ORIGIN_HEADER, one.header)
-        offset = self._log.find_header(topic, one.partition, intent["from"], header)
+        offset = self._log.find_header(topic, one.partition, intent.start, header)
         beginning = self._log.beginning(topic).get(one.partition, 0)
         if offset is not None:
-            self._mark(one, f"{one.partition}:{offset}", intent["value"])
-            return bool(intent["value"] == one.digest)
-        if beginning > intent["from"] and not self._again:
+            self._mark(one, f"{one.partition}:{offset}", intent.value)
+            return intent.value == one.digest
+        if beginning > intent.start and not self._again:
             raise UsageError(
                 f"{one.where}: it is unknown whether {one.place} was sent: a replay was"
-                f" interrupted, and retention took offsets [{intent['from']}, {beginning}) of"
+                f" interrupted, and retention took offsets [{intent.start}, {beginning}) of"
                 f" partition {one.partition} of topic {topic.name!r}, where it would be; --again"
                 " sends it all the same"
             )
@@ -298,8 +331,7 @@ class _Replay:
         """
         store = self._p.store
         end = self._log.end(self._log.topic(one.stream))[one.partition]
-        intent = {"from": end, "value": one.digest, "began_ms": now_ms()}
-        store.write_document(one.intent, intent)
+        store.write_document(one.intent, Sending(end, one.digest, now_ms()))
         failpoint("quarantine.before-send")
         try:
             # To the partition of the event that it replaces, so that one partition is looked at
@@ -325,8 +357,7 @@ class _Replay:
         self._mark(one, f"{sent.partition}:{sent.offset}", one.digest)
 
     def _mark(self, one: _Correction, to: str, value: str) -> None:
-        document = {"to": to, "sent_ms": now_ms(), "value": value}
-        self._p.store.write_document(one.marker, document)
+        self._p.store.write_document(one.marker, Replayed(to, now_ms(), value))
         failpoint("quarantine.after-marker")
         self._p.store.delete(one.intent)
 

@@ -33,6 +33,14 @@ class Delivered:
     anew: bool
 
 
+@dataclass(frozen=True)
+class SinkHas:
+    """Which version a sink has, and since when, in ms since 1970."""
+
+    version: int
+    delivered_ms: int
+
+
 def deliver(
     p: Project, sinks: Sequence[Sink], tell: Callable[[str], None] = lambda far: None
 ) -> dict[str, Delivered]:
@@ -95,7 +103,7 @@ def sink(p: Project, name: str) -> Sink:
 def _delivered(p: Project, sink: Sink) -> int | None:
     if not p.store.exists(layout.sink(sink.name)):
         return None
-    return int(p.store.read_document(layout.sink(sink.name))["version"])
+    return p.store.read_document(layout.sink(sink.name), SinkHas).version
 
 
 def _hand_over(p: Project, sink: Sink, publication: Publication) -> None:
@@ -114,6 +122,4 @@ def _hand_over(p: Project, sink: Sink, publication: Publication) -> None:
             return snapshot.sql(f'SELECT * FROM "{view}"', "batch").arrow()
 
         sink.deliver(Delivery(publication.version, publication.t, views, read))
-    p.store.write_document(
-        layout.sink(sink.name), {"version": publication.version, "delivered_ms": now_ms()}
-    )
+    p.store.write_document(layout.sink(sink.name), SinkHas(publication.version, now_ms()))

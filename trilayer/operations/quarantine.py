@@ -105,6 +105,23 @@ class Quarantined:
         }
 
 
+@dataclass(frozen=True)
+class Discarded:
+    """That events were given up.
+
+    Attributes:
+        by: Who said so.
+        why: The reason.
+        discarded_ms: When, in ms since 1970.
+        events: The number of the origin, the partition and the offset of each.
+    """
+
+    by: str
+    why: str
+    discarded_ms: int
+    events: Sequence[tuple[int, int, int]]
+
+
 def quarantined(store: Store, stream: Stream, *, values: bool = True) -> Iterator[Quarantined]:
     """The quarantined events of a stream in log order.
 
@@ -150,13 +167,13 @@ def discard(
         at_ms: When, in ms since 1970; now unless given.
     """
     at_ms = now_ms() if at_ms is None else at_ms
-    chosen: dict[str, list[Sequence[int]]] = {}
+    chosen: dict[str, list[tuple[int, int, int]]] = {}
     for event in events:
         chosen.setdefault(event.stream, []).append(event.key[1:])
     for stream, places in chosen.items():
         store.write_document(
             f"{layout.discarded(stream)}/{at_ms}-{uuid4().hex[:6]}.json",
-            {"by": by, "why": why, "discarded_ms": at_ms, "events": places},
+            Discarded(by, why, at_ms, places),
         )
     return sum(map(len, chosen.values()))
 
@@ -166,9 +183,8 @@ def _discarded(store: Store, stream: Stream) -> dict[tuple[int, int, int], str]:
     folder = layout.discarded(stream.name)
     found: dict[tuple[int, int, int], str] = {}
     for name in store.names(folder):
-        document = store.read_document(f"{folder}/{name}")
-        for origin, partition, offset in document["events"]:
-            found[origin, partition, offset] = document["why"]
+        discarded = store.read_document(f"{folder}/{name}", Discarded)
+        found |= dict.fromkeys(discarded.events, discarded.why)
     return found
 
 

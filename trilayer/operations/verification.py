@@ -22,7 +22,7 @@ out in the merged view are found here, and an error is traced to its layer.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -1218,8 +1218,8 @@ def _files_of(version: Publication) -> Iterable[tuple[str, StoredFile]]:
     for name, view in version.views.items():
         yield from ((name, file) for file in view.files)
     for name, found in version.reconciliation.items():
-        if isinstance(found, Mapping) and found.get("file"):
-            yield name, StoredFile.of(found["file"])
+        if found.file is not None:
+            yield name, found.file
 
 
 def _end_of(chain: Sequence[Interval]) -> dict[int, int]:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any
+from typing import Annotated, Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
@@ -25,6 +25,7 @@ from kafka.errors import (
     TopicAlreadyExistsError,
     UnsupportedCodecError,
 )
+from pydantic import Field
 
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import EnvironmentFault, LogError
@@ -59,7 +60,7 @@ class Mark:
     offset: int
     append_ms: int
     digest: str
-    epoch: int = field(default=-1, compare=False)
+    epoch: Annotated[int, Field(exclude=True)] = field(default=-1, compare=False)
 
     @staticmethod
     def of_record(
@@ -71,23 +72,9 @@ class Mark:
             digest.update(b"-" if part is None else b"%d:" % len(part) + part)
         return Mark(offset, append_ms, digest.hexdigest()[:16], epoch)
 
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON document."""
-        return {"offset": self.offset, "append_ms": self.append_ms, "digest": self.digest}
-
 
 Marks = Mapping[int, Mark | None]
 """Per partition the last record below an offset; None where the 4,096 offsets below it had none."""
-
-
-def marks_to_json(marks: Marks) -> dict[str, Any]:
-    """As a JSON document."""
-    return {str(partition): mark and mark.to_json() for partition, mark in sorted(marks.items())}
-
-
-def marks_from_json(document: Mapping[str, Any]) -> dict[int, Mark | None]:
-    """Of what `marks_to_json` has made."""
-    return {int(partition): mark and Mark(**mark) for partition, mark in document.items()}
 
 
 class Log:

@@ -18,16 +18,15 @@ import errno
 import fcntl
 import hashlib
 import io
-import json
 import os
 import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import urlparse
 from uuid import uuid4
 
@@ -38,9 +37,11 @@ import pyarrow.parquet as pq
 from trilayer_core.errors import IntegrityError, SettingsError, StoreError
 from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.runtime.file_lock import exclusive, unless_held
+from trilayer_core.store.documents import document_bytes, mending, parse_document
 
 Name = TypeVar("Name")
 Content = TypeVar("Content")
+Document = TypeVar("Document")
 
 STALE_AFTER_S = 60.0
 """Only what is older than this is looked at as left over; each kind has a further proof, see
@@ -71,11 +72,6 @@ class StoredFile:
     rows: int
     bytes: int
     sha256: str
-
-    @staticmethod
-    def of(document: dict[str, Any]) -> StoredFile:
-        """The file that a document describes."""
-        return StoredFile(document["path"], document["rows"], document["bytes"], document["sha256"])
 
 
 class Store:
@@ -377,20 +373,18 @@ class Store:
 
     # -- documents ---------------------------------------------------------------------------------
 
-    def read_document(self, relative: str) -> dict[str, Any]:
-        """A JSON document written by `write_document`.
+    def read_document(self, relative: str, kind: type[Document]) -> Document:
+        """A document of this kind, written by `write_document`.
 
         Raises IntegrityError where it is missing or not what was written.
         """
-        return parse_document(self.read(relative), relative)
+        return parse_document(self.read(relative), relative, kind)
 
-    def write_document(self, relative: str, document: dict[str, Any]) -> None:
-        """Writes or replaces a JSON document, with its own digest in it. As `write`, durable."""
+    def write_document(self, relative: str, document: object) -> None:
+        """Writes or replaces a document, with its own digest in it. As `write`, durable."""
         self.write(relative, document_bytes(document))
 
-    def create_document(
-        self, relative: str, document: dict[str, Any], *, durable: bool = True
-    ) -> bool:
+    def create_document(self, relative: str, document: object, *, durable: bool = True) -> bool:
         """As `write_document`, for one that must not be there yet.
 
         Returns False, and writes nothing, if it is.
@@ -583,43 +577,6 @@ def read_listed(
                 raise
 
 
-def document_bytes(document: dict[str, Any]) -> bytes:
-    """JSON with a `sha256` over all else in it."""
-    # Through JSON once, so that the digest is over what will be read: its keys are text.
-    body = json.loads(json.dumps(document, default=_jsonable))
-    return json.dumps(body | {"sha256": _document_digest(body)}, indent=1).encode()
-
-
-def parse_document(data: bytes, relative: str) -> dict[str, Any]:
-    """The reverse of `document_bytes`. Raises IntegrityError that names the file."""
-    try:
-        document = json.loads(data)
-        expected = document.pop("sha256")
-    except (ValueError, KeyError, AttributeError, TypeError):
-        raise IntegrityError(
-            f"{relative} must be a JSON document of trilayer's; it was truncated or replaced;"
-            f" {mending(relative)}"
-        ) from None
-    if _document_digest(document) != expected:
-        raise IntegrityError(
-            f"{relative} must have the content that its digest says; it was altered;"
-            f" {mending(relative)}"
-        )
-    return document
-
-
-_MENDING = {
-    "speed": "run `trilayer speed run --rebuild`",
-    "batch": "run `trilayer batch rollback`, then `trilayer batch run --full`",
-    "publications": "run `trilayer batch rollback VERSION`, then `trilayer batch run --full`",
-}
-
-
-def mending(relative: str) -> str:
-    """What a person can do about a file of the store that is not as it was written."""
-    return _MENDING.get(relative.partition("/")[0], "restore the file from a copy")
-
-
 def _check_content(file: StoredFile, size: int, digest: str) -> None:
     if size != file.bytes:
         raise IntegrityError(
@@ -631,13 +588,3 @@ def _check_content(file: StoredFile, size: int, digest: str) -> None:
             f"{file.path} must have SHA-256 {file.sha256[:12]}…; its bytes were altered;"
             f" {mending(file.path)}"
         )
-
-
-def _document_digest(body: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
-
-
-def _jsonable(value: Any) -> Any:
-    if isinstance(value, StoredFile):
-        return asdict(value)
-    raise TypeError(f"{value!r} can't be written to a JSON document")

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from trilayer_core.errors import IntegrityError, StoreError
 from trilayer_core.store import layout
 from trilayer_core.store.files import STALE_AFTER_S, Store
+from trilayer_core.store.master import Interval
 from trilayer_core.store.publications import newest_token, read_past, read_version, version_numbers
 
 logger = logging.getLogger("trilayer.store")
@@ -145,11 +146,11 @@ def _used(store: Store, manifest: str) -> set[str]:
     that can't be read.
     """
     try:
-        files = store.read_document(manifest)["files"]
+        files = store.read_document(manifest, Interval).files
     except (IntegrityError, StoreError) as error:
         logger.warning("what it refers to is left alone: %s", error)
         return set()
-    return {file["path"].split("/")[-2] for file in files} | {""}
+    return {file.path.split("/")[-2] for file in files} | {""}
 
 
 def _given_up(

@@ -16,14 +16,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, overload
+from typing import overload
 from weakref import WeakKeyDictionary
 
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import CoverageError, IntegrityError
-from trilayer_core.log.broker import Marks, marks_from_json, marks_to_json
-from trilayer_core.seam import Cut, Ranges, ranges_from_json, ranges_to_json
+from trilayer_core.log.broker import Marks
+from trilayer_core.seam import Cut
 from trilayer_core.store import layout
+from trilayer_core.store.documents import StoredRange
 from trilayer_core.store.files import Store, StoredFile, read_listed
 
 
@@ -52,8 +53,8 @@ class Interval:
     number: int
     t_ms: int
     topic_id: str
-    ranges: Ranges
-    lost: Ranges
+    ranges: Mapping[int, StoredRange]
+    lost: Mapping[int, StoredRange]
     files: Sequence[StoredFile]
     events: int
     quarantined: int
@@ -64,37 +65,6 @@ class Interval:
     def end(self) -> dict[int, int]:
         """Where it ends in each partition."""
         return {partition: r.end for partition, r in self.ranges.items()}
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON document."""
-        return {
-            "number": self.number,
-            "t_ms": self.t_ms,
-            "topic_id": self.topic_id,
-            "ranges": ranges_to_json(self.ranges),
-            "lost": ranges_to_json(self.lost),
-            "files": list(self.files),
-            "events": self.events,
-            "quarantined": self.quarantined,
-            "marks": marks_to_json(self.marks),
-            "departed": self.departed,
-        }
-
-    @staticmethod
-    def of(document: dict[str, Any]) -> Interval:
-        """The interval that a document describes."""
-        return Interval(
-            document["number"],
-            document["t_ms"],
-            document["topic_id"],
-            ranges_from_json(document["ranges"]),
-            ranges_from_json(document["lost"]),
-            [StoredFile.of(file) for file in document["files"]],
-            document["events"],
-            document["quarantined"],
-            marks_from_json(document.get("marks", {})),
-            document.get("departed", 0),
-        )
 
 
 def schemas(store: Store, stream: Stream) -> list[str]:
@@ -134,8 +104,8 @@ class Chain(Sequence[Interval]):
             return [self[number] for number in range(*place.indices(self._length))]
         number = range(self._length)[place]
         if number not in self._read:
-            document = self._store.read_document(layout.manifest(self._folder, number))
-            self._read[number] = Interval.of(document)
+            path = layout.manifest(self._folder, number)
+            self._read[number] = self._store.read_document(path, Interval)
             for before, after in ((number - 1, number), (number, number + 1)):
                 if before in self._read and after in self._read:
                     _check_follows(self._stream, self._read[before], self._read[after])
@@ -252,7 +222,7 @@ def read_chain(store: Store, stream: Stream, schema: str | None = None) -> list[
     # Read again where a batch run has just cleared the chain away.
     found = read_listed(
         lambda: _manifests(store, folder),
-        lambda name: (name, Interval.of(store.read_document(f"{folder}/{name}"))),
+        lambda name: (name, store.read_document(f"{folder}/{name}", Interval)),
     )
     for expected, (name, _) in enumerate(found):
         if name != f"{expected:08d}.json":

@@ -8,14 +8,19 @@ streams/STREAM/origins/00000002.json     one for each loss that was accepted sin
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
 
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import ConflictError, LogError
 from trilayer_core.log.broker import Log, Topic
 from trilayer_core.runtime.clock import now_ms
-from trilayer_core.seam import Cut, Ranges, cut_from_json, ranges_to_json
+from trilayer_core.seam import Cut, Ranges
 from trilayer_core.store import layout
+from trilayer_core.store.documents import ABSENT_IF_NONE, StoredRange
 from trilayer_core.store.files import Store
 
 
@@ -28,14 +33,26 @@ class Origin:
     Offsets mean the same record within one origin only.
 
     Attributes:
+        topic: The topic's name.
         topic_id: The topic's id, as the broker gave it.
         start: Per partition, the first offset that counts.
         number: 1 for the first origin, and one more with each loss that was accepted.
+        before: Identity of the origin that ended with this one; None for the first, as all that
+            follows.
+        reason: What was found, in the words of the error that reported it.
+        departed: Per partition, the offsets of the origin before that the log no longer held as
+            they were ingested.
+        accepted_ms: When the loss was accepted, in ms since 1970.
     """
 
+    topic: str
     topic_id: str
     start: Cut
-    number: int = 1
+    number: Annotated[int, Field(exclude_if=lambda number: number == 1)] = 1
+    before: Annotated[str | None, ABSENT_IF_NONE] = None
+    reason: Annotated[str | None, ABSENT_IF_NONE] = None
+    departed: Annotated[Mapping[int, StoredRange] | None, ABSENT_IF_NONE] = None
+    accepted_ms: Annotated[int | None, ABSENT_IF_NONE] = None
 
     @property
     def identity(self) -> str:
@@ -60,8 +77,7 @@ def origin(store: Store, stream: Stream, topic: Topic, log: Log) -> Origin:
     """
     path = layout.origin(stream, 1)
     if not store.exists(path):
-        document = {"topic": topic.name, "topic_id": topic.id, "start": log.beginning(topic)}
-        store.create_document(path, document)
+        store.create_document(path, Origin(topic.name, topic.id, log.beginning(topic)))
     found = read_origin(store, stream)
     assert found is not None
     check_same_topic(stream, found.topic_id, topic)
@@ -106,26 +122,17 @@ def begin_origin(
     Raises:
         ConflictError: Another process has just begun one.
     """
-    number = before.number + 1
-    document = {
-        "number": number,
-        "topic": topic.name,
-        "topic_id": topic.id,
-        "start": dict(start),
-        "before": before.identity,
-        "reason": reason,
-        "departed": ranges_to_json(departed),
-        "accepted_ms": now_ms(),
-    }
-    path = layout.origin(stream, number)
-    if not store.create_document(path, document):
+    begun = Origin(
+        topic.name, topic.id, start, before.number + 1, before.identity, reason, departed, now_ms()
+    )
+    path = layout.origin(stream, begun.number)
+    if not store.create_document(path, begun):
         raise ConflictError(f"{path} must be new; another process has just written it; run again")
-    return Origin(topic.id, dict(start), number)
+    return begun
 
 
 def _read_origin(store: Store, stream: Stream, number: int) -> Origin:
-    document = store.read_document(layout.origin(stream, number))
-    return Origin(document["topic_id"], cut_from_json(document["start"]), number)
+    return store.read_document(layout.origin(stream, number), Origin)
 
 
 def check_same_topic(stream: Stream, known_id: str, topic: Topic) -> None:

@@ -19,12 +19,11 @@ not deleted. All that is done under the lock takes milliseconds; Spark is never 
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Annotated
 
 from trilayer_core.errors import (
     ConflictError,
@@ -36,9 +35,16 @@ from trilayer_core.errors import (
 )
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.failpoints import failpoint
-from trilayer_core.seam import Cut, cut_from_json, format_time
+from trilayer_core.seam import Cut, format_time
 from trilayer_core.store import layout
-from trilayer_core.store.files import Store, StoredFile, document_bytes, parse_document
+from trilayer_core.store.documents import (
+    ABSENT_IF_NONE,
+    NO_OTHER_FIELDS,
+    digest_in,
+    parse_document,
+)
+from trilayer_core.store.files import Store, StoredFile
+from trilayer_core.store.runs import ReconciledView
 
 logger = logging.getLogger("trilayer.publication")
 
@@ -76,6 +82,8 @@ class PublishedStream:
             Generations up to it are not merged with the publication.
     """
 
+    __pydantic_config__ = NO_OTHER_FIELDS
+
     topic_id: str
     fingerprint: str
     cut: Cut
@@ -91,6 +99,8 @@ class PublishedView:
 
     `changed_keys`: how many keys events since the base have touched.
     """
+
+    __pydantic_config__ = NO_OTHER_FIELDS
 
     fingerprint: str
     files: Sequence[StoredFile]
@@ -114,10 +124,12 @@ class Publication:
         base: The version in force when the run began; None only before the first publication.
         streams: Per stream, what lies below the cut.
         views: Per view, its files.
-        reconciliation: Per view, counts of match, differ, missing, extra, and of keys changed since
-            the base; or `not_compared` with the reason.
+        reconciliation: Per view, what both layers have computed of it; empty if the step was left
+            out.
         created_ms: When it was written, in ms since 1970.
     """
+
+    __pydantic_config__ = NO_OTHER_FIELDS
 
     version: int
     t_ms: int
@@ -127,53 +139,17 @@ class Publication:
     created_ms: int
     streams: Mapping[str, PublishedStream]
     views: Mapping[str, PublishedView]
-    reconciliation: Mapping[str, Any]
+    reconciliation: Mapping[str, ReconciledView]
 
     @property
     def t(self) -> str:
         """T as text."""
         return format_time(self.t_ms)
 
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON document."""
-        return {
-            "version": self.version,
-            "t_ms": self.t_ms,
-            "token": self.token,
-            "kind": self.kind,
-            "base": self.base,
-            "created_ms": self.created_ms,
-            "streams": {name: vars(stream) for name, stream in self.streams.items()},
-            "views": {
-                name: {
-                    "fingerprint": view.fingerprint,
-                    "files": list(view.files),
-                    "changed_keys": view.changed_keys,
-                }
-                for name, view in self.views.items()
-            },
-            "reconciliation": self.reconciliation,
-        }
-
-    @staticmethod
-    def of(document: dict[str, Any]) -> Publication:
-        """The publication that a document describes."""
-        streams = {
-            n: PublishedStream(**(s | {"cut": cut_from_json(s["cut"])}))
-            for n, s in document["streams"].items()
-        }
-        views = {
-            name: PublishedView(
-                **(view | {"files": [StoredFile.of(file) for file in view["files"]]})
-            )
-            for name, view in document["views"].items()
-        }
-        return Publication(**(document | {"streams": streams, "views": views}))
-
 
 def read_version(store: Store, version: int) -> Publication:
     """The version of this number. Raises IntegrityError if it is missing or altered."""
-    return Publication.of(store.read_document(layout.version(version)))
+    return store.read_document(layout.version(version), Publication)
 
 
 def pointer_bytes(store: Store) -> bytes | None:
@@ -201,15 +177,16 @@ def in_force(store: Store) -> Publication | None:
 
 def pointed_at(store: Store, pointer: bytes) -> Publication:
     """The publication that a pointer's bytes name."""
-    document = parse_document(pointer, layout.POINTER)
-    path = layout.version(document["version"])
-    publication = parse_document(store.read(path), path)
-    if document["version_digest"] != _digest(publication):
+    standing = parse_document(pointer, layout.POINTER, Pointer)
+    path = layout.version(standing.version)
+    data = store.read(path)
+    publication = parse_document(data, path, Publication)
+    if standing.version_digest != digest_in(data):
         raise IntegrityError(
             f"{path} must be the publication that {layout.POINTER} points at; its content differs:"
             " it was replaced"
         )
-    return Publication.of(publication)
+    return publication
 
 
 def versions(store: Store) -> list[Publication]:
@@ -240,7 +217,7 @@ def write_version(store: Store, publication: Publication) -> Publication:
         for known in reversed(versions(store)):
             if known.token == publication.token:
                 return known
-        if not store.create_document(layout.version(publication.version), publication.to_json()):
+        if not store.create_document(layout.version(publication.version), publication):
             raise ConflictError(
                 f"version {publication.version} must be new; another run has just written it; run"
                 " again"
@@ -295,17 +272,13 @@ def roll_back(store: Store, version: int | None, hold: Held | None = None) -> Pu
 def _move(store: Store, version: int, token: int, reason: str, held: Held | None) -> None:
     failpoint(f"{reason}.in-pointer")
     past = _past(store).moved_to(version, version_numbers(store))
-    document = {
-        "version": version,
-        "version_digest": _digest(store.read_document(layout.version(version))),
-        "token": token,
-        "reason": reason,
-        "moved_ms": now_ms(),
-        "before": past.before,
-        "left": past.left,
-        "held": vars(held) if held else None,
-    }
-    store.write_document(layout.POINTER, document)
+    path = layout.version(version)
+    data = store.read(path)
+    parse_document(data, path, Publication)
+    standing = Pointer(
+        version, digest_in(data), token, reason, now_ms(), past.before, past.left, held
+    )
+    store.write_document(layout.POINTER, standing)
 
 
 # -- a version that a person holds -----------------------------------------------------------------
@@ -336,8 +309,7 @@ def held(store: Store) -> Held | None:
     Raises IntegrityError if the pointer can't be read.
     """
     standing = pointer(store)
-    document = standing.get("held") if standing else None
-    return Held(**document) if document else None
+    return standing.held if standing else None
 
 
 def _held(store: Store) -> Held | None:
@@ -361,7 +333,7 @@ def hold(store: Store, by: Held) -> Publication:
                 "a hold must have a publication to keep in force; there is none yet; run `trilayer"
                 " batch run`"
             )
-        store.write_document(layout.POINTER, standing | {"held": vars(by)})
+        store.write_document(layout.POINTER, replace(standing, held=by))
     return published
 
 
@@ -371,7 +343,7 @@ def release(store: Store) -> Held | None:
         ended = held(store)
         standing = pointer(store)
         if ended and standing:
-            store.write_document(layout.POINTER, standing | {"held": None})
+            store.write_document(layout.POINTER, replace(standing, held=None))
     return ended
 
 
@@ -380,7 +352,7 @@ def check_not_held(store: Store) -> None:
     by = held(store)
     if by is not None:
         standing = pointer(store)
-        version = standing["version"] if standing else None
+        version = standing.version if standing else None
         raise HeldError(
             f"a run may publish only while nobody holds the version in force; version {version} is"
             f" held {by}; release it with `trilayer batch release`, or the DAG lambda_release"
@@ -388,6 +360,32 @@ def check_not_held(store: Store) -> None:
 
 
 # -- a run with nothing new ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """What puts a version in force.
+
+    Attributes:
+        version: The version in force.
+        version_digest: The digest in its document.
+        token: Of the run or rollback that put it there.
+        reason: publish or rollback.
+        moved_ms: When, in ms since 1970.
+        before: Versions that were in force before it, as in `Past`. None in pointers from before
+            this was kept.
+        left: Versions that a rollback has left, likewise.
+        held: Who holds it; None if nobody does.
+    """
+
+    version: int
+    version_digest: str
+    token: int
+    reason: str
+    moved_ms: int
+    before: Annotated[Sequence[int] | None, ABSENT_IF_NONE] = None
+    left: Annotated[Sequence[int] | None, ABSENT_IF_NONE] = None
+    held: Held | None = None
 
 
 @dataclass(frozen=True)
@@ -416,7 +414,7 @@ def write_look(store: Store, look: Look) -> None:
     """Records a look, if the run's token is still the newest."""
     with pointer_lock(store, "a look"):
         check_token(store, look.token)
-        store.write_document(layout.LOOKED, dict(vars(look)))
+        store.write_document(layout.LOOKED, look)
 
 
 def last_look(store: Store, publication: Publication) -> Look | None:
@@ -427,9 +425,8 @@ def last_look(store: Store, publication: Publication) -> Look | None:
     if not store.exists(layout.LOOKED):
         return None
     try:
-        document = store.read_document(layout.LOOKED)
-        look = Look(*(document[field.name] for field in fields(Look)))
-    except (IntegrityError, StoreError, KeyError, TypeError) as error:
+        look = store.read_document(layout.LOOKED, Look)
+    except (IntegrityError, StoreError) as error:
         # Nothing of the version is wrong: the next run that finds nothing new writes it anew.
         logger.warning(
             "when a run last looked is not known, until the next run looks: %s can't be read (%s)",
@@ -506,19 +503,19 @@ def read_past(store: Store) -> Past:
     standing = pointer(store)
     if standing is None:
         return Past(None, [], [])
-    if "before" in standing:
-        return Past(standing["version"], standing["before"], standing["left"])
+    if standing.before is not None:
+        return Past(standing.version, standing.before, standing.left or [])
     # A pointer from before this was recorded: a run is computed from the version in force, so that
     # `base` leads back through them. The others may have been in force too, and were left.
     there = version_numbers(store)
     base = {known.version: known.base for known in versions(store)}
-    line = [standing["version"]]
+    line = [standing.version]
     while (older := base.get(line[-1])) is not None and older in there and older not in line:
         line.append(older)
     if line[-1] not in base:  # it can't be read: the numbers are all that is known
         line += [number for number in reversed(there) if number < line[-1]]
     left = [number for number in there if number not in line]
-    return Past(standing["version"], line[:0:-1], left)
+    return Past(standing.version, line[:0:-1], left)
 
 
 def _past(store: Store) -> Past:
@@ -533,17 +530,31 @@ def _past(store: Store) -> Past:
         return Past(None, [], version_numbers(store))
 
 
-def pointer(store: Store) -> dict[str, Any] | None:
-    """version, token, reason (publish or rollback) and moved_ms of the pointer."""
+def pointer(store: Store) -> Pointer | None:
+    """The pointer as it stands; None before the first publication.
+
+    Raises IntegrityError if it can't be read.
+    """
     data = pointer_bytes(store)
-    return None if data is None else parse_document(data, layout.POINTER)
-
-
-def _digest(document: dict[str, Any]) -> str:
-    return str(json.loads(document_bytes(document))["sha256"])
+    return None if data is None else parse_document(data, layout.POINTER, Pointer)
 
 
 # -- the fence -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Token:
+    """That a token was taken.
+
+    Attributes:
+        token: Its number.
+        what: By what, in words.
+        taken_ms: When, in ms since 1970.
+    """
+
+    token: int
+    what: str
+    taken_ms: int
 
 
 def newest_token(store: Store) -> int:
@@ -560,9 +571,7 @@ def take_token(store: Store, what: str) -> int:
 def _take_token(store: Store, what: str) -> int:
     while True:
         token = newest_token(store) + 1
-        if store.create_document(
-            layout.token(token), {"token": token, "what": what, "taken_ms": now_ms()}
-        ):
+        if store.create_document(layout.token(token), Token(token, what, now_ms())):
             for old in store.names(layout.FENCE)[:-20]:
                 store.delete(f"{layout.FENCE}/{old}")
             return token
@@ -583,7 +592,7 @@ def _taker(store: Store, token: int) -> str:
     """Who took a token, in words: a rollback by its version; everything else is a later run."""
     path = layout.token(token)
     try:
-        what = str(store.read_document(path).get("what"))
+        what = store.read_document(path, Token).what
     except (IntegrityError, StoreError) as error:
         logger.debug("what took token %s is not known: %s", token, error)
         return "a later run"

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,17 +25,14 @@ from trilayer_core.compute.grouping import partial_schema
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.definitions.view import View
 from trilayer_core.errors import CoverageError, IntegrityError, TrilayerError
-from trilayer_core.log.broker import Marks, marks_from_json, marks_to_json
+from trilayer_core.log.broker import Marks
 from trilayer_core.seam import (
     Cut,
     Piece,
-    Ranges,
     cover,
-    cut_from_json,
-    ranges_from_json,
-    ranges_to_json,
 )
 from trilayer_core.store import layout
+from trilayer_core.store.documents import NO_OTHER_FIELDS, StoredRange
 from trilayer_core.store.files import Store, StoredFile, read_listed
 
 TICK = "_tick"
@@ -67,6 +63,8 @@ class Generation:
             was kept.
     """
 
+    __pydantic_config__ = NO_OTHER_FIELDS
+
     name: str
     topic_id: str
     fingerprint: str
@@ -75,15 +73,6 @@ class Generation:
     created_ms: int
     tick_ms: int | None = None
     anew: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON document."""
-        return dict(vars(self))
-
-    @staticmethod
-    def of(document: dict[str, Any]) -> Generation:
-        """The generation that a document describes."""
-        return Generation(**(document | {"start": cut_from_json(document["start"])}))
 
     @property
     def number(self) -> int:
@@ -106,8 +95,10 @@ class Segment:
             broker and the speed layer, likewise.
     """
 
+    __pydantic_config__ = NO_OTHER_FIELDS
+
     tick: int
-    ranges: Ranges
+    ranges: Mapping[int, StoredRange]
     events: int
     quarantined: int
     oldest_ms: int | None = None
@@ -130,6 +121,8 @@ class Commit:
             they end, or None if none was found. Commits from before marks were kept have none.
     """
 
+    __pydantic_config__ = NO_OTHER_FIELDS
+
     first: int
     last: int
     segments: Sequence[Segment]
@@ -149,25 +142,6 @@ class Commit:
         name = self.name
         return [Piece(f"{name}#{segment.tick}", segment.ranges) for segment in self.segments]
 
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON document."""
-        segments = [vars(s) | {"ranges": ranges_to_json(s.ranges)} for s in self.segments]
-        return vars(self) | {
-            "segments": segments, "files": dict(self.files), "marks": marks_to_json(self.marks)
-        }  # fmt: skip
-
-    @staticmethod
-    def of(document: dict[str, Any]) -> Commit:
-        """The commit that a document describes."""
-        segments = [
-            Segment(**(s | {"ranges": ranges_from_json(s["ranges"])})) for s in document["segments"]
-        ]
-        files = {view: StoredFile.of(file) for view, file in document["files"].items()}
-        quarantine = StoredFile.of(document["quarantine"]) if document["quarantine"] else None
-        marks = marks_from_json(document.get("marks", {}))
-        made = {"segments": segments, "files": files, "quarantine": quarantine, "marks": marks}
-        return Commit(**(document | made))
-
 
 def generations(store: Store, stream: Stream) -> list[Generation]:
     """Every generation of the stream, oldest first."""
@@ -178,7 +152,7 @@ def generations(store: Store, stream: Stream) -> list[Generation]:
         return [path for path in paths if store.exists(path)]
 
     # Read again if a batch run has just cleared one away.
-    return read_listed(listing, lambda path: Generation.of(store.read_document(path)))
+    return read_listed(listing, lambda path: store.read_document(path, Generation))
 
 
 def standing(known: Sequence[Generation]) -> list[Generation]:
@@ -207,7 +181,7 @@ def commit_names(store: Store, stream: Stream, generation: str) -> list[tuple[in
 
 def read_commit(store: Store, stream: Stream, generation: str, first: int, last: int) -> Commit:
     """One commit. Raises IntegrityError if it is missing or altered."""
-    return Commit.of(store.read_document(layout.commit(stream, generation, first, last)))
+    return store.read_document(layout.commit(stream, generation, first, last), Commit)
 
 
 @dataclass(frozen=True)
@@ -232,8 +206,7 @@ def compaction_fault(store: Store, stream: Stream) -> CompactionFault | None:
     path = layout.compaction_fault(stream, known[-1].name) if known else ""
     if not path or not store.exists(path):
         return None
-    document = store.read_document(path)
-    return CompactionFault(document["since_ms"], document["reason"])
+    return store.read_document(path, CompactionFault)
 
 
 @dataclass(frozen=True)

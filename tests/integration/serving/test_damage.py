@@ -54,14 +54,14 @@ def test_a_rebuild_mends_a_damaged_segment(pipeline, damaged):
         counts(pipeline)
     pipeline.wait_for_tick()
     batch = pipeline.batch()
-    assert "truncated" in batch.reconciliation["totals"]["not_compared"]
+    assert "truncated" in batch.reconciliation["totals"].not_compared
     pipeline.catch_up(rebuild=True)
     pipeline.produce(sales("dd"))
     pipeline.catch_up()
     assert counts(pipeline) == {"a": 3, "b": 2, "c": 1, "d": 2}
     pipeline.wait_for_tick()
     batch = pipeline.batch()
-    assert batch.reconciliation["totals"]["match"] == 1
+    assert batch.reconciliation["totals"].match == 1
     assert [generation.name for generation in generations(store, stream)] == [pipeline.generation]
     assert counts(pipeline) == {"a": 3, "b": 2, "c": 1, "d": 2}
 
@@ -118,7 +118,7 @@ def test_a_chain_half_cleared_away_is_still_one(tmp_path, deletions):
     for number in range(3):
         ranges = {0: Range(number * 10, number * 10 + 10)}
         interval = Interval(number, number * 1000, "id", ranges, {}, [], 10, 0)
-        store.write_document(f"{chain}/{number:08d}.json", interval.to_json())
+        store.write_document(f"{chain}/{number:08d}.json", interval)
     if deletions < 4:
         with pytest.raises(Killed):
             delete_chain(store, stream, "old")
@@ -144,5 +144,5 @@ def test_a_chain_cleared_away_while_it_is_read_is_read_again(tmp_path):
     chain = layout.chain(stream, "old")
     for number in range(3):
         interval = Interval(number, number, "id", {0: Range(number, number + 1)}, {}, [], 1, 0)
-        store.write_document(f"{chain}/{number:08d}.json", interval.to_json())
+        store.write_document(f"{chain}/{number:08d}.json", interval)
     assert read_chain(store, stream, "old") == []

@@ -27,6 +27,7 @@ from trilayer.cli.main import app
 from trilayer.cli.sql import Format, Prompt
 from trilayer_core.errors import CoverageError, IntegrityError, UsageError
 from trilayer_core.store import layout
+from trilayer_core.store.documents import encode
 from trilayer_core.store.files import Store
 from trilayer_core.store.publications import in_force
 from trilayer_core.store.segments import generations, read_commits
@@ -383,7 +384,7 @@ def test_a_missing_commit_in_the_middle_is_a_hole_that_is_named(made, copy):
     commits = read_commits(copy, stream, generation)
     last = commits[-1]
     later = layout.commit(stream, generation, last.first + 1, last.last + 1)
-    document = last.to_json() | {"first": last.first + 1, "last": last.last + 1}
+    document = encode(last) | {"first": last.first + 1, "last": last.last + 1}
     for segment in document["segments"]:
         segment["ranges"] = {p: [end, end + 1] for p, (_, end) in segment["ranges"].items()}
     copy.write_document(later, document)

@@ -30,6 +30,7 @@ from trilayer_core.compute.merging import (
 from trilayer_core.errors import CoverageError, IntegrityError, UsageError
 from trilayer_core.seam import tick_of
 from trilayer_core.store import layout
+from trilayer_core.store.documents import encode
 from trilayer_core.store.files import Store
 from trilayer_core.store.publications import in_force, read_version
 from trilayer_core.store.segments import generations, read_commits, read_partials
@@ -252,9 +253,7 @@ def tamper(store, stream, view, generation):
     table = pa.Table.from_pylist(rows + added, partial_schema(view, {"_tick": pa.int64()}))
     file = store.write_table(commit.files[view.name].path, table)
     changed = replace(commit, files={**commit.files, view.name: file})
-    store.write_document(
-        layout.commit(stream, generation, commit.first, commit.last), changed.to_json()
-    )
+    store.write_document(layout.commit(stream, generation, commit.first, commit.last), changed)
 
 
 def test_what_does_not_match_is_told_with_its_kind_and_its_values(broker, spark, store, new_topic):
@@ -313,7 +312,7 @@ def test_why_nothing_was_compared_is_said(broker, spark, store, new_topic):
 
 
 def test_a_damaged_reconciliation_is_an_error_that_names_it(made, copy):
-    path = in_force(copy).reconciliation["totals"]["file"]["path"]
+    path = in_force(copy).reconciliation["totals"].file.path
     data = bytearray(copy.read(path))
     data[len(data) // 2] ^= 1
     Path(copy.path(path)).write_bytes(data)
@@ -403,7 +402,7 @@ def test_commits_from_before_append_times_were_kept_are_read(made, copy):
     (stream,) = catalog_on(made.topic).streams
     generation = generations(copy, stream)[-1].name
     for commit in read_commits(copy, stream, generation):
-        document = commit.to_json()
+        document = encode(commit)
         for segment in document["segments"]:
             for name in ("oldest_ms", "newest_ms", "waited_ms"):
                 del segment[name]

@@ -65,7 +65,7 @@ def test_what_may_pass_is_tried_again_and_shown_meanwhile(
 
     name = compactor._query.generation.name
     generation = Generation(name, "id", "", {}, {}, 0, 1000, False)
-    store.write_document(f"speed/sales/{name}/generation.json", generation.to_json())
+    store.write_document(f"speed/sales/{name}/generation.json", generation)
     monkeypatch.setattr(run, "compact", fail)
     with caplog.at_level(logging.WARNING, "trilayer.speed"):
         compactor.start()

@@ -74,6 +74,7 @@ from trilayer_core.store.files import StoredFile
 from trilayer_core.store.master import read_chain, schemas
 from trilayer_core.store.origins import origins
 from trilayer_core.store.publications import version_numbers
+from trilayer_core.store.runs import ReconciledView
 from trilayer_core.store.segments import (
     TICK,
     Commit,
@@ -524,7 +525,7 @@ def write_segment(
     ]
     commit = Commit(batch_id, batch_id, found, files, quarantine, committed_ms, marks)
     store.create_document(
-        layout.commit(stream, generation.name, batch_id, batch_id), commit.to_json(), durable=False
+        layout.commit(stream, generation.name, batch_id, batch_id), commit, durable=False
     )
     return commit
 
@@ -549,17 +550,17 @@ def compare_shares(
     base: Any,
     run: Any,
     store: ModelStore,
-) -> dict[str, Any]:
+) -> ReconciledView:
     """Reconcile's comparison of what both layers have made of the same events."""
     if isinstance(share, reconcile_step.NotCompared):
-        return {"not_compared": share.why}
+        return ReconciledView(not_compared=share.why)
     if base is not None and view.name not in recomputed.added:
-        return {"not_compared": "the definition has changed"}
+        return ReconciledView(not_compared="the definition has changed")
     added = recomputed.added[view.name] if base is not None else recomputed.views[view.name]
     batch = rows_of([store.read_table(file) for file in added], view)
     speed = rows_of(database.tables["speed_share"], view)
     World.current.compared(view, batch, speed)
-    return {"match": len(batch), "differ": 0, "missing": 0, "extra": 0, "keys": []}
+    return ReconciledView(len(batch), 0, 0, 0, [])
 
 
 def compare_files(

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +22,8 @@ import pyarrow as pa
 from greenlet import greenlet
 
 from trilayer_core.errors import ConflictError, EnvironmentFault, IntegrityError
-from trilayer_core.store.files import Store, StoredFile, _jsonable, document_bytes, parse_document
+from trilayer_core.store.documents import decode, document_bytes, encode, parse_document
+from trilayer_core.store.files import Store, StoredFile
 
 
 class Killed(BaseException):
@@ -247,9 +247,11 @@ class ModelStore(Store):
         content = self._content(relative)
         return content.bytes() if isinstance(content, Document) else content
 
-    def read_document(self, relative: str) -> Any:
+    def read_document(self, relative: str, kind: Any) -> Any:
         content = self._content(relative)
-        return content.body if isinstance(content, Document) else parse_document(content, relative)
+        if isinstance(content, Document):
+            return decode(kind, content.body, relative)
+        return parse_document(content, relative, kind)
 
     def read_rows(self, file: StoredFile) -> Any:
         content = self._content(file.path)
@@ -289,22 +291,14 @@ class ModelStore(Store):
     def write(self, relative: str, data: bytes, *, durable: bool = True) -> None:
         self._write(relative, data, durable)
 
-    def write_document(
-        self, relative: str, document: dict[str, Any], *, durable: bool = True
-    ) -> None:
-        self._write(
-            relative, Document(json.loads(json.dumps(document, default=_jsonable))), durable
-        )
+    def write_document(self, relative: str, document: object, *, durable: bool = True) -> None:
+        self._write(relative, Document(encode(document)), durable)
 
     def create(self, relative: str, data: bytes, *, durable: bool = True) -> bool:
         return self._create(relative, data, durable)
 
-    def create_document(
-        self, relative: str, document: dict[str, Any], *, durable: bool = True
-    ) -> bool:
-        return self._create(
-            relative, Document(json.loads(json.dumps(document, default=_jsonable))), durable
-        )
+    def create_document(self, relative: str, document: object, *, durable: bool = True) -> bool:
+        return self._create(relative, Document(encode(document)), durable)
 
     def _create(self, relative: str, content: Any, durable: bool) -> bool:
         self.machine.point(f"create {relative}")

@@ -22,7 +22,7 @@ from batch_layer import ingest as ingest_step
 from batch_layer import publish as publish_step
 from batch_layer import recompute as recompute_step
 from batch_layer import reconcile as reconcile_step
-from batch_layer.cut import Run, choose_t, cut
+from batch_layer.cut import choose_t, cut
 from batch_layer.recompute import is_continued
 from speed_layer import compaction, query
 from speed_layer.query import StreamQuery
@@ -33,10 +33,12 @@ from trilayer_core.log.broker import Log, Mark, Topic
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import size
 from trilayer_core.store import layout
-from trilayer_core.store.files import Store, StoredFile, _jsonable, document_bytes
+from trilayer_core.store.documents import decode, document_bytes, encode
+from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.master import Interval
 from trilayer_core.store.origins import read_origin
 from trilayer_core.store.publications import in_force, read_version, versions
+from trilayer_core.store.runs import Run
 from trilayer_core.store.segments import Commit, Segment, best_cover
 
 STREAM = Stream("events", "k int, at timestamp", event_time="at")
@@ -97,7 +99,7 @@ class DictStore(Store):
         return sorted(self.folders.get(relative, ()))
 
     def read(self, relative: str) -> bytes:
-        content = self.read_document(relative)
+        content = self.content(relative)
         return content if isinstance(content, bytes) else document_bytes(content)
 
     def write(self, relative: str, data: bytes, *, durable: bool = True) -> None:
@@ -106,19 +108,19 @@ class DictStore(Store):
     def delete(self, relative: str) -> None:
         self._mutate(lambda: self._drop(relative))
 
-    def read_document(self, relative: str) -> Any:
+    def content(self, relative: str) -> Any:
+        """Bytes, a document's JSON, or rows."""
         if relative not in self.files:
             super_read_error(relative)
         return self.files[relative]
 
-    def write_document(self, relative: str, document: dict[str, Any]) -> None:
-        self._mutate(
-            lambda: self._put(relative, json.loads(json.dumps(document, default=_jsonable)))
-        )
+    def read_document(self, relative: str, kind: Any) -> Any:
+        return decode(kind, self.content(relative), relative)
 
-    def create_document(
-        self, relative: str, document: dict[str, Any], *, durable: bool = True
-    ) -> bool:
+    def write_document(self, relative: str, document: object) -> None:
+        self._mutate(lambda: self._put(relative, encode(document)))
+
+    def create_document(self, relative: str, document: object, *, durable: bool = True) -> bool:
         if relative in self.files:
             return False
         self.write_document(relative, document)
@@ -130,7 +132,7 @@ class DictStore(Store):
 
     def check_all(self, files: Any) -> None:
         for file in files:
-            self.read_document(file.path)
+            self.content(file.path)
 
     @contextmanager
     def lock(self, relative: str, what: str, wait_s: float = 0.0) -> Iterator[None]:
@@ -313,9 +315,7 @@ class World:
             if found
         }
         commit = Commit(batch_id, batch_id, segments, files, None, self.now, before_commit())
-        store.create_document(
-            layout.commit(stream, generation.name, batch_id, batch_id), commit.to_json()
-        )
+        store.create_document(layout.commit(stream, generation.name, batch_id, batch_id), commit)
         return commit
 
     def compact(self) -> None:
@@ -335,7 +335,7 @@ class World:
         rows: Counter[tuple[int, int]] = Counter()
         for commit in run:
             if view.name in commit.files:
-                rows.update(store.read_document(commit.files[view.name].path))
+                rows.update(store.content(commit.files[view.name].path))
         return store.write_rows(path, rows) if rows else None
 
     def rebuild(self) -> None:
@@ -390,7 +390,7 @@ class World:
             speed = self._rows(view.name, share.cover.commits, share.ticks)
             batch: Counter[int] = Counter()
             for file in (recomputed.added if base else recomputed.views)[view.name]:
-                batch.update(self.store.read_document(file.path))
+                batch.update(self.store.content(file.path))
             assert speed == batch, (
                 f"{view.name}: batch and speed differ over the same ticks: {batch} and {speed}"
             )
@@ -423,7 +423,7 @@ class World:
             key
             for interval in intervals
             for file in interval.files
-            for key in store.read_document(file.path)
+            for key in store.content(file.path)
         ]
         made = {}
         for view in pass_.views:
@@ -441,7 +441,7 @@ class World:
     def merge(self, view: View, paths: Sequence[str]) -> Counter[int]:
         rows: Counter[int] = Counter()
         for path in paths:
-            rows.update(self.store.read_document(path))
+            rows.update(self.store.content(path))
         return rows
 
     def rollback(self) -> None:
@@ -472,7 +472,7 @@ class World:
         for view in CATALOG.views:
             answer: Counter[int] = Counter()
             for file in publication.views[view.name].files if publication else []:
-                answer.update(self.store.read_document(file.path))
+                answer.update(self.store.content(file.path))
             if found:
                 answer.update(self._rows(view.name, found.commits, found.ticks))
             expected = Counter(KEY_OF[view.name](key) for _, _, key in below if key is not None)
@@ -500,7 +500,7 @@ class World:
         rows: Counter[int] = Counter()
         for commit in commits:
             if commit.name in ticks and view in commit.files:
-                for (tick, key), n in self.store.read_document(commit.files[view].path).items():
+                for (tick, key), n in self.store.content(commit.files[view].path).items():
                     if tick in ticks[commit.name]:
                         rows[key] += n
         return rows

@@ -16,7 +16,6 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from batch_layer.cut import Run
 from batch_layer.publish import publish
 from batch_layer.recompute import recompute
 from tests.support.verification.healthy import Healthy
@@ -32,6 +31,7 @@ from trilayer_core.store.publications import (
     take_token,
     versions,
 )
+from trilayer_core.store.runs import Run
 from trilayer_core.store.segments import TICK, Commit, generations, read_commits
 
 Row = dict[str, Any]
@@ -77,7 +77,7 @@ class Damage:
 
     def write_interval(self, interval: Interval) -> None:
         folder = layout.chain(self.stream, self.stream.fingerprint)
-        self.store.write_document(f"{folder}/{interval.number:08d}.json", interval.to_json())
+        self.store.write_document(f"{folder}/{interval.number:08d}.json", interval)
 
     def ingest(self, number: int, change: Change, *, and_on: bool = True, **fields: Any) -> None:
         """Interval `number` as if ingest had made its rows so. and_on: with batch views and counts
@@ -126,7 +126,7 @@ class Damage:
 
     def write_publication(self, publication: Publication) -> None:
         path = f"publications/{publication.version:08d}.json"
-        self.store.write_document(path, publication.to_json())
+        self.store.write_document(path, publication)
         token = json.loads(self.store.read(layout.POINTER))["token"]
         put_in_force(self.store, publication.version, token, "publish")
 
@@ -183,7 +183,7 @@ class Damage:
 
     def write_commit(self, commit: Commit) -> None:
         path = layout.commit(self.stream, self.generation, commit.first, commit.last)
-        self.store.write_document(path, commit.to_json())
+        self.store.write_document(path, commit)
 
     def segment(self, view: str, change: Change, commit: Commit | None = None) -> None:
         """A segment whose partials of a view are changed."""
@@ -478,7 +478,7 @@ def ingest_gave_up_as_lost_what_the_log_holds(d):
 @damage
 def the_origin_lies_above_where_the_log_begins(d):
     path = f"streams/{d.stream.name}/origin.json"
-    document = d.store.read_document(path)
+    document = d.store.read_document(path, dict)
     document["start"]["1"] = 3
     d.store.write_document(path, document)
     ranges = {**d.chain[0].ranges, 1: Range(3, d.chain[0].ranges[1].end)}

@@ -80,7 +80,7 @@ def test_a_record_stamped_ahead_does_not_hold_the_cut(project, spark):
             assert at.head == {0: sum(expected.values())}
         assert cuts == [9, 16, 23]
         compared = pipeline.in_force().reconciliation["by_user"]
-        assert compared["match"] == 2, "the speed layer has computed the same of the same events"
+        assert compared.match == 2, "the speed layer has computed the same of the same events"
         pipeline.catch_up(rebuild=True)
         assert _counts(pipeline)[0] == expected
 

@@ -9,10 +9,11 @@ from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
 from batch_layer.cut import choose_t, cut
 from batch_layer.publish import publish
-from batch_layer.recompute import Recomputed
 from tests.support.project import CATALOG, Project, clean, wait_for_settled_tick
 from trilayer_core.errors import ConflictError
+from trilayer_core.store.documents import encode
 from trilayer_core.store.publications import take_token
+from trilayer_core.store.runs import Recomputed
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -305,7 +306,7 @@ def test_verify_finds_and_names_a_wrong_answer(project):
     from trilayer_core.store.publications import in_force, put_in_force
 
     publication = in_force(store)
-    document = publication.to_json()
+    document = encode(publication)
     (file,) = publication.views["by_user"].files[:1]
     table = store.read_table(file)
     wrong = table.set_column(

@@ -43,9 +43,9 @@ def asked(world, monkeypatch):
     for name in ("read_document", "exists", "names"):
         ask = getattr(type(world.store), name)
 
-        def counted(store, path, name=name, ask=ask):
+        def counted(store, path, *kind, name=name, ask=ask):
             found[name] += path.startswith(FOLDER)
-            return ask(store, path)
+            return ask(store, path, *kind)
 
         monkeypatch.setattr(type(world.store), name, counted)
     return found
@@ -83,7 +83,7 @@ def test_a_new_process_finds_the_end_in_few_looks(world, asked):
         interval = Interval(
             number, number * 1000, "id", {0: Range(number, number + 1)}, {}, [], 1, 0
         )
-        world.store.write_document(f"{FOLDER}/{number:08d}.json", interval.to_json())
+        world.store.write_document(f"{FOLDER}/{number:08d}.json", interval)
     asked.clear()
     chain = Chain(world.store, STREAM)
     assert (len(chain), chain[-1].number) == (3000, 2999)
@@ -124,7 +124,7 @@ def chain(tmp_path):
         interval = Interval(
             number, number * 1000, "id", {0: Range(number, number + 1)}, {}, [], 1, 0
         )
-        store.write_document(f"{FOLDER}/{number:08d}.json", interval.to_json())
+        store.write_document(f"{FOLDER}/{number:08d}.json", interval)
     return store
 
 
@@ -148,7 +148,7 @@ def test_a_manifest_that_is_missing_is_named_and_never_taken_for_the_end(number,
 
 def test_neighbours_that_do_not_follow_each_other_are_named(chain):
     wrong = Interval(38, 38_000, "id", {0: Range(37, 39)}, {}, [], 1, 0)
-    chain.write_document(f"{FOLDER}/00000038.json", wrong.to_json())
+    chain.write_document(f"{FOLDER}/00000038.json", wrong)
     with pytest.raises(
         CoverageError,
         match="interval 38 of the master dataset must begin at offset 38; it begins at 37",

@@ -14,9 +14,9 @@ from tests.support.seam.world import CATALOG, STREAM, TICK_MS, World, arrive, in
 from tests.support.seam.world import SETTINGS as MODEL_SETTINGS
 from trilayer_core.seam import format_time
 from trilayer_core.store import layout
+from trilayer_core.store.documents import digest_in
 from trilayer_core.store.files import Store
 from trilayer_core.store.publications import (
-    _digest,
     complete_to_ms,
     in_force,
     last_look,
@@ -124,11 +124,12 @@ def test_a_version_by_a_clock_that_was_ahead_is_replaced(world):
     arrive(world)
     first = run_later(world)
     path = f"publications/{first.version:08d}.json"
-    ahead = world.store.read_document(path) | {"t_ms": first.t_ms + 100 * TICK_MS}
+    ahead = world.store.read_document(path, dict) | {"t_ms": first.t_ms + 100 * TICK_MS}
     world.store.write_document(path, ahead)
-    pointer = world.store.read_document("publications/current.json")
+    pointer = world.store.read_document("publications/current.json", dict)
     world.store.write_document(
-        "publications/current.json", pointer | {"version_digest": _digest(ahead)}
+        "publications/current.json",
+        pointer | {"version_digest": digest_in(world.store.read(path))},
     )
     world.accept_clock = True
     assert run_later(world).version == first.version + 1

@@ -220,7 +220,7 @@ def test_a_tick_with_offsets_on_both_sides_of_another_ticks_is_left_in_two(world
         segment = Segment(hour * HOUR_MS, ranges, events, 0)
         commit = Commit(number, number, [segment], {}, None, world.now + number)
         path = layout.commit(STREAM, generation(world), number, number)
-        world.store.create_document(path, commit.to_json())
+        world.store.create_document(path, commit)
         end += events
     compacted(world, at_least=2)
     found = [

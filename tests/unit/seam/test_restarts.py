@@ -114,9 +114,7 @@ def test_ranges_that_do_not_follow_each_other_are_not_joined(world):
         commit = Commit(
             batch, batch, [segment], {"by_key": file, "by_parity": file}, None, world.now
         )
-        world.store.create_document(
-            layout.commit(STREAM, generation, batch, batch), commit.to_json()
-        )
+        world.store.create_document(layout.commit(STREAM, generation, batch, batch), commit)
     while compact(world.store, STREAM, CATALOG.views, generation, at_least=2):
         pass
     assert commit_names(world.store, STREAM, generation) == [(0, 0), (1, 2), (3, 3)]

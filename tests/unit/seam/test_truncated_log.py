@@ -6,7 +6,7 @@ import pytest
 
 from batch_layer import accept
 from batch_layer.accept import accept_loss
-from batch_layer.cut import Run, choose_t, cut
+from batch_layer.cut import choose_t, cut
 from batch_layer.ingest import ingest
 from batch_layer.publish import rollback
 from batch_layer.run import covered_by
@@ -17,9 +17,11 @@ from trilayer_core.log.broker import Mark, Topic
 from trilayer_core.seam import Range
 from trilayer_core.store import layout
 from trilayer_core.store.continuity import NOTHING_READ
+from trilayer_core.store.documents import decode, encode
 from trilayer_core.store.master import Interval, read_chain
 from trilayer_core.store.origins import Origin, origin_number, origins, read_origin
 from trilayer_core.store.publications import in_force, take_token
+from trilayer_core.store.runs import Run
 from trilayer_core.store.segments import Commit, Segment, best_cover, generations
 
 
@@ -78,7 +80,7 @@ class Truncated(World):
         )
         answer = {}
         for file in publication.views["by_key"].files:
-            for key, n in self.store.read_document(file.path).items():
+            for key, n in self.store.content(file.path).items():
                 answer[key] = answer.get(key, 0) + n
         if found:
             for key, n in self._rows("by_key", found.commits, found.ticks).items():
@@ -206,7 +208,7 @@ def test_an_accepted_loss_keeps_what_was_ingested_and_counts_all_that_came_since
     assert world.answers() == expected
     present = read_origin(world.store, STREAM)
     assert (present.number, present.identity, dict(present.start)) == (2, "id#2", {0: kept})
-    document = world.store.read_document(f"streams/{STREAM.name}/origins/00000002.json")
+    document = world.store.read_document(f"streams/{STREAM.name}/origins/00000002.json", dict)
     assert document["departed"] == {"0": [kept, 100]}
     assert document["before"] == "id"
     assert "partition 0" in document["reason"]
@@ -537,8 +539,8 @@ def test_a_running_speed_layer_sees_that_a_new_origin_has_begun(world):
 
 
 def test_identities_of_later_origins_are_none_that_a_topic_has():
-    assert Origin("AbC-_9", {}).identity == "AbC-_9"
-    later = Origin("AbC-_9", {}, 12)
+    assert Origin("t", "AbC-_9", {}).identity == "AbC-_9"
+    later = Origin("t", "AbC-_9", {}, 12)
     assert later.identity == "AbC-_9#12"
     assert (origin_number("AbC-_9"), origin_number(later.identity)) == (1, 12)
 
@@ -560,8 +562,7 @@ def test_manifests_from_before_there_were_marks_are_read_and_the_end_is_checked(
 def test_a_manifest_s_marks_are_read_as_they_were_written():
     mark = Mark.of_record(41, 1_700_000_000_000, None, b"x")
     interval = Interval(0, 0, "id", {0: Range(0, 42)}, {}, [], 42, 0, {0: mark})
-    document = interval.to_json()
-    assert Interval.of(document).marks == {0: mark}
+    assert decode(Interval, encode(interval), "manifest").marks == {0: mark}
 
 
 def test_no_key_and_an_empty_one_have_different_marks():

@@ -175,7 +175,7 @@ def test_compaction_that_finds_the_disk_full_leaves_nothing_however_often_it_tri
     from trilayer_core.seam import Range
 
     generation = Generation("000001-abcdef", "id", "f", {"by_key": "f"}, {0: 0}, 1)
-    store.create_document(layout.generation_record(STREAM, generation.name), generation.to_json())
+    store.create_document(layout.generation_record(STREAM, generation.name), generation)
     view = CATALOG.view("by_key")
 
     def micro_batch(number):
@@ -193,9 +193,7 @@ def test_compaction_that_finds_the_disk_full_leaves_nothing_however_often_it_tri
         bad = store.write_table(path.replace("by_key", "_quarantine"), unfit)
         segment = Segment(number, {0: Range(number, number + 1)}, 1, 0)
         commit = Commit(number, number, [segment], {"by_key": file}, bad, 1)
-        store.create_document(
-            layout.commit(STREAM, generation.name, number, number), commit.to_json()
-        )
+        store.create_document(layout.commit(STREAM, generation.name, number, number), commit)
 
     for number in range(3):
         micro_batch(number)

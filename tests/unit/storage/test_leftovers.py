@@ -48,7 +48,7 @@ def found(store, **how):
 def speed(store, *, commits=(), files=()):
     """A generation by the names of what is in it."""
     generation = Generation("000001-abcdef", "id", "f", {"by_key": "f"}, {0: 0}, 1)
-    store.write_document(f"{GENERATION_1}/generation.json", generation.to_json())
+    store.write_document(f"{GENERATION_1}/generation.json", generation)
     for name in commits:
         store.write(f"{GENERATION_1}/commits/{name}.json", b"{}")
     for name in files:

@@ -134,7 +134,7 @@ def test_i4_a_run_that_a_rollback_has_fenced_off_does_not_publish_over_it(
         publish(CATALOG, run, recomputed, {}, SETTINGS, store)
     assert complete(store) == 1
     standing = pointer(store)
-    assert (standing["token"], standing["reason"]) == (newest_token(store), "rollback")
+    assert (standing.token, standing.reason) == (newest_token(store), "rollback")
 
 
 def test_i4_a_rollback_waits_for_a_run_that_has_been_let_through_and_then_holds(store, monkeypatch):
@@ -154,7 +154,7 @@ def test_i4_a_rollback_waits_for_a_run_that_has_been_let_through_and_then_holds(
     threads[0].join()
     assert not errors
     assert complete(store) == 1
-    assert pointer(store)["token"] == newest_token(store)
+    assert pointer(store).token == newest_token(store)
 
 
 def test_a_token_taken_while_the_pointer_is_moved_waits_for_what_is_then_in_force(
@@ -350,7 +350,7 @@ def test_the_highest_number_is_never_given_twice(store):
 
 def without_past(store):
     """The pointer as it was written before it told what was in force before."""
-    document = store.read_document(layout.POINTER)
+    document = store.read_document(layout.POINTER, dict)
     del document["before"], document["left"]
     store.write_document(layout.POINTER, document)
 

@@ -1,0 +1,186 @@
+"""A store written before is read: documents/ has one of each kind, as trilayer wrote it when its
+classes still had each a codec of its own, and of some kinds one from before a field was kept.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from trilayer.operations.corrections import Replayed, Sending
+from trilayer.operations.delivery import SinkHas
+from trilayer.operations.quarantine import Discarded
+from trilayer_core.errors import IntegrityError
+from trilayer_core.log.broker import Mark
+from trilayer_core.seam import Range
+from trilayer_core.store.documents import decode, document_bytes, parse_document
+from trilayer_core.store.files import StoredFile
+from trilayer_core.store.master import Interval
+from trilayer_core.store.origins import Origin
+from trilayer_core.store.publications import (
+    Held,
+    Look,
+    Pointer,
+    Publication,
+    PublishedStream,
+    PublishedView,
+    Token,
+)
+from trilayer_core.store.runs import (
+    IngestAttempt,
+    Recomputed,
+    ReconciledView,
+    Reconciliation,
+    Run,
+)
+from trilayer_core.store.segments import Commit, CompactionFault, Generation, Segment
+
+FOLDER = Path(__file__).parent / "documents"
+T = 1_700_000_000_000
+VIEW, STREAM = "e" * 64, "f" * 64
+FILE = StoredFile("batch/totals/00000031-full-ab12cd/part-0.parquet", 3, 512, "ab" * 32)
+QUARANTINE = StoredFile(
+    "speed/sales/000003-ab12cd/data/000000000004-000000000009-_quarantine.parquet",
+    1,
+    900,
+    "cd" * 32,
+)
+RANGES, LOST = {0: Range(10, 20), 1: Range(0, 5), 10: Range(0, 0)}, {1: Range(0, 2)}
+COMPARED = {
+    "totals": ReconciledView(
+        2, 1, 0, 0, [{"shop": "a", "left_n": "1", "right_n": "2"}], FILE, None, 1, [{"shop": "a"}]
+    ),
+    "hours": ReconciledView(not_compared="the stream is new"),
+}
+
+WRITTEN = {
+    "manifest": Interval(
+        7, T + 40_000, "topic#2", RANGES, LOST, [FILE], 13, 1,
+        {0: Mark(19, T + 39_000, "0123456789abcdef"), 1: None}, 3,
+    ),
+    "generation": Generation(
+        "000003-ab12cd", "topic", STREAM, {"totals": VIEW}, {0: 10, 1: 0}, T, 60_000, True
+    ),
+    "commit": Commit(
+        4,
+        9,
+        [
+            Segment(T + 40_000, {0: Range(20, 25)}, 5, 1, T + 41_000, T + 42_000, 900),
+            Segment(T + 100_000, {0: Range(25, 26)}, 0, 0),
+        ],
+        {"totals": FILE},
+        QUARANTINE,
+        T + 101_000,
+        {0: Mark(24, T + 42_000, "0123456789abcdef", epoch=7)},
+    ),
+    "version": Publication(
+        12, T + 40_000, 31, "full", 11, T + 50_000,
+        {"sales": PublishedStream("topic#2", STREAM, {0: 20, 1: 5}, 13, 1, 2, 3)},
+        {"totals": PublishedView(VIEW, [FILE], 3)}, COMPARED,
+    ),
+    "pointer": Pointer(
+        12, "9" * 64, 31, "publish", T + 50_001, [10, 11], [9],
+        Held("ann@laptop", "prices", T + 60_000),
+    ),
+    "looked": Look(12, T + 100_000, 33, T + 110_000),
+    "token": Token(31, "a rollback to version 11", T),
+    "cut": Run(31, T + 40_000, True, {"sales": {0: 20, 1: 5}}, {"sales": "topic#2"}),
+    "recompute": Recomputed(
+        11, {"totals": VIEW}, {"sales": "full"}, {"totals": [FILE]}, {"totals": []}
+    ),
+    "reconcile": Reconciliation(COMPARED),
+    "ingest_attempt": IngestAttempt(T),
+    "origin": Origin("sales", "topic", {0: 0, 1: 0}),
+    "later_origin": Origin(
+        "sales", "topic", {0: 10, 1: 0}, 2, "topic", "the log ends at offset 10",
+        {0: Range(10, 15)}, T,
+    ),
+    "compaction_fault": CompactionFault(T, "the disk is full"),
+    "replayed": Replayed("0:40", T, "ab" * 32),
+    "sending": Sending(39, "ab" * 32, T),
+    "discarded": Discarded("ann@laptop", "a test", T, [(1, 0, 12), (2, 1, 3)]),
+    "sink": SinkHas(12, T),
+}  # fmt: skip
+
+BEFORE = {
+    "manifest_before_marks": Interval(7, T + 40_000, "topic#2", RANGES, LOST, [FILE], 13, 1),
+    "generation_before_ticks": Generation(
+        "000003-ab12cd", "topic", STREAM, {"totals": VIEW}, {0: 10, 1: 0}, T
+    ),
+    "commit_before_marks": Commit(
+        4,
+        9,
+        [
+            Segment(T + 40_000, {0: Range(20, 25)}, 5, 1),
+            Segment(T + 100_000, {0: Range(25, 26)}, 0, 0),
+        ],
+        {"totals": FILE},
+        None,
+        T + 101_000,
+    ),
+    "version_before_departures": Publication(
+        12, T + 40_000, 31, "full", None, T + 50_000,
+        {"sales": PublishedStream("topic#2", STREAM, {0: 20, 1: 5}, 13, 1, 2)},
+        {"totals": PublishedView(VIEW, [FILE])}, {"totals": ReconciledView(2, 1, 0, 0, [])},
+    ),
+    "pointer_before_the_past": Pointer(12, "9" * 64, 31, "publish", T + 50_001),
+    "replayed_before_values": Replayed("0:40", T),
+}  # fmt: skip
+
+
+def test_there_is_a_document_of_each_kind():
+    assert {path.stem for path in FOLDER.iterdir()} == WRITTEN.keys() | BEFORE.keys()
+
+
+@pytest.mark.parametrize(("name", "document"), (WRITTEN | BEFORE).items(), ids=str)
+def test_a_document_of_before_is_read(name, document):
+    data = (FOLDER / f"{name}.json").read_bytes()
+    assert parse_document(data, f"{name}.json", type(document)) == document
+
+
+@pytest.mark.parametrize(("name", "document"), WRITTEN.items(), ids=str)
+def test_a_document_is_written_as_before(name, document):
+    data = (FOLDER / f"{name}.json").read_bytes()
+    assert json.loads(document_bytes(document)) == json.loads(data)
+
+
+def test_views_and_partitions_keep_their_order():
+    data = (FOLDER / "manifest.json").read_bytes()
+    assert list(parse_document(data, "manifest.json", Interval).ranges) == [0, 1, 10]
+    data = (FOLDER / "version.json").read_bytes()
+    assert list(parse_document(data, "version.json", Publication).reconciliation) == [
+        "totals",
+        "hours",
+    ]
+
+
+def without(name, body):
+    return {key: value for key, value in body.items() if key != name}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "change", "says"),
+    [
+        (Commit, "commit", lambda body: without("segments", body), "segments: Field required"),
+        (Commit, "commit", lambda body: body | {"first": "4"}, "first: Input should be a valid"),
+        (Commit, "commit", lambda body: body | {"later": 1}, "later: Unexpected"),
+        (Commit, "commit", lambda body: body | {"marks": {"x": None}}, "marks.x"),
+        (Publication, "version", lambda body: body | {"views": []}, "views: Input should be"),
+        (Interval, "manifest", lambda body: body | {"ranges": {"0": [1]}}, "ranges.0.1: Field"),
+        (Run, "cut", lambda body: body | {"full": "yes"}, "full: Input should be a valid bool"),
+        (Pointer, "pointer", lambda body: body | {"version": None}, "version: Input should be"),
+    ],
+)  # fmt: skip
+def test_a_document_of_another_kind_is_refused_by_name(kind, name, change, says):
+    body = json.loads((FOLDER / f"{name}.json").read_bytes())
+    with pytest.raises(IntegrityError) as raised:
+        decode(kind, change(without("sha256", body)), "speed/x.json")
+    said = str(raised.value)
+    assert said.startswith(f"speed/x.json must be a document of the kind {kind.__name__}; {says}")
+    assert said.endswith("; run `trilayer speed run --rebuild`")
+
+
+@pytest.mark.parametrize(("kind", "name"), [(Interval, "manifest"), (Look, "looked")])
+def test_fields_that_later_versions_may_add_are_passed_over(kind, name):
+    body = without("sha256", json.loads((FOLDER / f"{name}.json").read_bytes()))
+    assert decode(kind, body | {"later": 1}, "x.json") == WRITTEN[name]
