@@ -23,6 +23,7 @@ from trilayer_core.seam import (
 )
 from trilayer_core.store import layout
 from trilayer_core.store.continuity import check_log
+from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store
 from trilayer_core.store.master import (
     Chain,
@@ -33,13 +34,7 @@ from trilayer_core.store.master import (
     recorded_cuts,
 )
 from trilayer_core.store.origins import origin
-from trilayer_core.store.publications import (
-    check_token,
-    in_force,
-    newest_token,
-    take_token,
-    versions,
-)
+from trilayer_core.store.publications import Publications
 from trilayer_core.store.runs import Run
 
 logger = logging.getLogger("trilayer.batch")
@@ -74,7 +69,7 @@ def cut(
             stream.name: _cut_of(stream, t_ms, log, settings, store, accept_clock)
             for stream in catalog.streams
         }
-    token = take_token(store, f"batch run until {format_time(t_ms)}")
+    token = Fence(store).take(f"batch run until {format_time(t_ms)}")
     cuts = {name: found for name, (found, _) in streams.items()}
     run = Run(token, t_ms, full, cuts, {name: topic_id for name, (_, topic_id) in streams.items()})
     store.write_document(run.path("cut"), run)
@@ -176,7 +171,7 @@ def _floor(settings: Settings, store: Store, recorded: Mapping[str, Mapping[int,
     # T is in whole seconds; a cut that goes by another T than its own is some milliseconds after
     # the one before it.
     ingested = [t_ms - t_ms % 1000 for cuts in recorded.values() for t_ms in cuts]
-    published = in_force(store)
+    published = Publications(store).in_force()
     if published and published.t_ms <= latest_ms(settings):
         ingested.append(published.t_ms)
     return max(ingested, default=0)
@@ -198,7 +193,7 @@ def check_clock(catalog: Catalog, settings: Settings, store: Store) -> None:
         for stream in catalog.streams
         if (chain := longest_chain(store, stream))
     ]
-    found += [(p.t_ms, f"version {p.version}") for p in versions(store)[-1:]]
+    found += [(p.t_ms, f"version {p.version}") for p in Publications(store).versions()[-1:]]
     t_ms, what = max(found, default=(0, ""))
     if t_ms > latest:
         raise ClockError(
@@ -272,8 +267,8 @@ def find_run(store: Store, token: int | None = None, until_ms: int | None = None
     not for `until_ms`.
     """
     if token is not None:
-        check_token(store, token)
-    token = newest_token(store)
+        Fence(store).check(token)
+    token = Fence(store).newest()
     path = layout.step(token, "cut")
     if not token or not store.exists(path):
         raise UsageError(

@@ -29,6 +29,7 @@ from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Range, check_contiguous, ranges_between, size
 from trilayer_core.store import layout
 from trilayer_core.store.continuity import changed, check_log, check_reaches, departed_generation
+from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.master import (
     Chain,
@@ -39,7 +40,6 @@ from trilayer_core.store.master import (
     schemas,
 )
 from trilayer_core.store.origins import Origin, origin, read_origin
-from trilayer_core.store.publications import check_token
 from trilayer_core.store.runs import IngestAttempt, Run
 from trilayer_core.store.spark_files import write_files
 
@@ -78,7 +78,7 @@ def ingest(
         OvertakenError: A later run has taken over, another one has ingested more, or a new origin
             has begun since the run's cut.
     """
-    check_token(store, run.token)
+    Fence(store).check(run.token)
     identity = run.topic_ids[stream.name]
     note_attempt(stream, run, store)
     chain = _reparse(stream, store, spark)

@@ -17,8 +17,10 @@ from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Cut, size
 from trilayer_core.store import layout
+from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store
 from trilayer_core.store.leftovers import clear, find_leftovers
+from trilayer_core.store.looks import Look, Looks
 from trilayer_core.store.master import (
     chain_after,
     chain_end,
@@ -30,24 +32,9 @@ from trilayer_core.store.master import (
     read_chain,
     schemas,
 )
-from trilayer_core.store.publications import (
-    Held,
-    Look,
-    Publication,
-    PublishedStream,
-    PublishedView,
-    check_not_held,
-    check_token,
-    in_force,
-    last_look,
-    next_version,
-    pointer,
-    put_in_force,
-    retire_versions,
-    roll_back,
-    write_look,
-    write_version,
-)
+from trilayer_core.store.pointer import Held, PointerFile
+from trilayer_core.store.publication import Publication, PublishedStream, PublishedView, oldest_cut
+from trilayer_core.store.publications import Publications
 from trilayer_core.store.runs import Recomputed, ReconciledView, Run
 from trilayer_core.store.segments import (
     Generation,
@@ -76,15 +63,16 @@ def publish(
         HeldError: A person holds the version in force.
         OvertakenError: A later run, or a rollback, has taken over.
     """
-    standing = pointer(store)
+    publications, pointer = Publications(store), PointerFile(store)
+    standing = pointer.read()
     if standing and standing.token == run.token and standing.reason == "publish":
-        published = in_force(store)
+        published = publications.in_force()
         assert published is not None
         clean(catalog, settings, store)
         return published
-    check_token(store, run.token)
-    check_not_held(store)
-    base = in_force(store)
+    Fence(store).check(run.token)
+    pointer.check_not_held()
+    base = publications.in_force()
     if (base.version if base else None) != recomputed.base:
         raise TrilayerError(
             f"a run must publish on top of what it was computed from, version {recomputed.base};"
@@ -105,16 +93,15 @@ def publish(
         for view in catalog.views
     }
     if base and kind == "incremental" and _is_the_same(base, run, streams, views):
-        write_look(store, Look(base.version, run.t_ms, run.token, now_ms()))
+        Looks(store).write(Look(base.version, run.t_ms, run.token, now_ms()))
         logger.info(
             "nothing new up to T=%s: version %s, T=%s, stays in force", run.t, base.version, base.t
         )
         clean(catalog, settings, store)
         return base
-    publication = write_version(
-        store,
+    publication = publications.write(
         Publication(
-            next_version(store),
+            publications.next_number(),
             run.t_ms,
             run.token,
             kind,
@@ -125,7 +112,7 @@ def publish(
             reconciliation,
         ),
     )
-    put_in_force(store, publication.version, run.token, "publish")
+    publications.put_in_force(publication.version, run.token, "publish")
     logger.info("published version %s, T=%s, %s", publication.version, publication.t, kind)
     clean(catalog, settings, store)
     return publication
@@ -185,7 +172,7 @@ def rollback(version: int | None, store: Store, hold: Held | None = None) -> Pub
         hold: Who keeps it in force from then on. Without a hold the next batch run publishes on top
             of it.
     """
-    target = roll_back(store, version, hold)
+    target = Publications(store).roll_back(version, hold)
     logger.info("version %s in force again, T=%s", target.version, target.t)
     return target
 
@@ -203,7 +190,7 @@ def clean(catalog: Catalog, settings: Settings, store: Store) -> None:
     kept stay; of a version that is gone it is told that there is none.
     """
     failpoint("publish.before-clean")
-    kept = retire_versions(store, settings.keep_versions)
+    kept = Publications(store).retire(settings.keep_versions)
     if kept is None:
         logger.warning(
             "nothing is cleared away: a version that is kept can't be read, so that what it needs"
@@ -215,8 +202,8 @@ def clean(catalog: Catalog, settings: Settings, store: Store) -> None:
         _clean_segments(stream, kept, store)
         _clean_chains(stream, kept, store)
     failpoint("clean.between-files")
-    present = in_force(store)
-    look = last_look(store, present) if present else None
+    present = Publications(store).in_force()
+    look = Looks(store).last(present) if present else None
     attempts = _attempts(max(kept[-1].token, look.token if look else 0), store)
     # A look at all the folders of a year of intervals costs more than a run that has little to do.
     killed = len(attempts) > len(catalog.streams)
@@ -242,24 +229,10 @@ def _attempts(token: int, store: Store) -> list[str]:
     ]
 
 
-def oldest_cut(kept: Sequence[Publication], stream: Stream, identity: str) -> dict[int, int]:
-    """The lowest cut, partition by partition, that a rollback could come back to.
-
-    Args:
-        kept: The versions that are kept.
-        stream: The stream.
-        identity: Of the origin in which the cuts count.
-    """
-    of_stream = [p.streams[stream.name] for p in kept if stream.name in p.streams]
-    cuts = [published.cut for published in of_stream if published.topic_id == identity]
-    partitions = {partition for cut in cuts for partition in cut}
-    return {partition: min(cut.get(partition, 0) for cut in cuts) for partition in partitions}
-
-
 def _clean_segments(stream: Stream, kept: Sequence[Publication], store: Store) -> None:
     known = generations(store, stream)
     for generation in known:
-        cut = oldest_cut(kept, stream, generation.topic_id)
+        cut = oldest_cut(kept, stream.name, generation.topic_id)
         old = generation is not known[-1]
         if old and (
             not _needed(generation, stream, kept) or _superseded(generation, stream, cut, store)

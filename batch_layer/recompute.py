@@ -27,6 +27,7 @@ from trilayer_core.definitions.view import View
 from trilayer_core.errors import OvertakenError
 from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.store import layout
+from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.master import (
     Interval,
@@ -35,7 +36,8 @@ from trilayer_core.store.master import (
     intervals_below,
     read_chain,
 )
-from trilayer_core.store.publications import Publication, check_token, in_force
+from trilayer_core.store.publication import Publication
+from trilayer_core.store.publications import Publications
 from trilayer_core.store.runs import Recomputed, Run
 from trilayer_core.store.spark_files import write_files
 
@@ -50,13 +52,13 @@ def recompute(catalog: Catalog, run: Run, store: Store, spark: StartSpark) -> Re
 
     Else all of it. Done once for a run.
     """
-    check_token(store, run.token)
+    Fence(store).check(run.token)
     done = recomputed_before(catalog, run, store)
     if done:
         return done
     # As they are before their code has run, which may fill caches that it holds.
     definitions = _definitions(catalog)
-    base = in_force(store)
+    base = Publications(store).in_force()
     failpoint("recompute.before-write")
     kinds: dict[str, str] = {}
     views: dict[str, Sequence[StoredFile]] = {}

@@ -29,10 +29,12 @@ from trilayer_core.definitions.view import View
 from trilayer_core.errors import CoverageError, DifferenceError, IntegrityError
 from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.runtime.settings import Settings
+from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.master import Chain, newest_departed
 from trilayer_core.store.origins import read_origin
-from trilayer_core.store.publications import Publication, check_token, read_version
+from trilayer_core.store.publication import Publication
+from trilayer_core.store.publications import Publications
 from trilayer_core.store.runs import Recomputed, ReconciledView, Reconciliation, Run
 from trilayer_core.store.segments import Cover, best_cover, cover_from, read_partials
 
@@ -47,11 +49,11 @@ def reconcile(
     Computed once for a run. Raises DifferenceError for any difference if the setting `reconcile` is
     `fail`, however often it is called.
     """
-    check_token(store, run.token)
+    Fence(store).check(run.token)
     if store.exists(run.path("reconcile")):
         found = store.read_document(run.path("reconcile"), Reconciliation).views
     else:
-        base = read_version(store, recomputed.base) if recomputed.base else None
+        base = Publications(store).read(recomputed.base) if recomputed.base else None
         found = _reconcile(catalog, run, recomputed, base, settings, store)
         for name, view in found.items():
             _say(name, view)

@@ -24,8 +24,11 @@ from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import format_time
 from trilayer_core.store import layout
 from trilayer_core.store.files import Store
+from trilayer_core.store.looks import Looks
 from trilayer_core.store.origins import read_origin
-from trilayer_core.store.publications import Publication, check_not_held, complete_to_ms, in_force
+from trilayer_core.store.pointer import PointerFile
+from trilayer_core.store.publication import Publication
+from trilayer_core.store.publications import Publications
 
 logger = logging.getLogger("trilayer.batch")
 
@@ -65,7 +68,7 @@ def batch_run(
         HeldError: A person holds the version in force.
     """
     with batch_lock(store), batch_spark(settings, catalog.rows) as spark:
-        check_not_held(store)
+        PointerFile(store).check_not_held()
         sinks = bool(catalog.sinks)
         tell(how_far("cut", sinks=sinks))
         if accept_loss:
@@ -94,10 +97,10 @@ def covered_by(catalog: Catalog, settings: Settings, store: Store, t_ms: int) ->
     the same definitions and of the present origins. One whose own T is later than now covers
     nothing: its cut is where the log ended when it was made.
     """
-    published = in_force(store)
+    published = Publications(store).in_force()
     if published is None or published.t_ms > latest_ms(settings):
         return None
-    up_to_ms = complete_to_ms(store, published, latest_ms(settings))
+    up_to_ms = Looks(store).complete_to_ms(published, latest_ms(settings))
     if t_ms > up_to_ms:
         return None
     if not all(is_continued(catalog, stream, published) for stream in catalog.streams):

@@ -21,15 +21,10 @@ from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Range
 from trilayer_core.store import layout
+from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store
-from trilayer_core.store.publications import (
-    Publication,
-    PublishedStream,
-    PublishedView,
-    put_in_force,
-    take_token,
-    write_version,
-)
+from trilayer_core.store.publication import Publication, PublishedStream, PublishedView
+from trilayer_core.store.publications import Publications
 from trilayer_core.store.segments import TICK, Commit, Generation, Segment
 
 KEYS, SEGMENTS, SEGMENT_ROWS, QUERIES = 1_000_000, 100, 1_000, 300
@@ -119,13 +114,15 @@ def _fill(store: Store, keys: int) -> None:
     store.create_document(
         "streams/sales/origin.json", {"topic": "sales", "topic_id": topic_id, "start": {0: 0}}
     )
-    token = take_token(store, "benchmark")
+    token = Fence(store).take("benchmark")
     stream = PublishedStream(topic_id, STREAM.fingerprint, cut, keys, 0, 0)
     view = PublishedView(VIEW.fingerprint, [batch])
     publication = Publication(
         1, 60_000, token, "full", None, now_ms(), {"sales": stream}, {"by_user": view}, {}
     )
-    put_in_force(store, write_version(store, publication).version, token, "publish")
+    Publications(store).put_in_force(
+        Publications(store).write(publication).version, token, "publish"
+    )
     fingerprint = CATALOG.stream_fingerprint(STREAM)
     generation = Generation(
         "000001-000000", topic_id, fingerprint, {"by_user": VIEW.fingerprint}, cut, now_ms()

@@ -25,9 +25,9 @@ from trilayer_core.compute.parsing import FITS, parse
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Range
 from trilayer_core.store import layout
+from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store
 from trilayer_core.store.master import Interval
-from trilayer_core.store.publications import take_token
 from trilayer_core.store.runs import Recomputed, Run
 
 EVENTS = 10_000_000
@@ -46,7 +46,7 @@ def measure(options: Options) -> Sequence[Figure]:
             say(f"{number:,} events in {len(files)} files of the master dataset")
             for repeat in range(options.repeats + 1):
                 run = Run(
-                    take_token(store, "benchmark"),
+                    Fence(store).take("benchmark"),
                     1,
                     True,
                     {SALES.name: {0: number}},

@@ -15,16 +15,10 @@ from trilayer_core.definitions.view import View
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.seam import Range, tick_of
 from trilayer_core.store import layout
+from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store, StoredFile
-from trilayer_core.store.publications import (
-    Publication,
-    PublishedStream,
-    PublishedView,
-    next_version,
-    put_in_force,
-    take_token,
-    write_version,
-)
+from trilayer_core.store.publication import Publication, PublishedStream, PublishedView
+from trilayer_core.store.publications import Publications
 from trilayer_core.store.segments import TICK, Commit, Generation, Segment
 
 
@@ -99,7 +93,7 @@ class Written:
 
         partials: the whole view, or the files that it is of.
         """
-        token = take_token(self.store, "written")
+        token = Fence(self.store).take("written")
         self.end += events
         files = partials
         if isinstance(files, pa.Table):
@@ -109,7 +103,7 @@ class Written:
             self.topic_id, self.stream.fingerprint, {0: self.end}, self.end, 0, 0
         )
         publication = Publication(
-            next_version(self.store),
+            Publications(self.store).next_number(),
             t_ms,
             token,
             "full",
@@ -119,5 +113,7 @@ class Written:
             {self.view.name: PublishedView(self.view.fingerprint, files)},
             {},
         )
-        put_in_force(self.store, write_version(self.store, publication).version, token, "publish")
+        Publications(self.store).put_in_force(
+            Publications(self.store).write(publication).version, token, "publish"
+        )
         return publication

@@ -20,16 +20,10 @@ from trilayer_core.definitions.view import View
 from trilayer_core.errors import CoverageError, UsageError
 from trilayer_core.seam import Cut, format_time
 from trilayer_core.store.files import Store
+from trilayer_core.store.looks import Look, Looks
 from trilayer_core.store.origins import origin_number
-from trilayer_core.store.publications import (
-    Look,
-    Publication,
-    choose_version,
-    in_force,
-    last_look,
-    read_past,
-    versions,
-)
+from trilayer_core.store.publication import Publication, choose_version
+from trilayer_core.store.publications import Publications
 from trilayer_core.store.runs import ReconciledView
 from trilayer_core.store.segments import Commit, Segment, read_commits
 
@@ -123,13 +117,13 @@ class Version:
 
 def history(store: Store) -> list[Version]:
     """The publications kept, oldest first."""
-    current = in_force(store)
-    published = read_past(store).by_use
+    publications = Publications(store)
+    current, published = publications.in_force(), publications.past().by_use
     return [
         version_of(
-            publication, current, publication.version in published, last_look(store, publication)
+            publication, current, publication.version in published, Looks(store).last(publication)
         )
-        for publication in versions(store)
+        for publication in publications.versions()
     ]
 
 
@@ -191,7 +185,11 @@ def reconciliation(view: View, version: int | None, store: Store) -> Table:
 
     See `Connection.reconciliation`.
     """
-    publication = in_force(store) if version is None else choose_version(versions(store), version)
+    publication = (
+        Publications(store).in_force()
+        if version is None
+        else choose_version(Publications(store).versions(), version)
+    )
     if publication is None:
         raise UsageError(
             "a reconciliation must be of a publication; there is none yet; run `trilayer batch run`"
@@ -240,7 +238,7 @@ def segments(stream: Stream, generation: str | None, store: Store) -> Table:
 
     See `Connection.segments`.
     """
-    kept = [p for p in versions(store) if stream.name in p.streams]
+    kept = [p for p in Publications(store).versions() if stream.name in p.streams]
     commits = read_commits(store, stream, generation) if generation else []
     rows = [
         _row(commit, segment, stream, kept) | {"generation": generation}

@@ -27,14 +27,9 @@ from trilayer_core.seam import Cut, cover
 from trilayer_core.store import layout
 from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.origins import Origin, origins
-from trilayer_core.store.publications import (
-    Publication,
-    choose_version,
-    pointed_at,
-    pointer_bytes,
-    version_numbers,
-    versions,
-)
+from trilayer_core.store.pointer import PointerFile
+from trilayer_core.store.publication import Publication, choose_version
+from trilayer_core.store.publications import Publications
 from trilayer_core.store.segments import (
     TICK,
     Commit,
@@ -162,7 +157,7 @@ class Refresh:
         """
         said = ""
         for attempt in range(10):
-            seen = pointer_bytes(self._store)
+            seen = PointerFile(self._store).data()
             try:
                 self._step(seen)
                 return self.loaded
@@ -171,7 +166,7 @@ class Refresh:
                 # segments below the cut of a publication that came meanwhile: then the pointer or
                 # the listing has moved on, and the same is not missed twice.
                 self._looked_around = float("-inf")
-                if attempt == 9 or (seen == pointer_bytes(self._store) and str(error) == said):
+                if attempt == 9 or (seen == PointerFile(self._store).data() and str(error) == said):
                     raise
                 said = str(error)
         raise AssertionError("unreachable")
@@ -185,9 +180,11 @@ class Refresh:
         version that is not kept.
         """
         for attempt in range(5):
-            publication = choose_version(versions(self._store), version)
+            publication = choose_version(Publications(self._store).versions(), version)
             try:
-                self._reload(None, publication, lambda: version in version_numbers(self._store))
+                self._reload(
+                    None, publication, lambda: version in Publications(self._store).numbers()
+                )
                 return self.loaded
             except (IntegrityError, CoverageError):
                 # Compacted or cleared away while it was being read: then it is listed otherwise
@@ -203,8 +200,10 @@ class Refresh:
             or not self.loaded.streams
             or now - self._looked_around >= LOOK_AROUND_S
         ):
-            publication = pointed_at(self._store, pointer) if pointer is not None else None
-            self._reload(pointer, publication, lambda: pointer_bytes(self._store) == pointer)
+            publication = (
+                Publications(self._store).pointed_at(pointer) if pointer is not None else None
+            )
+            self._reload(pointer, publication, lambda: PointerFile(self._store).data() == pointer)
             self._looked_around = now
             return
         for stream in self._catalog.streams:

@@ -33,7 +33,8 @@ from trilayer_core.store.continuity import NOTHING_READ, changed, check_log, fal
 from trilayer_core.store.files import Store, read_listed
 from trilayer_core.store.master import Interval, longest_chain, newest_departed
 from trilayer_core.store.origins import Origin, origin, read_origin
-from trilayer_core.store.publications import in_force, versions
+from trilayer_core.store.publication import oldest_cut
+from trilayer_core.store.publications import Publications
 from trilayer_core.store.segments import (
     Commit,
     Generation,
@@ -348,17 +349,12 @@ class StreamQuery:
         now.
         """
         assert self._log
-        start = dict(present.start)
         # Before the first publication answers begin at the origin, whatever a run that died has
         # written.
-        standing = in_force(self._store)
-        known_versions = versions(self._store) if standing else []
-        of_stream = [
-            p.streams[self.stream.name] for p in known_versions if self.stream.name in p.streams
-        ]
-        kept = [published.cut for published in of_stream if published.topic_id == present.identity]
-        for partition in {p for cut in kept for p in cut}:
-            start[partition] = min(cut.get(partition, start.get(partition, 0)) for cut in kept)
+        publications = Publications(self._store)
+        standing = publications.in_force()
+        known_versions = publications.versions() if standing else []
+        start = oldest_cut(known_versions, self.stream.name, present.identity, present.start)
         beginning = self._log.beginning(topic)
         published = standing.streams.get(self.stream.name) if standing else None
         of_present = published is not None and published.topic_id == present.identity

@@ -9,7 +9,7 @@ import pytest
 from tests.support.layers import Pipeline, quick
 from tests.support.sales import catalog_on, sales
 from trilayer_core.errors import DifferenceError
-from trilayer_core.store.publications import in_force
+from trilayer_core.store.publications import Publications
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
@@ -41,7 +41,7 @@ def test_a_difference_fails_the_run_however_often_it_is_tried(differing):
             DifferenceError, match="batch and speed must agree; they differ in totals"
         ):
             pipeline.publish(run, recomputed)
-    assert in_force(pipeline.store) is None
+    assert Publications(pipeline.store).in_force() is None
 
 
 @pytest.mark.parametrize("differing", ["warn"], indirect=True)

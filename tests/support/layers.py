@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 import serving_layer
 from batch_layer.cut import choose_t, cut
 from batch_layer.ingest import ingest
-from batch_layer.publish import oldest_cut, publish, rollback
+from batch_layer.publish import publish, rollback
 from batch_layer.recompute import recompute
 from batch_layer.reconcile import reconcile
 from serving_layer.connection import Layer, Provenance
@@ -26,7 +26,8 @@ from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import latest_tick
 from trilayer_core.store.files import Store
-from trilayer_core.store.publications import Publication, in_force, versions
+from trilayer_core.store.publication import Publication, oldest_cut
+from trilayer_core.store.publications import Publications
 from trilayer_core.store.runs import Recomputed, Run
 from trilayer_core.store.segments import read_commits
 
@@ -99,9 +100,9 @@ class Pipeline:
         generation = self._query.generation
         assert generation
         reached = dict(generation.start)
-        kept = versions(self.store)
+        kept = Publications(self.store).versions()
         # What lies below the oldest cut is cleared away.
-        for partition, offset in oldest_cut(kept, self.stream, generation.topic_id).items():
+        for partition, offset in oldest_cut(kept, self.stream.name, generation.topic_id).items():
             reached[partition] = max(reached.get(partition, 0), offset)
         for commit in read_commits(self.store, self.stream, generation.name):
             for segment in commit.segments:
@@ -138,7 +139,7 @@ class Pipeline:
         return publish(self.catalog, run, recomputed, found, self.settings, self.store)
 
     def in_force(self) -> Publication:
-        found = in_force(self.store)
+        found = Publications(self.store).in_force()
         assert found
         return found
 

@@ -10,9 +10,11 @@ from trilayer import Catalog, Stream, View, count
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Range
 from trilayer_core.store import layout
+from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store
 from trilayer_core.store.master import Interval, read_chain
-from trilayer_core.store.publications import Publication, in_force, take_token, versions
+from trilayer_core.store.publication import Publication
+from trilayer_core.store.publications import Publications
 from trilayer_core.store.runs import Recomputed, Run
 
 STREAM = Stream("events", "k int, at timestamp", event_time="at")
@@ -26,7 +28,7 @@ def begin(store: Store) -> tuple[Run, Recomputed]:
     chain = read_chain(store, STREAM)
     number = len(chain)
     run = Run(
-        take_token(store, "a run"),
+        Fence(store).take("a run"),
         (number + 1) * 60_000,
         False,
         {"events": {0: number * 10 + 10}},
@@ -42,7 +44,7 @@ def begin(store: Store) -> tuple[Run, Recomputed]:
     file = store.write_table(
         f"batch/by_key/{run.token:08d}-full-abcdef/part.parquet", pa.table({"k": [1], "count": [1]})
     )
-    base = in_force(store)
+    base = Publications(store).in_force()
     definitions = {VIEW.name: VIEW.fingerprint}
     recomputed = Recomputed(
         base.version if base else None, definitions, {"events": "full"}, {VIEW.name: [file]}, {}
@@ -65,8 +67,8 @@ def complete(store):
     """Whatever the pointer names is there, and so is all that it refers to; so it is with each
     version that is kept.
     """
-    found = in_force(store)
+    found = Publications(store).in_force()
     assert found
-    for known in [found, *versions(store)]:
+    for known in [found, *Publications(store).versions()]:
         store.check_all(file for view in known.views.values() for file in view.files)
     return found.version

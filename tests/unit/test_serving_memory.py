@@ -10,7 +10,7 @@ from benchmarks.written import Written
 from trilayer import Stream, View, count, sum_
 from trilayer_core.compute.grouping import partial_schema
 from trilayer_core.runtime.settings import Settings
-from trilayer_core.store.publications import in_force
+from trilayer_core.store.publications import Publications
 
 ROWS = 100_000
 STREAM = Stream("sales", "user string, quantity bigint, sold_at timestamp", event_time="sold_at")
@@ -100,7 +100,7 @@ def test_files_that_stay_keep_their_rows_when_others_go(written, connection, sto
     and then.
     """
     written.publish(partials(1), 1, 60_000)
-    (large,) = in_force(store).views["by_user"].files
+    (large,) = Publications(store).in_force().views["by_user"].files
     small, sizes, expected = [], [], ROWS
     for version in range(2, 40):
         rows = ROWS // 20

@@ -63,12 +63,11 @@ class Project:
         """
         # Here, since the other DAGs are parsed in half the time without the store's libraries.
         from trilayer_core.store.files import Store
-        from trilayer_core.store.publications import read_past, versions
+        from trilayer_core.store.publications import Publications
 
         try:
-            store = Store(self.settings.store)
-            past = read_past(store)
-            found = versions(store)
+            publications = Publications(Store(self.settings.store))
+            past, found = publications.past(), publications.versions()
         except TrilayerError as error:
             logger.warning("the form of lambda_rollback offers no versions: %s", error)
             return []

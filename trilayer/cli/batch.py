@@ -39,19 +39,10 @@ from trilayer_core.runtime.progress import shown
 from trilayer_core.seam import format_time, parse_time
 from trilayer_core.store.documents import encode
 from trilayer_core.store.files import Store
-from trilayer_core.store.publications import (
-    Held,
-    Publication,
-    check_not_held,
-    choose_version,
-    complete_to_ms,
-    held,
-    in_force,
-    last_look,
-    versions,
-)
-from trilayer_core.store.publications import hold as hold_step
-from trilayer_core.store.publications import release as release_step
+from trilayer_core.store.looks import Looks
+from trilayer_core.store.pointer import Held, PointerFile
+from trilayer_core.store.publication import Publication, choose_version
+from trilayer_core.store.publications import Publications
 from trilayer_core.store.runs import Recomputed, Reconciliation, Run
 
 logger = logging.getLogger("trilayer.batch")
@@ -148,10 +139,10 @@ def run(
             "a run takes --wait, which chooses T, or --until, which names it; got both"
         )
     p = project()
-    before = in_force(p.store)
+    before = Publications(p.store).in_force()
     with shown("Batch run", echo=logger.info) as tell:
         if wait:
-            check_not_held(p.store)
+            PointerFile(p.store).check_not_held()
             t_ms = cut_step.t_of_all(p.catalog, p.settings)
             tell(f"waiting for T={format_time(t_ms)}, which covers every event that is there now")
             cut_step.wait_until_settled(p.settings, t_ms)
@@ -185,7 +176,7 @@ def cut(
     """Step 1: where the log is cut at T. Prints the run as JSON, or what covers T already."""
     p = project()
     with batch_lock(p.store):
-        check_not_held(p.store)
+        PointerFile(p.store).check_not_held()
         if accept_loss:
             accept_losses(p.catalog, p.settings, p.store)
         t_ms = cut_step.choose_t(
@@ -198,7 +189,7 @@ def cut(
             covered_by(p.catalog, p.settings, p.store, asked) if at_least and not full else None
         )
         if covering:
-            covered_ms = complete_to_ms(p.store, covering, cut_step.latest_ms(p.settings))
+            covered_ms = Looks(p.store).complete_to_ms(covering, cut_step.latest_ms(p.settings))
             answer = {"covered_by": covering.version, "t": format_time(covered_ms)}
         else:
             found = cut_step.cut(
@@ -314,7 +305,7 @@ def history(as_json: Json = False) -> None:
     """The versions kept, oldest first, and which one is in force."""
     store = project_store()
     found = [asdict(version) for version in kept_versions(store)]
-    by = held(store)
+    by = PointerFile(store).held()
     if as_json:
         print_json(found)
         return
@@ -394,10 +385,10 @@ def reconciliation(
 
 
 def _version(store: Store, version: int | None, full: bool) -> Publication:
-    known = [p for p in versions(store) if not full or p.kind == "full"]
+    known = [p for p in Publications(store).versions() if not full or p.kind == "full"]
     if version is not None:
         return choose_version(known, version)
-    newest = (known[-1] if known else None) if full else in_force(store)
+    newest = (known[-1] if known else None) if full else Publications(store).in_force()
     if newest is None:
         raise UsageError(
             f"there must be a{' full' if full else ''} publication; there is none yet; run"
@@ -445,7 +436,7 @@ def rollback(
     if p and (undelivered := _deliver(p, lambda far: None)):
         err.print(f"[yellow]{escape(str(undelivered))}[/]")
     if not as_json:
-        kept = held(store)
+        kept = PointerFile(store).held()
         lost = [
             view.name
             for view in (p.catalog.views if p else ())
@@ -470,8 +461,8 @@ def rollback(
 def hold_command(why: Why = "", as_json: Json = False) -> None:
     """Keeps the version in force there: until it is released, batch runs end without a change."""
     store = project_store()
-    published = hold_step(store, Held(who(), why, now_ms()))
-    kept = held(store)
+    published = Publications(store).hold(Held(who(), why, now_ms()))
+    kept = PointerFile(store).held()
     if as_json:
         print_json({"version": published.version, "held": kept and asdict(kept)})
     else:
@@ -482,9 +473,9 @@ def hold_command(why: Why = "", as_json: Json = False) -> None:
 def release_command(as_json: Json = False) -> None:
     """Lets batch runs publish again, on top of the version that was held."""
     store = project_store()
-    ended = release_step(store)
+    ended = Publications(store).release()
     if as_json:
-        standing = in_force(store)
+        standing = Publications(store).in_force()
         print_json(
             {"version": standing.version if standing else None, "ended": ended and asdict(ended)}
         )
@@ -498,7 +489,7 @@ def release_command(as_json: Json = False) -> None:
 
 def _tell(store: Store, publication: Publication, as_json: bool, reason: str) -> None:
     """What is in force after a command. reason: publish, rollback, or NOTHING_NEW."""
-    row = version_of(publication, publication, look=last_look(store, publication))
+    row = version_of(publication, publication, look=Looks(store).last(publication))
     if as_json:
         print_json(asdict(row) | {"reason": reason})
         return

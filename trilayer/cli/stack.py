@@ -25,7 +25,7 @@ from trilayer_core.runtime.file_lock import exclusive
 from trilayer_core.runtime.progress import shown
 from trilayer_core.runtime.session import connector_jars
 from trilayer_core.runtime.settings import BROKER_ADDRESS, SPARK_ADDRESS
-from trilayer_core.store.publications import in_force
+from trilayer_core.store.publications import Publications
 
 logger = logging.getLogger("trilayer.up")
 
@@ -217,7 +217,9 @@ class Stack:
         try:
             saved = definitions.saved()
             self._watch.follow(saved.files)
-            said = definitions.changes(self._definitions, saved, in_force(self._project.store))
+            said = definitions.changes(
+                self._definitions, saved, Publications(self._project.store).in_force()
+            )
         except TrilayerError as error:
             logger.error(
                 "the project's files were saved, and the catalog can't be used as it is: %s. The"

@@ -50,7 +50,7 @@ from trilayer_core.store.files import Store
 from trilayer_core.store.leftovers import Leftover, find_leftovers
 from trilayer_core.store.master import longest_chain, read_chain
 from trilayer_core.store.origins import check_same_topic, read_origin
-from trilayer_core.store.publications import in_force
+from trilayer_core.store.publications import Publications
 from trilayer_core.store.segments import generations
 
 logger = logging.getLogger("trilayer.checks")
@@ -604,7 +604,7 @@ def _readable(p: Subject) -> Store:
 
 def _files(p: Subject) -> Iterator[str]:
     store = _readable(p)
-    publication = in_force(store)
+    publication = Publications(store).in_force()
     files = (
         [file for view in publication.views.values() for file in view.files] if publication else []
     )
@@ -640,7 +640,7 @@ def _leftovers(p: Subject) -> Iterator[str]:
 
 def _drift(p: Subject) -> Iterator[str]:
     catalog, store = p.catalog, _readable(p)
-    publication = in_force(store)
+    publication = Publications(store).in_force()
     for view in catalog.views:
         published = publication.views.get(view.name) if publication else None
         if publication and (published is None or published.fingerprint != view.fingerprint):

@@ -13,7 +13,7 @@ from pathlib import Path
 from trilayer.local import processes
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.errors import UsageError
-from trilayer_core.store.publications import Publication
+from trilayer_core.store.publication import Publication
 
 SETTLED_S = 1.0
 """For how long the files must have stayed as they are: an editor may save several, one by one."""

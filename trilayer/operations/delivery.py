@@ -15,7 +15,8 @@ from trilayer_core.definitions.steps import how_far
 from trilayer_core.errors import SinkError, UsageError, did_you_mean
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.store import layout
-from trilayer_core.store.publications import Publication, in_force
+from trilayer_core.store.publication import Publication
+from trilayer_core.store.publications import Publications
 
 logger = logging.getLogger("trilayer.batch")
 
@@ -64,7 +65,7 @@ def deliver(
     for sink in sinks:
         tell(how_far("deliver", sink.name, sinks=True))
         with p.store.lock(layout.sink_lock(sink.name), f"a delivery to sink {sink.name!r}"):
-            publication = in_force(p.store)
+            publication = Publications(p.store).in_force()
             if publication is None:
                 return {}
             if _delivered(p, sink) == publication.version:

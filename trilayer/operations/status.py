@@ -12,7 +12,9 @@ from trilayer_core.compute.merging import quoted_duckdb
 from trilayer_core.errors import CoverageError
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.seam import format_time, parse_time
-from trilayer_core.store.publications import held, in_force, last_look
+from trilayer_core.store.looks import Looks
+from trilayer_core.store.pointer import PointerFile
+from trilayer_core.store.publications import Publications
 from trilayer_core.store.segments import compaction_fault
 
 
@@ -87,14 +89,14 @@ def collect(p: Project) -> dict[str, Any]:
 
 def _looked(p: Project) -> int | None:
     """The latest T, in ms, at which a run found nothing newer than the version in force."""
-    published = in_force(p.store)
-    look = last_look(p.store, published) if published else None
+    published = Publications(p.store).in_force()
+    look = Looks(p.store).last(published) if published else None
     return look.t_ms if look else None
 
 
 def _held(p: Project) -> dict[str, str] | None:
     """Who holds the version in force, why and since when; None where nobody does."""
-    by = held(p.store)
+    by = PointerFile(p.store).held()
     return (
         {"who": by.who, "why": by.why, "since": format_time(by.since_ms // 1000 * 1000)}
         if by

@@ -64,13 +64,9 @@ from trilayer_core.store import layout
 from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.master import Interval, intervals_below, of_origin, read_chain, rising_ts
 from trilayer_core.store.origins import Origin, origins
-from trilayer_core.store.publications import (
-    Publication,
-    PublishedStream,
-    pointer_bytes,
-    read_version,
-    versions,
-)
+from trilayer_core.store.pointer import PointerFile
+from trilayer_core.store.publication import Publication, PublishedStream
+from trilayer_core.store.publications import Publications
 from trilayer_core.store.segments import (
     BYTES,
     SHORTEST_REASON,
@@ -235,7 +231,7 @@ def _moving(p: Project) -> Any:
         for stream in p.catalog.streams
         for generation in generations(p.store, stream)[-1:]
     ]
-    return pointer_bytes(p.store), commits
+    return PointerFile(p.store).data(), commits
 
 
 @dataclass
@@ -264,7 +260,7 @@ def _verification(p: Project, spark: StartSpark, tell: Callable[[str], None]) ->
         for view, snapshot in zip(p.catalog.views, snapshots, strict=True):
             _ask(view, snapshot, found)
     # The one that the answers stand on: another may be in force by now.
-    published = read_version(p.store, provenance.version) if provenance.version else None
+    published = Publications(p.store).read(provenance.version) if provenance.version else None
     censuses: dict[str, Census] = {}
     views: dict[str, Comparison] = {}
     layers: dict[str, dict[str, Comparison]] = {}
@@ -1201,7 +1197,7 @@ def _damaged_files(store: Store, published: Publication | None) -> list[str]:
         {f.path for view in published.views.values() for f in view.files} if published else set()
     )
     wrong = []
-    for version in versions(store):
+    for version in Publications(store).versions():
         for name, file in _files_of(version):
             if file.path in known:
                 continue

@@ -25,9 +25,10 @@ from dataclasses import dataclass
 
 from trilayer_core.errors import IntegrityError, StoreError
 from trilayer_core.store import layout
+from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import STALE_AFTER_S, Store
 from trilayer_core.store.master import Interval
-from trilayer_core.store.publications import newest_token, read_past, read_version, version_numbers
+from trilayer_core.store.publications import Publications
 
 logger = logging.getLogger("trilayer.store")
 
@@ -173,10 +174,11 @@ def _attempts_and_runs(store: Store) -> Iterator[Leftover]:
     ]
     runs = store.names("runs")
     # In this order: a version that is written from here on is of this token, or a later one.
-    newest = newest_token(store)
+    newest = Fence(store).newest()
     try:
-        kept = [read_version(store, number) for number in version_numbers(store)]
-        past = read_past(store).by_use
+        publications = Publications(store)
+        kept = [publications.read(number) for number in publications.numbers()]
+        past = publications.past().by_use
     except (IntegrityError, StoreError) as error:
         logger.warning("what it may need is left alone: %s", error)
         return

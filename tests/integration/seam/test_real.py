@@ -12,7 +12,7 @@ from tests.support.oracle import Asked, Event, answer, differences, field
 from tests.support.waiting import until
 from trilayer import Catalog, Stream, View, count, latest, sum_
 from trilayer_core.runtime.clock import now_ms
-from trilayer_core.store.publications import in_force, versions
+from trilayer_core.store.publications import Publications
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
@@ -88,8 +88,10 @@ class Schedule:
         self.pipeline.recompute(self.pipeline.ingest())
 
     def rollback(self):
-        if in_force(self.pipeline.store):
-            self.pipeline.rollback(self.rng.choice(versions(self.pipeline.store)).version)
+        if Publications(self.pipeline.store).in_force():
+            self.pipeline.rollback(
+                self.rng.choice(Publications(self.pipeline.store).versions()).version
+            )
 
     def restart(self):
         self.pipeline.stop_speed()
@@ -133,7 +135,7 @@ class Schedule:
         return head
 
     def quarantined(self):
-        publication = in_force(self.pipeline.store)
+        publication = Publications(self.pipeline.store).in_force()
         _, provenance = self.pipeline.answers()
         return provenance.streams["events"].quarantined + (
             publication.streams["events"].quarantined if publication else 0

@@ -18,7 +18,7 @@ from trilayer_core.store.master import (
     read_chain,
     recorded_cuts,
 )
-from trilayer_core.store.publications import version_numbers, versions
+from trilayer_core.store.publications import Publications
 from trilayer_core.store.segments import commit_names, generations
 
 
@@ -84,13 +84,13 @@ def test_a_rollback_mends_a_damaged_publication(pipeline, named):
     pipeline.wait_for_tick()
     assert pipeline.batch(full=True).version == damaged + 1
     assert counts(pipeline) == {"a": 3, "b": 2, "c": 1}
-    assert version_numbers(pipeline.store) == [before, damaged, damaged + 1]
+    assert Publications(pipeline.store).numbers() == [before, damaged, damaged + 1]
     pipeline.wait_for_tick()
     pipeline.batch(full=True)
-    assert version_numbers(pipeline.store) == [damaged + 1, damaged + 2]
+    assert Publications(pipeline.store).numbers() == [damaged + 1, damaged + 2]
     kept = {
         file.path.rsplit("/", 1)[0]
-        for p in versions(pipeline.store)
+        for p in Publications(pipeline.store).versions()
         for file in p.views["totals"].files
     }
     assert kept == {f"batch/totals/{attempt}" for attempt in pipeline.store.names("batch/totals")}

@@ -29,7 +29,7 @@ from trilayer_core.errors import CoverageError, IntegrityError, UsageError
 from trilayer_core.store import layout
 from trilayer_core.store.documents import encode
 from trilayer_core.store.files import Store
-from trilayer_core.store.publications import in_force
+from trilayer_core.store.publications import Publications
 from trilayer_core.store.segments import generations, read_commits
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
@@ -337,7 +337,7 @@ def flip(path):
 
 
 def kinds_of_files(store, topic):
-    publication = in_force(store)
+    publication = Publications(store).in_force()
     stream = catalog_on(topic).streams[0]
     generation = generations(store, stream)[-1].name
     commit = read_commits(store, stream, generation)[-1]

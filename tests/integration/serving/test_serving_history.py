@@ -32,7 +32,7 @@ from trilayer_core.seam import tick_of
 from trilayer_core.store import layout
 from trilayer_core.store.documents import encode
 from trilayer_core.store.files import Store
-from trilayer_core.store.publications import in_force, read_version
+from trilayer_core.store.publications import Publications
 from trilayer_core.store.segments import generations, read_commits, read_partials
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
@@ -196,7 +196,7 @@ def test_a_version_of_other_definitions_has_no_answer_and_the_other_views_go_on(
 def test_a_version_whose_segments_are_gone_is_an_error_that_names_them(made, copy):
     (stream,) = catalog_on(made.topic).streams
     generation = generations(copy, stream)[-1].name
-    cut = read_version(copy, 1).streams["sales"].cut
+    cut = Publications(copy).read(1).streams["sales"].cut
     above = [
         commit for commit in read_commits(copy, stream, generation)
         if any(r.start >= cut[p] for segment in commit.segments for p, r in segment.ranges.items())
@@ -271,7 +271,7 @@ def test_what_does_not_match_is_told_with_its_kind_and_its_values(broker, spark,
         once = reconcile(catalog, run, recomputed, found.settings, store)
         store.delete(run.path("reconcile"))
         pipeline.publish(run, recomputed)
-        assert read_version(store, 1).reconciliation == once
+        assert Publications(store).read(1).reconciliation == once
         (version,) = connection.history()
         assert version.differing_keys == 3
         assert (
@@ -312,7 +312,7 @@ def test_why_nothing_was_compared_is_said(broker, spark, store, new_topic):
 
 
 def test_a_damaged_reconciliation_is_an_error_that_names_it(made, copy):
-    path = in_force(copy).reconciliation["totals"].file.path
+    path = Publications(copy).in_force().reconciliation["totals"].file.path
     data = bytearray(copy.read(path))
     data[len(data) // 2] ^= 1
     Path(copy.path(path)).write_bytes(data)
@@ -362,7 +362,7 @@ def test_segments_tell_what_was_committed_when(made):
         rows = connection.segments("sales").dicts()
         with pytest.raises(UsageError, match="stream must be one of the catalog's"):
             connection.segments("sale")
-    cut = read_version(made.store, 1).streams["sales"].cut
+    cut = Publications(made.store).read(1).streams["sales"].cut
     after = [(p, o, ms) for p, o, ms in made.appended if o >= cut[p]]
     above = [row for row in rows if row["batch_version"] != 1]
     assert sum(row["events"] for row in above) == len(after) == 7

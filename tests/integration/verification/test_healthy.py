@@ -15,7 +15,7 @@ from trilayer.cli.verify import faults
 from trilayer.operations.verification import Verification
 from trilayer_core.errors import TrilayerError
 from trilayer_core.store.files import Store
-from trilayer_core.store.publications import in_force
+from trilayer_core.store.publications import Publications
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
@@ -65,7 +65,7 @@ def test_having_compared_nothing_is_not_clean(healthy):
     """As after a change of the stream's schema, until the next publication."""
     (stream,) = healthy.catalog.streams
     assert not Verification({}, {}, {}, []).clean
-    published = in_force(healthy.store)
+    published = Publications(healthy.store).in_force()
     damage = Damage(healthy)
     damage.write_publication(
         replace(
@@ -118,7 +118,7 @@ def test_damages_after_retention_are_found(after_retention, tmp_path, kind):
 
 def test_retention_that_took_what_was_not_ingested_is_a_fault(after_retention, tmp_path):
     copy = after_retention.copy(tmp_path)
-    cut = in_force(copy.store).streams["orders"].cut
+    cut = Publications(copy.store).in_force().streams["orders"].cut
     admin = KafkaAdminClient(bootstrap_servers=copy.settings.bootstrap_servers)
     admin.delete_records({TopicPartition(copy.topic, 1): cut[1] + 2})
     admin.close()

@@ -73,7 +73,7 @@ from trilayer_core.store import layout
 from trilayer_core.store.files import StoredFile
 from trilayer_core.store.master import read_chain, schemas
 from trilayer_core.store.origins import origins
-from trilayer_core.store.publications import version_numbers
+from trilayer_core.store.publications import Publications
 from trilayer_core.store.runs import ReconciledView
 from trilayer_core.store.segments import (
     TICK,
@@ -1265,7 +1265,7 @@ def _operator(world: World, rng: random.Random) -> Task:
     named = rng.random() < 0.5
 
     def rollback() -> None:
-        there = version_numbers(host.store)
+        there = Publications(host.store).numbers()
         if not there:
             return
         world.setbacks += 1

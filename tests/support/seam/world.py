@@ -37,7 +37,7 @@ from trilayer_core.store.documents import decode, document_bytes, encode
 from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.master import Interval
 from trilayer_core.store.origins import read_origin
-from trilayer_core.store.publications import in_force, read_version, versions
+from trilayer_core.store.publications import Publications
 from trilayer_core.store.runs import Run
 from trilayer_core.store.segments import Commit, Segment, best_cover
 
@@ -354,7 +354,7 @@ class World:
     def batch(self) -> None:
         full = self.rng.random() < 0.15
         run = self.cut(full)
-        published = in_force(self.store)
+        published = Publications(self.store).in_force()
         if (
             published
             and published.t_ms == run.t_ms
@@ -382,7 +382,7 @@ class World:
         """What both layers have of the same ticks must be the same, where the product says that it
         can be compared.
         """
-        base = in_force(self.store)
+        base = Publications(self.store).in_force()
         share = reconcile_step._speed_share(CATALOG, STREAM, run, base, self.store)
         if isinstance(share, reconcile_step.NotCompared):
             return
@@ -445,8 +445,10 @@ class World:
         return rows
 
     def rollback(self) -> None:
-        if in_force(self.store):
-            publish_step.rollback(self.rng.choice(versions(self.store)).version, self.store)
+        if Publications(self.store).in_force():
+            publish_step.rollback(
+                self.rng.choice(Publications(self.store).versions()).version, self.store
+            )
 
     # -- what must hold ----------------------------------------------------------------------------
 
@@ -456,7 +458,7 @@ class World:
         With good clocks the head never goes back (I4, I5).
         """
         pointer = self.store.files.get(layout.POINTER)
-        publication = read_version(self.store, pointer["version"]) if pointer else None
+        publication = Publications(self.store).read(pointer["version"]) if pointer else None
         first_seen = read_origin(self.store, STREAM)
         if first_seen is None:
             return
@@ -614,4 +616,4 @@ def run_later(world):
     """A batch run two ticks from now. Returns the version in force after it."""
     world.now += 2 * TICK_MS
     world.batch()
-    return in_force(world.store)
+    return Publications(world.store).in_force()

@@ -22,15 +22,11 @@ from tests.support.verification.healthy import Healthy
 from trilayer_core.compute.parsing import REJECT
 from trilayer_core.seam import Range, format_time
 from trilayer_core.store import layout
+from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import StoredFile
 from trilayer_core.store.master import Interval, read_chain
-from trilayer_core.store.publications import (
-    Publication,
-    in_force,
-    put_in_force,
-    take_token,
-    versions,
-)
+from trilayer_core.store.publication import Publication
+from trilayer_core.store.publications import Publications
 from trilayer_core.store.runs import Run
 from trilayer_core.store.segments import TICK, Commit, generations, read_commits
 
@@ -95,7 +91,7 @@ class Damage:
         """The publication in force computed anew, in full, from the master dataset as it is now."""
         published = self.publication
         of_stream = published.streams[self.stream.name]
-        token = take_token(self.store, "a batch run")
+        token = Fence(self.store).take("a batch run")
         run = Run(
             token,
             published.t_ms,
@@ -120,7 +116,7 @@ class Damage:
 
     @property
     def publication(self) -> Publication:
-        found = in_force(self.store)
+        found = Publications(self.store).in_force()
         assert found
         return found
 
@@ -128,7 +124,7 @@ class Damage:
         path = f"publications/{publication.version:08d}.json"
         self.store.write_document(path, publication)
         token = json.loads(self.store.read(layout.POINTER))["token"]
-        put_in_force(self.store, publication.version, token, "publish")
+        Publications(self.store).put_in_force(publication.version, token, "publish")
 
     def of_stream(self, **fields: Any) -> None:
         """The publication with other facts about its stream."""
@@ -608,7 +604,7 @@ def a_batch_view_on_rows_is_off(d):
 
 @damage
 def a_batch_view_is_that_of_an_older_version(d):
-    older = versions(d.store)[-2]
+    older = Publications(d.store).versions()[-2]
     d.files("totals", older.views["totals"].files)
     return ["totals, batch layer", "customer=c0"]
 
@@ -673,7 +669,7 @@ def the_cut_is_one_too_high(d):
 @damage
 def an_older_version_stands_as_the_newest(d):
     """Its views and counts, under the newest T and cut."""
-    older = versions(d.store)[-2]
+    older = Publications(d.store).versions()[-2]
     newest = d.publication
     streams = {"orders": replace(older.streams["orders"], cut=newest.streams["orders"].cut)}
     d.write_publication(replace(newest, views=older.views, streams=streams))
@@ -982,7 +978,7 @@ def a_file_of_an_older_version_is_missing(d):
     used = {f.path for v in d.publication.views.values() for f in v.files}
     version, name, path = next(
         (v.version, n, f.path)
-        for v in versions(d.store)
+        for v in Publications(d.store).versions()
         for n, view in v.views.items()
         for f in view.files
         if f.path not in used

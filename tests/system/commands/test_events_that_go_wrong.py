@@ -12,7 +12,8 @@ from batch_layer.publish import publish
 from tests.support.project import CATALOG, Project, clean, wait_for_settled_tick
 from trilayer_core.errors import ConflictError
 from trilayer_core.store.documents import encode
-from trilayer_core.store.publications import take_token
+from trilayer_core.store.fence import Fence
+from trilayer_core.store.publications import Publications
 from trilayer_core.store.runs import Recomputed
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -292,7 +293,7 @@ def test_fencing_keeps_out_an_older_run(project):
     wait_for_settled_tick(project)
     catalog, settings, store = project.catalog(), project.settings(), project.store
     old = cut(catalog, settings, store, choose_t(catalog, settings, store, None), False)
-    take_token(store, "a later run")
+    Fence(store).take("a later run")
     with pytest.raises(ConflictError, match="a later run has taken over"):
         publish(catalog, old, Recomputed(1, {}, {}, {}, {}), {}, settings, store)
     assert project.answers() == before
@@ -303,9 +304,8 @@ def test_verify_finds_and_names_a_wrong_answer(project):
     _batch(project)
     store = project.store
     view = project.catalog().view("by_user")
-    from trilayer_core.store.publications import in_force, put_in_force
 
-    publication = in_force(store)
+    publication = Publications(store).in_force()
     document = encode(publication)
     (file,) = publication.views["by_user"].files[:1]
     table = store.read_table(file)
@@ -316,7 +316,7 @@ def test_verify_finds_and_names_a_wrong_answer(project):
         store.write_table("batch/by_user/99999999-wrong/part.parquet", wrong)
     )
     store.write_document(f"publications/{publication.version:08d}.json", document)
-    put_in_force(store, publication.version, publication.token, "publish")
+    Publications(store).put_in_force(publication.version, publication.token, "publish")
     out, _ = project.run("verify", "--json", expect=1)
     found = json.loads(out)
     assert found["views"][view.name]["differ"] == table.num_rows

@@ -9,14 +9,10 @@ import pytest
 
 from tests.support.places import PROJECT
 from trilayer.airflow import load_project
+from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store
-from trilayer_core.store.publications import (
-    Publication,
-    PublishedStream,
-    put_in_force,
-    take_token,
-    write_version,
-)
+from trilayer_core.store.publication import Publication, PublishedStream
+from trilayer_core.store.publications import Publications
 
 PARSE = """
 import json, sys, time
@@ -184,7 +180,7 @@ def test_the_rollback_form_offers_the_versions_that_are_kept(monkeypatch, tmp_pa
 
 def publish(store: Store, *, version: int, token: int, events: int) -> None:
     """A version in force, without views."""
-    assert take_token(store, "batch run") == token
+    assert Fence(store).take("batch run") == token
     streams = {"orders": PublishedStream("an origin", "a schema", {0: events}, events, 0, 0)}
     written = Publication(version, 1_767_225_600_000, token, "full", None, 0, streams, {}, {})
-    put_in_force(store, write_version(store, written).version, token, "publish")
+    Publications(store).put_in_force(Publications(store).write(written).version, token, "publish")

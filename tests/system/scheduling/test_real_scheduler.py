@@ -25,7 +25,7 @@ from trilayer.cli.stack import dag_folders
 from trilayer.local import airflow, processes
 from trilayer.operations.project import Project as Opened
 from trilayer.operations.verification import verification
-from trilayer_core.store.publications import in_force, versions
+from trilayer_core.store.publications import Publications
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
@@ -115,7 +115,10 @@ class Scheduled:
 
     def wait_for_version(self, number: int) -> None:
         until(
-            lambda: (p := in_force(self.project.store)) is not None and p.version >= number,
+            lambda: (
+                (p := Publications(self.project.store).in_force()) is not None
+                and p.version >= number
+            ),
             timeout_s=400,
         )
 
@@ -144,7 +147,7 @@ class Scheduled:
 
     @property
     def version(self) -> int:
-        return in_force(self.project.store).version
+        return Publications(self.project.store).in_force().version
 
 
 @pytest.fixture(scope="module")
@@ -203,8 +206,8 @@ def test_two_scheduled_intervals_are_published_while_events_stream_in(scheduled)
         assert time.monotonic() < deadline, scheduled.runs()
     first, second = [r for r in scheduled.runs() if r["run_type"] == "scheduled"][:2]
     for run, publication in (
-        (first, versions(scheduled.project.store)[0]),
-        (second, versions(scheduled.project.store)[1]),
+        (first, Publications(scheduled.project.store).versions()[0]),
+        (second, Publications(scheduled.project.store).versions()[1]),
     ):
         end = datetime.fromisoformat(run["data_interval_end"])
         assert end - datetime.fromisoformat(run["data_interval_start"]) == timedelta(minutes=1)
@@ -265,7 +268,7 @@ def test_views_are_assets_whose_events_say_what_was_published(scheduled):
     events = scheduled.get("/assets/events", asset_id=assets["by_user"], order_by="timestamp")[
         "asset_events"
     ]
-    published = {p.version: p for p in versions(scheduled.project.store)}
+    published = {p.version: p for p in Publications(scheduled.project.store).versions()}
     for event in [event["extra"] for event in events]:
         publication = published[event["version"]]
         view = publication.views["by_user"]
@@ -335,7 +338,7 @@ def test_a_full_recompute_equals_what_is_published_and_says_so(scheduled):
 
 def test_a_backfill_publishes_nothing_twice(scheduled):
     scheduled.quiet()
-    newest = in_force(scheduled.project.store)
+    newest = Publications(scheduled.project.store).in_force()
     began = datetime.fromtimestamp(newest.t_ms / 1000, UTC) - timedelta(minutes=30)
     body = {
         "dag_id": "lambda_batch",
@@ -361,7 +364,7 @@ def test_a_backfill_publishes_nothing_twice(scheduled):
         assert set(states.values()) == {"skipped"}, states
         said = scheduled.log(run["dag_run_id"], "cut", number=tasks["cut"]["try_number"])
         assert "covers this run's interval" in "\n".join(said)
-    mine = {p.t_ms for p in versions(scheduled.project.store)}
+    mine = {p.t_ms for p in Publications(scheduled.project.store).versions()}
     assert not any(
         datetime.fromisoformat(r["data_interval_end"]).timestamp() * 1000 in mine
         for r in backfilled()
@@ -397,7 +400,7 @@ def test_clearing_does_no_harm(scheduled):
 def test_a_rollback_holds_while_the_batch_is_paused(scheduled):
     scheduled.pause_when_quiet()
     airflow.pause(scheduled.api, "lambda_rollback", False)
-    target = versions(scheduled.project.store)[0].version
+    target = Publications(scheduled.project.store).versions()[0].version
     run_id = scheduled.trigger("lambda_rollback", version=target)
     scheduled.wait(run_id, "lambda_rollback")
     assert scheduled.version == target
@@ -411,7 +414,7 @@ def test_a_rollback_holds_while_the_batch_is_paused(scheduled):
     assert scheduled.tasks(wrong, "lambda_rollback")["rollback"]["try_number"] == 1
     # The next run publishes anew, on top of the older version.
     airflow.pause(scheduled.api, "lambda_batch", False)
-    newest = versions(scheduled.project.store)[-1].version
+    newest = Publications(scheduled.project.store).versions()[-1].version
     scheduled.wait_for_version(newest + 1)
     scheduled.verify()
 
@@ -420,7 +423,7 @@ def test_a_rollback_with_a_hold_lasts_until_it_is_released(scheduled):
     scheduled.pause_when_quiet()
     for name in ("lambda_rollback", "lambda_release"):
         airflow.pause(scheduled.api, name, False)
-    target = versions(scheduled.project.store)[-2]
+    target = Publications(scheduled.project.store).versions()[-2]
 
     def offered() -> list[str]:
         """The form's line of the target: Airflow parses the file anew every half minute."""
@@ -445,7 +448,7 @@ def test_a_rollback_with_a_hold_lasts_until_it_is_released(scheduled):
     assert "a wrong price; release it with `trilayer batch release`" in said
     assert scheduled.version == target.version
     scheduled.verify()
-    newest = versions(scheduled.project.store)[-1].version
+    newest = Publications(scheduled.project.store).versions()[-1].version
     scheduled.wait(scheduled.trigger("lambda_release"), "lambda_release")
     scheduled.wait_for_version(newest + 1)
     scheduled.verify()

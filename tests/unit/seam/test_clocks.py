@@ -14,7 +14,7 @@ from batch_layer.run import covered_by
 from tests.support.seam.world import CATALOG, SETTINGS, STREAM, TICK_MS, World, installed
 from trilayer_core.errors import ClockError
 from trilayer_core.store.master import read_chain, recorded_cuts
-from trilayer_core.store.publications import in_force
+from trilayer_core.store.publications import Publications
 from trilayer_core.store.segments import read_commits
 
 MINUTES_50 = 3_000_000
@@ -49,7 +49,7 @@ def live(world, ticks, ahead_ms=0, partitions=(0,)):
 
 
 def published(world):
-    found = in_force(world.store)
+    found = Publications(world.store).in_force()
     assert found
     return found
 
@@ -79,7 +79,7 @@ def passes(world):
     refused.
     """
     for _ in range(4):
-        before = cut_of(world) if in_force(world.store) else {}
+        before = cut_of(world) if Publications(world.store).in_force() else {}
         live(world, 3, partitions=range(len(world.records)))
         after = batch(world)
         assert all(after[p] > before.get(p, -1) for p in after)

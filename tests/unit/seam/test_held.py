@@ -8,19 +8,10 @@ from batch_layer.publish import rollback
 from tests.support.seam.world import World, arrive, installed, run_later
 from trilayer_core.errors import HeldError, OvertakenError, UsageError
 from trilayer_core.store import layout
+from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store
-from trilayer_core.store.publications import (
-    Held,
-    check_token,
-    held,
-    hold,
-    in_force,
-    newest_token,
-    put_in_force,
-    release,
-    take_token,
-    versions,
-)
+from trilayer_core.store.pointer import Held, PointerFile
+from trilayer_core.store.publications import Publications
 
 ANN = Held("ann@laptop", "prices were wrong", 1_767_225_600_000)
 
@@ -39,8 +30,8 @@ def world(monkeypatch):
 
 
 def test_no_run_publishes_on_top_of_it_and_the_answers_stay_fresh(world):
-    before = in_force(world.store)
-    hold(world.store, ANN)
+    before = Publications(world.store).in_force()
+    Publications(world.store).hold(ANN)
     arrive(world)
     said = (
         r"version 3 is held since 2026-01-01T00:00:00Z by ann@laptop: prices were wrong; release"
@@ -48,59 +39,62 @@ def test_no_run_publishes_on_top_of_it_and_the_answers_stay_fresh(world):
     )
     with pytest.raises(HeldError, match=said):
         run_later(world)
-    assert in_force(world.store) == before
+    assert Publications(world.store).in_force() == before
     world.check()
-    assert release(world.store) == ANN
+    assert Publications(world.store).release() == ANN
     arrive(world)
     assert run_later(world).version > before.version
     world.check()
 
 
 def test_a_run_under_way_does_not_publish_either(world):
-    token = take_token(world.store, "batch run")
-    hold(world.store, ANN)
+    token = Fence(world.store).take("batch run")
+    Publications(world.store).hold(ANN)
     with pytest.raises(HeldError):
-        put_in_force(world.store, 2, token, "publish")
-    assert in_force(world.store).version == 3
+        Publications(world.store).put_in_force(2, token, "publish")
+    assert Publications(world.store).in_force().version == 3
 
 
 def test_a_rollback_moves_what_is_held_and_the_hold_stays(world):
-    hold(world.store, ANN)
+    Publications(world.store).hold(ANN)
     assert rollback(2, world.store).version == 2
-    assert held(world.store) == ANN
+    assert PointerFile(world.store).held() == ANN
     bob = Held("bob@laptop", "", 1_767_225_660_000)
     assert rollback(3, world.store, bob).version == 3
-    assert held(world.store) == bob
+    assert PointerFile(world.store).held() == bob
     assert str(bob) == "since 2026-01-01T00:01:00Z by bob@laptop, who gave no reason"
     world.check()
 
 
 def test_a_rollback_with_a_hold_is_one_step(world):
     rollback(None, world.store, ANN)
-    assert (in_force(world.store).version, held(world.store)) == (2, ANN)
+    assert (Publications(world.store).in_force().version, PointerFile(world.store).held()) == (
+        2,
+        ANN,
+    )
     with pytest.raises(HeldError):
         run_later(world)
 
 
 def test_a_publication_ends_no_hold_that_was_not_there(world):
     rollback(2, world.store)
-    assert held(world.store) is None
+    assert PointerFile(world.store).held() is None
     run_later(world)
-    assert held(world.store) is None
-    assert release(world.store) is None
+    assert PointerFile(world.store).held() is None
+    assert Publications(world.store).release() is None
 
 
 def test_there_must_be_something_to_hold(tmp_path):
     with pytest.raises(
         UsageError, match="a hold must have a publication to keep in force; there is none yet"
     ):
-        hold(Store(str(tmp_path)), ANN)
+        Publications(Store(str(tmp_path))).hold(ANN)
 
 
 @pytest.mark.parametrize("torn", ["", "{", '{"version": 3}'])
 def test_a_torn_pointer_holds_nothing_up(torn, world, monkeypatch, caplog):
     """`rollback N` is how one comes out of it."""
-    hold(world.store, ANN)
+    Publications(world.store).hold(ANN)
     read = type(world.store).read
     monkeypatch.setattr(
         type(world.store),
@@ -108,23 +102,23 @@ def test_a_torn_pointer_holds_nothing_up(torn, world, monkeypatch, caplog):
         lambda store, path: torn.encode() if path == layout.POINTER else read(store, path),
     )
     logging.getLogger("trilayer").setLevel(logging.WARNING)
-    target = versions(world.store)[0].version
+    target = Publications(world.store).versions()[0].version
     assert rollback(target, world.store, ANN).version == target
     assert rollback(target, world.store).version == target
     assert "whether the version in force was held is not known" in caplog.text
 
 
 def test_who_has_taken_over_is_told(world):
-    token = take_token(world.store, "batch run until then")
-    check_token(world.store, token)
+    token = Fence(world.store).take("batch run until then")
+    Fence(world.store).check(token)
     rollback(2, world.store)
     with pytest.raises(
         OvertakenError, match="a rollback to version 2 has taken over, and this one ends"
     ):
-        check_token(world.store, token)
-    take_token(world.store, "batch run until later")
+        Fence(world.store).check(token)
+    Fence(world.store).take("batch run until later")
     with pytest.raises(OvertakenError, match="a later run has taken over"):
-        check_token(world.store, token)
-    world.store.write_document(f"fence/{newest_token(world.store):08d}.json", {})
+        Fence(world.store).check(token)
+    world.store.write_document(f"fence/{Fence(world.store).newest():08d}.json", {})
     with pytest.raises(OvertakenError, match="a later run has taken over"):
-        check_token(world.store, token)
+        Fence(world.store).check(token)

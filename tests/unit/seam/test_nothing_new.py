@@ -6,7 +6,6 @@ import logging
 
 import pytest
 
-from batch_layer import run as run_step
 from batch_layer.cut import choose_t
 from batch_layer.publish import rollback
 from serving_layer.history import history
@@ -16,12 +15,8 @@ from trilayer_core.seam import format_time
 from trilayer_core.store import layout
 from trilayer_core.store.documents import digest_in
 from trilayer_core.store.files import Store
-from trilayer_core.store.publications import (
-    complete_to_ms,
-    in_force,
-    last_look,
-    versions,
-)
+from trilayer_core.store.looks import Looks
+from trilayer_core.store.publications import Publications
 
 FOREVER = 1 << 62
 
@@ -48,8 +43,8 @@ def test_it_publishes_no_version_and_says_how_far_it_has_looked(world):
     first = run_later(world)
     for _ in range(20):
         assert run_later(world) == first
-    assert [p.version for p in versions(world.store)] == [first.version]
-    look = last_look(world.store, first)
+    assert [p.version for p in Publications(world.store).versions()] == [first.version]
+    look = Looks(world.store).last(first)
     assert look.t_ms == choose_t(CATALOG, MODEL_SETTINGS, world.store, None)
     (kept,) = history(world.store)
     assert (kept.t, kept.looked_t) == (first.t, format_time(look.t_ms))
@@ -62,7 +57,9 @@ def test_versions_kept_are_different_states(world):
         run_later(world)
         for _ in range(10):
             run_later(world)
-    events = [sum(s.events for s in p.streams.values()) for p in versions(world.store)]
+    events = [
+        sum(s.events for s in p.streams.values()) for p in Publications(world.store).versions()
+    ]
     assert events == [30, 40]  # this store keeps two
 
 
@@ -85,7 +82,7 @@ def test_a_new_event_is_published_on_top(world):
     arrive(world, 1)
     second = run_later(world)
     assert second.version == first.version + 1
-    assert last_look(world.store, second) is None
+    assert Looks(world.store).last(second) is None
     assert second.streams[STREAM.name].events == 11
     world.check()
 
@@ -103,9 +100,9 @@ def test_a_look_counts_for_the_version_that_it_was_at_alone(world):
     arrive(world)
     second = run_later(world)
     run_later(world)
-    assert last_look(world.store, second)
+    assert Looks(world.store).last(second)
     rollback(first.version, world.store)
-    assert last_look(world.store, first) is None
+    assert Looks(world.store).last(first) is None
     assert run_later(world).version > second.version  # what came after the first is published anew
     world.check()
 
@@ -114,10 +111,10 @@ def test_what_a_look_covers_needs_no_run(world):
     arrive(world)
     run_later(world)
     published = run_later(world)
-    t_ms = complete_to_ms(world.store, published, FOREVER)
+    t_ms = Looks(world.store).complete_to_ms(published, FOREVER)
     assert t_ms > published.t_ms
     # a clock that was ahead has looked at nothing yet
-    assert complete_to_ms(world.store, published, t_ms - 1) == published.t_ms
+    assert Looks(world.store).complete_to_ms(published, t_ms - 1) == published.t_ms
 
 
 def test_a_version_by_a_clock_that_was_ahead_is_replaced(world):
@@ -139,7 +136,8 @@ def test_a_look_that_cannot_be_read_is_none(tmp_path, world):
     store = Store(str(tmp_path))
     store.write(layout.LOOKED, b"{ torn")
     arrive(world)
-    assert last_look(store, run_later(world)) is None
+    assert Looks(store).last(run_later(world)) is None
     assert (
-        run_step.complete_to_ms(store, in_force(world.store), FOREVER) == in_force(world.store).t_ms
+        Looks(store).complete_to_ms(Publications(world.store).in_force(), FOREVER)
+        == Publications(world.store).in_force().t_ms
     )

@@ -12,7 +12,7 @@ from tests.support.seam.world import CATALOG, STREAM, TICK_MS, World, installed
 from trilayer_core.errors import CoverageError
 from trilayer_core.seam import Range
 from trilayer_core.store import layout
-from trilayer_core.store.publications import versions
+from trilayer_core.store.publications import Publications
 from trilayer_core.store.segments import (
     Commit,
     Segment,
@@ -199,7 +199,7 @@ def test_a_rebuild_after_a_rollback_begins_where_the_cut_in_force_is_still_in_th
 def _rollback(world):
     from batch_layer.publish import rollback
 
-    rollback(versions(world.store)[0].version, world.store)
+    rollback(Publications(world.store).versions()[0].version, world.store)
 
 
 def test_a_rebuild_that_can_not_reach_the_cut_in_force_leaves_the_old_answers(

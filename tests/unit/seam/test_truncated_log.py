@@ -18,9 +18,10 @@ from trilayer_core.seam import Range
 from trilayer_core.store import layout
 from trilayer_core.store.continuity import NOTHING_READ
 from trilayer_core.store.documents import decode, encode
+from trilayer_core.store.fence import Fence
 from trilayer_core.store.master import Interval, read_chain
 from trilayer_core.store.origins import Origin, origin_number, origins, read_origin
-from trilayer_core.store.publications import in_force, take_token
+from trilayer_core.store.publications import Publications
 from trilayer_core.store.runs import Run
 from trilayer_core.store.segments import Commit, Segment, best_cover, generations
 
@@ -66,7 +67,7 @@ class Truncated(World):
         self.batch()
 
     def answers(self):
-        publication = in_force(self.store)
+        publication = Publications(self.store).in_force()
         assert publication
         published = publication.streams[STREAM.name]
         views = {view.name: view.fingerprint for view in CATALOG.views}
@@ -267,26 +268,32 @@ def test_a_topic_created_again_goes_on_as_a_new_origin(world):
 def test_a_run_that_died_after_the_new_origin_is_continued_by_the_next(world):
     world.add(100, 1)
     world.run()
-    version = in_force(world.store).version
+    version = Publications(world.store).in_force().version
     world.truncate(80)
     world.add(40, 2)
     t_ms = choose_t(CATALOG, SETTINGS, world.store, None)
     old = cut_as_it_was(world, t_ms)
     accept_loss(STREAM, SETTINGS, world.store)
     # What is in force stays so, and answers, until the next publication.
-    assert in_force(world.store).version == version
+    assert Publications(world.store).in_force().version == version
     assert world.answers() == {1: 100}
-    assert covered_by(CATALOG, SETTINGS, world.store, in_force(world.store).t_ms) is None
+    assert (
+        covered_by(CATALOG, SETTINGS, world.store, Publications(world.store).in_force().t_ms)
+        is None
+    )
     with pytest.raises(OvertakenError, match="a loss was accepted since"):
         ingest(STREAM, old, SETTINGS, world.store, lambda: None)
     world.run()
     assert world.answers() == {1: 100, 2: 40}
-    assert covered_by(CATALOG, SETTINGS, world.store, in_force(world.store).t_ms) is not None
+    assert (
+        covered_by(CATALOG, SETTINGS, world.store, Publications(world.store).in_force().t_ms)
+        is not None
+    )
 
 
 def cut_as_it_was(world, t_ms):
     """A run cut before the loss, and found by its token."""
-    token = take_token(world.store, "a run under way")
+    token = Fence(world.store).take("a run under way")
     return Run(token, t_ms, False, {STREAM.name: {0: 100}}, {STREAM.name: "id"})
 
 
@@ -295,17 +302,17 @@ def test_rollback_goes_back_across_an_origin_and_forward_again(world):
     world.add(100, 1)
     world.speed_on()
     world.run()
-    first = in_force(world.store).version
+    first = Publications(world.store).in_force().version
     world.truncate(80)
     world.add(40, 2)
     world.run(accept=True)
-    second = in_force(world.store).version
+    second = Publications(world.store).in_force().version
     rollback(first, world.store)
     assert world.answers() == {1: 100}
     # A run on top of the older origin's version takes in the later one's intervals.
     world.add(3, 3)
     world.run()
-    assert in_force(world.store).base == first
+    assert Publications(world.store).in_force().base == first
     assert world.answers() == {1: 100, 2: 40, 3: 3}
     rollback(second, world.store)
     assert world.answers() == {1: 100, 2: 40}
@@ -317,7 +324,7 @@ def test_rollback_goes_back_across_an_origin_and_forward_again(world):
 def test_the_same_t_in_two_origins_is_two_intervals(world):
     world.add(100, 1)
     world.run()
-    t_ms = in_force(world.store).t_ms
+    t_ms = Publications(world.store).in_force().t_ms
     now = world.now
     world.truncate(80)
     world.now = now
@@ -441,7 +448,7 @@ def noticed_by_batch(world):
     world.truncate(80)
     world.add(40, 2)
     world.run()
-    assert in_force(world.store).streams[STREAM.name].departed == 1
+    assert Publications(world.store).in_force().streams[STREAM.name].departed == 1
     assert world.answers() == {1: 80, 2: 40}
     return world
 
@@ -496,7 +503,7 @@ def test_an_older_generation_that_has_read_what_is_lost_is_ruled_out_below_a_new
     world.truncate(80)
     world.add(15, 2)
     world.run()
-    assert in_force(world.store).streams[STREAM.name].departed == 1
+    assert Publications(world.store).in_force().streams[STREAM.name].departed == 1
     assert world.answers() == {1: 80, 2: 15}
 
 

@@ -18,7 +18,7 @@ from tests.support.places import PROJECT
 from tests.support.published import CATALOG, SETTINGS, STREAM, begin, run_once
 from trilayer_core.errors import IntegrityError, StoreError
 from trilayer_core.store import layout
-from trilayer_core.store.publications import in_force
+from trilayer_core.store.publications import Publications
 from trilayer_core.store.segments import Commit, Generation, Segment
 
 
@@ -152,7 +152,7 @@ def test_a_pointer_that_can_not_be_read_is_no_store_without_publications(store):
     current.unlink()
     current.symlink_to(current)
     with pytest.raises(StoreError, match=r"publications/current\.json"):
-        in_force(store)
+        Publications(store).in_force()
 
 
 def test_a_run_that_finds_the_disk_full_changes_nothing_and_is_run_again(store, small_files):

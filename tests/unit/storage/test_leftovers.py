@@ -16,6 +16,7 @@ from tests.support.published import CATALOG, SETTINGS, STREAM, begin, complete, 
 from trilayer.cli import doctor as doctor_command
 from trilayer_core.store import layout
 from trilayer_core.store import leftovers as leftovers_module
+from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store
 from trilayer_core.store.leftovers import (
     ATTEMPT,
@@ -27,7 +28,6 @@ from trilayer_core.store.leftovers import (
     clear,
     find_leftovers,
 )
-from trilayer_core.store.publications import take_token
 from trilayer_core.store.segments import Generation
 
 CHAIN = layout.chain(STREAM, STREAM.fingerprint)
@@ -144,7 +144,7 @@ def test_a_run_that_was_overtaken_leaves_its_views_and_its_folder(store):
     run_once(store)
     run, _ = begin(store)
     assert found(store) == [], "it may go on"
-    take_token(store, "a later run")
+    Fence(store).take("a later run")
     assert found(store) == [
         (ATTEMPT, f"batch/by_key/{run.token:08d}-full-abcdef"),
         (RUN, f"runs/{run.token:08d}"),
@@ -156,7 +156,7 @@ def test_a_run_that_was_overtaken_leaves_its_views_and_its_folder(store):
 def test_nothing_of_a_run_goes_while_a_version_can_not_be_read(store):
     run_once(store)
     begin(store)
-    take_token(store, "a later run")
+    Fence(store).take("a later run")
     store.write("publications/00000001.json", b"{")
     assert found(store) == []
 

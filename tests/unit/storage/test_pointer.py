@@ -17,17 +17,11 @@ from tests.support.places import PROJECT
 from tests.support.published import CATALOG, SETTINGS, begin, complete, keeping, run_once
 from trilayer_core.errors import ConflictError, OvertakenError, UsageError
 from trilayer_core.runtime import file_lock
-from trilayer_core.store import layout, publications
+from trilayer_core.store import layout, pointer, publications
+from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store
-from trilayer_core.store.publications import (
-    in_force,
-    newest_token,
-    pointer,
-    put_in_force,
-    read_past,
-    take_token,
-    version_numbers,
-)
+from trilayer_core.store.pointer import PointerFile
+from trilayer_core.store.publications import Publications
 
 
 class Killed(BaseException):
@@ -133,8 +127,8 @@ def test_i4_a_run_that_a_rollback_has_fenced_off_does_not_publish_over_it(
     with pytest.raises(OvertakenError, match="a rollback to version 1 has taken over"):
         publish(CATALOG, run, recomputed, {}, SETTINGS, store)
     assert complete(store) == 1
-    standing = pointer(store)
-    assert (standing.token, standing.reason) == (newest_token(store), "rollback")
+    standing = PointerFile(store).read()
+    assert (standing.token, standing.reason) == (Fence(store).newest(), "rollback")
 
 
 def test_i4_a_rollback_waits_for_a_run_that_has_been_let_through_and_then_holds(store, monkeypatch):
@@ -147,14 +141,14 @@ def test_i4_a_rollback_waits_for_a_run_that_has_been_let_through_and_then_holds(
         threads.append(in_thread(lambda: rollback(1, store), errors))
         threads[0].join(0.5)
         assert threads[0].is_alive(), "the rollback must wait while the pointer is being moved"
-        assert newest_token(store) == run.token
+        assert Fence(store).newest() == run.token
 
     at("publish.in-pointer", roll_back_beside, monkeypatch)
     publish(CATALOG, run, recomputed, {}, keeping(3), store)
     threads[0].join()
     assert not errors
     assert complete(store) == 1
-    assert pointer(store).token == newest_token(store)
+    assert PointerFile(store).read().token == Fence(store).newest()
 
 
 def test_a_token_taken_while_the_pointer_is_moved_waits_for_what_is_then_in_force(
@@ -165,8 +159,8 @@ def test_a_token_taken_while_the_pointer_is_moved_waits_for_what_is_then_in_forc
     seen, errors, threads = [], [], []
 
     def take():
-        take_token(store, "another run")
-        seen.append(in_force(store).version)
+        Fence(store).take("another run")
+        seen.append(Publications(store).in_force().version)
 
     def beside():
         threads.append(in_thread(take, errors))
@@ -210,7 +204,7 @@ def test_many_rollbacks_and_runs_at_once_leave_a_whole_publication_of_the_newest
 
     def reads():
         while not stop.is_set():
-            in_force(store)
+            Publications(store).in_force()
 
     threads = [in_thread(work, problems) for work in (runs, rollbacks, rollbacks, reads)]
     for thread in threads:
@@ -223,7 +217,7 @@ def test_many_rollbacks_and_runs_at_once_leave_a_whole_publication_of_the_newest
 
 HOLD = """
 import sys, time
-from trilayer_core.store.publications import pointer_lock
+from trilayer_core.store.pointer import pointer_lock
 from trilayer_core.store.files import Store
 with pointer_lock(Store(sys.argv[1]), "a test"):
     print("held", flush=True)
@@ -250,26 +244,26 @@ def holder(store):
 def test_who_holds_the_pointer_for_too_long_is_named_and_the_wait_ends(
     store, holder, monkeypatch, caplog
 ):
-    monkeypatch.setattr(publications, "LOCK_WAIT_S", 0.6)
+    monkeypatch.setattr(pointer, "LOCK_WAIT_S", 0.6)
     monkeypatch.setattr(file_lock, "TELL_AFTER_S", 0.1)
     holder.send_signal(signal.SIGSTOP)
     with pytest.raises(ConflictError) as raised:
-        take_token(store, "a run")
+        Fence(store).take("a run")
     holder.send_signal(signal.SIGCONT)
     assert f"locks/pointer, which process {holder.pid} on " in str(raised.value)
     assert " has held for more than 0.6 s" in str(raised.value)
     assert f"the taking of a token waits for process {holder.pid}" in caplog.text
-    assert newest_token(store) == 0
+    assert Fence(store).newest() == 0
 
 
 def test_the_lock_of_a_process_that_is_killed_is_free_at_once(store, holder):
     errors = []
-    thread = in_thread(lambda: take_token(store, "a run"), errors)
+    thread = in_thread(lambda: Fence(store).take("a run"), errors)
     thread.join(0.3)
     assert thread.is_alive()
     os.kill(holder.pid, signal.SIGKILL)
     thread.join(5)
-    assert (newest_token(store), errors) == (1, [])
+    assert (Fence(store).newest(), errors) == (1, [])
 
 
 # -- defect: a rollback without a number takes a version that was never published ------------------
@@ -318,11 +312,11 @@ def test_a_version_never_published_goes_when_its_run_can_not_publish_it_any_more
     run_once(store)
     run, recomputed = killed_before_its_pointer(store, monkeypatch)
     clean(CATALOG, SETTINGS, store)
-    assert version_numbers(store) == [1, 2], "its run may still publish it"
+    assert Publications(store).numbers() == [1, 2], "its run may still publish it"
     assert publish(CATALOG, run, recomputed, {}, SETTINGS, store).version == 2
     killed_before_its_pointer(store, monkeypatch)
     run_once(store)
-    assert version_numbers(store) == [2, 4]
+    assert Publications(store).numbers() == [2, 4]
     assert complete(store) == 4
     assert rollback(None, store).version == 2
 
@@ -332,10 +326,10 @@ def test_kept_are_the_newest_versions_and_those_that_were_in_force_before(store)
         run_once(store, keeping(3))
     rollback(1, store)
     assert run_once(store).version == 4
-    assert version_numbers(store) == [1, 3, 4]
+    assert Publications(store).numbers() == [1, 3, 4]
     assert complete(store) == 4
     assert run_once(store).version == 5
-    assert version_numbers(store) == [4, 5]
+    assert Publications(store).numbers() == [4, 5]
 
 
 def test_the_highest_number_is_never_given_twice(store):
@@ -344,7 +338,7 @@ def test_the_highest_number_is_never_given_twice(store):
     rollback(2, store)
     rollback(1, store)
     clean(CATALOG, keeping(1), store)
-    assert version_numbers(store) == [1, 3]
+    assert Publications(store).numbers() == [1, 3]
     assert run_once(store).version == 4
 
 
@@ -361,7 +355,7 @@ def test_in_a_store_of_before_the_base_of_each_version_leads_back(store, monkeyp
     run_once(store, keeping(5))
     killed_before_its_pointer(store, monkeypatch)
     without_past(store)
-    past = read_past(store)
+    past = Publications(store).past()
     assert (past.version, past.before, past.left) == (3, [1, 2], [4])
     assert rollback(None, store).version == 2
     assert json.loads(store.read(layout.POINTER))["before"] == [1]
@@ -389,5 +383,5 @@ def test_put_in_force_by_a_token_that_is_not_the_newest_changes_nothing(store):
     run_once(store)
     before = store.read(layout.POINTER)
     with pytest.raises(OvertakenError):
-        put_in_force(store, 1, newest_token(store) - 1, "publish")
+        Publications(store).put_in_force(1, Fence(store).newest() - 1, "publish")
     assert store.read(layout.POINTER) == before

@@ -9,7 +9,8 @@ from trilayer.cli import batch
 from trilayer.operations import checks
 from trilayer.operations.project import Project
 from trilayer_core.store.files import Store
-from trilayer_core.store.publications import Publication, next_version, now_ms, write_version
+from trilayer_core.store.publication import Publication
+from trilayer_core.store.publications import Publications, now_ms
 
 
 def test_of_a_local_disk_nothing_is_said(store):
@@ -34,10 +35,9 @@ def test_doctor_says_what_a_store_does_not_promise(store, monkeypatch, kind, lin
 def test_history_tells_a_version_that_was_never_in_force(store, monkeypatch, capsys):
     published = run_once(store)
     run, _ = begin(store)
-    write_version(
-        store,
+    Publications(store).write(
         Publication(
-            next_version(store),
+            Publications(store).next_number(),
             run.t_ms,
             run.token,
             "full",
