@@ -9,7 +9,7 @@ READY := .venv/.ready
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(shell command -v $(name))))
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
-.PHONY: help demo up test check lint types format notebooks bench faults soak pins clean java
+.PHONY: help demo up test check mutants lint types format notebooks bench faults soak pins clean java
 
 help:  ## list these commands
 	@sed -n 's/^\([.a-z]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name what; do \
@@ -26,6 +26,9 @@ test: lint types  ## run lint, types and all tests, with Spark and a real broker
 
 check: lint types  ## run lint, types and the fast tests, without a broker
 	$(BIN)/python -m pytest -m "not kafka and not slow" --numprocesses 2 --dist loadfile
+
+mutants: $(READY)  ## change the rules in small ways, show what no test notices (FILE="a.py b.py")
+	@$(BIN)/python -m tests.support.mutation $(FILE)
 
 lint: $(READY)  ## check rules and format (ruff), imports between packages, unused names
 	$(BIN)/ruff check .
@@ -60,7 +63,7 @@ PIN = UV_CUSTOM_COMPILE_COMMAND="make pins" uv pip compile pyproject.toml -q --u
 	--generate-hashes --no-emit-index-url --no-emit-find-links $(PINS_FLAGS)
 
 clean:  ## remove caches and build results; keep .venv and the data in .trilayer
-	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf mutants build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
 
 .venv: $(READY)  ## create the environment, again whenever the pins change

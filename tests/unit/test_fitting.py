@@ -1,7 +1,9 @@
 """What is said of an event before it is sent is what the parser says of it once it has arrived."""
 
 import json
+import os
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -210,6 +212,20 @@ TYPED = Stream(
 )
 
 
+CASES = [
+    (type_, value, f'{{"at": "2026-01-01", "x{n}": {value}}}'.encode())
+    for n, type_ in enumerate(TYPES)
+    for value in [
+        *VALUES,
+        *(TIMES if type_ in ("date", "timestamp", "timestamp_ntz") else []),
+        *(HOLDERS[type_].format(held) for held in [*VALUES, *TIMES] if type_ in HOLDERS),
+    ]
+]
+"""Type, a value for it, and an event with that."""
+
+FITS = Path(__file__).parent / "golden" / "fits.txt"
+
+
 def parsed(spark, stream, values):
     """The reasons that the parser gives, in order; None for what fits."""
     from trilayer_core.compute.parsing import parse
@@ -262,22 +278,24 @@ def test_a_reason_is_counted_for_each_of_its_fields():
     assert reasons_of("tombstone", stream) == ["tombstone"]
 
 
+def test_what_fits_each_type_is_what_was_reviewed():
+    """`GOLDEN=write` writes the file anew, as it does with the SQL beside it."""
+    fitting = JsonFitting(TYPED)
+    fits = [(t, value) for t, value, event in CASES if fitting.judge(event).misfit is None]
+    lines = [line for t in TYPES for line in [t, *(f"  {value}" for of, value in fits if of == t)]]
+    now = "\n".join(lines) + "\n"
+    if os.environ.get("GOLDEN") == "write":
+        FITS.write_text(now)
+    assert now == FITS.read_text()
+
+
 @pytest.mark.spark
 def test_each_value_of_each_type_is_told_as_the_parser_does(spark):
-    cases = [
-        (type_, value, f'{{"at": "2026-01-01", "x{n}": {value}}}'.encode())
-        for n, type_ in enumerate(TYPES)
-        for value in [
-            *VALUES,
-            *(TIMES if type_ in ("date", "timestamp", "timestamp_ntz") else []),
-            *(HOLDERS[type_].format(held) for held in [*VALUES, *TIMES] if type_ in HOLDERS),
-        ]
-    ]
-    reasons = parsed(spark, TYPED, [event for *_, event in cases])
+    reasons = parsed(spark, TYPED, [event for *_, event in CASES])
     fitting = JsonFitting(TYPED)
     wrong = [
         (type_, value, reason, fitting.judge(event).misfit)
-        for (type_, value, event), reason in zip(cases, reasons, strict=True)
+        for (type_, value, event), reason in zip(CASES, reasons, strict=True)
         if (reason is None) != (fitting.judge(event).misfit is None)
     ]
     assert not wrong

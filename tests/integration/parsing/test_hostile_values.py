@@ -5,10 +5,8 @@ that every reader can hold.
 from __future__ import annotations
 
 import json
-import math
 from datetime import UTC, datetime
 from decimal import Decimal
-from itertools import permutations
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,11 +14,10 @@ import pytest
 
 from batch_layer.ingest import _rejected
 from serving_layer.result import Provenance, Result, Table
-from trilayer import Rows, Stream, View, count, latest, max_, mean, min_, sliding, sum_, tumbling
+from trilayer import Rows, Stream, View, count, latest, max_, min_, sliding, sum_, tumbling
 from trilayer.cli.sql import Format, _print
 from trilayer_core.compute.grouping import Pass, partial_schema
 from trilayer_core.compute.merging import (
-    compare_answers,
     compare_partials,
     create_table_sql,
     insert_rows,
@@ -197,60 +194,6 @@ def test_rows_and_every_format_show_what_python_cannot_hold(capsys):
     for format_ in Format:
         _print(result, format_)
         assert "10000" in capsys.readouterr().out
-
-
-def floats_of(values, view):
-    """Partials of single values of key 1, added up in this order."""
-    with open_duckdb(threads=1) as connection:
-        total = magnitude = 0.0
-        for value in values:
-            total, magnitude = total + value, magnitude + abs(value)
-        row = {
-            "k": 1,
-            "total__sum": total,
-            "total__magnitude": magnitude,
-            "mean__sum": total,
-            "mean__magnitude": magnitude,
-        }
-        connection.execute(create_table_sql("p", view))
-        return pa.Table.from_pylist([row | {"mean__count": len(values)}], partial_schema(view))
-
-
-SUMS = View(
-    "sums", source=STREAM, key={"k": "n"}, aggregates={"total": sum_("x"), "mean": mean("x")}
-)
-
-
-@pytest.mark.parametrize(
-    "values",
-    [(1e16, 1.0, -1e16), (0.1, 0.2, -0.3), (1e308, 1e308, -1e308), (1e308, 1e308, -math.inf)],
-)
-def test_floating_point_sums_that_cancel_are_the_same_in_any_order(values):
-    for order in permutations(values):
-        same, answer = compared(values, order)
-        assert same.same
-        assert answer.same
-
-
-@pytest.mark.parametrize(
-    "other", [(1e8, 1e8), (1e16, 1.0, -1e16, 1e8), (1e16, 1.0), (), (math.nan, 1.0)]
-)
-def test_floating_point_sums_of_other_numbers_are_not(other):
-    same, answer = compared((1e16, 1.0, -1e16), other)
-    assert same.differ == answer.differ == 1
-
-
-def compared(left, right):
-    """The comparisons of partials and of answers, of values added up in two orders."""
-    with open_duckdb(threads=1) as connection:
-        for name, values in (("l_", left), ("r_", right)):
-            connection.execute(create_table_sql(name, SUMS))
-            insert_rows(connection, name, floats_of(values, SUMS))
-        partials = compare_partials(connection, SUMS, "l_", "r_", into="c")
-        connection.sql(present_compared_select(SUMS, "c", ("batch", "speed"))).fetchall()
-        expected = f"({present_select(SUMS, ['l_'], magnitudes=True)})"
-        answer = f"({present_select(SUMS, ['r_'])})"
-        return partials, compare_answers(connection, SUMS, expected, answer, magnitudes=True)
 
 
 def test_rejected_events_are_counted_where_parquet_has_no_statistics(store):

@@ -15,7 +15,7 @@ import examples.retail
 from examples.extensions.count_between import count_between
 from examples.extensions.delimited import Delimited
 from examples.extensions.sessions import session
-from trilayer import Catalog, Stream, View, sliding, sum_
+from trilayer import Catalog, Stream, View, count, latest, mean, min_, sliding, sum_, tumbling
 from trilayer_core.compute.grouping import plan
 from trilayer_core.compute.merging import create_table_sql, present_select
 from trilayer_core.compute.parsing import parse_sql
@@ -30,7 +30,36 @@ _VISITS = Stream(
     format=Delimited("|"),
 )
 _PAID = Stream("paid", schema="who string, amount decimal(12,2), at timestamp", event_time="at")
+_SHIPMENTS = Stream(
+    "shipments",
+    schema="id string not null, size tinyint, amount decimal(12,2), seen timestamp from"
+    " 'meta.seen.at', lines array<struct<sku:string,price:decimal(8,2),at:timestamp>>, counts"
+    " map<string,array<tinyint>>, note struct<text:string>, at timestamp",
+    event_time="at",
+)
 CATALOGS = {
+    "types": Catalog(
+        views=[
+            View(
+                "by_size",
+                source=_SHIPMENTS,
+                key={"size": "size"},
+                aggregates={
+                    "n": count(),
+                    "amount": sum_("amount", where="size > 0"),
+                    "mean_size": mean("size"),
+                    "last_id": latest("id", by="at"),
+                },
+                where="amount is not null",
+            ),
+            View(
+                "by_day",
+                source=_SHIPMENTS,
+                key={"day": tumbling("seen", "1 day"), "size": "size"},
+                aggregates={"least": min_("amount"), "rows": count("id")},
+            ),
+        ]
+    ),
     "flights": examples.flights.catalog,
     "retail": examples.retail.catalog,
     "extensions": Catalog(

@@ -1,0 +1,83 @@
+"""`make mutants`: changes the rules in small ways, and counts the changes that no test notices.
+
+Each file is judged by a few quick tests of its own, so that a mutant costs a second. What is text
+of an error is not changed: its facts are tested, its words are not.
+"""
+
+import dataclasses
+import multiprocessing
+import shutil
+import sys
+from pathlib import Path
+
+import libcst as cst
+import libcst.matchers as m
+from mutmut import __main__ as mutmut
+from mutmut import configuration
+from mutmut.mutation import file_mutation
+from mutmut.mutation.data import SourceFileMutationData
+from mutmut.mutation.diff_apply import get_diff_for_mutant
+from mutmut.stats import status_by_exit_code
+
+GOLDEN = "tests/unit/golden/test_sql.py"
+EXAMPLES = "tests/unit/test_doctests.py::test_examples"
+JUDGES = {
+    "trilayer_core/seam.py": [
+        "tests/unit/seam/test_rules.py",
+        f"{EXAMPLES}[trilayer_core.seam]",
+    ],
+    "trilayer_core/compute/fitting.py": ["tests/unit/test_fitting.py"],
+    "trilayer_core/compute/parsing.py": [GOLDEN, "tests/unit/compute/test_json.py"],
+    "trilayer_core/compute/formats/json.py": [
+        GOLDEN,
+        "tests/unit/compute/test_json.py",
+        f"{EXAMPLES}[trilayer_core.compute.formats.json]",
+    ],
+    "trilayer_core/compute/grouping.py": [GOLDEN, "tests/unit/compute/test_grouping.py"],
+    "trilayer_core/compute/merging.py": [GOLDEN, "tests/unit/compute/test_merging.py"],
+}
+"""File to the tests that judge it."""
+
+NOTICED = ("killed", "timeout", "segfault", "suspicious")
+
+
+class OutsideOfMessages(file_mutation.MutationVisitor):
+    """Changes everything but the texts in a `raise`."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._messages = []
+
+    def _skip_node_and_children(self, node):
+        if isinstance(node, cst.Raise):
+            self._messages += m.findall(node, m.SimpleString())
+        return any(node is text for text in self._messages) or super()._skip_node_and_children(node)
+
+
+def judge(file):
+    """Tries all mutants of a file; says how many were noticed, and shows the others."""
+    shutil.rmtree("mutants", ignore_errors=True)
+    file_mutation.MutationVisitor = OutsideOfMessages
+    configuration._config = dataclasses.replace(
+        configuration.config(),
+        only_mutate=[file],
+        pytest_add_cli_args_test_selection=JUDGES[file],
+    )
+    mutmut._run([], max_children=2)
+    data = SourceFileMutationData(path=Path(file))
+    data.load()
+    status = {name: status_by_exit_code[code] for name, code in data.exit_code_by_key.items()}
+    print()
+    survivors = [name for name, said in status.items() if said not in NOTICED]
+    for name in survivors:
+        print(f"{status[name]}: {name}\n{get_diff_for_mutant(name, path=Path(file))}")
+    noticed = len(status) - len(survivors)
+    print(f"{file}: {noticed} of {len(status)} mutants were noticed, {noticed / len(status):.1%}")
+
+
+if __name__ == "__main__":
+    for file in sys.argv[1:] or JUDGES:
+        # A process for each, since mutmut keeps what it has found in its modules.
+        judging = multiprocessing.Process(target=judge, args=(file,))
+        judging.start()
+        judging.join()
