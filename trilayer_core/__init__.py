@@ -1,4 +1,4 @@
-"""What the three layers stand on and share.
+"""The code that the three layers share.
 
-It imports none of them; `make lint` holds the walls between its rooms.
+It imports none of them; `make lint` checks the dependencies between its packages.
 """

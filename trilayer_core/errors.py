@@ -1,7 +1,7 @@
 """Every error that trilayer raises on purpose.
 
     TrilayerError
-    ├── UsageError             the command line exits with 2
+    ├── UsageError             exit code 2
     │   ├── DefinitionError
     │   └── SettingsError
     ├── EnvironmentFault
@@ -13,10 +13,11 @@
     ├── DifferenceError
     ├── SinkError
     └── ConflictError
-        ├── OvertakenError     the command line exits with 3
-        └── HeldError          the command line exits with 3
+        ├── OvertakenError     exit code 3
+        └── HeldError          exit code 3
 
-Messages read "must be X; got Y; do Z", with the names and numbers in them.
+The exit code of all others is 1. A validation says "must be X; got Y; do Z", with the names and
+numbers concerned. Any other message says what failed, where, and what to do.
 """
 
 import difflib
@@ -24,42 +25,47 @@ from collections.abc import Iterable
 
 
 class TrilayerError(Exception):
-    """Root of all errors that trilayer raises on purpose."""
+    """The base class of all errors that trilayer raises on purpose.
+
+    Attributes:
+        exit_code: The exit code of a command that ends with this error.
+    """
 
     exit_code = 1
 
 
 class UsageError(TrilayerError):
-    """The caller asked for something that can't be done as asked."""
+    """The request is invalid."""
 
     exit_code = 2
 
 
 class DefinitionError(UsageError):
-    """A definition that contradicts itself or its stream's schema."""
+    """A definition is inconsistent, or does not fit its stream's schema."""
 
 
 class SettingsError(UsageError):
-    """A settings file or variable that can't be used."""
+    """A setting, in `trilayer.toml` or a variable, is invalid."""
 
 
 class EnvironmentFault(TrilayerError):
-    """Something that trilayer needs from its machine or network is not there."""
+    """The machine or the network lacks something that trilayer needs."""
 
 
 class LogError(TrilayerError):
-    """The log is no longer what it was.
+    """The log is not the one that was read before.
 
-    The topic was replaced, retention took what had not been read, or the broker lost what had been.
+    The topic was created again, retention deleted records that had not been read, or the broker
+    lost records that had been read.
     """
 
 
 class ClockError(TrilayerError):
-    """A clock is ahead of this one, or was: a T or a stamp is later than now."""
+    """A T or a record's stamp is later than now: some clock is or was ahead of this machine's."""
 
 
 class CoverageError(TrilayerError):
-    """Offsets that no layer, or more than one, accounts for."""
+    """Some offsets are counted by no layer, or by more than one."""
 
 
 class IntegrityError(TrilayerError):
@@ -67,50 +73,52 @@ class IntegrityError(TrilayerError):
 
 
 class StoreError(TrilayerError):
-    """The system refused to read, write or delete a stored file.
+    """The operating system could not read, write or delete a file of the store.
 
-    What was being written is not there.
+    A file that could not be written does not exist.
     """
 
 
 class DifferenceError(TrilayerError):
-    """Two layers, or two ways to compute a view, do not agree."""
+    """Two layers, or two ways of computing a view, give different results."""
 
 
 class SinkError(TrilayerError):
-    """A sink has not taken a publication. The publication is in force all the same."""
+    """A sink failed to take a publication. The publication is in force nevertheless."""
 
 
 class ConflictError(TrilayerError):
-    """Another run holds the lock, or has done what this one would do."""
+    """Another run holds the lock, or has already done what this run would do."""
 
 
 class OvertakenError(ConflictError):
-    """A newer run has fenced this one off.
+    """The run can't succeed any more, and repeating it would not help.
 
-    Or its definitions or origin are no longer the present ones.
-
-    Trying it again would not help.
+    A newer run has taken the token, or the run's definitions or origin are no longer the present
+    ones.
     """
 
     exit_code = 3
 
 
 class HeldError(ConflictError):
-    """A person holds the version in force until it is released: no run may publish on top of it."""
+    """A person holds the version in force. No run may publish until the hold is released."""
 
     exit_code = 3
 
 
 def close_name(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was perhaps meant, whatever its case; None if none is close."""
+    """The known name that was possibly meant, ignoring case; None if none is similar."""
     folded = {candidate.casefold(): candidate for candidate in known}
     close = difflib.get_close_matches(name.casefold(), folded, n=1)
     return folded[close[0]] if close else None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'carrier'?` for the closest known name, or the list of what there is."""
+    """The end of a message about an unknown name.
+
+    It is `; did you mean 'carrier'?` if a known name is similar, else the list of known names.
+    """
     candidates = sorted(known)
     close = close_name(name, candidates)
     if close is not None:

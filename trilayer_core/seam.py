@@ -1,8 +1,8 @@
-"""Ticks, cuts and coverage: the seam between the layers, as pure functions over offsets.
+"""Ticks, cuts and coverage: the rules of the seam, as pure functions over offsets.
 
-Time is in milliseconds since 1970 (UTC), as the broker stamps it. A cut maps partitions to offsets:
-the batch layer has all below, the speed layer all at or above. Everything here is held against a
-model over thousands of random schedules in tests/unit/seam.
+Times are in milliseconds since 1970 (UTC), as the broker stamps records. The batch layer counts
+everything below a cut, the speed layer everything at or above it. tests/unit/seam checks these
+functions against a model, in thousands of random schedules. docs/seam.md explains the rules.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from trilayer_core.errors import CoverageError, LogError, OvertakenError, UsageError
 
 Cut = Mapping[int, int]
-"""Partition to offset."""
+"""One offset for each partition."""
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,15 @@ class Range:
 
 
 Ranges = Mapping[int, Range]
-"""Partition to range."""
+"""One range of offsets for each partition."""
 
 
 def ranges_between(start: Cut, end: Cut) -> dict[int, Range]:
-    """What lies between two cuts.
+    """The offsets between two cuts, for each partition.
 
-    A partition that one of them lacks is at 0 there: it was added later, or the cut with it was
-    made later, and then its range goes back, which whoever uses it must refuse.
+    A partition that only one of the cuts has begins at offset 0 in the other: it was added between
+    the two. If it is `end` that lacks the partition, `end` is the older cut and the range goes
+    backwards; callers must refuse such a range.
     """
     partitions = sorted(start.keys() | end.keys())
     return {
@@ -45,7 +46,7 @@ def ranges_between(start: Cut, end: Cut) -> dict[int, Range]:
 
 
 def size(ranges: Ranges) -> int:
-    """Offsets in all partitions together."""
+    """The number of offsets in all partitions."""
     return sum(len(r) for r in ranges.values())
 
 
@@ -53,12 +54,12 @@ def size(ranges: Ranges) -> int:
 
 
 def tick_of(timestamp_ms: int, tick_ms: int) -> int:
-    """Start, in ms, of the tick that a moment lies in."""
+    """The start, in ms, of the tick that contains a moment."""
     return timestamp_ms - timestamp_ms % tick_ms
 
 
 def latest_tick(now_ms: int, tick_ms: int, settle_ms: int) -> int:
-    """The newest T whose cut may be asked for: the clock has passed it by the settle delay."""
+    """The newest T whose cut may be requested: it is in the past by the settle delay."""
     return tick_of(now_ms - settle_ms, tick_ms)
 
 
@@ -79,14 +80,14 @@ def check_tick(t_ms: int, now_ms: int, tick_ms: int, settle_ms: int) -> None:
 
 
 def format_time(t_ms: int) -> str:
-    """A moment as text: `2026-03-01T12:05:00Z`.
+    """A moment as text, such as `2026-03-01T12:05:00Z`.
 
-    With milliseconds only if there are some. A moment that no calendar of ours reaches is its
-    number.
+    It has milliseconds only if they are not zero. A moment that is out of range for a calendar date
+    is written as its number.
     """
     try:
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=t_ms)
-    except OverflowError:  # a producer may stamp in microseconds, for one
+    except OverflowError:  # such as a stamp in microseconds
         return f"{t_ms} ms since 1970"
     return moment.isoformat(timespec="milliseconds" if t_ms % 1000 else "seconds").replace(
         "+00:00", "Z"
@@ -94,7 +95,7 @@ def format_time(t_ms: int) -> str:
 
 
 def parse_time(text: str) -> int:
-    """Milliseconds since 1970 of an ISO 8601 moment; one without a zone is UTC."""
+    """The milliseconds since 1970 of an ISO 8601 moment; a moment without a zone is UTC."""
     try:
         moment = datetime.fromisoformat(text.strip().upper())
     except ValueError:
@@ -106,24 +107,25 @@ def parse_time(text: str) -> int:
 
 
 def effective_cut(t_ms: int, index: Cut, recorded: Mapping[int, Cut]) -> dict[int, int]:
-    """b(T): where tick T begins in each partition.
+    """b(T): the offset at which tick T begins in each partition.
 
-    A recorded cut is the boundary for its own T. No boundary before it lies above it, and none
-    after it below it: b(T') = max(recorded cuts of earlier ticks, min(H(T'), recorded cuts of later
-    ticks)).
+    A recorded cut is the boundary of its own T. Boundaries never decrease over time, so no earlier
+    boundary lies above a recorded cut and no later one below it: b(T) = max(recorded cuts of
+    earlier ticks, min(H(T), recorded cuts of later ticks)).
 
     Args:
         t_ms: T.
-        index: H(T), what the broker's time index says.
-        recorded: The cuts that batch runs have ingested up to, by T.
+        index: H(T), according to the broker's time index.
+        recorded: The cuts up to which batch runs have ingested, by T.
 
-    A batch run has recorded that T=2000 lies at offset 10; the index, asked later, says so or not:
+    In these examples a batch run has recorded offset 10 as the cut of T=2000. What the time index
+    says later may agree with that or not:
 
-        >>> effective_cut(2000, {0: 12}, {2000: {0: 10}})  # its own T: as recorded
+        >>> effective_cut(2000, {0: 12}, {2000: {0: 10}})  # the recorded T itself
         {0: 10}
-        >>> effective_cut(1000, {0: 11}, {2000: {0: 10}})  # an earlier tick ends there
+        >>> effective_cut(1000, {0: 11}, {2000: {0: 10}})  # an earlier tick begins there or below
         {0: 10}
-        >>> effective_cut(3000, {0: 9}, {2000: {0: 10}})  # a later one begins there
+        >>> effective_cut(3000, {0: 9}, {2000: {0: 10}})  # a later tick begins there or above
         {0: 10}
         >>> effective_cut(3000, {0: 15}, {2000: {0: 10}})
         {0: 15}
@@ -146,14 +148,19 @@ def effective_cut(t_ms: int, index: Cut, recorded: Mapping[int, Cut]) -> dict[in
 def split_by_ticks(
     ranges: Ranges, boundaries: Mapping[int, Cut], first_tick: int
 ) -> dict[int, dict[int, Range]]:
-    """Tick to the part of `ranges` in it.
+    """Splits ranges of offsets at the boundaries of ticks.
 
-    `boundaries` is T to b(T), for every T that may fall inside the ranges.
+    Every offset ends up in exactly one tick, and no resulting range crosses a boundary.
 
-    Offsets below every boundary are of `first_tick`. Every offset is in exactly one tick, and no
-    part crosses a boundary.
+    Args:
+        ranges: The offsets to split.
+        boundaries: b(T) by T, for every T that may lie inside the ranges.
+        first_tick: The tick of the offsets below all boundaries.
 
-    A micro-batch has read [5, 12) of partition 0, in which one tick ends at 8:
+    Returns:
+        The ranges of each tick that has some, by tick.
+
+    In this example a micro-batch has read [5, 12) of partition 0, and a tick ends at offset 8:
 
         >>> split_by_ticks({0: Range(5, 12)}, {2000: {0: 8}, 3000: {0: 12}}, first_tick=1000)
         {1000: {0: Range(start=5, end=8)}, 2000: {0: Range(start=8, end=12)}}
@@ -174,9 +181,11 @@ def split_by_ticks(
 
 
 def _rising(boundaries: Mapping[int, Cut], partition: int) -> list[tuple[int, int]]:
-    """(T, b(T)) of one partition, T rising.
+    """The pairs (T, b(T)) of one partition, by increasing T.
 
-    No tick begins above where a later one does, which may be known when it is not.
+    The boundaries are made to increase as well: each is lowered to that of the next tick if that
+    lies below. The boundary of a later tick may come from a cut that was recorded after that of the
+    earlier tick was determined.
     """
     rising: list[tuple[int, int]] = []
     for t_ms in sorted(boundaries, reverse=True):
@@ -190,21 +199,38 @@ def _rising(boundaries: Mapping[int, Cut], partition: int) -> list[tuple[int, in
 
 @dataclass(frozen=True)
 class Piece:
-    """The offsets that one segment covers, and what to call it in an error."""
+    """The offsets of one segment.
+
+    Attributes:
+        name: The segment's name in messages.
+        ranges: Its offsets.
+    """
 
     name: str
     ranges: Ranges
 
 
 def cover(stream: str, cut: Cut, pieces: Iterable[Piece]) -> tuple[list[str], dict[int, int]]:
-    """Proves that the pieces at or above `cut` cover the log from there without hole or overlap.
+    """Proves that the pieces cover the log above `cut` without holes and overlaps.
 
-    Returns the names of those pieces and the head, the end of each partition's cover. Pieces wholly
-    below the cut are left out. Raises CoverageError that names stream, partition and range for a
-    hole, an overlap or a piece across the cut.
+    Pieces that lie completely below the cut are ignored.
 
+    Args:
+        stream: The stream's name, for messages.
+        cut: The cut of the publication in force.
+        pieces: The segments that exist.
+
+    Returns:
+        The names of the pieces above the cut, and the head: the offset up to which each partition
+        is covered.
+
+    Raises:
+        CoverageError: There is a hole, an overlap, or a piece that straddles the cut. The message
+            names stream, partition and range.
+
+    Examples:
         >>> pieces = [Piece("a", {0: Range(5, 8)}), Piece("b", {0: Range(8, 12)})]
-        >>> cover("s", {0: 8}, pieces)  # all from the cut on, up to the head
+        >>> cover("s", {0: 8}, pieces)  # everything from the cut to the head
         (['b'], {0: 12})
         >>> cover("s", {0: 9}, pieces)
         Traceback (most recent call last):
@@ -252,19 +278,19 @@ cut at offset 9; b covers [8, 12); rebuild the speed layer: `trilayer speed run 
 
 
 def check_contiguous(stream: str, have: Cut, ranges: Ranges, beginning: Cut) -> None:
-    """Raises unless `ranges` go on exactly where the master dataset ends, and the log holds them.
+    """Checks that `ranges` continue the master dataset and are still in the log.
 
     Args:
         stream: The stream's name.
         have: The end of the master dataset.
-        ranges: What is about to be ingested.
+        ranges: The offsets that are about to be ingested.
         beginning: The first offset that the log still holds.
 
     Raises:
-        OvertakenError: The ranges go back.
-        CoverageError: They do not go on where the master dataset ends.
-        LogError: Retention took some of it. This can be accepted; it is raised only if nothing else
-            is wrong.
+        OvertakenError: The ranges go backwards.
+        CoverageError: They do not begin where the master dataset ends.
+        LogError: Retention deleted some of them. An operator can accept this error, and so it is
+            only raised if there is no other.
     """
     for partition, r in sorted(ranges.items()):
         expected = have.get(partition, 0)

@@ -1,4 +1,4 @@
-"""What a project says: streams, views, windows and aggregates, with the fingerprints of each.
+"""What a project defines: streams, views, windows and aggregates, with their fingerprints.
 
-Starts no engine.
+Importing this package starts no engine.
 """

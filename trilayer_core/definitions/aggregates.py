@@ -1,12 +1,13 @@
-"""The aggregates. Each is a commutative monoid: partials, a way to merge two, and one to present.
+"""The aggregates. Each is a commutative monoid with states that can be merged in any order.
 
-An aggregate keeps one or more named states. A `State` says in SQL how it is computed from events
-(Spark), how it is merged (Spark and DuckDB), and what it is if there were no events. `present` is
-DuckDB SQL over the states' names. Nothing else in trilayer knows what an aggregate does: adding one
-takes a class, and a line in `AGGREGATES`, which puts it under the laws in tests/integration/laws. A
-project may have aggregates of its own; docs/extending.md shows one.
+An aggregate stores one or more named states. A `State` defines in SQL how it is computed from
+events (Spark), how two are merged (Spark and DuckDB), and its value without events. `present` is
+DuckDB SQL that computes the final value from the states. No other code depends on what an aggregate
+does. To add one, write a class and list it in `AGGREGATES`, so that the laws in
+tests/integration/laws are checked for it. A project can define aggregates of its own;
+docs/extending.md shows an example.
 
-After Algebird's `MonoidAggregator` (prepare, plus with zero, present).
+The design follows Algebird's `MonoidAggregator` (prepare, plus with zero, present).
 """
 
 from collections.abc import Mapping
@@ -26,15 +27,15 @@ from trilayer_core.definitions.expressions import (
 from trilayer_core.errors import DefinitionError
 
 POSITION = ("_partition", "_offset")
-"""Columns that hold an event's place in the log, by which ties of `latest` and `first` are broken.
-"""
+"""The columns of an event's position in the log, which breaks ties in `latest` and `first`."""
 
 
 TOLERANCE = 1e-9
-"""Two floating-point sums count as equal up to this part of the sum of their numbers' magnitudes.
+"""The relative tolerance within which two floating-point sums count as equal.
 
-The layers add up in another order. The error of a sum of n doubles is at most n * 2^-53 of that,
-whatever the order, also if large numbers cancel each other out.
+It is relative to the magnitude, the sum of the absolute values. The two layers add in different
+orders; the rounding error of a sum of n doubles is at most n * 2^-53 of the magnitude in any order,
+even if large numbers cancel each other out.
 """
 
 
@@ -44,15 +45,15 @@ class State:
 
     Attributes:
         type: Its Spark type.
-        partial: Spark SQL: an aggregate over the aggregate's roles, such as `value` and `by`, and
-            over the event's place, `_partition` and `_offset`.
-        merge: SQL of both engines: an aggregate over `state`.
-        duckdb_merge: DuckDB SQL, if DuckDB says `merge` in another way.
-        neutral: SQL literal; merging a state with it changes nothing.
-        relative_to: For a floating-point sum: the name of the state that says how large the numbers
-            were that were added up. Two such sums of the same events differ by a small part of
-            that. Empty for a state that is exact.
-        tolerance: How small that part is.
+        partial: Spark SQL that aggregates over the aggregate's roles, such as `value` and `by`, and
+            over the event's position, `_partition` and `_offset`.
+        merge: SQL for both engines that aggregates over `state`.
+        duckdb_merge: The same in DuckDB SQL, if DuckDB needs another expression than `merge`.
+        neutral: A SQL literal. Merging a state with it does not change the state.
+        relative_to: For a floating-point sum, the name of the state that holds the magnitude of the
+            numbers. Two sums of the same events may differ by a small fraction of it. Empty if the
+            state is exact.
+        tolerance: That fraction.
     """
 
     type: str
@@ -64,20 +65,21 @@ class State:
     tolerance: float = TOLERANCE
 
     def merge_in(self, dialect: str) -> str:
-        """How a dialect of sqlglot, `spark` or `duckdb`, says `merge`."""
+        """The merge expression for a dialect of sqlglot, `spark` or `duckdb`."""
         return self.duckdb_merge or self.merge if dialect == "duckdb" else self.merge
 
 
 @dataclass(frozen=True)
 class Aggregate:
-    """What all aggregates share. `types`, below, maps the roles in use to Spark types.
+    """The base class of all aggregates.
 
-    A subclass may have fields of its own; what they mean must show in its states.
+    In its methods, `types` maps the roles in use to Spark types. A subclass can have further
+    fields; what they mean must be visible in its states.
 
     Attributes:
         value: Spark SQL of what is aggregated.
-        by: Spark SQL of an order.
-        where: Spark SQL filter; events for which it is false or NULL don't count.
+        by: Spark SQL that orders the events.
+        where: Spark SQL filter. Events for which it is false or NULL are not counted.
         kind: Its name in messages and fingerprints.
     """
 
@@ -89,43 +91,48 @@ class Aggregate:
 
     @property
     def roles(self) -> dict[str, str]:
-        """Role to the author's SQL, for the roles in use."""
+        """The author's SQL for each role in use."""
         return {
             role: sql for role, sql in (("value", self.value), ("by", self.by)) if sql is not None
         }
 
     def check(self, types: Mapping[str, str], what: str) -> None:
-        """Raises DefinitionError if a role's type is not one that this aggregate can take."""
-
-    def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
-        """State name to state.
+        """Raises DefinitionError if this aggregate does not support the type of a role.
 
         Args:
             types: The roles' types.
-            positioned: Whether the source has `_partition` and `_offset`: a stream has, rows that a
-                function made have not.
+            what: The beginning of the message.
+        """
+
+    def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
+        """The states by name.
+
+        Args:
+            types: The roles' types.
+            positioned: Whether the source has the columns `_partition` and `_offset`. A stream has
+                them; rows that a function made do not.
         """
         raise NotImplementedError
 
     def present(self, types: Mapping[str, str]) -> tuple[str, str]:
-        """(DuckDB SQL over the state names, Spark type of the result)."""
+        """The DuckDB SQL of the final value, over the names of the states, and its Spark type."""
         raise NotImplementedError
 
     def magnitude(self, types: Mapping[str, str]) -> str:
-        """DuckDB SQL over the state names: what the answer's rounding is relative to.
+        """DuckDB SQL of the quantity that the rounding error of the answer is relative to.
 
-        Empty for an exact answer.
+        It is over the names of the states, and empty if the answer is exact.
         """
         return ""
 
 
 class Count(Aggregate):
-    """Number of events; of events whose `value` is not NULL when there is one."""
+    """The number of events, or of those whose `value` is not NULL."""
 
     kind = "count"
 
     def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
-        """One number."""
+        """The number of events."""
         return {
             "n": State(
                 "bigint", "count(value)" if self.value else "count(1)", "sum(state)", neutral="0"
@@ -133,17 +140,18 @@ class Count(Aggregate):
         }
 
     def present(self, types: Mapping[str, str]) -> tuple[str, str]:
-        """The number."""
+        """The number of events, unchanged."""
         return "n", "bigint"
 
 
 SAFE_DIGITS = 19
-"""Of decimals with up to so many digits 38 digits hold the sum of more events than a log has
-offsets.
+"""The most digits for which 38 digits can hold the sum of a decimal.
+
+Such a sum could have more events than a log has offsets.
 """
 
 LOW_DIGITS = 20
-"""How many digits of a decimal with more than `SAFE_DIGITS` are added up by themselves."""
+"""The number of low digits that are summed separately if a decimal has more than `SAFE_DIGITS`."""
 
 
 def _is_split(type_: str) -> bool:
@@ -151,18 +159,18 @@ def _is_split(type_: str) -> bool:
 
 
 def _low_unit(type_: str) -> str:
-    """What the high part of a split decimal counts, as the text of a number."""
+    """The unit of the high part of a split decimal, as text."""
     return format(Decimal(1).scaleb(LOW_DIGITS - decimal_scale(type_)), "f")
 
 
 def _sum_states(type_: str) -> dict[str, State]:
-    """States of an exact sum, none of which can overflow.
+    """The states of a sum, none of which can overflow.
 
-    Of a sum that is rounded if the numbers are floating-point.
+    The sum is exact, except that a floating-point sum is rounded.
 
-    Wide decimals are added up as multiples of a unit and as what remains: each is a number of the
-    event alone, so that both sums are the same however the events were split, and either holds the
-    sum of 10^18 events.
+    A decimal with many digits is split into a multiple of a unit and a remainder, which are summed
+    separately. Both depend on the event alone, so the two sums are the same however the events are
+    divided, and each can hold the sum of 10^18 events.
     """
     if type_ in FLOATS:
         value = "cast(value as double)"
@@ -175,8 +183,8 @@ def _sum_states(type_: str) -> dict[str, State]:
     if type_ in ("tinyint", "smallint"):
         return {"sum": State("bigint", "sum(cast(value as bigint))", "sum(state)")}
     if type_ == "int":
-        # Added up in one pass as bigint, which takes 2^32 events of one key to overflow, and costs
-        # less than decimals do.
+        # Within one pass the sum is a bigint, which takes 2^32 events of one key to overflow and is
+        # cheaper than a decimal.
         summed = "cast(sum(cast(value as bigint)) as decimal(38,0))"
         return {"sum": State("decimal(38,0)", summed, "sum(state)")}
     wide = "decimal(38,0)" if type_ == "bigint" else f"decimal(38,{decimal_scale(type_)})"
@@ -196,7 +204,7 @@ def _sum_states(type_: str) -> dict[str, State]:
 
 
 def _sum_type(type_: str) -> str:
-    """The type that a sum is presented in."""
+    """The type of the final value of a sum."""
     if type_ in INTEGERS:
         return "bigint"
     return f"decimal(38,{decimal_scale(type_)})" if is_decimal(type_) else "double"
@@ -208,22 +216,21 @@ def _check_numeric(types: Mapping[str, str], what: str) -> None:
 
 
 class Sum(Aggregate):
-    """Sum of the values that are not NULL, NULL where there are none.
+    """The sum of the values that are not NULL; NULL if there are none.
 
-    Exact for integers and decimals.
-
-    Integers are presented as bigint, decimals with 38 digits, floating point as double. A total
-    that does not fit is NULL: for an integer column one of `decimal(38,0)` has room.
+    It is exact for integers and decimals. The result is a bigint for integers, a decimal of 38
+    digits for decimals, and a double for floating-point numbers. A total that does not fit is NULL;
+    declare an integer column as `decimal(38,0)` to have more room.
     """
 
     kind = "sum_"
 
     def check(self, types: Mapping[str, str], what: str) -> None:
-        """Refuses what is no number."""
+        """Requires a number."""
         _check_numeric(types, what)
 
     def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
-        """An exact sum, in one part or two, or a rounded one."""
+        """The sum in one part or in two."""
         return _sum_states(types["value"])
 
     def present(self, types: Mapping[str, str]) -> tuple[str, str]:
@@ -235,8 +242,8 @@ class Sum(Aggregate):
                 f"cast({_low_unit(type_)} as"
                 f" decimal(38,{max(decimal_scale(type_) - LOW_DIGITS, 0)}))"
             )
-            # High and low may have different signs; one unit is moved where the high part alone
-            # does not fit.
+            # High and low can have different signs. If the high part alone does not fit, one unit
+            # is moved from it to the low part.
             moved = (
                 f"try(cast((high - sign(high)) * {unit} as {result}) + (low + sign(high) * {unit}))"
             )
@@ -244,28 +251,28 @@ class Sum(Aggregate):
         return f"try_cast(sum as {result})", result
 
     def magnitude(self, types: Mapping[str, str]) -> str:
-        """Of floating-point numbers, the sum of their sizes."""
+        """The sum of the absolute values, for floating-point numbers."""
         return "magnitude" if types["value"] in FLOATS else ""
 
 
 class Mean(Aggregate):
-    """Arithmetic mean of the values that are not NULL, as a double; kept as (sum, count)."""
+    """The arithmetic mean of the values that are not NULL, as a double; stored as (sum, count)."""
 
     kind = "mean"
 
     def check(self, types: Mapping[str, str], what: str) -> None:
-        """Refuses what is no number."""
+        """Requires a number."""
         _check_numeric(types, what)
 
     def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
-        """The sum, and how many values there were."""
+        """The sum and the number of values."""
         return {
             **_sum_states(types["value"]),
             "count": State("bigint", "count(value)", "sum(state)", neutral="0"),
         }
 
     def present(self, types: Mapping[str, str]) -> tuple[str, str]:
-        """The one by the other."""
+        """The sum divided by the number."""
         total = "cast(sum as double)"
         if _is_split(types["value"]):
             total = (
@@ -275,7 +282,7 @@ class Mean(Aggregate):
         return f"{total} / nullif(count, 0)", "double"
 
     def magnitude(self, types: Mapping[str, str]) -> str:
-        """Of floating-point numbers, the mean of their sizes."""
+        """The mean of the absolute values, for floating-point numbers."""
         return "magnitude / nullif(count, 0)" if types["value"] in FLOATS else ""
 
 
@@ -288,7 +295,7 @@ class _Extreme(Aggregate):
 
     def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
         type_ = types["value"]
-        # -0.0 and 0.0 are equal and not the same: adding zero leaves one of them.
+        # -0.0 equals 0.0 but has other bits. Adding zero turns both into 0.0.
         value = f"value + cast(0 as {type_})" if type_ in FLOATS else "value"
         return {self.function: State(type_, f"{self.function}({value})", f"{self.function}(state)")}
 
@@ -297,30 +304,28 @@ class _Extreme(Aggregate):
 
 
 class Min(_Extreme):
-    """Smallest value that is not NULL.
+    """The smallest value that is not NULL.
 
-    Strings are ordered by their UTF-8 bytes; NaN is above every number.
+    Strings are ordered by their UTF-8 bytes. NaN is greater than every number.
     """
 
     kind, function = "min_", "min"
 
 
 class Max(_Extreme):
-    """Largest value that is not NULL.
+    """The largest value that is not NULL.
 
-    Strings are ordered by their UTF-8 bytes; NaN is above every number.
+    Strings are ordered by their UTF-8 bytes. NaN is greater than every number.
     """
 
     kind, function = "max_", "max"
 
 
 class _Chosen(Aggregate):
-    """The value, NULL or not, of one event.
+    """The value, which may be NULL, of the first or last event in an order.
 
-    The event is at an end of the order (`by`, partition, offset).
-
-    Kept as one struct that is compared from left to right, so that min or max finds it in either
-    engine. -0.0 is answered as 0.0.
+    The order is (`by`, partition, offset). The state is one struct, which both engines compare from
+    left to right, so that min or max selects the event. -0.0 becomes 0.0.
     """
 
     function: ClassVar[str]
@@ -334,8 +339,8 @@ class _Chosen(Aggregate):
             raise DefinitionError(f"{what} must be by a type with an order; got {types['by']}")
 
     def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
-        # DuckDB's min and max of a struct lose the sign of zero, so it is left out of both from the
-        # start.
+        # DuckDB's min and max of a struct lose the sign of zero, so the sign is removed in both
+        # engines from the beginning.
         by, value = (
             f"{r} + cast(0 as {types[r]})" if types[r] in FLOATS else r for r in ("by", "value")
         )
@@ -344,7 +349,7 @@ class _Chosen(Aggregate):
             if positioned
             else []
         )
-        # `known` comes before the value: the engines order NULL inside a struct differently.
+        # `known` precedes the value because the engines order NULL inside a struct differently.
         parts = [
             ("by", types["by"], by),
             *place,
@@ -361,57 +366,57 @@ class _Chosen(Aggregate):
 
 
 class Latest(_Chosen):
-    """The column's value in the event with the largest `by`; of several, the one latest in the log.
+    """The value of the event with the largest `by`; among equals, of the last one in the log.
 
-    `by` NULL doesn't count.
+    Events whose `by` is NULL are ignored.
     """
 
     kind, function = "latest", "max"
 
 
 class First(_Chosen):
-    """The column's value in the event with the smallest `by`; of several, the one first in the log.
+    """The value of the event with the smallest `by`; among equals, of the first one in the log.
 
-    `by` NULL doesn't count.
+    Events whose `by` is NULL are ignored.
     """
 
     kind, function = "first", "min"
 
 
 AGGREGATES = (Count, Sum, Min, Max, Mean, Latest, First)
-"""Every aggregate there is; the laws run over this list."""
+"""Every aggregate of trilayer. The tests of the laws run over this list."""
 
 
 def count(column: str | None = None, *, where: str | None = None) -> Aggregate:
-    """Number of events, or of those whose `column` is not NULL."""
+    """The number of events, or of those whose `column` is not NULL."""
     return Count(value=column, where=where)
 
 
 def sum_(column: str, *, where: str | None = None) -> Aggregate:
-    """Sum of `column`, NULL where there is none; see `Sum`."""
+    """The sum of `column`; see `Sum`."""
     return Sum(value=column, where=where)
 
 
 def min_(column: str, *, where: str | None = None) -> Aggregate:
-    """Smallest `column`; see `Min`."""
+    """The smallest `column`; see `Min`."""
     return Min(value=column, where=where)
 
 
 def max_(column: str, *, where: str | None = None) -> Aggregate:
-    """Largest `column`; see `Max`."""
+    """The largest `column`; see `Max`."""
     return Max(value=column, where=where)
 
 
 def mean(column: str, *, where: str | None = None) -> Aggregate:
-    """Arithmetic mean of `column`; see `Mean`."""
+    """The arithmetic mean of `column`; see `Mean`."""
     return Mean(value=column, where=where)
 
 
 def latest(column: str, *, by: str, where: str | None = None) -> Aggregate:
-    """`column` of the event with the largest `by`; see `Latest`."""
+    """The `column` of the event with the largest `by`; see `Latest`."""
     return Latest(value=column, by=by, where=where)
 
 
 def first(column: str, *, by: str, where: str | None = None) -> Aggregate:
-    """`column` of the event with the smallest `by`; see `First`."""
+    """The `column` of the event with the smallest `by`; see `First`."""
     return First(value=column, by=by, where=where)

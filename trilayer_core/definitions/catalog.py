@@ -1,4 +1,4 @@
-"""The catalog: all views and named queries of a project, found by `module:attribute`."""
+"""The catalog of a project: all its views, named queries and sinks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,12 @@ from trilayer_core.errors import DefinitionError, UsageError, did_you_mean
 
 @dataclass(frozen=True)
 class Query:
-    """Named SQL over the views, in DuckDB's dialect."""
+    """A named query over the views.
+
+    Attributes:
+        name: Its name, which can be used like a table.
+        sql: A SELECT in DuckDB's dialect.
+    """
 
     name: str
     sql: str
@@ -31,7 +36,13 @@ class Query:
 
 @dataclass(frozen=True)
 class Catalog:
-    """What is computed and asked. Declaring and reading it starts no JVM."""
+    """Everything that a project computes, answers and delivers. Reading it starts no JVM.
+
+    Attributes:
+        views: The views; their sources and streams come with them.
+        queries: The named queries.
+        sinks: Where each publication is delivered.
+    """
 
     _: KW_ONLY
     views: Sequence[View]
@@ -79,19 +90,23 @@ class Catalog:
 
     @property
     def streams(self) -> list[Stream]:
-        """The streams of all views, each once."""
+        """The streams of all views, without duplicates."""
         return list({view.stream.name: view.stream for view in self.views}.values())
 
     @property
     def rows(self) -> list[Rows]:
-        """The `Rows` sources of its views."""
+        """The `Rows` sources of the views, without duplicates."""
         found = {
             view.source.name: view.source for view in self.views if isinstance(view.source, Rows)
         }
         return list(found.values())
 
     def stream(self, name: str) -> Stream:
-        """The stream of this name. Raises UsageError if there is none."""
+        """The stream with this name.
+
+        Raises:
+            UsageError: There is none.
+        """
         for stream in self.streams:
             if stream.name == name:
                 return stream
@@ -101,7 +116,11 @@ class Catalog:
         )
 
     def view(self, name: str) -> View:
-        """The view of this name. Raises UsageError if there is none."""
+        """The view with this name.
+
+        Raises:
+            UsageError: There is none.
+        """
         for view in self.views:
             if view.name == name:
                 return view
@@ -111,11 +130,11 @@ class Catalog:
         )
 
     def views_of(self, stream: Stream) -> list[View]:
-        """The views of a stream, those over rows of it included."""
+        """The views over a stream, including those over rows made from it."""
         return [view for view in self.views if view.stream.name == stream.name]
 
     def stream_fingerprint(self, stream: Stream) -> str:
-        """Of the stream and every view on it: what one run of the speed layer computes."""
+        """Identifies what one run of the speed layer computes: the stream and all views over it."""
         return digest(
             stream.fingerprint,
             sorted((view.name, view.fingerprint) for view in self.views_of(stream)),
@@ -124,10 +143,11 @@ class Catalog:
 
 @contextmanager
 def _searched(folder: str) -> Iterator[None]:
-    """Has `folder` searched first for modules, and from then on last.
+    """Searches `folder` first when importing modules; afterwards it is searched last.
 
-    The project's imports mean its own files. What trilayer, Spark or Airflow imports later must
-    not: a project may have a `cli.py`, or any other name.
+    The project's own imports must find the project's files. Later imports by trilayer, Spark or
+    Airflow must not find them, because a project may contain a `cli.py` or a file with any other
+    name.
     """
     if folder in sys.path:
         yield
@@ -141,10 +161,13 @@ def _searched(folder: str) -> Iterator[None]:
 
 
 def load_catalog(name: str) -> Catalog:
-    """The catalog at `module:attribute`, the module looked for in the working directory too.
+    """Imports the catalog that `module:attribute` names.
 
-    Raises UsageError that says which half was not found; errors inside the module itself come
-    through as they are.
+    The module is searched for in the working directory as well. Errors inside the module are passed
+    on unchanged.
+
+    Raises:
+        UsageError: The module or the attribute was not found.
     """
     module_name, _, attribute = name.partition(":")
     if not module_name or not attribute:

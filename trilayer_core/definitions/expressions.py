@@ -1,9 +1,9 @@
-"""SQL expressions of a definition, read without a JVM.
+"""The SQL expressions of definitions, checked without a JVM.
 
-An author writes Spark SQL; sqlglot parses it here, so that an unknown column, an aggregate in a key
-or a function whose answer changes from run to run is found when the catalog is declared. Every
-checked expression has a known type: Spark is told to `cast` to it, DuckDB declares its columns with
-it, and so both layers and the merge agree.
+Authors write Spark SQL. sqlglot parses it here, so that an unknown column, an aggregate in a key,
+or a function whose result changes from run to run is found when the catalog is declared. Every
+checked expression has a known type: Spark is told to cast to it, and DuckDB declares its columns
+with it, so that both layers and the merge agree.
 """
 
 import re
@@ -25,7 +25,7 @@ INTEGERS = ("tinyint", "smallint", "int", "bigint")
 FLOATS = ("float", "double")
 SCALARS = (*INTEGERS, *FLOATS, "string", "boolean", "date", "timestamp", "timestamp_ntz", "binary")
 
-# Years that every reader can hold; Python's are the narrowest.
+# The range of times that every reader can represent; Python's is the narrowest.
 RANGES = {
     "date": "DATE'0001-01-01' AND DATE'9999-12-31'",
     "timestamp": "TIMESTAMP'0001-01-01T00:00:00Z' AND TIMESTAMP'9999-12-31T23:59:59.999999Z'",
@@ -34,7 +34,8 @@ RANGES = {
     ),
 }
 
-# Two layers evaluate an expression at two times on two machines; these would tell them apart.
+# The layers evaluate an expression at different times on different machines. These functions would
+# give them different results.
 UNREPEATABLE = frozenset(
     [
         "rand",
@@ -66,10 +67,11 @@ UNREPEATABLE = frozenset(
     ]
 )
 
-# Text that Spark takes for a time of its clock where it makes a date or a timestamp of it. A time
-# zone may follow.
+# Text that Spark interprets as a time by its clock when it is converted to a date or timestamp. A
+# time zone may follow.
 _CLOCK = re.compile(r"\s*(?:now|today|yesterday|tomorrow)\b\s*\S*\s*\Z", re.IGNORECASE)
-# Of what gives one of its parts, or text made of it, and of what makes an end of the word as text.
+# Nodes that return one of their operands, or text built from it; and nodes that consume an operand
+# as text.
 _PASSES_ON = (
     exp.If,
     exp.Case,
@@ -95,9 +97,9 @@ _OF_TEXT = (
 
 
 def check_name(name: str, what: str) -> str:
-    """`name` itself, or an error.
+    """Checks a name and returns it.
 
-    Names are SQL identifiers that need no quotes, and leave `__` and a leading `_` to trilayer.
+    Names are SQL identifiers that need no quotes. `__` and a leading `_` are reserved for trilayer.
     """
     if not isinstance(name, str) or not IDENTIFIER.match(name) or "__" in name:
         raise DefinitionError(
@@ -113,17 +115,17 @@ def is_decimal(type_: str) -> bool:
 
 
 def has_decimal(type_: str) -> bool:
-    """Whether values of the type are decimals or hold some."""
+    """Whether values of the type are or contain decimals."""
     return bool(_DECIMAL.search(type_))
 
 
 def decimal_precision(type_: str) -> int:
-    """Digits of a `decimal(p,s)`."""
+    """The number of digits of a `decimal(p,s)`."""
     return int(type_[len("decimal(") : type_.index(",")])
 
 
 def decimal_scale(type_: str) -> int:
-    """Digits after the point of a `decimal(p,s)`."""
+    """The number of digits after the point of a `decimal(p,s)`."""
     return int(type_[type_.index(",") + 1 : -1])
 
 
@@ -133,16 +135,21 @@ def is_numeric(type_: str) -> bool:
 
 
 def is_orderable(type_: str) -> bool:
-    """Whether a Spark type is a plain one, with an order in every engine."""
+    """Whether a Spark type is a scalar, which has an order in every engine."""
     return type_ in SCALARS or is_decimal(type_)
 
 
 def normal_type(kind: exp.DataType, what: str = "a type") -> str:
-    """The one spelling of a type in trilayer.
+    """The normal spelling of a type in trilayer.
 
-    Spark's simple string, such as `decimal(10,2)` or `struct<a:int>`.
+    This is Spark's simple string, such as `decimal(10,2)` or `struct<a:int>`.
 
-    Raises DefinitionError that names `what` for a decimal that Spark does not have.
+    Args:
+        kind: The type.
+        what: What has the type, for messages.
+
+    Raises:
+        DefinitionError: It is a decimal that Spark does not support.
     """
 
     def decimal(match: re.Match[str]) -> str:
@@ -150,8 +157,7 @@ def normal_type(kind: exp.DataType, what: str = "a type") -> str:
         precision, scale = (int(digits[1]), int(digits[2] or 0)) if digits else (0, 0)
         if not (1 <= precision <= 38 and scale <= precision):
             raise DefinitionError(
-                f"{what} must be a decimal of 1 to 38 digits, no more of them after the point; got"
-                f" {match[0]}"
+                f"{what} must be decimal(p,s) with p from 1 to 38 and s from 0 to p; got {match[0]}"
             )
         return f"decimal({precision},{scale})"
 
@@ -167,8 +173,7 @@ class Field:
         name: Its name.
         type: Its Spark type.
         required: Whether an event without it is rejected.
-        path: Where an event has it, from the outside in; its name alone unless the schema says
-            otherwise.
+        path: The path of its field in an event, from the outside in; by default just its name.
     """
 
     name: str
@@ -182,27 +187,27 @@ class Field:
 
     @property
     def label(self) -> str:
-        """Its name, and in brackets the event's own name of it where that is another one."""
+        """The column's name, followed by the field's path in brackets if that is different."""
         return self.name if self.path == (self.name,) else f"{self.name} ({path_text(self.path)})"
 
 
 def path_text(path: tuple[str, ...]) -> str:
-    """A path as a schema spells it: `user.id`; a name with a dot in backticks."""
+    """A path as it is written in a schema: `user.id`; a name with a dot is in backticks."""
     return ".".join(f"`{name}`" if "." in name else name for name in path)
 
 
 def parse_schema(ddl: str, what: str, *, events: bool = False) -> tuple[Field, ...]:
-    """Fields of a Spark DDL schema such as `carrier string not null, dep_delay int`.
+    """The fields of a Spark DDL schema such as `carrier string not null, dep_delay int`.
 
     Args:
         ddl: The schema.
-        what: What has it, for an error.
-        events: Whether columns may say which field of an event they come from, as in `vendor_id int
-            from 'VendorID', city string from 'address.city'`.
+        what: What has the schema, for messages.
+        events: Whether columns may name the field of the event that they are read from, as in
+            `vendor_id int from 'VendorID', city string from 'address.city'`.
 
     Raises:
-        DefinitionError: It is no schema, uses a name or a field twice, or has a type that an event
-            can't hold.
+        DefinitionError: It is not a schema, uses a name or a field twice, or has a type that an
+            event can't represent.
     """
     if not isinstance(ddl, str):
         raise DefinitionError(f"schema of {what} must be Spark DDL (`name type, ...`); got {ddl!r}")
@@ -242,9 +247,10 @@ def parse_schema(ddl: str, what: str, *, events: bool = False) -> tuple[Field, .
 
 
 def _check_column(column: exp.ColumnDef, what: str, events: bool) -> str:
-    """`check_name` of a column.
+    """Checks the name of a column.
 
-    It says what to write instead if the event's own name was taken for the column's.
+    If the author used an event's field name that is not a valid column name, the message suggests a
+    `from`.
     """
     try:
         return check_name(column.name, what)
@@ -258,9 +264,11 @@ def _check_column(column: exp.ColumnDef, what: str, events: bool) -> str:
 
 
 def _split_paths(ddl: str, what: str) -> tuple[str, dict[int, tuple[str, ...]]]:
-    """A schema without its `from 'FIELD'`, and the path of each column that has one.
+    """Splits a schema into plain DDL and the paths of its `from 'FIELD'` clauses.
 
-    Columns are numbered by their place.
+    Returns:
+        The DDL without the clauses, and the path of each column that has one, by the column's
+        index.
     """
     tokens = Spark().tokenize(ddl)
     column, depth, first = 0, 0, True
@@ -289,7 +297,7 @@ _STEP = re.compile(r"`([^`]+)`(?:\.|\Z)|([^.`]+)(?:\.(?=.)|\Z)", re.DOTALL)
 
 
 def _parse_path(text: str, what: str) -> tuple[str, ...]:
-    """The names in `user.id`, of which one with a dot is in backticks."""
+    """Splits a path such as `user.id` into names; a name with a dot is in backticks."""
     steps, place = [], 0
     while match := _STEP.match(text, place):
         steps.append(match[1] or match[2])
@@ -297,18 +305,21 @@ def _parse_path(text: str, what: str) -> tuple[str, ...]:
     unspeakable = any(not step.isprintable() or set(step) & set('\\"') for step in steps)
     if place < len(text) or not steps or unspeakable:
         raise DefinitionError(
-            f"field of {what} must be a name, or names with dots between them, in which a name"
-            " that has a dot itself stands in backticks, and no name has a quotation mark, a"
-            f" backslash or a control character; got {text!r}"
+            f"field of {what} must be a name, or names separated by dots; a name that contains a"
+            " dot must be in backticks, and no name may contain a quotation mark, a backslash or"
+            f" a control character; got {text!r}"
         )
     return tuple(steps)
 
 
 def _check_path(field: Field, fields: Iterable[Field], what: str) -> None:
-    """Raises DefinitionError if two columns come from the same field.
+    """Checks that two columns do not read the same data.
 
-    Or one from within the other, or from fields whose names differ in their case alone, which Spark
-    does not tell apart.
+    They may not be read from the same field, from a field and one inside it, or from fields whose
+    names differ only in case, which Spark does not distinguish.
+
+    Raises:
+        DefinitionError: They do.
     """
     if field.path[0].lower() == "_corrupt":
         raise DefinitionError(
@@ -323,20 +334,21 @@ def _check_path(field: Field, fields: Iterable[Field], what: str) -> None:
             shared += 1
         if shared == len(one) or field.path[:shared] != other.path[:shared]:
             raise DefinitionError(
-                f"columns of {what} must come from different fields, in more than their case, of"
-                f" which none holds the other; got {field.label} and {other.label}; take a struct"
-                " once, and its fields by expressions, as in `user.id`"
+                f"columns of {what} must come from different fields, whose names differ in more"
+                f" than case, and of which none contains another; got {field.label} and"
+                f" {other.label}; declare a struct once, and use its fields in expressions, as in"
+                " `user.id`"
             )
 
 
 @dataclass(frozen=True)
 class Expression:
-    """A checked Spark SQL expression over one stream's columns.
+    """A checked Spark SQL expression over the columns of one stream.
 
     Attributes:
-        sql: Spark SQL of the value in `type`, which every engine can hold.
+        sql: Spark SQL of the value in `type`, restricted to values that every engine can represent.
         type: Its Spark type.
-        columns: What it reads.
+        columns: The columns that it reads.
     """
 
     sql: str
@@ -352,22 +364,21 @@ def parse_expression(
     *,
     parsed: bool = True,
 ) -> Expression:
-    """Checks one scalar expression and finds its type.
+    """Checks a scalar expression and determines its type.
 
     Args:
         sql: Spark SQL.
         schema: Column name to Spark type.
-        what: What it is, for an error.
-        expect: The type that it must have, such as "boolean" for a filter; any if None.
-        parsed: Whether the columns come from the parser, which lets only values through that every
-            engine can hold. Any other value is made one: text that is not UTF-8 gets U+FFFD for
-            what is broken; a time outside of the years 1 to 9999 is NULL, as is a number that does
-            not fit the type.
+        what: What the expression is, for messages.
+        expect: The required type, such as "boolean" for a filter; None allows any.
+        parsed: Whether the columns come from the parser, which only produces values that every
+            engine can represent. Other values are replaced: broken UTF-8 with U+FFFD, and a time
+            outside of the years 1 to 9999, or a number that does not fit its type, with NULL.
 
     Raises:
-        DefinitionError: It is not one expression, or has an unknown column, an aggregate, a
-            subquery, a function that answers differently each time, or a type that can't be known
-            or isn't the expected one.
+        DefinitionError: It is not a single expression; contains an unknown column, an aggregate, a
+            subquery, or a function whose result changes; or its type is unknown or not the expected
+            one.
     """
     if not isinstance(sql, str) or not sql.strip():
         raise DefinitionError(f"{what} must be a Spark SQL expression; got {sql!r}")
@@ -399,20 +410,20 @@ def parse_expression(
     _refuse_clock(expression, sql, what)
     if type_ is None:
         raise DefinitionError(
-            f"type of {what} must be known; got {sql!r}, which could be anything; write"
+            f"type of {what} must be known; got {sql!r}, whose type is unknown; write"
             f" `cast({sql} as TYPE)`"
         )
     if expect is not None and type_ != expect:
         raise DefinitionError(f"{what} must be {expect}; got {sql!r}, which is {type_}")
     plain = isinstance(expression, exp.Column) and schema.get(expression.name) == type_
-    # The author's own text goes to Spark, in brackets: sqlglot has shown that it is exactly one
-    # expression.
+    # The author's own text is passed to Spark, in brackets. That is safe because sqlglot has
+    # verified that it is exactly one expression.
     found = sql.strip() if plain else f"try_cast(({sql.strip()}) as {type_})"
     return Expression(found if plain and parsed else _holdable(found, type_), type_, columns)
 
 
 def _holdable(sql: str, type_: str) -> str:
-    """Spark SQL of the value, or of one in its place that DuckDB, Arrow and Python can hold."""
+    """Spark SQL that replaces values which DuckDB, Arrow or Python can't represent."""
     if type_ == "string":
         return f"make_valid_utf8({sql})"
     return f"IF({sql} BETWEEN {RANGES[type_]}, {sql}, NULL)" if type_ in RANGES else sql
@@ -454,10 +465,13 @@ def _refuse_unrepeatable(expression: exp.Expr, sql: str, what: str) -> None:
 
 
 def _refuse_clock(expression: exp.Expr, sql: str, what: str) -> None:
-    """Raises DefinitionError if a word in the expression would be read as a time by the clock.
+    """Checks that no string literal is read as a time by Spark's clock, such as 'today'.
 
-    The expression has the types of its parts. A word is text if nothing beside it, in a comparison
-    or a choice, may be a time.
+    The nodes of the expression must have their types. A literal is harmless if no operand next to
+    it, in a comparison or a choice, can be a time.
+
+    Raises:
+        DefinitionError: A literal could be read as a time.
     """
     for literal in expression.find_all(exp.Literal):
         if not literal.is_string or not _CLOCK.match(literal.this):
@@ -470,7 +484,7 @@ def _refuse_clock(expression: exp.Expr, sql: str, what: str) -> None:
                 raise DefinitionError(
                     f"{what} must give the same answer in every run; got {sql!r}, where Spark may"
                     f" take {literal.sql()} for a time of its clock; use the event's own columns,"
-                    f" or write `cast({literal.sql()} as string)` for the word"
+                    f" or write `cast({literal.sql()} as string)` if it is meant as text"
                 )
             node = node.parent if isinstance(node, _PASSES_ON) else None
 
@@ -489,7 +503,7 @@ def _columns(
 ) -> frozenset[str]:
     used = set()
     for column in expression.find_all(exp.Column):
-        # `a.b` is a field of struct `a`, not column `b` of a table `a`.
+        # `a.b` is field `b` of the struct `a`, not column `b` of a table `a`.
         name = column.parts[0].name
         if name not in schema:
             raise DefinitionError(
@@ -518,7 +532,7 @@ def _type(expression: exp.Expr, select: exp.Select, schema: Mapping[str, str]) -
     type_ = normal_type(annotated.type)
     if isinstance(annotated, exp.Cast):
         return type_ if is_orderable(type_) else None
-    # sqlglot's widths of computed numbers are not Spark's: take the widest, where nothing is lost.
+    # sqlglot derives other widths than Spark for computed numbers. The widest type loses nothing.
     if type_ in INTEGERS:
         return "bigint"
     if type_ in FLOATS:

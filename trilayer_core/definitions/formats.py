@@ -1,7 +1,7 @@
-"""What a format of events says: how bytes are read, and why some can't be.
+"""The interface of an event format: how bytes are parsed, and why some do not fit.
 
-JSON is the format of a stream that names none. A format is a class, and a stream names an instance
-of it; docs/extending.md shows one.
+A stream without a format uses JSON. A format is a class, and a stream is given an instance of it;
+docs/extending.md shows an example.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is said of one event before it is sent.
+    """The verdict on one event, before it is sent.
 
     Attributes:
-        misfit: Why it will be quarantined; None if it fits.
-        unknown: Its fields that the schema does not have, as paths: a misspelt one is NULL without
-            a word.
+        misfit: The reason why the event will be quarantined; None if it fits.
+        unknown: The paths of its fields that are not in the schema. A field whose name is misspelt
+            would silently be NULL.
     """
 
     misfit: str | None
@@ -34,19 +34,19 @@ class Fitting(Protocol):
     """Judges the events of one stream, without Spark."""
 
     def judge(self, value: bytes | None) -> Judgement:
-        """What will become of an event with these bytes."""
+        """Decides whether an event with these bytes fits the schema."""
         ...
 
 
 class Format:
-    """How the events of a stream are read, in Spark SQL over `_value`, their bytes.
+    """How the events of a stream are parsed, in Spark SQL over `_value`, the event's bytes.
 
-    No expression of it may raise an error, whatever the bytes are: Spark would stop.
+    No expression may raise an error, whatever the bytes are, because an error stops the layer.
 
     Attributes:
-        name: Its name.
-        version: To be raised when the same bytes would be read differently: what was read before is
-            then read anew.
+        name: The format's name.
+        version: Increase this when the same bytes would be parsed differently: everything is then
+            parsed again.
     """
 
     name: ClassVar[str]
@@ -54,14 +54,14 @@ class Format:
 
     @property
     def identity(self) -> Sequence[Any]:
-        """What tells it from other formats: name, version, and its fields if it is a dataclass."""
+        """What distinguishes it from other formats: name, version, and a dataclass's fields."""
         fields = getattr(self, "__dataclass_fields__", ())
         return (self.name, self.version, *(getattr(self, field) for field in fields))
 
     def stages(self, stream: Stream) -> Sequence[Mapping[str, str]]:
-        """Columns, and their SQL, that are added one stage after another.
+        """Columns and their SQL, added one stage after another.
 
-        A stage sees `_value` and what the stages before have added.
+        The SQL of a stage can use `_value` and the columns of the stages before it.
         """
         raise NotImplementedError
 
@@ -70,26 +70,29 @@ class Format:
         raise NotImplementedError
 
     def fits_sql(self, stream: Stream) -> str:
-        """SQL of whether an event fits. NULL counts as false.
+        """SQL that says whether an event fits the schema. NULL counts as false.
 
-        An event without a value, or with too large a one, does not fit in any format.
+        Events without a value, or with too large a value, are rejected for every format.
         """
         raise NotImplementedError
 
     def reason_sql(self, stream: Stream) -> str:
-        """SQL of why an event does not fit: `KIND: what is wrong`. Computed for those alone."""
+        """SQL of the reason why an event does not fit: `KIND: what is wrong`.
+
+        It is only evaluated for events that do not fit.
+        """
         raise NotImplementedError
 
     def fitting(self, stream: Stream) -> Fitting:
-        """Judges events beforehand, for `trilayer replay` and `trilayer quarantine replay`."""
+        """Judges events before `trilayer replay` and `trilayer quarantine replay` send them."""
         raise NotImplementedError
 
     def encode(self, stream: Stream, event: Mapping[str, Any]) -> bytes:
         """The bytes of an event, for rows of CSV and Parquet files.
 
         Args:
-            stream: The event's.
-            event: Field to value: None, or of the types that pyarrow hands out; a mapping for
-                fields within a field.
+            stream: The event's stream.
+            event: The value of each field: None, or a value of a type that pyarrow returns; a
+                mapping for fields within a field.
         """
         raise NotImplementedError

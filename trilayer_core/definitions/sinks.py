@@ -12,12 +12,12 @@ from trilayer_core.errors import UsageError, did_you_mean
 
 @dataclass(frozen=True)
 class Delivery:
-    """A publication, as a sink is handed it.
+    """A publication, as it is handed to a sink.
 
     Attributes:
-        version: Its number. A rollback delivers an older one again.
-        t: Its T, as ISO 8601, in UTC: each view holds exactly the events before it.
-        views: The names of the views that it has.
+        version: Its number. A rollback delivers an older version again.
+        t: Its T, as ISO 8601 in UTC: each view contains exactly the events before it.
+        views: The names of its views.
     """
 
     version: int
@@ -26,9 +26,10 @@ class Delivery:
     _read: Callable[[str], Any]
 
     def table(self, view: str) -> Any:
-        """The batch view's rows as a `pyarrow.Table`, in the columns that SQL shows.
+        """The rows of a batch view as a `pyarrow.Table`, with the columns that SQL shows.
 
-        Raises UsageError if the publication does not have it.
+        Raises:
+            UsageError: The publication does not have the view.
         """
         if view not in self.views:
             raise UsageError(
@@ -39,23 +40,24 @@ class Delivery:
 
 
 class Sink(ABC):
-    """Takes each publication somewhere else: a database, a folder, a message.
+    """Delivers each publication to another system: a database, a folder, a message.
 
-    A subclass says how. After a publication is in force, `trilayer batch run` and Airflow deliver
-    it, and `trilayer batch rollback` delivers the older one. A failure changes nothing in the
-    store: it is told, and the next run delivers what is in force then.
+    A subclass implements `deliver`. A publication is delivered after it is in force, by `trilayer
+    batch run` and by Airflow; `trilayer batch rollback` delivers the older version. A failure is
+    reported and changes nothing in the store; the next run delivers the version that is then in
+    force.
 
     Attributes:
-        name: In commands and messages; lower-case letters, digits and single underscores.
+        name: Its name in commands and messages: lower-case letters, digits and single underscores.
     """
 
     name: str
 
     @abstractmethod
     def deliver(self, publication: Delivery) -> None:
-        """Takes the publication, whole.
+        """Takes the whole publication.
 
-        It must do the same when it is handed the same version again, which happens if a process
-        dies before the delivery is recorded. Versions that were replaced before they could be
-        delivered are left out.
+        If the process dies before the delivery is recorded, the same version is handed over again,
+        and the result must then be the same. A version that was replaced before it could be
+        delivered is skipped.
         """

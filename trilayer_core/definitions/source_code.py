@@ -1,9 +1,9 @@
-"""What a function says, by its source.
+"""The meaning of a function, derived from its source.
 
-Source is the same under every minor version of Python; bytecode differs from one to the next.
+The source is the same under every minor version of Python; bytecode differs between them.
 
-The source counts only if it is what runs. A file that has changed since it was imported says
-something else; therefore its code is compiled again and held against the function's own.
+The source is only used if it is what runs. A file that has changed since it was imported contains
+something else. The source is therefore compiled again and compared with the function's code.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 _NO_MEANING = ("ctx", "kind", "type_comment")
-"""Fields of a node that follow from the others, or say how it was spelled."""
+"""Fields of a node that follow from other fields, or that only record its spelling."""
 
 
 def source_of(code: types.CodeType) -> Any:
     """The parameters and the body of a function as nested lists.
 
-    Without comments, docstrings and places.
+    Comments, docstrings and positions are left out.
 
     Args:
         code: The function's code.
@@ -47,7 +47,7 @@ def source_of(code: types.CodeType) -> Any:
 
 @lru_cache(maxsize=64)
 def _compiled(text: str, file: str) -> tuple[frozenset[types.CodeType], tuple[_Function, ...]]:
-    """Every code in a file, and every function."""
+    """All code objects in a file, and all functions."""
     tree = ast.parse(text)
     functions = [
         node
@@ -65,9 +65,9 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def _is_of(node: _Function, code: types.CodeType) -> bool:
-    """Whether the function is where the code says that it comes from.
+    """Whether a function in the source is the one that `code` was compiled from.
 
-    By its first line, its name, and the lines that its instructions come from.
+    This is decided by its first line, its name, and the positions of its instructions.
     """
     name = "<lambda>" if isinstance(node, ast.Lambda) else node.name
     first = (
@@ -79,7 +79,7 @@ def _is_of(node: _Function, code: types.CodeType) -> bool:
         return False
     if not isinstance(node, ast.Lambda):
         return True
-    # Several lambdas may begin on one line; the instructions of one come from its body.
+    # Several lambdas can begin on one line. The instructions of each come from its body.
     body = node.body
     places = [
         ((line, column), (end, end_column))
@@ -93,7 +93,7 @@ def _is_of(node: _Function, code: types.CodeType) -> bool:
 
 
 def _function(node: _Function) -> list[Any]:
-    """Without what the function object itself has: its name, its decorators, its defaults."""
+    """The function without what the function object itself has: name, decorators and defaults."""
     given = node.args
     names = [[a.arg for a in of] for of in (given.posonlyargs, given.args, given.kwonlyargs)]
     rest = [a.arg if a else None for a in (given.vararg, given.kwarg)]
@@ -103,14 +103,15 @@ def _function(node: _Function) -> list[Any]:
 def _tree(value: Any) -> Any:
     if isinstance(value, list):
         if value and isinstance(value[0], ast.Expr) and isinstance(value[0].value, ast.Constant):
-            # A docstring; or a constant by itself, which does nothing.
+            # A docstring, or a constant without an effect.
             value = value[1:]
         return [_tree(part) for part in value]
     if not isinstance(value, ast.AST):
         return repr(value)
-    # Later versions have more fields, empty where the source says nothing of them.
+    # Later versions of Python have additional fields, which are empty if the source does not use
+    # them.
     if isinstance(value, ast.JoinedStr):
-        # Some versions end a formatted string with an empty piece.
+        # Some versions of Python end a formatted string with an empty piece.
         value.values = [p for p in value.values if not isinstance(p, ast.Constant) or p.value]
     fields = [
         [name, _tree(part)]

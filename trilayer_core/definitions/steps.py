@@ -1,4 +1,7 @@
-"""The steps of a batch run: declared here once, for the run, the commands and Airflow."""
+"""The steps of a batch run.
+
+The run, the commands and Airflow's DAG are made from this table.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,10 @@ class Step:
     """One step.
 
     Attributes:
-        name: As the command is called, `trilayer batch NAME`, and the task in Airflow.
-        doing: What is under way, for a line of progress.
-        does: What it does, for a person who looks at it in Airflow.
-        each: Done once for each stream or each sink, or once.
+        name: The name of the command, `trilayer batch NAME`, and of the task in Airflow.
+        doing: What is in progress, for a progress line.
+        does: What the step does, for Airflow's web interface.
+        each: Whether it is done once per stream, once per sink, or once per run.
     """
 
     name: str
@@ -27,36 +30,38 @@ STEPS = (
     Step(
         "cut",
         "cutting the log",
-        "Decides where each partition is cut at T, and takes the run's token. Skips the run if T is"
-        " published already.",
+        "Determines the cut at T in each partition, and takes the run's token. Skips the run if T"
+        " is published already.",
     ),
     Step(
         "ingest",
         "ingesting",
-        "Copies the log below the cut into the master dataset, a task a stream. What does not fit"
-        " its schema goes to the quarantine.",
+        "Copies the log below the cut into the master dataset, one task per stream. Events that do"
+        " not fit their schema are quarantined.",
         each="stream",
     ),
     Step(
         "recompute",
         "recomputing the views",
-        "Computes all views below the cut: adds what is new, or everything anew with `full: true`.",
+        "Computes all views below the cut: adds the new events, or recomputes everything with"
+        " `full: true`.",
     ),
     Step(
         "reconcile",
-        "holding batch and speed against each other",
-        "Holds batch and speed against each other over the same events, key by key. A difference"
-        " warns, or fails the run if the setting `reconcile` is `fail`.",
+        "comparing batch and speed",
+        "Compares batch and speed over the same events, key by key. A difference is a warning, or"
+        " fails the run if the setting `reconcile` is `fail`.",
     ),
     Step(
         "publish",
         "publishing",
-        "Puts all views in force at once, by one pointer, and tells each view's Asset.",
+        "Puts all views in force at once, through a single pointer, and updates each view's Asset.",
     ),
     Step(
         "deliver",
         "delivering to",
-        "Hands the publication in force to each sink that has not had it, a task a sink.",
+        "Delivers the publication in force to each sink that has not received it, one task per"
+        " sink.",
         each="sink",
     ),
 )
@@ -65,12 +70,12 @@ BY_NAME = {step.name: step for step in STEPS}
 
 
 def how_far(name: str, of: str = "", *, sinks: bool) -> str:
-    """Which step is under way, of how many.
+    """A progress line: which step is in progress, and of how many.
 
     Args:
-        name: The step's.
-        of: The stream or sink that it is at.
-        sinks: Whether the catalog has sinks. Without any, publishing is the last step.
+        name: The step's name.
+        of: The stream or sink that it is working on.
+        sinks: Whether the catalog has sinks. If not, publishing is the last step.
 
     >>> how_far("ingest", "flights", sinks=True)
     '2 of 6: ingesting flights'

@@ -1,7 +1,7 @@
-"""Streams and row functions: what a view may be computed from.
+"""The sources of views: streams and rows.
 
-A `Stream` is a declared topic. `Rows` is the escape from SQL: any stateless DataFrame function of a
-stream, run by both layers.
+A `Stream` is a declared topic. `Rows` are the way to go beyond SQL: rows that a stateless DataFrame
+function makes from a stream, in both layers.
 """
 
 from __future__ import annotations
@@ -29,44 +29,43 @@ from trilayer_core.definitions.source_code import source_of
 from trilayer_core.errors import DefinitionError, did_you_mean
 
 PARSER = 5
-"""Bump this when the same bytes would be parsed differently.
+"""The version of the JSON format. Increase it when the same bytes would be parsed differently.
 
-What an older parser has read is then parsed anew, as after a change of schema.
+What an older version has parsed is then parsed again, as after a change of the schema.
 """
 
 
 def digest(*parts: Any) -> str:
-    """SHA-256 over the canonical JSON of `parts`, as 16 hexadecimal digits.
+    """The first 16 hexadecimal digits of a SHA-256 over the canonical JSON of `parts`.
 
-    That is enough to tell definitions apart.
+    That many are enough to tell definitions apart.
     """
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class Stream:
-    """A topic of events, and how they are read.
+    """A topic of events, and how they are parsed.
 
-    Times within an array, struct or map are as Spark's from_json takes them, `10:00` as of the day
-    of the reading: declare them as text there.
+    A `timestamp` inside an array, struct or map must be text that begins with a date.
 
     Attributes:
-        name: By which views and commands know it.
-        schema: Spark DDL, `carrier string not null, dep_delay int`. An event that lacks a `not
-            null` column is quarantined. A column comes from the event's field of its name, or from
-            the one that it names: `vendor_id int from 'VendorID', city string from 'address.city'`;
-            a name with a dot in it stands in backticks. A timestamp is ISO 8601 text, in UTC if it
-            names no zone, or a number of seconds since 1970. Dates and times are of the years 1 to
-            9999. A decimal is a number, or text of one without commas, with an exponent of at most
-            three digits and no more than 1,000 characters.
-        event_time: The column, a timestamp or a date, that says when an event happened. Events
-            without it are quarantined.
-        event_id: The column that names an event, if there is one. Events without it are
+        name: Its name for views and commands.
+        schema: Spark DDL such as `carrier string not null, dep_delay int`. An event that lacks a
+            `not null` column is quarantined. A column is read from the event's field of the same
+            name, or from the field that it names: `vendor_id int from 'VendorID', city string from
+            'address.city'`; a name that contains a dot is in backticks. A timestamp is ISO 8601
+            text, in UTC unless it names a zone, or a number of seconds since 1970. Dates and times
+            are in the years 1 to 9999. A decimal is a number, or a number as text without commas,
+            with an exponent of at most three digits and at most 1,000 characters.
+        event_time: The timestamp or date column that says when an event happened. Events without it
+            are quarantined.
+        event_id: The column that identifies an event, if there is one. Events without it are
             quarantined.
-        topic: The topic's name; the stream's own unless given.
-        partitions: How many, if trilayer creates the topic.
+        topic: The topic's name; by default that of the stream.
+        partitions: The number of partitions, if trilayer creates the topic.
         max_event_bytes: A larger value is quarantined as oversized.
-        format: How the bytes of an event are read; as JSON unless given.
+        format: How the bytes of an event are parsed; by default as JSON.
     """
 
     name: str
@@ -120,12 +119,12 @@ class Stream:
 
     @property
     def stream(self) -> Stream:
-        """Itself: every source has a stream at its root."""
+        """The stream itself, because every source has a stream at its root."""
         return self
 
     @cached_property
     def fingerprint(self) -> str:
-        """Changes when the same bytes may be read as other columns."""
+        """Changes if the same bytes may be parsed into other columns."""
         own = [() if f.path == (f.name,) else (f.path,) for f in self.fields]
         fields = [
             (f.name, f.type, f.required, *path) for f, path in zip(self.fields, own, strict=True)
@@ -136,17 +135,18 @@ class Stream:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows made from a stream's events by a stateless DataFrame function, run by both layers.
+    """Rows that a stateless DataFrame function makes from a stream's events, in both layers.
 
     Attributes:
-        name: By which messages know them.
+        name: Their name in messages.
         source: The stream.
-        rows: A DataFrame of the stream's columns to a DataFrame of `schema`'s columns. It sees one
-            slice of the log at a time, so it may map, filter and explode, and must not aggregate,
-            join events to each other or read a clock. Its code, and what it uses of your own
-            modules that are imported at the top of a file, are part of the definition.
-        schema: Spark DDL of what it returns, so that the views on it can be checked without
-            starting Spark.
+        rows: A function from a DataFrame with the stream's columns to one with the columns of
+            `schema`. It gets one slice of the log at a time, so it can map, filter and explode. It
+            must not aggregate, join events with each other or read a clock. Its code is part of the
+            definition, together with what it uses from your own modules that are imported at the
+            top of a file.
+        schema: Spark DDL of the columns that it returns, so that views over them can be checked
+            without starting Spark.
     """
 
     name: str
@@ -174,7 +174,7 @@ class Rows:
                 f" {error}"
             ) from None
         except ValueError:
-            pass  # a function of C that does not say what it takes
+            pass  # a C function without a signature
         _ = self.columns
 
     @property
@@ -184,12 +184,12 @@ class Rows:
 
     @property
     def stream(self) -> Stream:
-        """The stream that the rows are made of."""
+        """The stream from which the rows are made."""
         return self.source
 
     @cached_property
     def fingerprint(self) -> str:
-        """Changes with the schema, the source, and what the function does, as `code_of` has it."""
+        """Changes with the schema, the source, and the function's code as `code_of` returns it."""
         return digest("rows", self.name, self.columns, self.source.fingerprint, code_of(self.rows))
 
 
@@ -197,19 +197,20 @@ Source = Stream | Rows
 
 
 def code_of(function: Any) -> Any:
-    """What a function does, as nested lists.
+    """The code of a function, as nested lists.
 
-    Its source, defaults and closure, and what it names of the author's own modules, followed once
-    each. What belongs to Python or to an installed library counts by name, with what it wraps.
+    It contains the source, the defaults and the closure, and everything that the function refers to
+    in the author's own modules, each followed once. Python itself and installed libraries are
+    represented by name, together with the objects that they wrap.
 
-    It is the same in every process and under every minor version of Python. Only a function without
-    source, such as one typed into an interpreter, counts by its bytecode, which each minor version
-    has another of.
+    The result is the same in every process and under every minor version of Python. The exception
+    is a function without source, such as one typed into an interpreter: it is represented by its
+    bytecode, which differs between minor versions.
     """
     return _code(function, None, {})
 
 
-# Their repr says all of them.
+# Types whose repr contains their whole value.
 _PLAIN = (
     bool,
     int,
@@ -239,10 +240,12 @@ _PARTS: dict[type, tuple[str, ...]] = {
 
 
 def _code(value: Any, by: types.FunctionType | None, seen: dict[Any, Any]) -> Any:
-    """What a value means, as nested lists.
+    """The meaning of a value, as nested lists.
 
-    `by` is the function that refers to the value. `seen` is what has been followed, numbered, and
-    kept since its id is its key.
+    Args:
+        value: The value.
+        by: The function that refers to it.
+        seen: The values followed so far, numbered. They are stored because their ids are the keys.
     """
     if isinstance(value, Enum):
         return ["enum", type(value).__qualname__, value.name, _code(value.value, by, seen)]
@@ -253,7 +256,7 @@ def _code(value: Any, by: types.FunctionType | None, seen: dict[Any, Any]) -> An
     if isinstance(value, tuple):
         return [_code(v, by, seen) for v in value]
     if isinstance(value, set | frozenset):
-        # Each as if it were alone: their order is another one in each process.
+        # Each element separately, because the order of a set differs from process to process.
         return sorted(digest(_code(v, by, dict(seen))) for v in value)
     key = (id(value), id(by) if isinstance(value, types.ModuleType) else None)
     if key in seen:
@@ -290,7 +293,7 @@ def _function(
 def _named(
     namespace: Mapping[str, Any], by: types.FunctionType | None, seen: dict[Any, Any]
 ) -> dict[str, Any]:
-    """Those of a module's variables that the code of `by` names."""
+    """The variables of a module that the code of `by` names."""
     names = _names(by.__code__) if by else ()
     return {name: _code(namespace[name], by, seen) for name in sorted(names) if name in namespace}
 
@@ -298,8 +301,8 @@ def _named(
 def _body(value: type, by: types.FunctionType | None) -> tuple[Any, ...]:
     if not _is_own(value.__module__, by):
         return (_home(value.__module__),)
-    # What Python makes of an enumeration, a dataclass or a named tuple differs from version to
-    # version; what it makes it of does not.
+    # The members that Python generates for an enumeration, a dataclass or a named tuple differ
+    # between versions; the definitions they are generated from do not.
     if issubclass(value, Enum):
         values = [(name, member.value) for name, member in value.__members__.items()]
         return (value.__bases__, values, *_written(value))
@@ -314,7 +317,7 @@ def _body(value: type, by: types.FunctionType | None) -> tuple[Any, ...]:
             if f.name in value.__annotations__
         ]
         return (value.__bases__, options, members, *_written(value))
-    # Of what Python adds itself, all but methods says nothing, or the line number.
+    # The other attributes that Python adds carry no meaning, or contain line numbers.
     own = [(k, v) for k, v in vars(value).items() if callable(v) or not k.startswith("__")]
     return (value.__bases__, *own)
 
@@ -323,7 +326,7 @@ _DATACLASS_OPTIONS = ("init", "repr", "eq", "order", "unsafe_hash", "frozen")
 
 
 def _written(value: type) -> list[tuple[str, Any]]:
-    """The methods and properties that the author has written in a class, of all that are there."""
+    """The methods and properties of a class that its author wrote."""
     found = []
     for name, member in vars(value).items():
         function = getattr(member, "fget", None) or getattr(member, "__func__", member)
@@ -342,18 +345,18 @@ def _state(value: Any, by: types.FunctionType | None) -> tuple[Any, ...]:
     state = getattr(value, "__dict__", {})
     if isinstance(value, types.SimpleNamespace) or _is_own(type(value).__module__, by):
         return tuple(state.items())
-    # What functools and Spark's UDFs wrap.
+    # The functions and types that functools and Spark's UDFs wrap.
     return tuple(state[name] for name in ("__wrapped__", "func", "_returnType") if name in state)
 
 
 def _is_own(module: str | None, by: types.FunctionType | None) -> bool:
-    """Whether a module is the author's.
+    """Whether a module belongs to the author.
 
-    It is if it is of the package of the function that refers to it, or neither Python's nor
-    installed.
+    It does if it is in the same package as the function that refers to it, or if it is neither part
+    of Python nor installed.
     """
     package = str(module).partition(".")[0]
-    # Installed or not: spark-submit brings its own.
+    # Regardless of where they are installed: spark-submit brings its own pyspark.
     if package in ("pyspark", "py4j", "trilayer", "trilayer_core"):
         return False
     if by is not None and package == str(by.__module__).partition(".")[0]:
@@ -365,18 +368,18 @@ def _is_own(module: str | None, by: types.FunctionType | None) -> bool:
 
 
 def _home(module: str) -> str:
-    """The name by which a module that is not the author's counts.
+    """The name that represents a module which does not belong to the author.
 
-    The definitions moved from `trilayer` to a room of `trilayer_core`, which changed what none of
-    them says: stores from before go by the former names.
+    The definitions have moved from `trilayer` to `trilayer_core`. Their former names are used, so
+    that the fingerprints in existing stores stay valid.
     """
     return module.replace("trilayer_core.definitions.", "trilayer.")
 
 
 def _names(code: types.CodeType) -> set[str]:
     inner = (const for const in code.co_consts if isinstance(const, types.CodeType))
-    # The name of a module differs between running and importing it, and is in the code of every
-    # class.
+    # A module has another name when it is run than when it is imported, and the name is in the code
+    # of every class.
     return (set(code.co_names) - {"__name__"}).union(*map(_names, inner))
 
 

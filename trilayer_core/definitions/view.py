@@ -1,4 +1,4 @@
-"""A view: a keyed aggregation of a source, written once.
+"""A view: a keyed aggregation of a source, defined once.
 
 Both layers and the merge derive what they do from it.
 """
@@ -27,8 +27,8 @@ class Key:
 
     Attributes:
         name: The column's name in the view.
-        expression: What it is; the time of a window.
-        window: The window, if it is one. The partials then hold the start of its pane.
+        expression: The value; for a window, its time.
+        window: The window, if the key is one. Partials then contain the start of its pane.
     """
 
     name: str
@@ -42,17 +42,17 @@ class Key:
 
     @property
     def sql(self) -> str:
-        """Spark SQL of the column in a partial."""
+        """The Spark SQL of the column in a partial."""
         return self.window.pane_sql(self.time_sql) if self.window else self.expression.sql
 
     @property
     def time_sql(self) -> str:
-        """Spark SQL of a window's time as a timestamp."""
+        """The Spark SQL of a window's time, as a timestamp."""
         return f"cast({self.expression.sql} as timestamp)"
 
     @property
     def states(self) -> dict[str, State]:
-        """What a window keeps with each pane, by column of a partial."""
+        """The window's own states, by column of a partial."""
         states = self.window.states if self.window else {}
         return {f"{self.name}__{name}": state for name, state in states.items()}
 
@@ -63,15 +63,14 @@ class Measure:
 
     Attributes:
         name: The column's name in the view.
-        aggregate: As it was declared.
-        inputs: Role to expression.
+        aggregate: The aggregate as it was declared.
+        inputs: The expression of each role.
         where: The aggregate's own filter.
-        states: Column of a partial, `NAME__STATE`, to state.
-        type: Spark type of the answer.
-        present_sql: DuckDB SQL of the answer, over the state names without `NAME__`.
-        magnitude_sql: As `present_sql`: what the rounding of a floating-point answer is relative
-            to. Empty for an exact answer.
-        tolerance: What part of that two answers may differ by.
+        states: The states by column of a partial, `NAME__STATE`.
+        type: The Spark type of the answer.
+        present_sql: DuckDB SQL of the answer, over the names of the states without `NAME__`.
+        magnitude_sql: DuckDB SQL, over the same names, of the quantity that the rounding error of a
+            floating-point answer is relative to. Empty if the answer is exact.
     """
 
     name: str
@@ -85,18 +84,18 @@ class Measure:
 
     @property
     def tolerance(self) -> float:
-        """What part of its magnitude two answers may differ by."""
+        """The fraction of the magnitude by which two answers may differ."""
         return max((s.tolerance for s in self.states.values() if s.relative_to), default=0.0)
 
 
 @dataclass(frozen=True)
 class Kept:
-    """States that a view keeps of one population of its events, and what they are computed from.
+    """States of a view that are computed from the same events.
 
     Attributes:
-        inputs: Role to Spark SQL.
-        where: Spark SQL of the filters on the events; None if all count.
-        states: Column of a partial to state.
+        inputs: Spark SQL by role.
+        where: Spark SQL that selects the events; None if all count.
+        states: The states by column of a partial.
     """
 
     inputs: Mapping[str, str]
@@ -106,11 +105,11 @@ class Kept:
 
 @dataclass(frozen=True)
 class View:
-    """Aggregates of a source's events by key. NULL is a key of its own, as in SQL's GROUP BY.
+    """Aggregates of a source's events by key. NULL is a key like any other, as in SQL's GROUP BY.
 
     Attributes:
-        name: By which it is asked.
-        source: A stream, or rows made of one.
+        name: Its name in queries.
+        source: A stream, or rows made from one.
         key: Column name to Spark SQL expression or window; or a list of plain columns.
         aggregates: Column name to aggregate.
         where: Spark SQL filter on the events.
@@ -214,7 +213,7 @@ class View:
 
     @cached_property
     def kept(self) -> tuple[Kept, ...]:
-        """What a partial has beside its keys: states of the windows, then of the aggregates."""
+        """The states of a partial: first those of the windows, then those of the aggregates."""
         own = self.filter.sql if self.filter else None
         of_windows = [
             Kept({"value": key.time_sql}, own, key.states) for key in self.keys if key.states
@@ -231,19 +230,19 @@ class View:
 
     @property
     def states(self) -> dict[str, State]:
-        """State columns of a partial: of the windows, then of the aggregates."""
+        """The states by column of a partial: those of the windows, then those of the aggregates."""
         return {column: state for kept in self.kept for column, state in kept.states.items()}
 
     @property
     def partial_columns(self) -> dict[str, str]:
-        """Column to Spark type in a partial: the keys, then the states."""
+        """The Spark types of a partial's columns: the keys, then the states."""
         return {k.name: k.type for k in self.keys} | {
             name: state.type for name, state in self.states.items()
         }
 
     @property
     def output(self) -> list[str]:
-        """Column names of an answer: the keys, a window's `NAME_end` after it; the aggregates."""
+        """The columns of an answer: keys, windows followed by their `NAME_end`, and aggregates."""
         keys = [
             name
             for k in self.keys
@@ -253,19 +252,19 @@ class View:
 
     @property
     def key_names(self) -> list[str]:
-        """The columns that tell the rows of an answer apart."""
+        """The columns that identify a row of an answer."""
         return [key.name for key in self.keys]
 
     @property
     def stream(self) -> Stream:
-        """The stream at the root of its source."""
+        """The stream at the root of the source."""
         return self.source.stream
 
     @cached_property
     def fingerprint(self) -> str:
-        """Changes when the view's meaning may have changed.
+        """Changes if the view's meaning may have changed.
 
-        Only the partials of one fingerprint may ever be merged.
+        Partials with different fingerprints must never be merged.
         """
         keys = [
             (k.name, k.sql, k.type, k.window and tuple(k.window.identity), *_said(k.states))
@@ -292,12 +291,12 @@ class View:
 
 
 def _said(states: Mapping[str, State]) -> list[dict[str, tuple[str, str, str]]]:
-    """What states mean, for a fingerprint; nothing if there are none."""
+    """The meaning of states, for a fingerprint; empty if there are none."""
     return [{c: (s.type, s.partial, s.merge) for c, s in states.items()}] if states else []
 
 
 def _both(first: str | None, second: str | None) -> str | None:
-    """Two filters as one."""
+    """The conjunction of two filters."""
     filters = [sql for sql in (first, second) if sql is not None]
     return (
         " and ".join(f"({sql})" for sql in filters)

@@ -1,10 +1,11 @@
-"""Windows over event time, as keys of a view.
+"""Windows over event time, used as keys of a view.
 
-Every kind keeps its partials by pane, and its windows are put together from panes when an answer is
-presented: a tumbling window is one pane, a sliding window a run of panes, which costs the layers no
-more rows. (The pane idea: Li, Maier, Tufte, Papadimos, Tucker, "No pane, no gain", 2005.)
+Every kind of window stores its partials by pane, and windows are assembled from panes when a view
+is queried. A tumbling window is one pane; a sliding window is a series of panes, and needs no more
+rows in the layers than a tumbling one. (The idea of panes is from Li, Maier, Tufte, Papadimos,
+Tucker, "No pane, no gain", 2005.)
 
-A kind of window is a class that says what `Window` asks for; docs/extending.md shows one.
+A kind of window is a subclass of `Window`; docs/extending.md shows an example.
 """
 
 import re
@@ -32,7 +33,12 @@ _DURATION = re.compile(r"\s*(\d+)\s*([a-z]+?)s?\s*\Z")
 
 
 def duration_us(text: str, what: str) -> int:
-    """Microseconds of `15 minutes`. Months and years have no fixed length and are refused."""
+    """The microseconds in a duration such as `15 minutes`.
+
+    Raises:
+        DefinitionError: It is not a number and a unit, or too long. Months and years are not units,
+            because they have no fixed length.
+    """
     match = _DURATION.match(text.lower()) if isinstance(text, str) else None
     if not match or match[2] not in _UNITS_US or int(match[1]) == 0:
         raise DefinitionError(
@@ -46,56 +52,61 @@ def duration_us(text: str, what: str) -> int:
 
 @dataclass(frozen=True)
 class Window:
-    """A kind of window over event time. What is here is what a tumbling window of one pane needs.
+    """A kind of window over event time. The defaults are right for windows that are one pane each.
 
     Attributes:
-        time: Spark SQL of the time: a timestamp, or a date.
+        time: Spark SQL of the time, a timestamp or a date.
     """
 
     time: str
 
     @property
     def identity(self) -> Sequence[Any]:
-        """What tells this window from others over the same time: part of a view's fingerprint."""
+        """What distinguishes it from other windows over the same time.
+
+        It is part of a view's fingerprint.
+        """
         raise NotImplementedError
 
     @property
     def states(self) -> Mapping[str, State]:
-        """What is kept with each pane beside the aggregates' states, over `value`, the time.
+        """The states stored with each pane in addition to those of the aggregates.
 
-        A state NAME of the key KEY is the column `KEY__NAME` of a partial.
+        Their SQL aggregates over `value`, the time. The state NAME of the key KEY is the column
+        `KEY__NAME` of a partial.
         """
         return {}
 
     def pane_sql(self, time: str) -> str:
-        """Spark SQL for the start of the pane that `time`, a timestamp, falls into.
+        """Spark SQL of the start of the pane that contains `time`, a timestamp.
 
-        It must be NULL for a `time` of NULL, which is a key of its own, and for one whose windows
-        an engine can't hold.
+        It must be NULL if `time` is NULL, which is a key of its own, and if one of the engines
+        can't represent the windows.
         """
         raise NotImplementedError
 
     def assemble_sql(
         self, panes: str, key: str, states: Mapping[str, str], others: Sequence[str]
     ) -> str:
-        """DuckDB SELECT of the columns of `panes`, in which `key` holds the start of a window.
+        """A DuckDB SELECT that assembles panes into windows.
 
-        It has a row for each window that a pane is part of; rows of one window are merged after.
+        It returns the columns of `panes`, where `key` now holds the start of a window, and one row
+        for each window to which a pane belongs. Rows of the same window are merged afterwards.
 
         Args:
-            panes: A SELECT of partials, in brackets. They are merged, a row for each pane, if the
-                window has states.
+            panes: A SELECT of partials, in brackets. If the window has states, they are merged to
+                one row per pane.
             key: The column that holds a pane's start, quoted.
             states: The window's own states: name to column, quoted.
-            others: The other columns that tell rows apart, quoted.
+            others: The other columns that distinguish rows, quoted.
 
         Returns:
-            The SELECT; empty if each pane is a window by itself.
+            The SELECT; empty if each pane is a window.
         """
         return ""
 
     def end_sql(self, key: str, states: Mapping[str, str]) -> str:
-        """DuckDB SQL for the end of a window; NULL if an engine can't hold it.
+        """DuckDB SQL of the end of a window; NULL if an engine can't represent it.
 
         Args:
             key: The column that holds the window's start, quoted.
@@ -106,11 +117,12 @@ class Window:
 
 @dataclass(frozen=True)
 class AlignedWindow(Window):
-    """Windows of one size at regular distances, aligned to 1970-01-01T00:00Z, before it too.
+    """Windows of a fixed size at regular distances, aligned to 1970-01-01T00:00Z.
 
     Attributes:
-        size_us: How long a window is, in microseconds.
-        slide_us: The distance from one start to the next, in microseconds; a part of the size.
+        size_us: The length of a window in microseconds.
+        slide_us: The distance between the starts of two windows in microseconds; it divides the
+            size.
     """
 
     size_us: int
@@ -118,11 +130,11 @@ class AlignedWindow(Window):
 
     @property
     def identity(self) -> Sequence[Any]:
-        """Its size and its slide."""
+        """The size and the slide."""
         return (self.size_us, self.slide_us)
 
     def pane_sql(self, time: str) -> str:
-        """As `Window.pane_sql`. NULL too if one of the windows would begin before the year 1."""
+        """The start of the pane; NULL if one of its windows would begin before the year 1."""
         pane = (
             f"timestamp_micros(unix_micros({time}) - pmod(unix_micros({time}), {self.slide_us}L))"
         )
@@ -133,31 +145,46 @@ class AlignedWindow(Window):
     def assemble_sql(
         self, panes: str, key: str, states: Mapping[str, str], others: Sequence[str]
     ) -> str:
-        """As `Window.assemble_sql`: the run of windows that a pane is part of."""
+        """The windows to which a pane belongs."""
         if self.size_us == self.slide_us:
             return ""
         starts = (
             f"generate_series({key} - to_microseconds({self.size_us - self.slide_us}), {key},"
             f" to_microseconds({self.slide_us}))"
         )
-        # The NULL pane is in the NULL window alone.
+        # The pane NULL belongs to the window NULL only.
         start = f"unnest(CASE WHEN {key} IS NULL THEN [NULL::TIMESTAMPTZ] ELSE {starts} END)"
         return f"SELECT * REPLACE ({start} AS {key}) FROM {panes}"
 
     def end_sql(self, key: str, states: Mapping[str, str]) -> str:
-        """As `Window.end_sql`. NULL for a window that ends after the year 9999."""
+        """The end of the window; NULL if it lies after the year 9999."""
         end = f"{key} + to_microseconds({self.size_us})"
         return f"CASE WHEN {key} <= make_timestamptz({MAX_US - self.size_us}) THEN {end} END"
 
 
 def tumbling(time: str, size: str) -> AlignedWindow:
-    """Windows of `size` that follow each other. NAME holds the start, NAME_end the end."""
+    """Consecutive windows of length `size`.
+
+    The key's column NAME holds the start of a window, and NAME_end its end.
+
+    Args:
+        time: Spark SQL of a timestamp or date.
+        size: A duration such as `1 hour`.
+    """
     size_us = duration_us(size, "size of a tumbling window")
     return AlignedWindow(time, size_us, size_us)
 
 
 def sliding(time: str, size: str, slide: str) -> AlignedWindow:
-    """Windows of `size`, one starting every `slide`; `size` must be a multiple of `slide`."""
+    """Windows of length `size`, one starting every `slide`.
+
+    The key's column NAME holds the start of a window, and NAME_end its end.
+
+    Args:
+        time: Spark SQL of a timestamp or date.
+        size: A duration such as `1 hour`; a multiple of `slide`.
+        slide: A duration such as `15 minutes`.
+    """
     size_us = duration_us(size, "size of a sliding window")
     slide_us = duration_us(slide, "slide of a sliding window")
     if size_us % slide_us:

@@ -118,7 +118,7 @@ ERRORS = {
     ),
     "field without a name": (
         lambda: stream("at timestamp from 'a..b'"),
-        "field of stream 'flights' must be a name, or names with dots .* got 'a..b'",
+        "field of stream 'flights' must be a name, or names separated by dots.* got 'a..b'",
     ),
     "field that ends in a dot": (
         lambda: stream("at timestamp from 'a.'"),
@@ -134,11 +134,11 @@ ERRORS = {
     ),
     "field within another": (
         lambda: stream("at timestamp, user string, id int from 'user.id'"),
-        "none holds the other; got user and id \\(user.id\\)",
+        "none contains another; got user and id \\(user.id\\)",
     ),
     "fields that differ in case": (
         lambda: stream("at timestamp, a int from 'A.x', b int from 'a.y'"),
-        "in more than their case, .* got a \\(A.x\\) and b \\(a.y\\)",
+        "whose names differ in more than case, .* got a \\(A.x\\) and b \\(a.y\\)",
     ),
     "the parser's own field": (
         lambda: stream("at timestamp, c string from '_corrupt'"),
@@ -154,15 +154,15 @@ ERRORS = {
     ),
     "decimal too long": (
         lambda: stream("a decimal(40,2), at timestamp"),
-        r"type of stream 'flights'.a must be a decimal of 1 to 38 digits.*got decimal\(40,2\)",
+        r"type of stream 'flights'.a must be decimal\(p,s\) with p from 1 to 38.*got decimal\(40,2\)",
     ),
     "decimal all fraction": (
         lambda: stream("a array<decimal(5,7)>, at timestamp"),
-        r"no more of them after the point; got decimal\(5,7\)",
+        r"s from 0 to p; got decimal\(5,7\)",
     ),
     "cast to no decimal": (
         lambda: view(key={"k": "cast(dep_delay as decimal(0))"}),
-        r"type in key 'k' of view 'v' must be a decimal .* got decimal\(0\)",
+        r"type in key 'k' of view 'v' must be decimal\(p,s\) .* got decimal\(0\)",
     ),
     "event time unknown": (
         lambda: stream(event_time="att"),
