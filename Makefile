@@ -27,7 +27,7 @@ test: lint types  ## run lint, types and all tests, with Spark and a real broker
 check: lint types  ## run lint, types and the fast tests, without a broker
 	$(BIN)/python -m pytest -m "not kafka and not slow" --numprocesses 2 --dist loadfile
 
-mutants: $(READY)  ## change the rules in small ways, show what no test notices (FILE="a.py b.py")
+mutants: $(READY)  ## run mutation tests of the rules and list the mutants that survive (FILE="a.py b.py")
 	@$(BIN)/python -m tests.support.mutation $(FILE)
 
 lint: $(READY)  ## check rules and format (ruff), imports between packages, unused names

@@ -1,4 +1,4 @@
-"""Measures this machine: what trilayer takes beside what it could take at best, in one run.
+"""Measures trilayer on this machine, next to a limit program in the same run.
 
-`make bench`, or `python -m benchmarks NAME`.
+Run `make bench` or `python -m benchmarks NAME`.
 """

@@ -1,6 +1,6 @@
-"""Runs each benchmark in a process of its own and prints a table of the results.
+"""Runs each benchmark in a separate process and prints a table of the results.
 
-`python -m benchmarks [NAME ...]`.
+Run `python -m benchmarks [NAME ...]`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ BENCHMARKS = (
 )
 
 ENDS = (signal.SIGTERM, signal.default_int_handler)
-"""So that a benchmark told to end stops what it has started, as at Ctrl-C."""
+"""Signals after which a benchmark stops what it has started, as it does after Ctrl-C."""
 
 
 def main() -> None:
-    """Runs the benchmarks that are named, or all."""
+    """Runs the named benchmarks, by default all."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help=f"{', '.join(BENCHMARKS)}; all unless given"
@@ -55,7 +55,7 @@ def main() -> None:
     figures: list[Figure] = []
     for name in arguments.names or BENCHMARKS:
         print(f"{name}: load {os.getloadavg()[0]:.2f}", file=sys.stderr, flush=True)
-        # A process each: the first Spark session of a process fixes its heap.
+        # One process each, because the first Spark session of a process fixes its heap.
         with ProcessPoolExecutor(
             1, multiprocessing.get_context("spawn"), signal.signal, ENDS
         ) as pool:
@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def _end(number: int, _: FrameType | None) -> NoReturn:
-    """Ends the benchmark under way, and with it what it has started, which the pool waits for."""
+    """Ends the running benchmark and the processes that it has started, for which the pool waits."""
     for child in multiprocessing.active_children():
         child.terminate()
     sys.exit(128 + number)

@@ -1,10 +1,8 @@
-"""What Airflow adds to the stack.
+"""The cost of Airflow.
 
-Start-up of the whole stack, its idle memory and processor time, and its overhead on a scheduled run
-of the demo catalog.
-
-The commands that a run is made of say in their tasks' logs how long they took; the rest of the
-run's wall time is Airflow's.
+Measured are the start-up of the whole stack, Airflow's idle memory and processor time, and its
+overhead in a scheduled run of the demo catalog. The commands of a run log how long they took; the
+rest of the run's wall time is Airflow's.
 """
 
 from __future__ import annotations
@@ -139,7 +137,7 @@ def _ended(api: httpx.Client) -> list[dict[str, Any]]:
 
 
 def _of(api: httpx.Client, run: str) -> tuple[int, float]:
-    """Events that a run has ingested, and seconds that its commands took together."""
+    """The number of events that a run has ingested, and the total time of its commands in seconds."""
     tasks = f"/dags/lambda_batch/dagRuns/{run}/taskInstances"
     events = commands = 0.0
     for task in api.get(tasks).json()["task_instances"]:

@@ -1,7 +1,7 @@
-"""What must not grow.
+"""Quantities that must not grow over time.
 
-A reader's memory over many publications, the overhead of runs, ticks and readers after a year, and
-an open tick of an hour.
+These are a reader's memory over many publications, the overhead of runs, ticks and readers after a
+year, and the cost of an open tick of an hour.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from trilayer_core.store.segments import commit_names
 
 KEYS, PUBLICATIONS, ASKING = 1_000_000, 300, 2
 RUN_MS, DAY, YEAR = 600_000, 144, 52_560
-WARM = 6  # rounds that are not measured: as many versions are kept then as ever will be
+WARM = 6  # unmeasured rounds, until the number of versions no longer grows
 HOUR_MS, EVERY_MS, COMPACT_EVERY = 3_600_000, 100, 50
 
 STREAM = Stream("sales", "user string, quantity bigint, sold_at timestamp", event_time="sold_at")
@@ -56,7 +56,7 @@ VIEW = View(
 
 
 def measure(options: Options) -> Sequence[Figure]:
-    """The figures of all three."""
+    """The figures of all three benchmarks."""
     return [*_publications(options), *_year(options), *_open_tick(options)]
 
 
@@ -74,9 +74,9 @@ def _partials(keys: int, value: int) -> pa.Table:
 
 
 def _publications(options: Options) -> Iterator[Figure]:
-    """A reader in this process, asked by several threads all the while.
+    """A reader in this process, which several threads query continuously.
 
-    What it reads is published by another process.
+    Another process publishes what it reads.
     """
     keys, number = options.events(KEYS), max(20, options.events(PUBLICATIONS))
     context = multiprocessing.get_context("spawn")
@@ -112,7 +112,7 @@ def _publish_when_told(at: str, keys: int, orders: Pipe) -> None:
 
 def _read_while(at: Path, keys: int, number: int, orders: Pipe) -> tuple[list[float], int]:
     sizes: list[float] = []
-    orders.recv()  # the store is there
+    orders.recv()  # the store exists
     stop, asked, wrong = Event(), [0] * ASKING, []
     with serving_layer.connect(
         Catalog(views=[VIEW]), Settings(home=at), Store(str(at / "store"))
@@ -130,7 +130,7 @@ def _read_while(at: Path, keys: int, number: int, orders: Pipe) -> tuple[list[fl
                                 f"got {items} items of version {snapshot.provenance.version}"
                             )
                     asked[place] += 1
-            except Exception as error:  # noqa: BLE001  # raised below, by the thread that measures
+            except Exception as error:  # raised below, by the thread that measures
                 wrong.append(error)
 
         threads = [Thread(target=ask, args=(place,)) for place in range(ASKING)]
@@ -163,28 +163,28 @@ def _version(connection: serving_layer.Connection) -> int:
 
 
 class QuietLog(Log):
-    """A broker's answers: `per_run` records in each ten minutes, and none after those."""
+    """Simulates a broker with `per_run` records in every ten minutes, and none after the last run."""
 
     def __init__(self, start_ms: int, per_run: int, end: int) -> None:
         self.bootstrap_servers = "simulated"
         self._start_ms, self._every_ms, self._end = start_ms, RUN_MS / per_run, end
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing, because nothing is open."""
 
     def find(self, stream: Stream) -> Topic | None:
-        """The topic, which has one partition."""
+        """The topic, with one partition."""
         return Topic(stream.topic, "topic", (0,))
 
     def check_append_time(self, topic: Topic) -> None:
-        """It has append times."""
+        """Does nothing, because the topic has append times."""
 
     def beginning(self, topic: Topic) -> dict[int, int]:
-        """Nothing was taken."""
+        """The beginning of the log: retention has deleted nothing."""
         return {0: 0}
 
     def end(self, topic: Topic) -> dict[int, int]:
-        """Where the last run ended."""
+        """The end of the last run."""
         return {0: self._end}
 
     def index(self, topic: Topic, t_ms: int) -> tuple[dict[int, int], dict[int, int]]:
@@ -193,11 +193,11 @@ class QuietLog(Log):
         return ({0: offset}, {0: self._stamp(offset)}) if offset < self._end else ({}, {})
 
     def stamps(self, topic: Topic, partition: int, offset: int, end: int) -> list[tuple[int, int]]:
-        """Stamps of the next records."""
+        """The stamps of the next records."""
         return [(place, self._stamp(place)) for place in range(offset, min(end, offset + 500))]
 
     def last_records(self, topic: Topic, below: Cut, *, committed: bool = True) -> dict[int, Mark]:
-        """None: nothing is held against the log."""
+        """No records, so that nothing is compared with the log."""
         return {}
 
     def _stamp(self, offset: int) -> int:
@@ -209,7 +209,7 @@ PER_RUN = 1000
 
 @dataclass
 class Past:
-    """A store with so many intervals behind it, and the moments of what is done on it next."""
+    """A store with a number of intervals, and the times of the next operations on it."""
 
     store: Store
     runs: int
@@ -233,11 +233,11 @@ class Past:
         written.publish(_partials(1000, 1), self.runs * PER_RUN, self.now - 1)
 
     def log(self, further: int = 0) -> QuietLog:
-        """The broker. further: records after the last run's."""
+        """The simulated broker, with `further` records after the last run's."""
         return QuietLog(self.start_ms, PER_RUN, self.runs * PER_RUN + further)
 
     def run(self) -> float:
-        """Seconds of a batch run at the next T, with nothing new: what every run costs."""
+        """The time of a batch run at the next T with nothing new, which is the cost of every run."""
         self.now += RUN_MS
         catalog = Catalog(views=[VIEW])
         settings = Settings(store=self.store.root, settle_s=0)
@@ -259,7 +259,7 @@ class Past:
             return seconds(work)
 
     def tick(self) -> float:
-        """Seconds of a micro-batch that passes a tick boundary, without Spark."""
+        """The time of a micro-batch that crosses a tick boundary, without Spark."""
         log = self.log(further=PER_RUN)
         begin = self.runs * PER_RUN
         ticks = Ticks(
@@ -274,7 +274,7 @@ class Past:
         return passed
 
     def leftovers(self) -> list[str]:
-        """What is in the chain's folder and of no interval."""
+        """Files in the chain's folder that belong to no interval."""
         folder = layout.chain(STREAM, STREAM.fingerprint)
         used = {
             file.path.split("/")[-2] for i in read_chain(self.store, STREAM) for file in i.files
@@ -282,7 +282,7 @@ class Past:
         return [n for n in self.store.names(folder) if not n.endswith(".json") and n not in used]
 
     def files(self) -> int:
-        """Files and folders outside the master dataset, which grows by what it is for."""
+        """The number of files and folders outside the master dataset, which is meant to grow."""
         return sum(
             len(names) + len(folders)
             for at, folders, names in os.walk(self.store.root)
@@ -295,10 +295,10 @@ def _no_spark() -> Any:
 
 
 def _year(options: Options) -> Iterator[Figure]:
-    """The same on a store of a day and on one of a year, in turn."""
+    """The same measurements, alternately on a store of a day and on one of a year."""
     runs = {"a day": DAY, "a year": max(DAY * 2, options.events(YEAR))}
     rounds = max(10, options.repeats * 10)
-    # Ticks first: the runs with nothing new cut where the ticks' records will lie.
+    # Ticks come first, because the runs with nothing new cut where the ticks' records will lie.
     what: dict[str, Callable[[Past], float]] = {
         "a tick boundary in the speed layer": Past.tick,
         "a run's own overhead": Past.run,
@@ -346,7 +346,7 @@ def _look_around(past: Past) -> float:
 
 
 def _look_around_at_once(connection: serving_layer.Connection) -> None:
-    """Has the next refresh list the streams' folders, which it does once a second."""
+    """Makes the next refresh list the streams' folders, which it otherwise does once per second."""
     connection._refresh._looked_around = float("-inf")
 
 
@@ -354,9 +354,10 @@ def _look_around_at_once(connection: serving_layer.Connection) -> None:
 
 
 def _open_tick(options: Options) -> Iterator[Figure]:
-    """An hour in one tick, a commit each 100 ms.
+    """An hour in one tick, with a commit every 100 ms.
 
-    With what a reader that asks once a second needs in each of the last minutes.
+    Measured is the processor time of a reader that asks once per second, in each of the last
+    minutes.
     """
     hour = max(2 * 60_000, options.events(HOUR_MS))
     began = tick_of(now_ms(), HOUR_MS)

@@ -1,4 +1,4 @@
-"""What a benchmark hands back, and how it is shown."""
+"""The results of a benchmark, and their presentation."""
 
 from __future__ import annotations
 
@@ -15,21 +15,26 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Options:
-    """repeats: measured runs of each program. scale: share of the full number of events."""
+    """Options of a benchmark.
+
+    Attributes:
+        repeats: The number of measured runs of each program.
+        scale: The fraction of the full number of events.
+    """
 
     repeats: int
     scale: float
 
     def events(self, full: int) -> int:
-        """How many events to take instead of `full`, by the scale."""
+        """The scaled number of events in place of `full`."""
         return max(1, round(full * self.scale))
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured quantity, a value a repeat.
+    """One measured quantity, with a value for each repeat.
 
-    `at_least` and `at_most` are what its median should reach, if something is asked of it.
+    `at_least` and `at_most` are the targets for its median, if there are any.
     """
 
     what: str
@@ -40,14 +45,14 @@ class Figure:
 
     @property
     def reach(self) -> str:
-        """What the median should reach, as text; empty if nothing is asked."""
+        """The target for the median, as text; empty if there is none."""
         if self.at_least is not None:
             return f"≥ {self.at_least:g}"
         return f"≤ {self.at_most:g}" if self.at_most is not None else ""
 
     @property
     def met(self) -> str:
-        """Whether it does, as text; empty if nothing is asked."""
+        """Whether the target is met, as text; empty if there is none."""
         if not self.reach:
             return ""
         found = median(self.values)
@@ -56,13 +61,13 @@ class Figure:
 
 
 def run(name: str, options: Options) -> Sequence[Figure]:
-    """The figures of one benchmark, a module of this package."""
+    """The figures of one benchmark, which is a module of this package."""
     found: Sequence[Figure] = importlib.import_module(f"benchmarks.{name}").measure(options)
     return found
 
 
 def table(figures: Sequence[Figure]) -> str:
-    """A Markdown table."""
+    """The figures as a Markdown table."""
     lines = ["| what | median | min to max | to reach | met |", "|---|---|---|---|---|"]
     for f in figures:
         shown = [_number(value) for value in (median(f.values), min(f.values), max(f.values))]
@@ -76,22 +81,22 @@ def _number(value: float) -> str:
 
 
 def timed(run: Callable[[], T]) -> tuple[float, T]:
-    """Seconds that it took, and what it returned."""
+    """The time of a call in seconds, and its result."""
     started = time.perf_counter()
     result = run()
     return time.perf_counter() - started, result
 
 
 def seconds(run: Callable[[], object]) -> float:
-    """How long a call took."""
+    """The time of a call in seconds."""
     return timed(run)[0]
 
 
 def ratios(above: Sequence[float], below: Sequence[float]) -> list[float]:
-    """Of each repeat: programs that ran side by side."""
+    """The ratio in each repeat, of programs that ran alternately."""
     return [a / b for a, b in zip(above, below, strict=True)]
 
 
 def say(text: str) -> None:
-    """A line of progress on stderr."""
+    """Writes a progress line to stderr."""
     print(f"  {text}", file=sys.stderr, flush=True)

@@ -1,10 +1,9 @@
-"""Freshness: from the creation of an event until a DuckDB answer counts it.
+"""Freshness: the time from the creation of an event to the first DuckDB answer that counts it.
 
-At 2,000 events a second.
-
-The producer, the speed layer and the reader are a process each, as they would be. The producer
-stamps each event when it makes it; the reader asks for the newest stamp again and again. An event
-is visible with the first answer whose newest stamp is not older than its own.
+There are 2,000 events per second. The producer, the speed layer and the reader are separate
+processes, as in production. The producer stamps each event when it creates it, and the reader
+repeatedly asks for the newest stamp. An event is visible in the first answer whose newest stamp is
+not older than its own.
 """
 
 from __future__ import annotations
@@ -132,7 +131,7 @@ def _measure(name: str, catalog: Catalog, options: Options) -> tuple[list[float]
 
 
 def produce(bootstrap_servers: str) -> None:
-    """Sends events one at a time, each at its own moment, until it is ended."""
+    """Sends events one at a time at regular moments, until the process is stopped."""
     producer = KafkaProducer(bootstrap_servers=bootstrap_servers, linger_ms=5)
     started, sent = time.time(), 0
     while True:
@@ -150,9 +149,11 @@ def produce(bootstrap_servers: str) -> None:
 
 
 def _watch(connection: serving_layer.Connection, for_s: float) -> list[tuple[float, int]]:
-    """The moment of each answer, and the newest stamp in it, asked every 30 ms.
+    """Asks every 30 ms for the newest stamp.
 
-    In seconds and in microseconds since 1970.
+    Returns:
+        The moment of each answer, in seconds since 1970, and the newest stamp in it, in
+        microseconds since 1970.
     """
     seen: list[tuple[float, int]] = []
     until = time.monotonic() + for_s
@@ -165,9 +166,9 @@ def _watch(connection: serving_layer.Connection, for_s: float) -> list[tuple[flo
 
 
 def _delays(seen: Sequence[tuple[float, int]]) -> list[float]:
-    """Seconds from creation to visibility, of a regular sample of the events.
+    """The seconds from creation to visibility, for a regular sample of the events.
 
-    The sample is of those between the first and the last answer.
+    The sample covers the time between the first and the last answer.
     """
     stamps = [newest for _, newest in seen]
     created = np.arange(stamps[0] + 1, stamps[-1], 1_000_000 // RATE)
@@ -175,7 +176,7 @@ def _delays(seen: Sequence[tuple[float, int]]) -> list[float]:
 
 
 def _check(connection: serving_layer.Connection) -> None:
-    """Raises unless an answer counts every event below the head that it names."""
+    """Checks that an answer counts every event below the head that it states."""
     with connection.snapshot() as snapshot:
         (counted,) = snapshot.sql("SELECT sum(visits)::BIGINT FROM by_visitor").rows()[0]
         head = sum(snapshot.provenance.streams[STREAM.name].head.values())

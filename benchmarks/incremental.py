@@ -1,9 +1,7 @@
-"""An incremental batch run, after a history and after ten times that history.
+"""An incremental batch run, with a history and with ten times that history.
 
-The new interval is the same.
-
-A run's steps are timed together, from cut to publish, in a Spark session started before. Each
-repeat begins with a copy of the same store.
+The new interval is the same. The steps of a run are timed together, from cut to publish, in an
+existing Spark session. Each repeat starts from a copy of the same store.
 """
 
 from __future__ import annotations
@@ -68,7 +66,7 @@ def _prepare(
 ) -> tuple[Catalog, Path, int]:
     """A store in which the history is published and a new interval waits for a run.
 
-    All of it has arrived; the run is that of `until_ms`.
+    All of its events have arrived; the run is that of `until_ms`.
     """
     stream: Stream = replace(SALES, topic=f"sales{name}")
     catalog = Catalog(views=views(stream)[:2])
@@ -82,7 +80,7 @@ def _prepare(
 
 
 def _settled(settings: Settings) -> int:
-    """The first T above all that has arrived, waited for."""
+    """Waits for the first T after everything that has arrived."""
     t_ms = latest_tick(now_ms(), settings.tick_ms, 0) + settings.tick_ms
     while latest_tick(now_ms(), settings.tick_ms, settings.settle_ms) < t_ms:
         time.sleep(0.05)

@@ -1,9 +1,8 @@
-"""Memory of the whole local stack while the demo runs.
+"""The memory of the whole local stack while the demo runs.
 
-Broker, speed layer, replay, a batch run and a reader.
-
-Proportional set size (PSS) shares out what processes have in common, so that the sum over processes
-is what they really hold.
+It includes the broker, the speed layer, the replay, a batch run and a reader. The proportional set
+size (PSS) divides shared memory among the processes that share it, so that the sum over all
+processes is what they really use.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ def _peak_gib() -> float:
 
 
 def _pss_bytes(root: psutil.Process) -> dict[str, int]:
-    """Of each process of the tree, by a name that tells them apart."""
+    """The PSS of each process of a tree, by a name that identifies the process."""
     found: dict[str, int] = {}
     with suppress(psutil.NoSuchProcess):
         for process in [root, *root.children(recursive=True)]:

@@ -1,6 +1,6 @@
 """A point query on a merged view of a million keys, batch and speed.
 
-Beside it the same rows in one native DuckDB table, asked the same way.
+The limit program asks one native DuckDB table with the same rows in the same way.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _native(settings: Settings, connection: serving_layer.Connection) -> duckdb.
 def _fill(store: Store, keys: int) -> None:
     """A publication of `keys` keys, with segments above it.
 
-    As many as two hours of a busy stream leave between compactions.
+    There are as many segments as two hours of a busy stream leave between compactions.
     """
     random_ = random.Random(42)
     every = random_.sample(range(keys), keys)
@@ -143,7 +143,8 @@ def _fill(store: Store, keys: int) -> None:
 
 def _partials(keys: Sequence[int], random_: random.Random) -> pa.Table:
     quantities = [random_.randrange(1, 9) for _ in keys]
-    # Quarters add up exactly in any order, so that answers can be compared bit by bit.
+    # Multiples of a quarter can be added exactly in any order, so that answers can be compared bit
+    # by bit.
     prices = [random_.randrange(400) / 4 for _ in keys]
     columns = {
         "user": [_user(key) for key in keys],

@@ -1,9 +1,7 @@
-"""Full recompute of two views from the master dataset.
+"""A full recompute of two views from the master dataset.
 
-Beside it DuckDB does the same two group-bys from the same files.
-
-Spark's session is started before; digests are checked and results written within the time, as in a
-batch run.
+The limit program is DuckDB with the same two GROUP BYs over the same files. Spark's session is
+started before. Checking digests and writing results is part of the time, as in a batch run.
 """
 
 from __future__ import annotations
@@ -72,7 +70,7 @@ def measure(options: Options) -> Sequence[Figure]:
 def write_master(spark: SparkSession, store: Store, events: Path, number: int) -> list[str]:
     """One ingested interval with the events, parsed and written as ingest does it.
 
-    Paths of its files.
+    Returns the paths of its files.
     """
     records = spark.read.parquet(str(events)).select(
         F.lit(0).alias("_partition"),

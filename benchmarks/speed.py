@@ -1,7 +1,7 @@
-"""Speed layer: rows a second from a backlog in Kafka to committed segments.
+"""Throughput of the speed layer: rows per second, from a backlog in Kafka to committed segments.
 
 The limit program is the same streaming read, with the same options and batch size, parsed with
-from_json and thrown away in Spark's noop sink.
+from_json into Spark's noop sink.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from trilayer_core.store.files import Store
 EVENTS = 4_000_000
 WARM_UP_BATCHES = 40
 
-# Spark keeps the consumers of a query that has ended, and 20,000 records that each has fetched, for
-# five minutes: with a query a repeat in one session they would fill the heap that the next query
-# needs. A real speed layer has one query a stream.
+# Spark keeps the consumers of a stopped query, each with 20,000 fetched records, for five minutes.
+# With one query per repeat in a single session they would fill the heap that the next query needs.
+# A real speed layer has one query per stream.
 FORGET = {
     f"spark.kafka.consumer.{cache}.{name}": "5s"
     for cache in ("cache", "fetchedData.cache")
@@ -52,9 +52,9 @@ def measure(options: Options) -> Sequence[Figure]:
             f" {seconds(lambda: produce(spark, events, SALES, settings)):.1f} s"
         )
         for repeat in range(-1, options.repeats + 1):
-            # Two rounds warm the JVM up. The first is of as many micro-batches as make it compile
-            # what plans one, as a speed layer's has after its first minutes; its answers are
-            # compared.
+            # Two rounds warm up the JVM. The first one has enough micro-batches for the JVM to
+            # compile the code that plans a micro-batch, as in a speed layer after its first
+            # minutes. Its answers are compared.
             intake = settings.speed_max_events if repeat >= 0 else number // WARM_UP_BATCHES
             settled = settings.model_copy(update={"speed_max_events": intake})
             runs = {"limit": _limit(spark, settled, folder, number)}

@@ -1,6 +1,6 @@
-"""The events and views that are measured: sales of about 100 bytes of JSON.
+"""The measured events and views: sales of about 100 bytes of JSON.
 
-They are made by number, so that DuckDB can say what the answers must be.
+Each event is derived from its number, so that DuckDB can compute the correct answers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SALES = Stream("sales", SCHEMA, event_time="sold_at", partitions=4)
 def views(stream: Stream) -> list[View]:
     """Five views with five different keys.
 
-    The first two are the pair of the figures that speak of two views.
+    The first two are used for the figures about two views.
     """
     return [
         View(
@@ -101,13 +101,13 @@ EXPECTED = {
         "SELECT quantity, count(*) AS sales, max(price) AS dearest FROM {events} GROUP BY ALL"
     ),
 }
-"""Each view in DuckDB's own words, over a table of events."""
+"""A DuckDB query for each view, over a table of events."""
 
 
 def write_events(path: Path, number: int, first: int = 0) -> Path:
-    """`number` events as Parquet, numbered from `first`: their columns, and `value`, the JSON.
+    """Writes `number` events as Parquet, numbered from `first`, one every 100 ms.
 
-    An event every 100 ms.
+    The file has the events' columns, and `value`, the JSON.
     """
     columns = f"""
         'u' || lpad((hash(i * 3) % {USERS})::VARCHAR, 6, '0') AS user,
@@ -129,7 +129,7 @@ def write_events(path: Path, number: int, first: int = 0) -> Path:
 
 
 def produce(spark: SparkSession, events: Path, stream: Stream, settings: Settings) -> None:
-    """The events' JSON into the stream's topic, which is created where there is none."""
+    """Sends the events' JSON to the stream's topic, which is created if it does not exist."""
     with Log(settings.bootstrap_servers) as log:
         log.ensure(stream)
     sink = spark.read.parquet(str(events)).select("value").write.format("kafka")
@@ -139,7 +139,7 @@ def produce(spark: SparkSession, events: Path, stream: Stream, settings: Setting
 
 
 def check(catalog: Catalog, settings: Settings, store: Store, *events: Path) -> None:
-    """Raises unless the merged views are what DuckDB makes of the events."""
+    """Checks that the merged views equal the answers of DuckDB."""
     files = ", ".join(f"'{path}'" for path in events)
     with serving_layer.connect(catalog, settings, store) as connection, duckdb.connect() as duck:
         duck.execute("SET TimeZone = 'UTC'")
@@ -156,14 +156,14 @@ def check(catalog: Catalog, settings: Settings, store: Store, *events: Path) -> 
 
 @contextmanager
 def home() -> Iterator[Path]:
-    """A folder for one benchmark, which goes when it ends."""
+    """A folder for one benchmark, which is deleted at the end."""
     with TemporaryDirectory(prefix="trilayer-bench-", ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 
 
 @contextmanager
 def broker(folder: Path) -> Iterator[Settings]:
-    """Settings of a project in `folder`, with a broker of its own."""
+    """The settings of a project in `folder` with its own broker."""
     jars.fetch(jars.KAFKA_BROKER, JARS / "kafka", echo=lambda _: None)
     started = kafka.start(folder, jars=JARS / "kafka", echo=lambda _: None)
     try:

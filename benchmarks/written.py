@@ -1,6 +1,6 @@
-"""A store written by the product's own functions, without Spark or Kafka.
+"""A store that is written by the product's own functions, without Spark or Kafka.
 
-It has publications, commits and intervals of one stream.
+It contains publications, commits and intervals of one stream.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Written:
     """A store of one stream with one partition and one view, and what has been written to it.
 
     Attributes:
-        end: the first offset that no layer has yet.
-        batches: how many micro-batches have been committed.
+        end: The first offset that no layer has yet.
+        batches: The number of micro-batches that have been committed.
     """
 
     store: Store
@@ -52,11 +52,11 @@ class Written:
 
     @property
     def catalog(self) -> Catalog:
-        """The view's catalog: nothing else is in it."""
+        """The catalog, which only contains the view."""
         return Catalog(views=[self.view])
 
     def begin(self, number: int) -> None:
-        """Begins generation `number` of the speed layer at the end of what there is."""
+        """Begins generation `number` of the speed layer at the present end."""
         self.generation = Generation(
             f"{number:06d}-000000",
             self.topic_id,
@@ -71,7 +71,7 @@ class Written:
         self.store.create_document(path, self.generation)
 
     def commit(self, partials: pa.Table, events: int, at_ms: int) -> Commit:
-        """Commits one micro-batch of so many events, all of which arrived at `at_ms`."""
+        """Commits one micro-batch with a number of events, all of which arrived at `at_ms`."""
         tick = tick_of(at_ms, self.tick_ms)
         table = partials.add_column(0, TICK, pa.array([tick] * len(partials), pa.int64()))
         place = layout.generation(self.stream, self.generation.name)
@@ -89,9 +89,10 @@ class Written:
         return commit
 
     def publish(self, partials: pa.Table | list[StoredFile], events: int, t_ms: int) -> Publication:
-        """Puts a batch view in force whose cut lies `events` beyond the end, which moves there.
+        """Puts a batch view in force whose cut lies `events` offsets after the end, which moves
+        there.
 
-        partials: the whole view, or the files that it is of.
+        `partials` is the whole view, or the files that contain it.
         """
         token = Fence(self.store).take("written")
         self.end += events

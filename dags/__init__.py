@@ -1,1 +1,1 @@
-"""The DAGs of Airflow. Point `dags_folder` here, or import them from a DAG file of your own."""
+"""Airflow's DAGs. Set `dags_folder` to this folder, or import them in a DAG file of your own."""

@@ -1,6 +1,6 @@
-"""example_on_publish: a DAG of your own that runs whenever a view has a new version.
+"""example_on_publish: an example of a DAG that runs whenever a view has a new version.
 
-Copy it, and put your work in its task.
+Copy it, and replace its task with your work.
 """
 
 from datetime import UTC, datetime
@@ -16,8 +16,8 @@ with DAG(
     "example_on_publish",
     description=f"Runs when {view.name} is published",
     doc_md=(
-        "Scheduled on the Asset of a batch view. The event says which version it is and how many"
-        " keys have changed."
+        "Scheduled on the Asset of a batch view. The event contains the version and the number of"
+        " changed keys."
     ),
     schedule=[view],
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
@@ -25,12 +25,11 @@ with DAG(
     tags=["trilayer", "example"],
 ):
 
-    @task(doc_md="Returns what the newest event of the view's Asset carries.")
+    @task(doc_md="Returns the content of the newest event of the view's Asset.")
     def tell(triggering_asset_events: Any = None) -> dict:
-        """Returns what the newest event of the view's Asset carries."""
-        events = triggering_asset_events[
-            view
-        ]  # in no order; several, where the view was published more than once
+        """Returns the content of the newest event of the view's Asset."""
+        # Several events, in no order, if the view was published more than once.
+        events = triggering_asset_events[view]
         return dict(max(events, key=lambda event: event.timestamp).extra)
 
     tell()

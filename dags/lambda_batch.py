@@ -1,6 +1,6 @@
-"""lambda_batch: the batch layer, run at the end of each interval.
+"""lambda_batch: runs the batch layer at the end of each interval.
 
-T, where the log is cut, is the end of the run's data interval.
+T, at which the log is cut, is the end of the run's data interval.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -20,14 +20,15 @@ with DAG(
 at once.
 
 - *Trigger* with `full: true` recomputes everything from the master dataset.
-- *Clear* a run, rerun an old one or backfill: events are never counted again and publishing never
-  goes backwards. A run whose interval is published already is skipped, and says by which version.
-- *Clear* one task of the newest run: it is done again with the same result. A task of an older run
-  ends without a change: clear its `cut` with it.
-- A run that was thought dead and comes back can't publish: `cut` takes a token, and only the newest
-  token may publish.
+- *Clear* a run, rerun an old one or backfill: no event is counted twice and publishing never goes
+  backwards. A run whose interval is published already is skipped, and names the version.
+- *Clear* one task of the newest run: it is repeated with the same result. A task of an older run
+  ends without a change: clear its `cut` as well.
+- A run that was believed dead and comes back can't publish: `cut` takes a token, and only the
+  newest token may publish.
 
-The same by hand: `trilayer batch run`. To go back: the DAG `lambda_rollback`.
+The command `trilayer batch run` does the same. To go back to an older version, use the DAG
+`lambda_rollback`.
 """,
     schedule=project.every,
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
@@ -91,7 +92,8 @@ The same by hand: `trilayer batch run`. To go back: the DAG `lambda_rollback`.
     cut >> ingest >> recompute >> reconcile >> publish
 
     if project.sinks:
-        # Also when nothing was published: a sink may lack what an earlier run has published.
+        # Also when nothing was published, because a sink may lack what an earlier run has
+        # published.
         deliver = TrilayerOperator.partial(
             task_id="deliver",
             arguments=["batch", "deliver"],

@@ -1,4 +1,4 @@
-"""lambda_full_recompute: every night, everything again from the whole master dataset."""
+"""lambda_full_recompute: recomputes everything from the master dataset every night."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -11,14 +11,12 @@ project = load_project()
 
 with DAG(
     "lambda_full_recompute",
-    description=(
-        "All views from the whole master dataset: equal to what is published, or corrected and told"
-    ),
+    description=("Recomputes all views from the whole master dataset, and reports corrections"),
     doc_md="""
-Runs `lambda_batch` with `full: true`, so that the two never compete, then says what came of it.
+Runs `lambda_batch` with `full: true`, so that the two DAGs never compete, and reports the result.
 
-A full run must equal what is in force. If it does not, the recomputed views are published, and
-`report` says in how many keys of which views they differ, and shows some.
+The result of a full run should equal what is in force. If it does not, the recomputed views are
+published, and `report` says in how many keys of which views they differ, and shows some of them.
 """,
     schedule=project.nightly,
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
@@ -36,8 +34,8 @@ A full run must equal what is in force. If it does not, the recomputed views are
         poke_interval=5,
         fail_when_dag_is_paused=True,
         doc_md=(
-            "One run of `lambda_batch` with `full: true`. Fails where `lambda_batch` is paused,"
-            " since its run would wait for ever."
+            "One run of `lambda_batch` with `full: true`. Fails if `lambda_batch` is paused,"
+            " because its run would wait forever."
         ),
     )
 
@@ -51,9 +49,9 @@ A full run must equal what is in force. If it does not, the recomputed views are
             "--json",
         ],
         doc_md=(
-            "Per view: `changed`, the number of keys that the full run has corrected, and"
-            " `changed_keys`, some of them. Skipped where the run was skipped, and so has"
-            " published nothing."
+            "For each view: `changed`, the number of keys that the full run has corrected, and"
+            " `changed_keys`, some of them. Skipped if the run was skipped and so has published"
+            " nothing."
         ),
     )
 

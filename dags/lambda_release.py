@@ -1,4 +1,4 @@
-"""lambda_release: lets batch runs publish again after a person held a version in force."""
+"""lambda_release: ends a hold, so that batch runs publish again."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""lambda_rollback: an older version in force again, started by a person."""
+"""lambda_rollback: puts an older version in force again when a person triggers it."""
 
 from datetime import UTC, datetime
 
@@ -10,17 +10,18 @@ project = load_project()
 
 with DAG(
     "lambda_rollback",
-    description="An earlier publication in force again, all views at once",
+    description="Puts an earlier publication of all views in force again",
     doc_md="""
-Choose a `version` of those that are kept, or none for the one that was in force before the present.
+Choose one of the kept versions as `version`, or leave it empty for the version that was in force
+before the present one.
 
-The views and the cut go back together, and the speed layer covers what came since, so that no event
-is lost or counted twice. A batch run under way is fenced off: it ends as skipped.
+The views and the cut go back together, and the speed layer covers what arrived since, so that no
+event is lost or counted twice. A batch run that is active ends as skipped.
 
 **What the next run of `lambda_batch` does:** it publishes on top of the older version, with every
-event that has come since, so that the rollback lasts for one interval. With `hold`, it is skipped,
-and so are the runs after it, until someone runs `lambda_release`. Events go on being answered
-meanwhile: the speed layer covers them.
+event that has arrived since, so that the rollback lasts for one interval. With `hold`, this run and
+all later ones are skipped until someone runs `lambda_release`. Meanwhile answers include new
+events, which the speed layer covers.
 """,
     schedule=None,
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
@@ -32,7 +33,7 @@ meanwhile: the speed layer covers them.
             examples=project.kept,
             description=(
                 "Version to go back to: its number, or a line of the list; empty for the one that"
-                " was in force before the present"
+                " was in force before the present one"
             ),
         ),
         "hold": Param(
@@ -40,13 +41,13 @@ meanwhile: the speed layer covers them.
             type="boolean",
             description=(
                 "Off: the next run of lambda_batch publishes on top of it. On: it stays in force"
-                " until lambda_release is run. A hold that is there already stays either way"
+                " until lambda_release is run. An existing hold stays in either case"
             ),
         ),
         "why": Param(
             "",
             type=["string", "null"],
-            description="Why it is held, for those whose runs are skipped",
+            description="The reason for the hold, for those whose runs are skipped",
         ),
     },
     tags=["trilayer", "batch layer"],
@@ -61,5 +62,5 @@ meanwhile: the speed layer covers them.
             "--json",
         ],
         outlets=project.assets,
-        doc_md="Moves the pointer to the older version. Done at once; nothing is recomputed.",
+        doc_md="Moves the pointer to the older version at once. Nothing is recomputed.",
     )  # fmt: skip

@@ -1,6 +1,6 @@
 """A container's health check: `healthy.py URL [COMPONENT]`.
 
-Ends well where URL answers and, if a component of Airflow is named, says of it that it is healthy.
+It succeeds if URL answers and, if a component of Airflow is named, reports that it is healthy.
 """
 
 import json
@@ -9,7 +9,11 @@ from urllib.request import urlopen
 
 
 def healthy(url: str, component: str = "") -> bool:
-    """Raises OSError where nothing answers, or with an error."""
+    """Whether the service is healthy.
+
+    Raises:
+        OSError: It does not answer, or answers with an error.
+    """
     with urlopen(url, timeout=5) as answer:
         return not component or json.load(answer)[component]["status"] == "healthy"
 

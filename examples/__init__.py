@@ -1,5 +1,5 @@
-"""Catalogs to start from.
+"""Example catalogs to start from.
 
-`flights` is real data from beginning to end; `retail` is made data whose right answers are known;
-`extensions` is what a project may add to trilayer.
+`flights` uses real data. `retail` uses generated data whose correct answers are known. `extensions`
+shows what a project can add to trilayer.
 """

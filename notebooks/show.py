@@ -1,7 +1,7 @@
-"""What the notebooks share.
+"""Code that the notebooks share.
 
-The way to their project, and tables as plain HTML that reads anywhere and sorts by a click on a
-column's head if scripts may run.
+It finds the project, and shows tables as plain HTML that every viewer can display. If scripts are
+enabled, a click on a column's header sorts the table.
 """
 
 from __future__ import annotations
@@ -23,24 +23,23 @@ _SORT = (
 
 
 def enter_project() -> None:
-    """Goes to the folder whose settings count.
+    """Changes to the project's folder.
 
-    It is the nearest one, from the notebook's upwards, that has a `trilayer.toml`.
-
-    Without one, it is the notebook's own, or the one above where that is called `notebooks`.
+    This is the nearest folder with a `trilayer.toml`, from the notebook's folder upwards. If there
+    is none, it is the notebook's folder, or the folder above if that is called `notebooks`.
     """
     here = Path.cwd()
     os.chdir(settings_folder() or (here.parent if here.name == "notebooks" else here))
 
 
 class table:
-    """A data frame as a table, without its index.
+    """A data frame as an HTML table, without its index.
 
-    At most `rows` rows are shown, and the caption says so.
+    At most `rows` rows are shown; the caption says how many.
     """
 
     def __init__(self, frame: pd.DataFrame, caption: str = "", *, rows: int = 100) -> None:
-        # Whole numbers with gaps between them are whole numbers again.
+        # Columns of whole numbers with missing values are whole numbers again.
         shown = frame.head(rows).convert_dtypes(convert_string=False).astype(object)
         self._shown = shown.map(_text)
         left = len(frame) - len(self._shown)
@@ -58,7 +57,7 @@ class table:
 
 
 def _text(value: object) -> str:
-    """Numbers with separators, moments to the second, nothing for what is missing."""
+    """Formats a value: numbers with separators, times to the second, missing values as nothing."""
     if not pd.api.types.is_scalar(value):
         return str(value)
     if pd.isna(value):

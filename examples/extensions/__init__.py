@@ -1,5 +1,5 @@
-"""What a project may add to trilayer, a file each; docs/extending.md says how they work.
+"""Extensions that a project can define, one per file; docs/extending.md explains them.
 
-Nothing of trilayer knows these files. `tests/integration/test_extensions.py` runs them in both
+No code of trilayer refers to these files. `tests/integration/test_extensions.py` runs them in both
 layers.
 """

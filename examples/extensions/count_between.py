@@ -1,4 +1,4 @@
-"""An aggregate of one's own: how many values lie between two bounds."""
+"""A custom aggregate: the number of values between two bounds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from trilayer.errors import DefinitionError
 
 @dataclass(frozen=True)
 class CountBetween(Aggregate):
-    """Number of events whose `value` is from `low` to `high`, both included."""
+    """The number of events whose `value` is from `low` to `high`, both included."""
 
     low: int = 0
     high: int = 0
     kind = "count_between"
 
     def check(self, types: Mapping[str, str], what: str) -> None:
-        """Refuses values that are no whole numbers, and bounds the wrong way round."""
+        """Requires whole numbers, and bounds in the right order."""
         if types["value"] not in ("int", "bigint"):
             raise DefinitionError(f"{what} must be over an int or a bigint; got {types['value']}")
         if self.low > self.high:
@@ -28,10 +28,10 @@ class CountBetween(Aggregate):
         return {"n": State("bigint", between, "sum(state)", neutral="0")}
 
     def present(self, types: Mapping[str, str]) -> tuple[str, str]:
-        """The number itself."""
+        """The number, unchanged."""
         return "n", "bigint"
 
 
 def count_between(column: str, low: int, high: int, *, where: str | None = None) -> Aggregate:
-    """Number of events whose `column` is from `low` to `high`, both included."""
+    """The number of events whose `column` is from `low` to `high`, both included."""
     return CountBetween(value=column, where=where, low=low, high=high)

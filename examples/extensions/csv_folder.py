@@ -1,4 +1,4 @@
-"""A sink of one's own: a folder with a CSV file for each batch view."""
+"""A custom sink: a folder with a CSV file for each batch view."""
 
 import os
 import shutil
@@ -12,16 +12,16 @@ from trilayer import Delivery, Sink
 
 @dataclass(frozen=True)
 class CsvFolder(Sink):
-    """Writes each publication into a folder of its own; `current` links to the one in force.
+    """Writes each publication into a folder of its own, and links `current` to the one in force.
 
-    Whoever reads through `current` sees one publication whole: the link is replaced in one step.
+    The link is replaced atomically, so a reader of `current` always sees one complete publication.
     """
 
     folder: Path
     name: str = "csv_folder"
 
     def deliver(self, publication: Delivery) -> None:
-        """Writes the files, then moves the link. Done again, it has the same result."""
+        """Writes the files, then moves the link. Repeating it has the same result."""
         target = self.folder / f"{publication.version:08d}"
         partial = target.with_suffix(".partial")
         shutil.rmtree(partial, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""A format of one's own: columns in a row, with a character between them."""
+"""A custom format: columns separated by a character."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _TEXT = "cast(_value AS string)"
 
 @dataclass(frozen=True)
 class Delimited(Format):
-    """The schema's columns in their order: text, whole numbers, and ISO 8601 times with a zone.
+    """The schema's columns in order: text, whole numbers, and ISO 8601 times with a zone.
 
     An empty column is NULL.
     """
@@ -22,18 +22,18 @@ class Delimited(Format):
     version = 1
 
     def stages(self, stream: Stream) -> Sequence[Mapping[str, str]]:
-        """The parts of the text, in an array."""
+        """The parts of the text, as an array."""
         return [{"_parts": f"split({_TEXT}, '[{self.separator}]')"}]
 
     def column_sql(self, stream: Stream, field: Field) -> str:
-        """A part in its column's type; NULL, never an error, if it has another."""
+        """A part in its column's type; NULL, never an error, if it does not fit the type."""
         part = self._part_sql(stream, field)
         if field.type == "timestamp":
             return f"try_to_timestamp({part}, 'yyyy-MM-dd\\'T\\'HH:mm:ssX')"
         return f"try_cast({part} AS {field.type})"
 
     def fits_sql(self, stream: Stream) -> str:
-        """Whether there are as many parts as columns, each of its column's type."""
+        """Whether there are as many parts as columns, and each fits its column's type."""
         return " AND ".join(
             [
                 f"is_valid_utf8({_TEXT})",
@@ -43,7 +43,7 @@ class Delimited(Format):
         )
 
     def reason_sql(self, stream: Stream) -> str:
-        """The first thing that is wrong."""
+        """The first problem."""
         wrong = " ".join(
             f"WHEN {self._misfit_sql(stream, field)} THEN 'wrong type: {field.name} must be"
             f" {field.type}'"
@@ -57,11 +57,11 @@ class Delimited(Format):
             {wrong} END"""
 
     def fitting(self, stream: Stream) -> "DelimitedFitting":
-        """The same, told in Python."""
+        """The same decision in Python."""
         return DelimitedFitting(self, stream)
 
     def encode(self, stream: Stream, event: Mapping[str, Any]) -> bytes:
-        """The columns as text; a time as `2026-01-01T00:00:00Z`."""
+        """The columns as text, with times such as `2026-01-01T00:00:00Z`."""
         values = [event.get(field.name) for field in stream.fields]
         return self.separator.join(map(_text, values)).encode()
 
@@ -81,7 +81,7 @@ class DelimitedFitting:
     stream: Stream
 
     def judge(self, value: bytes | None) -> Judgement:
-        """What will become of an event with these bytes."""
+        """Decides whether an event with these bytes fits the schema."""
         if value is None:
             return Judgement("tombstone")
         try:

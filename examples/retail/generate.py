@@ -1,10 +1,8 @@
-"""Makes purchases as JSON Lines, good ones and bad ones.
+"""Generates purchases as JSON Lines, valid and invalid ones, and the correct answers to them.
 
-And says what the right answers to them are.
-
-The same seed gives the same bytes. The answers are computed here in plain Python while the events
-are written, so that they owe nothing to what they are held against: `FILE.truth.json` has, under
-the name of each view that it knows, the view's rows.
+The same seed gives the same bytes. The answers are computed in plain Python while the events are
+written, independently of the code that they are compared with. `FILE.truth.json` has the rows of
+each view under the view's name.
 """
 
 from __future__ import annotations
@@ -45,10 +43,10 @@ CUSTOMERS = [f"customer-{number:03}" for number in range(1, 301)]
 COUPONS = ["autumn", "newsletter", "welcome"]
 
 EVERY = timedelta(seconds=1)
-"""Between one arrival and the next."""
+"""The time between two arrivals."""
 
 LATE = timedelta(hours=2)
-"""A late event happened up to this long before it arrives."""
+"""The longest time between a late event and its arrival."""
 
 LATE_SHARE, GUEST_SHARE, COUPON_SHARE, SALE_SHARE = 0.05, 0.1, 0.2, 0.15
 
@@ -62,12 +60,12 @@ BAD: dict[str, Callable[[Event], str]] = {
         {name: event[name] for name in event if name != "product"}
     ),
 }
-"""How an event is spoiled, by the reason with which it is quarantined."""
+"""The ways to make an event invalid, by the reason with which it is quarantined."""
 
 
 @dataclass(frozen=True)
 class Sales:
-    """What the views have in common; adds up."""
+    """The aggregates that the views have in common; they can be added."""
 
     purchases: int = 0
     items: int = 0
@@ -81,9 +79,10 @@ class Sales:
 
 @dataclass(frozen=True)
 class Truth:
-    """The right answers. good: events that fit the schema. bad: number of events by reason.
+    """The correct answers.
 
-    Then each view's rows, by key.
+    `good` is the number of events that fit the schema, and `bad` the number of other events by
+    reason. The remaining fields are the rows of each view, by key.
     """
 
     good: int
@@ -94,11 +93,11 @@ class Truth:
 
     @property
     def events(self) -> int:
-        """How many, good and bad."""
+        """The number of all events."""
         return self.good + sum(self.bad.values())
 
     def to_json(self) -> dict[str, Any]:
-        """Views as lists of rows, decimals as text with all their digits."""
+        """The answers with views as lists of rows, and decimals as text with all their digits."""
         return {
             "events": self.events,
             "good": self.good,
@@ -112,8 +111,8 @@ class Truth:
 def generate(path: Path, *, events: int, seed: int, start: datetime, bad: float = 0.0) -> Truth:
     """Writes `events` purchases to `path`, and the truth to `truth_path(path)`.
 
-    start: when the first one arrives. bad: the share of events, 0 to 1, that do not fit the schema,
-        each kind of `BAD` in turn.
+    `start` is the time at which the first one arrives. `bad` is the fraction of events that do not
+    fit the schema; the kinds of `BAD` are used in turn.
     """
     if events < 0 or not 0 <= bad <= 1 or start.tzinfo is None:
         raise ValueError(
@@ -147,7 +146,7 @@ def generate(path: Path, *, events: int, seed: int, start: datetime, bad: float 
 
 
 def truth_path(path: Path) -> Path:
-    """`purchases.truth.json` beside `purchases.jsonl`."""
+    """The path of the truth: `purchases.truth.json` for `purchases.jsonl`."""
     return path.with_suffix(".truth.json")
 
 
@@ -157,9 +156,10 @@ def encode(event: Event) -> str:
 
 
 def _purchase(random: Random, number: int, arrival: datetime) -> Event:
-    """One purchase as its JSON object.
+    """One purchase as a JSON object.
 
-    Some products sell more than others, some customers buy more; a sale takes off a tenth.
+    Some products sell more than others, some customers buy more, and some prices are reduced by a
+    tenth.
     """
     late = LATE * random.random() if random.random() < LATE_SHARE else timedelta()
     product = _skewed(random, list(PRODUCTS))
@@ -196,7 +196,7 @@ def _rows(key: str, totals: Mapping[Key, Sales]) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Writes the file that is named, and its right answers beside it."""
+    """Writes the file named on the command line, and its correct answers."""
     parser = argparse.ArgumentParser(prog="python -m examples.retail.generate", description=__doc__)
     parser.add_argument("file", type=Path, metavar="FILE.jsonl")
     parser.add_argument("--events", type=int, default=10_000)

@@ -1,8 +1,7 @@
-"""How Airflow runs the batch layer.
+"""The integration with Airflow, which schedules the batch layer.
 
-One operator, which runs the `trilayer` command, and the assets and lateness that its DAGs declare.
-
-Imports neither pyspark nor duckdb: Airflow parses DAG files all the time.
+It has one operator, which runs the `trilayer` command, and the assets and deadlines of the DAGs. It
+imports neither pyspark nor duckdb, because Airflow parses DAG files continuously.
 """
 
 from trilayer.airflow.operator import PublishOperator, TrilayerOperator

@@ -1,6 +1,6 @@
-"""What is done when a scheduled run misses its deadline.
+"""What happens when a scheduled run misses its deadline.
 
-`trilayer status` shows the same lag, also where no run was ever made.
+`trilayer status` shows the same lag, even if no run was ever created.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ logger = logging.getLogger("trilayer.late")
 
 
 async def tell(late_after_s: int, context: dict[str, Any] | None = None) -> str:
-    """Says so in the triggerer's log, and returns what it said.
+    """Writes a message to the triggerer's log, and returns it.
 
-    A site's own notifier (mail, chat) takes its place in the DAG's `deadline`.
+    You can replace this function in the DAG's `deadline` with a notifier of your own (mail, chat).
     """
     run = (context or {}).get("dag_run") or {}
     message = (

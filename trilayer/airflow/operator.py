@@ -1,6 +1,6 @@
-"""The one operator of trilayer's DAGs.
+"""The operator of trilayer's DAGs.
 
-It runs the `trilayer` command that a person would, and shows in Airflow what that did.
+It runs the `trilayer` command and shows the result in Airflow.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ from trilayer_core.errors import OvertakenError, UsageError
 from trilayer_core.runtime.settings import load_settings
 
 FINAL = UsageError.exit_code
-"""Exit code of a command that would fail again however often it is tried."""
+"""The exit code of a command that would fail again if it was repeated."""
 
 OVERTAKEN = OvertakenError.exit_code
-"""Exit code of a command whose work is not wanted any more: something newer has taken over, or a
-person holds the version in force.
+"""The exit code of a command whose work is no longer wanted.
+
+Something newer has taken over, or a person holds the version in force.
 """
 
 TOOK = r"the command took (\d+\.\d+) s"
-"""What the task's log says of each command, to tell its time from Airflow's."""
+"""The line in a task's log with the time of its command, which separates it from Airflow's own."""
 
 LOG_LINE = re.compile(r"\S+ \S+ (?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \S+: (?P<message>.*)")
 
@@ -41,17 +42,17 @@ LOG_LINE = re.compile(r"\S+ \S+ (?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \S+
 class TrilayerOperator(BaseOperator):
     """Runs `trilayer ARGUMENTS`.
 
-    Its JSON answer is the task's returned value, its log lines are the task's log. What the answer
-    counts is pushed as XComs of their own, such as `version`, `rows` and `changed_keys`, and told
-    in one line of the log.
+    The command's JSON answer is the task's return value, and its log lines are the task's log.
+    Numbers in the answer are also pushed as separate XComs, such as `version`, `rows` and
+    `changed_keys`, and logged in one line.
 
-    The task is skipped if the command has nothing to do, since a publication covers T already, or
-    if its work is not wanted any more: a rollback, a newer run or other definitions have taken
-    over, or a person holds the version in force. It fails without a retry if the command was used
-    wrong, and is retried if something else was wrong. Killed, it takes the command with it.
+    The task is skipped if there is nothing to do, because a publication covers T already, or if its
+    work is no longer wanted: a rollback, a newer run or other definitions have taken over, or a
+    person holds the version in force. It fails without a retry if the command was used incorrectly,
+    and is retried after any other error. If the task is killed, so is the command.
 
     Attributes:
-        arguments: Templates; those that come out empty are left out.
+        arguments: Templates; arguments that are empty after rendering are left out.
         stream: Added as `--stream NAME`, for a task that is mapped over streams.
         sink: Added as `--sink NAME`, for a task that is mapped over sinks.
     """
@@ -74,7 +75,7 @@ class TrilayerOperator(BaseOperator):
         self._process: subprocess.Popen[str] | None = None
 
     def execute(self, context: Mapping[str, Any]) -> Any:
-        """Runs the command, and shows what it did."""
+        """Runs the command and shows its result."""
         answer = self._run()
         if isinstance(answer, dict) and "covered_by" in answer:
             self._skip(
@@ -82,7 +83,7 @@ class TrilayerOperator(BaseOperator):
                 " this run's interval"
             )
         if isinstance(answer, dict) and "nothing" in answer:
-            self._skip(f"nothing to tell: {answer['nothing']}")
+            self._skip(f"nothing to report: {answer['nothing']}")
         found = numbers_of(answer)
         if found:
             self.log.info(
@@ -110,8 +111,8 @@ class TrilayerOperator(BaseOperator):
         command = shlex.split(load_settings().batch_command) or trilayer_command()
         began = time.monotonic()
         tail: deque[str] = deque(maxlen=1)
-        # The answer goes to a file: a second pipe, read after the first, would stop the command
-        # once it is full.
+        # The answer goes to a file. With a second pipe that is read after the first, the command
+        # would block once the pipe is full.
         with tempfile.TemporaryFile("w+") as file:
             self._process = subprocess.Popen(
                 with_parent([*command, *arguments]),
@@ -141,17 +142,17 @@ class TrilayerOperator(BaseOperator):
     def _skip(self, why: str) -> NoReturn:
         """Ends the task as skipped.
 
-        The reason is a line of its log too: of the exception's the page shows it folded away.
+        The reason is also logged, because the page shows an exception's reason folded away.
         """
         self.log.info("skipped: %s", why)
         raise AirflowSkipException(why)
 
     def _tell(self, line: str) -> None:
-        """A line of the command's log, at its own level and without a second time."""
+        """Logs a line of the command's log at its own level, without a second timestamp."""
         match = LOG_LINE.fullmatch(line)
         if match:
             self.log.log(logging.getLevelNamesMapping()[match["level"]], "%s", match["message"])
-        elif not line.startswith("error: "):  # that is the exception's to say, once
+        elif not line.startswith("error: "):  # which the exception reports
             self.log.info("%s", line)
 
 
@@ -172,23 +173,23 @@ NUMBERS = (
     "corrected_keys",
     "differing_keys",
 )
-"""What of a command's answer is worth an XCom of its own, in this order.
+"""The parts of a command's answer that become separate XComs, in this order.
 
-`views` of a publication are the rows of each.
+For a publication, `views` becomes the rows of each view.
 """
 
 
 def numbers_of(answer: Any) -> dict[str, Any]:
-    """What an answer counts, by name, each as a number or a short text.
+    """The numbers in an answer, by name, each as a number or a short text.
 
-    Airflow's pages show that without unfolding it.
+    Airflow's pages show these without unfolding them.
 
     >>> views = {"by_user": 12, "hourly": 3}
     >>> numbers_of({"version": 7, "t": "2026-01-01T00:00:00Z", "views": views, "base": 6})
     {'version': 7, 't': '2026-01-01T00:00:00Z', 'rows': 'by_user 12, hourly 3'}
 
-    Of the step `reconcile`, whose answer has an entry for each view, the keys that differ are
-    counted together:
+    The answer of the step `reconcile` has an entry for each view; their numbers of differing keys
+    are added:
 
     >>> by_user = {"match": 10, "differ": 1, "missing": 0, "extra": 2}
     >>> numbers_of({"by_user": by_user, "hourly": {"not_compared": "no base"}})
@@ -239,27 +240,26 @@ def _of_reconciliation(views: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]
 
 
 def _short(value: Any) -> Any:
-    """A value as a page shows it in one line."""
+    """A value in a form that fits into one line of a page."""
     if not isinstance(value, dict):
         return value
-    if all(str(name).isdigit() for name in value):  # offsets of partitions
+    if all(str(name).isdigit() for name in value):  # the offsets of partitions
         return " ".join(f"{partition}:{offset}" for partition, offset in value.items())
     return ", ".join(f"{name} {_short(inner)}" for name, inner in value.items())
 
 
 class PublishOperator(TrilayerOperator):
-    """A command that puts a publication in force.
+    """Runs a command that puts a publication in force.
 
-    Each of its outlets, which are the views' assets, gets an event that says what it now is.
-
-    The event's extra: version, t, reason (publish or rollback), rows, changed_keys (touched by
-    events since the publication before), corrected_keys (in which a full recompute differs from
-    what was published, else 0). After a rollback to a version from before a view was
-    added, that view's event has None for the three.
+    Each outlet, which is the Asset of a view, gets an event. The event's extra has version, t,
+    reason (publish or rollback), rows, changed_keys (the number of keys touched by events since the
+    previous publication) and corrected_keys (the number of keys in which a full recompute differs
+    from what was published, else 0). After a rollback to a version from before a view was added,
+    the last three are None in that view's event.
     """
 
     def execute(self, context: Mapping[str, Any]) -> Any:
-        """As the other; tells each outlet what it now is."""
+        """Runs the command, and adds an event to each outlet."""
         answer = super().execute(context)
         if answer["reason"] == "nothing new":
             self._skip(

@@ -1,7 +1,4 @@
-"""What a DAG file reads of the project that it schedules.
-
-Its settings and catalog, as Airflow's own terms.
-"""
+"""The project that a DAG file schedules: its settings and catalog, in Airflow's terms."""
 
 from __future__ import annotations
 
@@ -41,10 +38,11 @@ class Project:
 
     @cached_property
     def assets(self) -> list[Asset]:
-        """Each batch view as an Asset of the view's name, in the catalog's order.
+        """Each batch view as an Asset with the view's name, in the catalog's order.
 
-        Its URI is the name too: a DAG that says `Asset("by_user")` then means the same one. Airflow
-        lets no two URIs share a name, and refuses to run the tasks of whichever came second.
+        The name is also its URI, so that `Asset("by_user")` in another DAG refers to the same
+        Asset. Airflow does not allow two URIs with one name, and refuses to run the tasks of the
+        one that was defined later.
         """
         return [
             Asset(
@@ -57,11 +55,12 @@ class Project:
 
     @property
     def kept(self) -> list[str]:
-        """The versions that are kept, newest first, each as a line with its number first.
+        """The versions that are kept, newest first, each as a line that begins with its number.
 
         None if the store can't be read.
         """
-        # Here, since the other DAGs are parsed in half the time without the store's libraries.
+        # Imported here, because the other DAGs are parsed in half the time without the store's
+        # libraries.
         from trilayer_core.store.files import Store
         from trilayer_core.store.publications import Publications
 
@@ -85,9 +84,9 @@ class Project:
 
     @property
     def every(self) -> CronDataIntervalTimetable:
-        """Runs with real data intervals of `batch_every_s`, aligned to the clock in UTC.
+        """A timetable with data intervals of `batch_every_s`, aligned to the clock in UTC.
 
-        T is a run's data_interval_end.
+        A run's data_interval_end is T.
         """
         minutes = self.settings.batch_every_s // 60
         cron = f"*/{minutes} * * * *" if minutes < 60 else f"0 */{minutes // 60} * * *"
@@ -95,15 +94,15 @@ class Project:
 
     @property
     def nightly(self) -> CronDataIntervalTimetable:
-        """Once a day, at `full_at`."""
+        """A timetable that runs once a day, at `full_at`."""
         hour, minute = self.settings.full_at.split(":")
         return CronDataIntervalTimetable(f"{int(minute)} {int(hour)} * * *", "UTC")
 
     @property
     def late(self) -> DeadlineAlert:
-        """Told when a run has not ended and the cut before it lags too much.
+        """A deadline that is missed if a run has not ended when the previous cut lags too far.
 
-        The cut before it is its interval's start; too much is `late_after` intervals.
+        The previous cut is the start of the run's interval; too far is `late_after` intervals.
         """
         return DeadlineAlert(
             name=f"the cut lags by more than {self.settings.late_after} intervals",
@@ -114,9 +113,11 @@ class Project:
 
 
 def load_project() -> Project:
-    """The project of the working directory.
+    """Loads the project of the working directory.
 
-    Raises SettingsError or UsageError, which Airflow shows as the DAG's import error.
+    Raises:
+        SettingsError: A setting is invalid.
+        UsageError: The catalog can't be loaded. Airflow shows these as the DAG's import error.
     """
     settings = load_settings()
     return Project(settings, load_catalog(settings.catalog))

@@ -459,7 +459,7 @@ def _spark_server(p: Subject) -> Iterator[str]:
 
     if not listens(remote):
         raise EnvironmentFault(
-            f"a Spark Connect server must answer at spark_remote, {remote}; none does; start it,"
+            f"no Spark Connect server answers at spark_remote, {remote}; start it,"
             " or leave spark_remote empty"
         )
     yield f"spark_remote {remote} takes connections"

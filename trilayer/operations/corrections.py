@@ -244,9 +244,7 @@ class _Replay:
                 request_timeout_ms=20_000,
             )
         except KafkaError as error:
-            raise EnvironmentFault(
-                f"a Kafka broker must answer at {servers}; got {error}"
-            ) from error
+            raise EnvironmentFault(f"no Kafka broker answers at {servers}: {error}") from error
         self._stack.callback(producer.close)
         return producer
 

@@ -93,7 +93,7 @@ def send(
         )
     except KafkaError as error:
         raise EnvironmentFault(
-            f"a Kafka broker must answer at {bootstrap_servers}; got {error}; start `trilayer up`"
+            f"no Kafka broker answers at {bootstrap_servers}: {error}; start `trilayer up`"
         ) from error
     failed: list[BaseException] = []
     refused = ""

@@ -1,4 +1,4 @@
-"""What is computed of events in Spark and in DuckDB.
+"""What is computed from events, in Spark and in DuckDB.
 
-Parsing, grouping into partials, merging and comparing them.
+This includes parsing events, grouping them into partials, and merging and comparing partials.
 """

@@ -1,7 +1,7 @@
-"""Whether a JSON event fits its stream, told without Spark, for what is about to be sent.
+"""Decides in Python, without Spark, whether a JSON event fits its stream, before it is sent.
 
-`trilayer_core.compute.parsing` is what decides; this says beforehand what it will decide, and is
-wrong if they differ. They agree on all that `tests/unit/test_fitting.py` holds against both.
+The authority is `trilayer_core.compute.parsing`; this module predicts its decision.
+tests/unit/test_fitting.py compares both.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import close_name, did_you_mean
 
 Fits = Callable[[Any], bool]
-"""Of a value as Python reads it from JSON, never None."""
+"""Whether a value, as Python reads it from JSON, fits a type. The value is never None."""
 
 
 LONG_EXPONENT = 1_000_000
-"""Stands for every exponent that is too long for Python's decimals: no type has such numbers."""
+"""Replaces every exponent that is too long for Python's decimals; no type has such numbers."""
 
 MOST_DIGITS = 1_000
-"""Of a number that Python reads as an integer; no type but text has longer ones."""
+"""The most digits of a number that is read as an integer; only text can hold longer ones."""
 
 Known = dict[str, "Known | None"]
-"""The fields that a schema has in an object; None for those that it takes whole."""
+"""The fields of an object that a schema knows; None for those that it uses as a whole."""
 
 
 class JsonFitting:
@@ -60,7 +60,7 @@ class JsonFitting:
                 inner[field.path[-1]] = None
 
     def judge(self, value: bytes | None) -> Judgement:
-        """What will become of an event with these bytes."""
+        """Decides whether an event with these bytes will be quarantined, and why."""
         if value is None:
             return Judgement("tombstone")
         if len(value) > self._most_bytes:
@@ -91,7 +91,7 @@ class JsonFitting:
 
 
 def _integer(text: str) -> int | Decimal:
-    """A number without either, which may have more digits than Python reads as an integer."""
+    """A number without a fraction and an exponent, which may be too long for a Python integer."""
     return int(text) if len(text) <= MOST_DIGITS else Decimal(text)
 
 
@@ -105,18 +105,18 @@ def _number(text: str) -> Decimal:
 
 
 def _printable(text: str) -> str:
-    """Text without halves of pairs of surrogates, which JSON may escape and no output takes."""
+    """The text without unpaired surrogates, which JSON can escape but no output can encode."""
     return text.encode(errors="backslashreplace").decode()
 
 
 def reasons_of(text: str, stream: Stream) -> list[str]:
-    """What an event's reason has in common with those of others.
+    """The parts of a reason that are the same for similar events.
 
-    Each field, without what the event had there.
+    There is one for each field that is wrong, without the value that the event had.
 
     Args:
-        text: The reason, as the parser or `JsonFitting` gives it.
-        stream: The event's.
+        text: The reason, from the parser or from `JsonFitting`.
+        stream: The event's stream.
     """
     kind, _, rest = text.partition(": ")
     found: list[str] = []
@@ -133,10 +133,10 @@ def reasons_of(text: str, stream: Stream) -> list[str]:
 
 
 def said_unknown(unknown: Counter[str], stream: Stream) -> str:
-    """What to say of fields that a stream's schema does not have.
+    """A message about fields that are not in a stream's schema.
 
-    The ten most frequent, with how many events have each, and the field of the schema that was
-    perhaps meant.
+    It names the ten most frequent, the number of events that have each, and the field of the schema
+    that was possibly meant.
     """
     known = [path_text(field.path) for field in stream.fields]
     said = []
@@ -156,7 +156,7 @@ def _unknown(event: dict[str, Any], known: Known, before: tuple[str, ...] = ()) 
 
 
 def _said(value: Any) -> str:
-    """A value as it stood in the event, or its beginning."""
+    """A value as it is written in the event, or its beginning."""
     if isinstance(value, str):
         return f'"{value[:40]}"'
     if isinstance(value, Decimal | NotAnObject):
@@ -165,9 +165,9 @@ def _said(value: Any) -> str:
 
 
 def _find(event: dict[str, Any], field: Field) -> Any:
-    """The field's value; None where there is none.
+    """The value of a field; None if there is none.
 
-    What a step can't be taken in is itself what was found, and fits nothing.
+    If a parent of the field is not an object, the result is a `NotAnObject`, which fits no type.
     """
     found: Any = event
     for place, step in enumerate(field.path):
@@ -180,7 +180,7 @@ def _find(event: dict[str, Any], field: Field) -> Any:
 
 
 class NotAnObject:
-    """Stands where an object should hold a field."""
+    """A value in place of an object that should contain a field."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -190,13 +190,13 @@ class NotAnObject:
 
 
 def _of_type(type_: str) -> Fits:
-    """Whether a value is one of a Spark type, as from_json reads it."""
+    """The test of whether a value belongs to a Spark type, as from_json reads it."""
     test = _scalar(type_) or _nested(type_)
     return lambda value: not isinstance(value, NotAnObject) and test(value)
 
 
 def _inside(type_: str) -> Fits:
-    """The same of a value inside of an array, struct or map, where a time must be text."""
+    """The same test for a value inside an array, struct or map, where a timestamp must be text."""
     fits = _of_type(type_)
     return (lambda value: type(value) is str and fits(value)) if type_ == "timestamp" else fits
 
@@ -270,7 +270,7 @@ def _is_date(value: Any) -> bool:
 
 
 def _day(match: re.Match[str], first: int = 1) -> date | None:
-    """The day of a match, whose groups of year, month and day begin with the one of that number."""
+    """The date of a match, whose groups of year, month and day begin at number `first`."""
     year, month, day = (match[first + place] for place in range(3))
     try:
         return date(int(year), int(month or 1), int(day or 1))
@@ -297,7 +297,7 @@ def _is_local(value: Any) -> bool:
 
 
 def _moment(text: str) -> datetime | None:
-    """The moment of a text, in UTC; None where it names none of the years 1 to 9999."""
+    """The moment of a text, in UTC; None if it is not a moment in the years 1 to 9999."""
     match = _TIME.match(text)
     day = _day(match, 2) if match else None
     if match is None or day is None:
@@ -341,7 +341,7 @@ _JAVA_ZONES = frozenset(
         "VST",
     ]
 )
-"""Names that Java has besides those of the tz database."""
+"""Zone names that Java knows in addition to those of the tz database."""
 
 
 def _zone(text: str) -> tzinfo:

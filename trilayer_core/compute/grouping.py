@@ -1,10 +1,9 @@
-"""The one pass that both Spark layers run.
+"""The pass that computes partials, in both Spark layers.
 
-It computes the partials of all views of a source from one reading of its rows.
-
-All views' keys go into one pass as grouping sets, equal inputs are computed once, and each view's
-partial is a slice of the result. A `Pass` is planned from definitions alone; what it makes of a
-DataFrame is the same whether the rows come from the log or from the master dataset.
+One reading of a source's rows computes the partials of all its views. The keys of all views become
+grouping sets of one query, equal inputs are computed once, and the partials of each view are a
+slice of the result. A `Pass` is planned from definitions alone, so that it computes the same from
+the log and from the master dataset.
 """
 
 from __future__ import annotations
@@ -30,10 +29,9 @@ if TYPE_CHECKING:
 SET = "_set"
 GROUP = "_group"
 EVENTS = "_events"
-"""Number of rows behind each row of a pass."""
+"""The number of source rows behind each row of a pass."""
 OLDEST, NEWEST = "_oldest", "_newest"
-"""The least and the greatest stamp of the rows behind each row of a pass, where they are asked for.
-"""
+"""The lowest and the highest stamp of the source rows behind each row of a pass, if requested."""
 
 
 def identifier(column: str) -> exp.Identifier:
@@ -44,9 +42,9 @@ def identifier(column: str) -> exp.Identifier:
 def aggregate_sql(
     template: str, columns: Mapping[str, str], dialect: str, where: str | None = None
 ) -> str:
-    """A state's SQL template with role names replaced by columns, in a dialect.
+    """A state's SQL template, with role names replaced by columns, in a dialect.
 
-    Optionally filtered by a boolean column.
+    If `where` is given, the aggregates only count rows for which that boolean column is true.
     """
     tree = sqlglot.parse_one(template, dialect="spark")
     for node in list(tree.find_all(exp.Column)):
@@ -71,13 +69,13 @@ def aggregate_sql(
 
 
 def merge_sql(column: str, state: State, dialect: str) -> str:
-    """SQL that merges a state column over a group of partials."""
+    """SQL that merges a state's column over a group of partials."""
     merged = aggregate_sql(state.merge_in(dialect), {"state": column}, dialect)
     return f"CAST({merged} AS {sql_type(state.type, dialect)})"
 
 
 def sql_type(type_: str, dialect: str) -> str:
-    """A Spark type as the dialect spells it."""
+    """A Spark type in the spelling of a dialect."""
     return exp.DataType.build(type_, dialect="spark").sql(dialect=dialect)
 
 
@@ -95,12 +93,12 @@ class Pass:
 
     @cached_property
     def keys(self) -> dict[str, str]:
-        """Key SQL to the column that holds it in the pass."""
+        """The column of the pass for the SQL of each key."""
         return _numbered("_k", (key.sql for view in self.views for key in view.keys))
 
     @cached_property
     def inputs(self) -> dict[str, str]:
-        """Input SQL (values, orders, filters) to the column that holds it."""
+        """The column of the pass for the SQL of each input: values, orders and filters."""
         filters = [view.filter.sql for view in self.views if view.filter]
         return _numbered(
             "_i",
@@ -112,7 +110,7 @@ class Pass:
 
     @cached_property
     def states(self) -> dict[str, str]:
-        """State SQL to the column that holds it."""
+        """The column of the pass for the SQL of each state."""
         populations = [self._population_sql(view) for view in self.views if view.filter]
         states = [
             self._state_sql(kept, state)
@@ -124,7 +122,7 @@ class Pass:
 
     @cached_property
     def state_types(self) -> dict[str, str]:
-        """Column that holds a state, or counts a view's rows, to its Spark type."""
+        """The Spark type of each column that holds a state or a view's number of rows."""
         types = dict.fromkeys(self.states.values(), "bigint")
         for view in self.views:
             types |= {
@@ -136,7 +134,7 @@ class Pass:
 
     @cached_property
     def sets(self) -> list[tuple[str, ...]]:
-        """The grouping sets, as tuples of key columns; views with the same keys share one."""
+        """The grouping sets, as tuples of key columns. Views with the same keys share one."""
         return list(dict.fromkeys(self._set_of(view) for view in self.views))
 
     def _set_of(self, view: View) -> tuple[str, ...]:
@@ -153,24 +151,28 @@ class Pass:
         return aggregate_sql("count(1)", {}, "spark", self.inputs[view.filter.sql])
 
     def run(self, rows: DataFrame, part: str = "") -> DataFrame:
-        """The pass over `rows`, each part of them by itself.
+        """Runs the pass over `rows`.
 
-        `part` is an integer column of `rows`, 0 or more; without it all rows are one part.
+        Args:
+            rows: The rows of the source.
+            part: An integer column of `rows`, 0 or greater, such as the tick's number. Each part is
+                grouped separately. Without it all rows are one part.
 
-        Returns the part column if there is one, `_set` (index of the grouping set), key columns
-        (NULL where not in the set), `_events`, states.
+        Returns:
+            The part column if there is one; `_set`, the index of the grouping set; the key columns,
+            which are NULL if they are not in the set; `_events`; the states.
         """
         from trilayer_core.runtime.session import select_from
 
         return select_from(rows, lambda name: self.sql(name, part))
 
     def sql(self, rows: str, part: str = "", stamp: str = "") -> str:
-        """`run` as a SELECT.
+        """The SELECT that `run` executes.
 
         Args:
-            rows: A name, or a SELECT in brackets.
+            rows: A table name, or a SELECT in brackets.
             part: As for `run`.
-            stamp: A column of `rows`; the result then has its `_oldest` and `_newest` after
+            stamp: A column of `rows`. If given, the result has its `_oldest` and `_newest` after
                 `_events`.
         """
         raw = [*(POSITION if isinstance(self.source, Stream) else ()), *([stamp] if stamp else [])]
@@ -183,8 +185,8 @@ class Pass:
         source = f"(SELECT {', '.join([*([part] if part else []), *raw, *named])} FROM {rows})"
         sets = len(self.sets)
         if sets > 1:
-            # GROUPING SETS by hand: what Spark makes of its own it shuffles though one task holds
-            # it all, a tenth of a small micro-batch's time.
+            # Equivalent to GROUPING SETS. Spark shuffles the output of its own GROUPING SETS even
+            # if one task holds all rows, which takes a tenth of a small micro-batch's time.
             numbers = ", ".join(str(number) for number in range(sets))
             source = f"(SELECT *, explode(array({numbers})) AS {SET} FROM {source})"
             of_sets = [
@@ -193,8 +195,8 @@ class Pass:
         else:
             source = f"(SELECT *, 0 AS {SET} FROM {source})"
             of_sets = keys
-        # Part and set as one number, since each column of a group's key is hashed and compared for
-        # every row. Measured: 2 to 5 % more rows a second.
+        # Part and set are combined into one number, because every column of a group's key is hashed
+        # and compared for every row. Measured: 2 to 5 % more rows per second.
         group = f"{part or 0} * {sets} + {SET} AS {GROUP}"
         source = (
             f"(SELECT {', '.join([group, *raw, *self.inputs.values(), *of_sets])} FROM {source})"
@@ -206,7 +208,7 @@ class Pass:
             *(f"{sql} AS {column}" for column, sql in stamps.items()),
         ]
         aggregates += [f"{sql} AS {column}" for sql, column in self.states.items()]
-        # The cast makes fields of a struct nullable, as they are once partials are merged.
+        # The cast makes the fields of structs nullable, as they are in merged partials.
         states = [
             f"cast({column} AS {type_}) AS {column}" for column, type_ in self.state_types.items()
         ]
@@ -220,7 +222,7 @@ class Pass:
         return ", ".join(str(number) for number, members in enumerate(self.sets) if key in members)
 
     def columns_of(self, view: View) -> dict[str, str]:
-        """Column of the view's partial to column of the pass."""
+        """The column of the pass for each column of the view's partial."""
         columns = {key.name: self.keys[key.sql] for key in view.keys}
         for kept in view.kept:
             for column, state in kept.states.items():
@@ -228,10 +230,7 @@ class Pass:
         return columns
 
     def slice_of(self, view: View, result: DataFrame, extra: Sequence[str] = ()) -> DataFrame:
-        """The view's partial out of `run`'s result.
-
-        After the columns of `extra`, such as its part.
-        """
+        """The view's partials in the result of `run`, after the columns of `extra`."""
         from pyspark.sql import functions as F
 
         rows = result.where(F.col(SET) == self.sets.index(self._set_of(view)))
@@ -241,7 +240,7 @@ class Pass:
         return rows.select(*extra, *columns)
 
     def arrow_slice_of(self, view: View, result: pa.Table, extra: Sequence[str] = ()) -> pa.Table:
-        """As `slice_of`, for a result collected as Arrow."""
+        """As `slice_of`, for a result that was collected as Arrow."""
         import pyarrow.compute as pc
 
         rows = result.filter(pc.equal(result[SET], self.sets.index(self._set_of(view))))
@@ -264,7 +263,7 @@ def plan(views: Sequence[View]) -> list[Pass]:
 
 
 def partial_schema(view: View, extra: Mapping[str, pa.DataType] | None = None) -> pa.Schema:
-    """Arrow schema of a view's partials, after the extra columns."""
+    """The Arrow schema of a view's partials, after the extra columns."""
     columns = dict(extra or {}) | {
         column: arrow_type(type_) for column, type_ in view.partial_columns.items()
     }

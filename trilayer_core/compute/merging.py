@@ -1,6 +1,6 @@
-"""Merging and presenting partials in DuckDB, and comparing two views key by key.
+"""Merges and presents partials in DuckDB, and compares two tables key by key.
 
-What makes SQL from definitions; it holds no data.
+These functions generate SQL from definitions; they hold no data.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from trilayer_core.definitions.view import Key, Measure, View
 
 
 def open_duckdb(memory_mb: int = 1024, threads: int | None = None) -> duckdb.DuckDBPyConnection:
-    """A private in-memory DuckDB, in UTC, that reads nothing but what it is given."""
+    """A private in-memory DuckDB, in UTC, that can't read Python variables."""
     config: dict[str, Any] = {"memory_limit": f"{memory_mb}MB", "python_enable_replacements": False}
     if threads:
         config["threads"] = threads
@@ -29,7 +29,7 @@ def open_duckdb(memory_mb: int = 1024, threads: int | None = None) -> duckdb.Duc
 
 
 def create_table_sql(table: str, view: View, extra: Sequence[str] = ()) -> str:
-    """CREATE TABLE for partials of `view`, after columns given as SQL."""
+    """A CREATE TABLE for partials of `view`, after the columns of `extra`, which are SQL."""
     columns = [
         *extra,
         *(f"{quoted_duckdb(c)} {sql_type(t, 'duckdb')}" for c, t in view.partial_columns.items()),
@@ -45,7 +45,7 @@ def quoted_duckdb(column: str) -> str:
 def insert_rows(
     connection: duckdb.DuckDBPyConnection, table: str, rows: pa.Table, order: Iterable[str] = ()
 ) -> None:
-    """Appends an Arrow table's rows, by column name, sorted by the columns of `order`."""
+    """Appends the rows of an Arrow table, by column name, sorted by the columns of `order`."""
     connection.register("arriving", rows)
     ordered = f" ORDER BY {', '.join(map(quoted_duckdb, order))}" if order else ""
     connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM arriving{ordered}")
@@ -53,7 +53,7 @@ def insert_rows(
 
 
 def merge_select(view: View, tables: Sequence[str], keep: Sequence[str] = ()) -> str:
-    """SELECT of the partials of all `tables` merged by key; by the columns of `keep` too."""
+    """A SELECT that merges the partials of all `tables` by key, and by the columns of `keep`."""
     return _merged_select(view, _union(view, tables, keep), keep)
 
 
@@ -69,16 +69,18 @@ def _merged_select(view: View, sources: str, keep: Sequence[str]) -> str:
 def present_select(
     view: View, tables: Sequence[str], keep: Sequence[str] = (), *, magnitudes: bool = False
 ) -> str:
-    """SELECT of the view's answer, its `output` columns, from partials.
+    """A SELECT of the view's answer, its `output` columns, from partials.
 
-    The partials of all `tables` are merged, put together from panes, and presented.
+    It merges the partials of all `tables`, assembles windows from panes, and computes the final
+    values of the aggregates.
 
     Args:
         view: The view.
         tables: Tables of its partials, or SELECTs in brackets.
-        keep: Columns of the tables that come first in the answer, and by which it is grouped too.
-        magnitudes: Whether the answer has what `compare_answers` compares floating-point sums by,
-            as NAME__magnitude.
+        keep: Columns of the tables that precede the others in the answer and are grouped by as
+            well.
+        magnitudes: Whether to add a column NAME__magnitude, which `compare_answers` uses to compare
+            floating-point sums.
     """
     columns = list(keep)
     for key in view.keys:
@@ -103,16 +105,16 @@ def present_select(
 
 
 def _present_sql(measure: Measure, prefix: str = "") -> str:
-    """The measure as it is presented, of one row of merged partials.
+    """SQL of the final value of a measure, over a row of merged partials.
 
-    `prefix` is what the columns of its states are called with in front.
+    `prefix` precedes the names of the state columns.
     """
     presented = _over_states(measure.present_sql, measure, prefix)
     return f"CAST({presented} AS {sql_type(measure.type, 'duckdb')})"
 
 
 def _over_states(sql: str, measure: Measure, prefix: str = "") -> str:
-    """SQL over the names of the measure's states as SQL over the columns that hold them."""
+    """Rewrites SQL over the names of a measure's states to SQL over their columns."""
     tree = sqlglot.parse_one(sql, dialect="duckdb")
 
     def replace(node: exp.Expr) -> exp.Expr:
@@ -137,12 +139,15 @@ def _union(view: View, tables: Sequence[str], keep: Sequence[str]) -> str:
 
 
 def _windows_from_panes(view: View, sources: str, keep: Sequence[str]) -> str:
-    """The partials, each once for every window it is part of, with that window's start as key."""
+    """The partials, repeated for every window to which they belong.
+
+    Their key is then the window's start.
+    """
     for key in view.keys:
         if not key.window:
             continue
         others = [*keep, *(quoted_duckdb(other.name) for other in view.keys if other != key)]
-        # A window that keeps states of its own needs panes that are whole.
+        # A window with states of its own needs panes that are completely merged.
         panes = f"({_merged_select(view, sources, keep)})" if key.states else sources
         assembled = key.window.assemble_sql(
             panes, quoted_duckdb(key.name), _columns_of(key), others
@@ -152,16 +157,20 @@ def _windows_from_panes(view: View, sources: str, keep: Sequence[str]) -> str:
 
 
 def _columns_of(key: Key) -> dict[str, str]:
-    """Name of a window's own state to the column that holds it, quoted."""
+    """The quoted column of each of a window's own states."""
     return {column.removeprefix(f"{key.name}__"): quoted_duckdb(column) for column in key.states}
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two answers to one view, key by key.
+    """The result of comparing two tables key by key.
 
-    `missing`: only on the left; `extra`: only on the right; `keys`: rows that are no match, some of
-    them.
+    Attributes:
+        match: The number of keys whose values are equal.
+        differ: The number of keys whose values differ.
+        missing: The number of keys that are only in the left table.
+        extra: The number of keys that are only in the right table.
+        keys: Some of the rows that do not match.
     """
 
     match: int
@@ -172,7 +181,7 @@ class Comparison:
 
     @property
     def same(self) -> bool:
-        """Whether no key differs."""
+        """Whether all keys match."""
         return not (self.differ or self.missing or self.extra)
 
 
@@ -186,21 +195,21 @@ def compare(
     into: str = "",
     keep: Sequence[str] = (),
 ) -> Comparison:
-    """Compares two tables (or queries in brackets) by the view's keys.
+    """Compares two tables, or queries in brackets, by the view's keys.
 
     Args:
         connection: The database.
-        view: Whose keys the tables have.
-        left: The one table.
-        right: The other.
-        columns: What is compared, and by how much two values may differ, as SQL over the rows `l`
-            and `r`: for a floating-point sum a part of its magnitude. If that is beyond what a
-            double holds, the order of addition decides what the sum is, and all sums count as
-            equal. All else has an empty text and must be equal exactly.
-        show: How many rows that do not match are returned.
-        into: A table that is left with a row for each key: `_kind`, the keys, and of each column
-            `left_NAME` and `right_NAME`.
-        keep: Columns that tell rows apart beside the view's keys.
+        view: The view whose keys the tables have.
+        left: The first table.
+        right: The second table.
+        columns: The columns to compare, with the permitted difference as SQL over the rows `l` and
+            `r`. For a floating-point sum this is a fraction of its magnitude. If it is infinite,
+            the sum depends on the order of addition, and all sums count as equal. All other columns
+            have an empty text and must be equal exactly.
+        show: The number of rows that do not match to return.
+        into: The name of a table to create, with a row for each key: `_kind`, the keys, and
+            `left_NAME` and `right_NAME` for each column.
+        keep: Columns that identify a row in addition to the view's keys.
     """
     keyed_by = [*keep, *view.key_names]
     compared = into or "_compared"
@@ -247,15 +256,15 @@ def compare_answers(
     *,
     magnitudes: bool = False,
 ) -> Comparison:
-    """`compare` of two answers, in the view's aggregates as they are presented.
+    """Compares two answers by the final values of their aggregates.
 
     Args:
         connection: The database.
         view: The view.
-        left: The one answer, a table or a SELECT in brackets.
-        right: The other.
-        magnitudes: Whether the left answer was selected with them; else floating-point sums are
-            compared relative to themselves.
+        left: The first answer, a table or a SELECT in brackets.
+        right: The second answer.
+        magnitudes: Whether the left answer has magnitudes. If not, floating-point sums are compared
+            relative to themselves.
     """
     columns = {}
     for measure in view.measures:
@@ -280,9 +289,9 @@ def compare_partials(
     into: str = "",
     keep: Sequence[str] = (),
 ) -> Comparison:
-    """`compare` of two tables of partials, merged first, in their states.
+    """Merges two tables of partials and compares their states.
 
-    So a sum that is too large to be presented is compared too.
+    Comparing states includes sums that are too large for the type of the answer.
     """
     columns = {}
     for measure in view.measures:
@@ -297,13 +306,11 @@ def compare_partials(
 
 
 def present_compared_select(view: View, compared: str, labels: tuple[str, str]) -> str:
-    """SELECT of what `compare_partials` has left in a table, in order of the keys.
+    """A SELECT of the final values in a table that `compare_partials` created, ordered by key.
 
-    Aggregates are as they are presented.
-
-    Columns: `_kind`, the keys (a window's is the start of its pane), then of each aggregate
-        NAME__LABEL for the left and the right side,
-    NULL where that side has no such key or its total does not fit.
+    Its columns are `_kind`, the keys (for a window, the start of a pane), and NAME__LABEL of each
+    aggregate for the left and the right side. A value is NULL if that side does not have the key or
+    if the total does not fit its type.
     """
     keys = [quoted_duckdb(key.name) for key in view.keys]
     values = [
@@ -318,11 +325,11 @@ def _within(tolerance: float, magnitude: str) -> str:
     return f"{tolerance} * {magnitude}" if magnitude else ""
 
 
-def _equal(name: str, may_differ_by: str) -> str:
+def _equal(name: str, tolerance: str) -> str:
     left, right = (f"{side}.{quoted_duckdb(name)}" for side in ("l", "r"))
     same = f"{left} IS NOT DISTINCT FROM {right}"
-    if not may_differ_by:
+    if not tolerance:
         return same
-    close = f"abs({left} - {right}) <= {may_differ_by}"
-    beyond = f"isinf({may_differ_by}) AND {left} IS NOT NULL AND {right} IS NOT NULL"
+    close = f"abs({left} - {right}) <= {tolerance}"
+    beyond = f"isinf({tolerance}) AND {left} IS NOT NULL AND {right} IS NOT NULL"
     return f"({same} OR coalesce({close} OR ({beyond}), false))"

@@ -1,7 +1,8 @@
-"""Parsing events. Both layers use this parser.
+"""Parsing of events. Both layers use this parser.
 
-Every record becomes a row; none is dropped. It has the stream's columns if it fits the schema, else
-`_reject`, the reason why not. How bytes are read is the stream's format.
+Every record becomes a row; none is dropped. If the record fits the schema, the row has the stream's
+columns; otherwise it has `_reject`, the reason. The stream's format determines how bytes are
+parsed.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from trilayer_core.runtime.session import select_from
 FITS = "_fits"
 REJECT = "_reject"
 MAX_REASON_BYTES = 1024
-"""No reason is longer, in UTF-8, however many columns it could speak of."""
+"""The maximum length of a reason in UTF-8, however many columns it mentions."""
 
 LOG_COLUMNS = {
     "_partition": "int",
@@ -28,37 +29,37 @@ LOG_COLUMNS = {
     "_value": "binary",
     "_headers": "array<struct<key:string,value:binary>>",
 }
-"""Of each record as it was in the log, with its type in the master dataset."""
+"""The columns of a record as it was in the log, with their types in the master dataset."""
 
 
 def log_columns(records: DataFrame) -> DataFrame:
-    """Kafka's columns, headers included, under trilayer's names."""
+    """Kafka's columns, including headers, under trilayer's names."""
     return records.selectExpr(*(f"{name.removeprefix('_')} AS {name}" for name in LOG_COLUMNS))
 
 
 def parse(records: DataFrame, stream: Stream) -> DataFrame:
     """Adds the stream's columns, `_fits` and `_reject` to rows that have `_value`.
 
-    `_fits` is true or false, never NULL. `_reject` is NULL for an event that fits, else a reason
-    that begins with its kind: tombstone, oversized, or one of the format's. JSON's are invalid
-    UTF-8, broken JSON, wrong type and missing field. All columns of an event that doesn't fit are
-    NULL, so that no expression of a view can fail on half an event.
+    `_fits` is true or false, never NULL. `_reject` is NULL for an event that fits, else a reason.
+    The reason begins with its kind: tombstone, oversized, or one of the format's. JSON has invalid
+    UTF-8, broken JSON, wrong type and missing field. All columns of an event that does not fit are
+    NULL, so that a view's expression can't fail on a partially parsed event.
     """
     return select_from(records, lambda rows: parse_sql(stream, rows, records.columns))
 
 
 def parse_sql(stream: Stream, rows: str, columns: Sequence[str], *, reasons: bool = True) -> str:
-    """`parse` as a SELECT.
+    """The SELECT that `parse` runs.
 
-    It is one text, since Spark takes that in a fraction of the time that as many calls of its
-    functions take, in every micro-batch. A filter on `_fits` would make Spark parse twice, below
-    and above the filter; the layers group by it instead.
+    It is a single SQL text because Spark analyses that in a fraction of the time that the
+    equivalent function calls take, and it does so in every micro-batch. The layers do not filter on
+    `_fits`, which would make Spark parse twice, below and above the filter; they group by it.
 
     Args:
-        stream: Whose events they are.
-        rows: A name, or a SELECT in brackets, of rows that have `_value`.
-        columns: Those of its columns that the result has as well.
-        reasons: Whether the result has `_reject`. Most of the text is about that.
+        stream: The stream of the events.
+        rows: A table name, or a SELECT in brackets, of rows that have `_value`.
+        columns: The columns of `rows` that the result keeps.
+        reasons: Whether the result has `_reject`. Most of the SQL computes it.
     """
     format_ = format_of(stream)
     most = stream.max_event_bytes
@@ -72,8 +73,8 @@ def parse_sql(stream: Stream, rows: str, columns: Sequence[str], *, reasons: boo
             },
         ),
     ]
-    # Named sub-selects, not common table expressions: Spark 4.3 loses track of a column that stands
-    # in a BETWEEN over one of those.
+    # Named subqueries instead of common table expressions: Spark 4.3 fails to resolve a column that
+    # is used in a BETWEEN over a common table expression.
     for name, added in steps:
         if added:
             new = ", ".join(f"{sql} AS {column}" for column, sql in added.items())
@@ -96,9 +97,9 @@ def parse_sql(stream: Stream, rows: str, columns: Sequence[str], *, reasons: boo
 
 
 def _shortened_sql(reason: str) -> str:
-    """The reason in at most `MAX_REASON_BYTES`.
+    """The reason, truncated to at most `MAX_REASON_BYTES`.
 
-    Whole characters, of which none has more than four bytes.
+    It is truncated by characters, each of which has at most four bytes.
     """
     characters = (MAX_REASON_BYTES - len("...")) // 4
     return f"regexp_replace({reason}, {literal(f'(?s)^(.{{{characters}}}).+$')}, '$1...')"

@@ -1,6 +1,6 @@
-"""Checks what the function of a `Rows` source returns.
+"""Checks what the functions of `Rows` sources return.
 
-It is run on no events, before a layer runs it on any.
+Each function is called without events before a layer processes events with it.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 
 def check_rows(sources: Iterable[Rows], spark: SparkSession) -> None:
-    """Runs each function on a DataFrame of its stream's columns that has no rows.
+    """Calls each function with an empty DataFrame of its stream's columns.
 
     Args:
         sources: The sources.
-        spark: A session, on a driver of its own or on a server.
+        spark: A session, with a driver of its own or on a server.
 
     Raises:
-        DefinitionError: A function fails, or what it returns is no DataFrame or lacks a column of
-            the declared schema, or has it in another type.
+        DefinitionError: A function fails, does not return a DataFrame, or returns one in which a
+            column of the declared schema is missing or has another type.
     """
     for source in sources:
         _check(source, spark)
@@ -40,12 +40,13 @@ def _check(source: Rows, spark: SparkSession) -> None:
     events = spark.sql(_nothing_of(source.stream.columns))
     try:
         made = source.rows(events)
-        # A server looks at what the function has asked for no earlier than here.
+        # A Spark Connect server analyses the function's DataFrame only when its schema is
+        # requested.
         found = list(made.schema) if isinstance(made, DataFrame) else None
     except AnalysisException as error:
         raise _failed(source, error, str(error).strip().splitlines()[0]) from error
     except PySparkException as error:
-        if "Connect" in type(error).__name__:  # the server's state says nothing about the function
+        if "Connect" in type(error).__name__:  # the connection failed, not the function
             raise
         raise _failed(source, error, str(error).strip().splitlines()[0]) from error
     except Exception as error:
@@ -56,7 +57,7 @@ def _check(source: Rows, spark: SparkSession) -> None:
             f"{'; end the function with `return`' if made is None else ''}"
         )
     names = [column.name for column in found]
-    # As Spark spells them, which leaves out the quotes that a name within a struct may need.
+    # Spelled as Spark does, without the quotes that a name inside a struct may need.
     declared = {c.name: c.dataType for c in spark.sql(_nothing_of(source.columns)).schema}
     for name, type_ in source.columns.items():
         returned = [c.dataType.simpleString() for c in found if c.name == name]
@@ -80,13 +81,13 @@ def _check(source: Rows, spark: SparkSession) -> None:
 
 
 def _nothing_of(columns: Mapping[str, str]) -> str:
-    """SELECT of these columns, name to type, without rows."""
+    """A SELECT of these columns, name to type, without rows."""
     nulls = [f"CAST(NULL AS {type_}) AS `{name}`" for name, type_ in columns.items()]
     return f"SELECT {', '.join(nulls)} WHERE false"
 
 
 def _or_declare(name: str, type_: str) -> str:
-    """What to write in the schema instead, if a schema may have this type."""
+    """The schema that would fit, for the message, if a schema can have this type."""
     try:
         (field,) = parse_schema(f"{name} {type_}", "the schema")
     except DefinitionError:
@@ -103,7 +104,7 @@ def _failed(source: Rows, error: Exception, says: str) -> DefinitionError:
 
 
 def _place(function: Any, error: Exception) -> str:
-    """` at FILE:LINE`: the innermost line of the function's own file that was under way."""
+    """The innermost line of the function's own file in the traceback, as ` at FILE:LINE`."""
     try:
         file = getsourcefile(function)
     except TypeError:

@@ -1,1 +1,1 @@
-"""The log as the broker has it: topics, offsets, the time index, and an answer's lag."""
+"""The log in the broker: topics, offsets, the time index, and the lag of an answer."""

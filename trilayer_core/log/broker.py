@@ -1,9 +1,7 @@
-"""The log: one topic's identity, offsets and time index.
+"""Access to the log: the identity, offsets and records of topics.
 
-The only place that talks to the broker about offsets.
-
-A topic is known by its id, so that one deleted and created again under the same name is not taken
-for the one before.
+All questions to the broker about offsets are asked here. A topic is identified by its id, so that a
+topic that was deleted and created again under the same name is recognised as another one.
 """
 
 from __future__ import annotations
@@ -32,8 +30,11 @@ from trilayer_core.errors import EnvironmentFault, LogError
 from trilayer_core.seam import Cut
 
 FETCH_BYTES = 4_096
-"""Most bytes that a look at records fetches of a partition. A broker sends at least one batch, so
-that a larger batch comes whole. The newest records are mostly in small batches."""
+"""The maximum number of bytes that a look at records fetches from a partition.
+
+A broker sends at least one batch, so a larger batch is sent completely. The newest records are
+mostly in small batches.
+"""
 
 
 @dataclass(frozen=True)
@@ -47,14 +48,14 @@ class Topic:
 
 @dataclass(frozen=True)
 class Mark:
-    """One record as it stood in the log, by which to tell whether it is still there.
+    """Identifies one record, to check later whether it is still in the log.
 
     Attributes:
-        offset: Its place in its partition.
+        offset: Its offset in its partition.
         append_ms: The broker's append time, in ms since 1970.
         digest: Sixteen hexadecimal digits of the SHA-256 of its key and value.
-        epoch: Of the leader that has appended it; each election of a leader raises it. -1 if it is
-            not known. It is not kept, and does not count when marks are compared.
+        epoch: The epoch of the leader that appended it, which increases with each election; -1 if
+            unknown. It is not stored, and ignored when marks are compared.
     """
 
     offset: int
@@ -66,7 +67,7 @@ class Mark:
     def of_record(
         offset: int, append_ms: int, key: bytes | None, value: bytes | None, epoch: int = -1
     ) -> Mark:
-        """The mark of a record with these bytes. No key and an empty key are told apart."""
+        """The mark of a record. A missing key and an empty key give different marks."""
         digest = hashlib.sha256()
         for part in (key, value):
             digest.update(b"-" if part is None else b"%d:" % len(part) + part)
@@ -74,29 +75,30 @@ class Mark:
 
 
 Marks = Mapping[int, Mark | None]
-"""Per partition the last record below an offset; None where the 4,096 offsets below it had none."""
+"""The last record below an offset of each partition.
+
+It is None if none of the 4,096 offsets below it has a record.
+"""
 
 
 class Log:
-    """A connection to the brokers. Use as a context manager; not to be shared between threads."""
+    """A connection to the brokers. Use it as a context manager, in one thread only."""
 
     def __init__(self, bootstrap_servers: str, wait_s: float = 10.0) -> None:
-        """Connects.
+        """Connects to the brokers.
 
         Args:
-            bootstrap_servers: host:port, or several with commas between them.
-            wait_s: How long brokers may take to answer; so long is one waited for that is not
-                there.
+            bootstrap_servers: host:port, or several separated by commas.
+            wait_s: How long to wait for a broker that does not answer.
 
         Raises:
-            EnvironmentFault: None has answered, or none is named.
+            EnvironmentFault: No broker answered, or no address is given.
         """
         self.bootstrap_servers = bootstrap_servers
         if not bootstrap_servers:
             raise EnvironmentFault(
-                "a Kafka broker must be named or run here; bootstrap_servers is empty, and"
-                " `trilayer up` does not run; start the local stack with `trilayer up`, or set"
-                " bootstrap_servers"
+                "there is no Kafka broker: bootstrap_servers is empty, and `trilayer up` is not"
+                " running; start the local stack with `trilayer up`, or set bootstrap_servers"
             )
         servers, wait_ms = bootstrap_servers.split(","), round(wait_s * 1000)
         with _broker_errors(bootstrap_servers):
@@ -105,21 +107,22 @@ class Log:
                 bootstrap_servers=servers,
                 bootstrap_timeout_ms=wait_ms,
                 max_partition_fetch_bytes=FETCH_BYTES,
-                # What is looked for is there; the default holds up the next look for half a second.
+                # The records that are requested exist; with the default, the next request could
+                # wait for half a second.
                 fetch_max_wait_ms=10,
                 auto_offset_reset="earliest",
             )
 
     @classmethod
     def at_once(cls, bootstrap_servers: str, wait_s: float) -> Log:
-        """A connection, as for `Log`, without waiting for a broker that is not there.
+        """A connection that does not wait for a broker which refuses connections.
 
         Args:
-            bootstrap_servers: host:port, or several with commas between them.
-            wait_s: How long brokers that take connections may take to answer.
+            bootstrap_servers: host:port, or several separated by commas.
+            wait_s: How long to wait for a broker that accepts connections but does not answer.
 
         Raises:
-            EnvironmentFault: No broker takes connections within a second, or none has answered.
+            EnvironmentFault: No broker accepts a connection within a second, or none answered.
         """
         with _broker_errors(bootstrap_servers):
             _knock(bootstrap_servers, 1.0)
@@ -137,12 +140,12 @@ class Log:
         self.close()
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Closes the connection."""
         self._consumer.close(autocommit=False)
         self._admin.close()
 
     def find(self, stream: Stream) -> Topic | None:
-        """The stream's topic, or None where the broker has none of that name."""
+        """The stream's topic; None if it does not exist."""
         with _broker_errors(self.bootstrap_servers):
             (found,) = self._admin.describe_topics([stream.topic])
         if found["error_code"] == 3 or not found["partitions"]:
@@ -151,20 +154,23 @@ class Log:
         return Topic(stream.topic, str(found["topic_id"]), partitions)
 
     def topic(self, stream: Stream) -> Topic:
-        """As `find`, but an error where there is none."""
+        """The stream's topic.
+
+        Raises:
+            LogError: It does not exist.
+        """
         found = self.find(stream)
         if found is None:
             raise LogError(
-                f"topic {stream.topic!r} of stream {stream.name!r} must exist at"
-                f" {self.bootstrap_servers}; there is none; `trilayer replay` or `trilayer up`"
-                " creates it"
+                f"topic {stream.topic!r} of stream {stream.name!r} does not exist at"
+                f" {self.bootstrap_servers}; `trilayer replay` or `trilayer up` creates it"
             )
         return found
 
     def ensure(self, stream: Stream, replication_factor: int = 1) -> Topic:
-        """The stream's topic, which is created if there is none.
+        """The stream's topic, which is created if it does not exist.
 
-        It then has append times as its timestamps, and the stream's number of partitions.
+        A new topic is stamped with append times and has the stream's number of partitions.
         """
         topic = self.find(stream)
         if topic is None:
@@ -182,16 +188,17 @@ class Log:
         return topic
 
     def setting(self, topic: Topic, name: str) -> str:
-        """A topic's setting in force, such as `message.timestamp.type`."""
+        """The effective value of a topic's setting, such as `message.timestamp.type`."""
         with _broker_errors(self.bootstrap_servers):
             resource = ConfigResource(ConfigResourceType.TOPIC, topic.name, {name: None})
             found = self._admin.describe_configs([resource], config_filter="all")
         return str(_find(found, name)["value"])
 
     def check_append_time(self, topic: Topic) -> None:
-        """Raises LogError unless the broker stamps the topic's records itself.
+        """Checks that the broker stamps the topic's records itself, because cuts depend on it.
 
-        Cuts are found by those stamps.
+        Raises:
+            LogError: It does not.
         """
         kind = self.setting(topic, "message.timestamp.type")
         if kind != "LogAppendTime":
@@ -212,11 +219,11 @@ class Log:
             return _plain(self._consumer.end_offsets(_partitions(topic)))
 
     def index(self, topic: Topic, t_ms: int) -> tuple[dict[int, int], dict[int, int]]:
-        """H(T) from the broker's time index, and the append times of the records found.
+        """H(T) according to the broker's time index.
 
-        Append times are in ms, by partition.
-
-        A partition with no record at or after T is in neither.
+        Returns:
+            The offset of each partition, and the append times, in ms, of the records at these
+            offsets. Partitions without a record at or after T are left out.
         """
         with _broker_errors(self.bootstrap_servers):
             found = self._consumer.offsets_for_times(dict.fromkeys(_partitions(topic), t_ms))
@@ -226,10 +233,10 @@ class Log:
         }
 
     def stamps(self, topic: Topic, partition: int, offset: int, end: int) -> list[tuple[int, int]]:
-        """Offset and append time, in ms, of the next records of [offset, end) of a partition.
+        """The offsets and append times, in ms, of the next records in [offset, end) of a partition.
 
-        As many as one small fetch brings, and at least one; none if only a transaction's markers
-        are left.
+        The result has as many records as one small fetch returns, and at least one. It is empty if
+        only the markers of transactions are left.
         """
         found = TopicPartition(topic.name, partition)
         with self._reading() as reader:
@@ -248,9 +255,9 @@ class Log:
     def find_header(
         self, topic: Topic, partition: int, start: int, header: tuple[str, bytes]
     ) -> int | None:
-        """Offset of the first record at or after `start` that carries `header`.
+        """The offset of the first record with `header`, at or after `start`.
 
-        Up to the present end; None if no record does.
+        The search ends at the present end of the log. None if no record has the header.
         """
         with self._reading() as reader:
             tp = TopicPartition(topic.name, partition)
@@ -268,12 +275,14 @@ class Log:
             return None
 
     def newest(self, topic: Topic, most: int, within_s: float = 1.0) -> Iterator[bytes | None]:
-        """Values of the newest records of each partition, as many as come within a time.
+        """The values of the newest records of each partition.
+
+        As many are returned as arrive within a time limit.
 
         Args:
             topic: The topic to read.
-            most: How many offsets of each partition, at most.
-            within_s: Seconds after which nothing more is read.
+            most: The maximum number of offsets of each partition.
+            within_s: The time limit in seconds.
         """
         with self._reading() as reader:
             places = {TopicPartition(topic.name, p): end for p, end in self.end(topic).items()}
@@ -290,18 +299,18 @@ class Log:
                 left = {tp: start for tp, start in left.items() if reader.position(tp) < places[tp]}
 
     def last_records(self, topic: Topic, below: Cut) -> dict[int, Mark]:
-        """The last record below each offset, which must not lie above the log's end.
+        """The last record below each offset.
 
-        What a partition holds directly below an offset may be the marker of a transaction, which is
-        no record: so this looks back, up to 4,096 offsets. A partition with no record there is not
-        in the answer.
+        The offset directly below may hold the marker of a transaction, which is not a record. The
+        search therefore goes back up to 4,096 offsets. Partitions without a record there are left
+        out.
 
         Args:
             topic: The topic to read.
-            below: Partition to offset.
+            below: An offset for each partition, not above the log's end.
 
         Raises:
-            EnvironmentFault: The brokers send nothing for 10 s.
+            EnvironmentFault: The brokers return nothing for 10 s.
         """
         found: dict[int, Mark] = {}
         beginning = self.beginning(topic)
@@ -316,7 +325,7 @@ class Log:
         return found
 
     def _last_of(self, topic: Topic, spans: Mapping[int, tuple[int, int]]) -> dict[int, Mark]:
-        """The last record of each span [start, end) of offsets."""
+        """The last record of each range [start, end) of offsets."""
         with self._reading() as reader:
             places = {TopicPartition(topic.name, p): span for p, span in spans.items()}
             _begin(reader, {tp: start for tp, (start, _) in places.items()})
@@ -326,8 +335,8 @@ class Log:
             while left:
                 if time.monotonic() > deadline:
                     raise self._silent(left, 10)
-                # Short, since a poll that meets nothing but control records waits in vain until its
-                # end.
+                # A short timeout, because a poll that finds only control records waits for all of
+                # it.
                 for tp, records in reader.poll(timeout_ms=20).items():
                     deadline = time.monotonic() + 10
                     for record in records:
@@ -345,13 +354,11 @@ class Log:
 
     @contextmanager
     def _reading(self) -> Iterator[KafkaConsumer]:
-        """The consumer for a look at records, which `_begin` gives its partitions.
+        """The consumer, for reading records; `_begin` assigns its partitions.
 
-        Nothing needs to be taken back after a look: a consumer fetches only when it is polled. Its
-        partitions must not be
-        paused: kafka-python 3.0 keeps what it has fetched of a paused partition, may never return
-            to that, and fetches no more
-        of it meanwhile.
+        Nothing has to be restored afterwards, because a consumer only fetches when it is polled.
+        Its partitions must not be paused: kafka-python 3.0 keeps what it has fetched from a paused
+        partition, may never return it, and fetches no more of the partition meanwhile.
         """
         with _broker_errors(self.bootstrap_servers):
             yield self._consumer
@@ -359,21 +366,24 @@ class Log:
     def _silent(
         self, places: Mapping[TopicPartition, tuple[int, int]], waited_s: int
     ) -> EnvironmentFault:
-        """What to raise if the brokers have not sent the records of these offsets [start, end)."""
+        """The error to raise if the brokers did not return the records of these offsets."""
         (topic,) = {tp.topic for tp in places}
         return EnvironmentFault(
-            f"topic {topic!r}: the brokers at {self.bootstrap_servers} must return the records of"
-            f" {_spans(places)} within {waited_s} s; they did not; look at their logs, and run"
-            " again"
+            f"topic {topic!r}: the brokers at {self.bootstrap_servers} did not return the records"
+            f" of {_spans(places)} within {waited_s} s; look at their logs, and run again"
         )
 
 
 def _knock(bootstrap_servers: str, within_s: float) -> None:
-    """Raises OSError unless one of the brokers takes a connection. A refusal is known at once."""
+    """Checks that one of the brokers accepts a connection. A refusal is noticed at once.
+
+    Raises:
+        OSError: None does.
+    """
     servers = [server for server in bootstrap_servers.split(",") if server]
     refused: OSError | None = None
     for server in servers:
-        # Kafka's clients take `PLAINTEXT://host:9092` as well.
+        # Kafka's clients accept `PLAINTEXT://host:9092` as well.
         host, _, port = server.strip().rpartition("://")[2].rpartition(":")
         try:
             socket.create_connection((host.strip("[]"), int(port)), within_s / len(servers)).close()
@@ -392,7 +402,7 @@ def _spans(places: Mapping[TopicPartition, tuple[int, int]]) -> str:
 
 
 def _begin(consumer: KafkaConsumer, places: Mapping[TopicPartition, int]) -> None:
-    """Has the consumer read these partitions, each from its offset on."""
+    """Makes the consumer read these partitions, each from its offset on."""
     consumer.assign(list(places))
     for tp, offset in places.items():
         consumer.seek(tp, offset)
@@ -423,14 +433,14 @@ def _broker_errors(bootstrap_servers: str) -> Iterator[None]:
         yield
     except (UnsupportedCodecError, CorruptRecordError) as error:
         raise LogError(
-            f"the records at {bootstrap_servers} must be readable; got {type(error).__name__}:"
+            f"the records at {bootstrap_servers} can't be read: {type(error).__name__}:"
             f" {error}; if a codec is missing, run: pip install 'kafka-python[lz4,snappy,zstd]';"
             " if a record is damaged, the broker's disk is at fault"
         ) from error.with_traceback(None)
     except (KafkaError, OSError) as error:
-        # Without its traceback: the client's thread keeps the error, and with it every caller's
-        # frame.
+        # Without its traceback, because the client's thread keeps the error, and with the traceback
+        # also the frames of all callers.
         raise EnvironmentFault(
-            f"a Kafka broker must answer at {bootstrap_servers}; got {type(error).__name__}:"
+            f"no Kafka broker answers at {bootstrap_servers}: {type(error).__name__}:"
             f" {error}; start the local stack with `trilayer up`, or set bootstrap_servers"
         ) from error.with_traceback(None)

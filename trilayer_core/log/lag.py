@@ -1,4 +1,4 @@
-"""How far an answer's head, and the cut that it stands on, are behind the log's end."""
+"""The lag of an answer: how far its head and its cut are behind the end of the log."""
 
 from __future__ import annotations
 
@@ -13,21 +13,20 @@ from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Cut
 
 ANSWER_S = 3.0
-"""How long brokers may take to answer who asks for the lag: an answer without it is better than
-none.
-"""
+"""The time limit for brokers; an answer without its lag is better than a slow one."""
 
 
 @dataclass(frozen=True)
 class Lag:
-    """How a stream's log goes on behind an answer.
+    """How far the log of a stream extends beyond an answer.
 
     Attributes:
-        end: one past the last offset of each partition.
-        events: offsets between head and end.
-        seconds: age, by append time, of the oldest of them; 0 if there is none.
-        since_cut: age, by append time, of the oldest event at or above the cut; 0 if there is none.
-        ahead: per partition, the first record that is stamped later than now by more than the
+        end: One past the last offset of each partition.
+        events: The number of offsets between head and end.
+        seconds: The age, by append time, of the oldest of them; 0 if there are none.
+        since_cut: The age, by append time, of the oldest event at or above the cut; 0 if there are
+            none.
+        ahead: The first record of each partition that is stamped later than now by more than the
             settle delay.
     """
 
@@ -44,13 +43,13 @@ def stream_lag(
     """The lag of each stream whose topic exists.
 
     Args:
-        catalog: Whose streams are looked at.
+        catalog: The catalog with the streams.
         settings: The brokers, the tick and the settle delay.
-        heads: Stream to the head of its answers.
-        cuts: Stream to the cut in force.
+        heads: The head of the answers for each stream.
+        cuts: The cut in force for each stream.
 
     Raises:
-        EnvironmentFault: No broker answers, or one does not send the records that it holds.
+        EnvironmentFault: No broker answers, or one does not return its records.
     """
     found: dict[str, Lag] = {}
     with Log.at_once(settings.bootstrap_servers, ANSWER_S) as log:
@@ -75,12 +74,14 @@ def stream_lag(
 
 
 def after_cut(catalog: Catalog, settings: Settings, cuts: Mapping[str, Cut]) -> dict[str, int]:
-    """Offsets between each stream's cut and its log's end: the events that are the speed layer's.
+    """The number of offsets between each stream's cut and the end of its log.
+
+    These are the events that belong to the speed layer.
 
     Args:
         catalog: The definitions.
-        cuts: Stream to the cut in force.
         settings: The settings.
+        cuts: The cut in force for each stream.
 
     Raises:
         EnvironmentFault: No broker answers.
@@ -97,7 +98,7 @@ def after_cut(catalog: Catalog, settings: Settings, cuts: Mapping[str, Cut]) -> 
 
 
 def _age_s(log: Log, topic: Topic, start: Cut, end: Cut) -> float:
-    """Seconds since the oldest record at or above `start` was appended; 0 if there is none."""
+    """The seconds since the oldest record at or above `start` was appended; 0 if there is none."""
     stamps = [
         stamp
         for partition, offset in start.items()

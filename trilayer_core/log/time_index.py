@@ -1,18 +1,18 @@
 """H(T): the first offset of each partition that arrived at or after T.
 
-Both layers ask here, and nowhere else.
+Both layers determine H(T) through this module. docs/seam.md has the rule and its reasons.
 
-The broker's time index answers with the first record stamped T or later. That is H(T) as long as
-stamps rise with offsets. A record stamped far ahead (by a producer, while the topic still had
-CreateTime, or by a broker whose clock was wrong for a while) would answer for every T until the
-clocks have caught up with it, and hold all those cuts at its own offset. So a record that is
-*ahead* is ignored: its stamp is later than this machine's clock, or than the stamp of a record
-after it in the log, by more than a tick and the settle delay. H(T) is then looked for among the
-records after it, by reading a few of them.
+The broker's time index returns the first record stamped T or later, which is H(T) as long as stamps
+increase with offsets. A record that is stamped far ahead (by a producer, while the topic still had
+CreateTime, or by a broker whose clock was wrong for a while) would be the result for every T until
+the clocks have reached its stamp, and hold all those cuts at its own offset. A record that is
+*ahead* is therefore skipped: its stamp is later than this machine's clock, or than the stamp of a
+record after it in the log, by more than a tick plus the settle delay. H(T) is then searched for
+among the records after it, by reading a few of them.
 
-No offset found here can make an answer wrong: any offset may be a cut, as long as both layers use
-the same one, and a cut is recorded before it is used. What matters is that both layers find the
-same offset, and that it moves.
+A wrong offset can't make an answer wrong: any offset may be a cut, as long as both layers use the
+same one, and a cut is recorded before it is used. What matters is that both layers find the same
+offset, and that the cut advances.
 """
 
 from __future__ import annotations
@@ -27,32 +27,38 @@ from trilayer_core.runtime.clock import now_ms
 from trilayer_core.seam import Cut, format_time
 
 ROUNDS = 16
-"""Runs of ahead records that one look-up passes over. A log with more of them between two ticks
-gets a boundary among them, which is as good as any other."""
+"""How many runs of records that are ahead one look-up skips.
+
+In a log with more runs between two ticks the boundary lies among them, which is as good as any
+other.
+"""
 
 CHUNKS = 64
-"""Answers of the broker that are kept: look-ups close to each other read the same records."""
+"""The number of the broker's answers that are cached.
+
+Nearby look-ups read the same records.
+"""
 
 _ANY_STAMP_IS_BELOW = 1 << 62
 
 
 @dataclass(frozen=True, order=True)
 class Stamped:
-    """A record's offset, and its append time in ms."""
+    """The offset of a record and its append time in ms."""
 
     offset: int
     stamp: int
 
 
 class TimeIndex:
-    """H(T) of one topic.
+    """Finds H(T) of one topic.
 
     Args:
-        log: the connection to the broker.
-        topic: the topic, which may be replaced when partitions were added.
-        tick_ms: the length of a tick.
-        settle_ms: the settle delay.
-        clock: this machine's clock, in ms since 1970.
+        log: The connection to the broker.
+        topic: The topic. It may be replaced after partitions were added.
+        tick_ms: The length of a tick.
+        settle_ms: The settle delay.
+        clock: This machine's clock, in ms since 1970.
     """
 
     def __init__(
@@ -69,22 +75,21 @@ class TimeIndex:
 
     @property
     def margin_ms(self) -> int:
-        """By how much a stamp must be too late for its record to be ignored.
+        """How much later a stamp must be for its record to be ahead.
 
-        Later than the clock, or than a stamp after it in the log.
+        It is compared with the clock, and with the stamps of later records.
         """
         return self._tick_ms + self._settle_ms
 
     def first(self, t_ms: int, floor: Cut) -> tuple[dict[int, int], dict[int, int]]:
-        """H(T), and the stamp of the record found, by partition.
+        """H(T), and the stamps of the records at these offsets, by partition.
 
-        Partitions without a record at or after T are left out.
-
-        One request where stamps rise, as they do on a healthy topic that is not quiet.
+        Partitions without a record at or after T are left out. This takes one request if stamps
+        increase, as they do on a healthy topic that is not quiet.
 
         Args:
             t_ms: T.
-            floor: where an earlier tick begins; a record below that is not looked at.
+            floor: The offsets at which an earlier tick begins; records below are ignored.
         """
         offsets, stamps = self._log.index(self.topic, t_ms)
         found = {
@@ -95,23 +100,23 @@ class TimeIndex:
         return {p: h.offset for p, h in found.items()}, {p: h.stamp for p, h in found.items()}
 
     def cut(self, t_ms: int, floor: Cut, *, accept_clock: bool = False) -> dict[int, int]:
-        """H(T) for a batch run; where no record is at or after T, the end of the log.
+        """H(T) for a batch run; the end of the log if no record is at or after T.
 
         Args:
             t_ms: T, which has passed by the settle delay.
-            floor: the newest recorded cut of a tick before T.
-            accept_clock: cut at the end, too, where the broker's clock seems to be ahead at this
-                moment.
+            floor: The newest recorded cut of a tick before T.
+            accept_clock: Whether to cut at the end even if the broker's clock seems to be ahead at
+                present.
 
         Raises:
-            ClockError: if the newest records of a partition are ahead, one after the other for
-                longer than the settle delay: then the broker's clock differs from this one now, and
-                nothing tells where T lies.
+            ClockError: The newest records of a partition are ahead and arrived over a longer time
+                than the settle delay. The broker's clock then differs from this one at present, and
+                the position of T can't be determined.
         """
-        # The end is asked first, so that no record falls between the two requests.
+        # The end is requested first, so that no record falls between the two requests.
         end = self._log.end(self.topic)
-        # As the speed layer does, which finds one boundary after the other: what the tick before T
-        # has passed over, T passes over too.
+        # The speed layer finds one boundary after the other. To find the same one, records that the
+        # tick before T skips must be skipped for T as well.
         before, _ = self.first(t_ms - self._tick_ms, floor)
         floor = {p: max(floor.get(p, 0), before.get(p, 0)) for p in end}
         offsets, _ = self.first(t_ms, floor)
@@ -123,7 +128,7 @@ class TimeIndex:
     def stamped_later_than_now(self) -> dict[int, Stamped]:
         """The first record of each partition that is stamped later than the clock.
 
-        Later by more than the settle delay.
+        Stamps within the settle delay are not counted.
         """
         offsets, stamps = self._log.index(self.topic, self._clock() + self._settle_ms + 1)
         return {p: Stamped(offset, stamps[p]) for p, offset in sorted(offsets.items())}
@@ -133,7 +138,7 @@ class TimeIndex:
     def _first(self, p: int, t_ms: int, found: Stamped | None, floor: int) -> Stamped | None:
         """The first record at or after T that is not ahead.
 
-        `found` is the first one stamped T or later.
+        `found` is the first record stamped T or later.
         """
         latest = self._clock() + self.margin_ms
         for _ in range(ROUNDS):
@@ -144,10 +149,10 @@ class TimeIndex:
             elif found.stamp > latest:
                 found = self._search(p, t_ms, found.offset + 1, self._end(p), latest)
             elif found.stamp < t_ms + self._tick_ms:
-                return found  # in T's own tick: whatever else it is, it delays no other one
+                return found  # in T's own tick, so it delays no other tick
             else:
-                # After a quiet time, or ahead when it came. If so, a record after it has a lower
-                # stamp.
+                # The record arrived after a quiet time, or it was ahead when it arrived. In the
+                # second case a record after it has a lower stamp.
                 low = found.stamp - self.margin_ms
                 lower = self._lower(p, found.offset + 1, self._end(p), low)
                 if lower is None:
@@ -160,11 +165,9 @@ class TimeIndex:
         return found
 
     def _search(self, p: int, t_ms: int, low: int, high: int, latest: int) -> Stamped | None:
-        """A record of [low, high) stamped from T to `latest`, right after none or one below T.
+        """A record in [low, high) stamped from T to `latest` that follows no record or one below T.
 
-        None if there is none.
-
-        Records stamped later than `latest` are passed over.
+        Records stamped later than `latest` are skipped. None if there is no such record.
         """
         best = self._newest(p, t_ms, low, high, latest)
         if best is None or best.stamp < t_ms:
@@ -185,9 +188,10 @@ class TimeIndex:
         return best
 
     def _newest(self, p: int, t_ms: int, low: int, high: int, latest: int) -> Stamped | None:
-        """A record of [low, high) stamped T to `latest` near its end.
+        """A record in [low, high) near its end that is stamped from T to `latest`.
 
-        Else the newest one below T; None if all are later.
+        Otherwise the newest record stamped below T; None if all records are stamped later than
+        `latest`.
         """
         step, above = 1, high
         while True:
@@ -196,12 +200,11 @@ class TimeIndex:
             if known or start <= low:
                 break
             step, above = step * 4, start
-        # Further and further back nothing was met but records that are ahead: there may be others
-        # between.
+        # Only records that are ahead were found at these samples; there may be others between them.
         known = known or self._some(p, low, high, latest)
         if not known:
             return None
-        # And between what was met and the records that are all ahead there may be more.
+        # There may be more between the record found and the records that are all ahead.
         newest, position = known[-1], known[-1].offset + 1
         while newest.stamp < t_ms and position < above:
             middle = (position + above) // 2
@@ -213,9 +216,9 @@ class TimeIndex:
         return newest
 
     def _some(self, p: int, start: int, high: int, latest: int) -> list[Stamped]:
-        """The first records of [start, high) stamped up to `latest`; none if there are none.
+        """The first records in [start, high) stamped up to `latest`; empty if there are none.
 
-        A long run of records that are ahead is not read, but its end is searched for.
+        A long run of records that are ahead is not read completely; its end is found by bisection.
         """
         passed, step = start, 1
         while True:
@@ -241,9 +244,9 @@ class TimeIndex:
         return found
 
     def _lower(self, p: int, start: int, end: int, bound: int) -> Stamped | None:
-        """A record of [start, end) stamped below `bound`.
+        """A record in [start, end) stamped below `bound`.
 
-        The first one if it is near, else as samples show.
+        It is the first one if that is near; otherwise one that the samples contain.
         """
         step = 1
         while start < end:
@@ -253,15 +256,16 @@ class TimeIndex:
             lower = next((record for record in known if record.stamp < bound), None)
             if lower:
                 return lower
-            # On a multiple of the step, which the next look-up reads too.
+            # Samples lie at multiples of the step, so that the next look-up reads the same ones.
             start = (known[-1].offset // step + 1) * step
             step *= 4
         return None
 
     def _check_end(self, p: int, low: int, end: int) -> None:
-        """Raises ClockError if the log ends with records that are ahead.
+        """Checks that the log does not end with records that are ahead.
 
-        And if they came for longer than the settle delay.
+        Raises:
+            ClockError: It does, and these records arrived over a longer time than the settle delay.
         """
         latest = self._clock() + self.margin_ms
         last = self._last(p, low, end)
@@ -281,9 +285,9 @@ class TimeIndex:
             )
 
     def _last(self, p: int, low: int, end: int) -> Stamped | None:
-        """The last record of [low, end); None if there is none.
+        """The last record in [low, end); None if there is none.
 
-        The markers of transactions may follow it, which are no records.
+        It may be followed by the markers of transactions, which are not records.
         """
         back = 1
         while True:
@@ -302,9 +306,9 @@ class TimeIndex:
         return [record for record in self._read(p, start, high) if record.stamp <= latest]
 
     def _read(self, p: int, start: int, high: int) -> list[Stamped]:
-        """The next records of [start, high), as many as the broker sends at once.
+        """The next records in [start, high), as many as the broker sends at once.
 
-        At least one if there is any.
+        At least one if there are any.
         """
         if start >= high:
             return []

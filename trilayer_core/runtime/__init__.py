@@ -1,4 +1,4 @@
-"""What processes need in order to run.
+"""The runtime environment of all processes.
 
-Settings, sessions, jars, ports, locks, failpoints and the clock.
+Settings, Spark sessions, jars, ports, locks, failpoints and the clock.
 """

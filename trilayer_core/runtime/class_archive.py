@@ -1,9 +1,7 @@
-"""An archive of the classes that Spark loads.
+"""An archive of the classes that Spark loads, which halves the start-up time of a session.
 
-A session then starts, and plans its first query, in about half the time.
-
-The JVM's own feature (JEP 350, dynamic class-data sharing). An archive that does not fit the JVM or
-the jars is left aside by it without a word.
+This is a feature of the JVM (JEP 350, dynamic class-data sharing). The JVM silently ignores an
+archive that does not match it or the jars.
 """
 
 from __future__ import annotations
@@ -33,14 +31,17 @@ if TYPE_CHECKING:
 
 
 RECORDING = "trilayer_core.runtime.class_recording"
-"""The module that makes the archive, in a process of its own."""
+"""The module that creates the archive, in a separate process."""
 
 STEPS = ("starting Spark", "queries", "a stream", "a remote session", "writing the archive")
-"""What the process that makes the archive does, as its lines on stdout say."""
+"""The steps of the process that creates the archive, as it prints them."""
 
 
 def archive(settings: Settings) -> Path:
-    """Where the archive is for this Java, this pyspark, and what is done here to fill it."""
+    """The path of the archive.
+
+    Its name identifies this Java, this pyspark, and the code that fills the archive.
+    """
     work = files("trilayer_core.runtime").joinpath("class_recording.py").read_text()
     fits = (
         f"{Path(java_executable()).resolve()} {pyspark.__version__}"
@@ -54,15 +55,16 @@ def archive(settings: Settings) -> Path:
 
 
 def java_option(settings: Settings) -> str:
-    """The JVM's option to use the archive, or nothing where none was made."""
+    """The JVM option that uses the archive; empty if there is none."""
     path = archive(settings)
     return f"-XX:SharedArchiveFile={path} -Xlog:cds*=off" if path.exists() else ""
 
 
 def share(settings: Settings, *, echo: Callable[[str], None]) -> None:
-    """Makes the archive, which takes half a minute, where there is none.
+    """Creates the archive if it does not exist, which takes half a minute.
 
-    Raises EnvironmentFault with what Spark said if it can't be made.
+    Raises:
+        EnvironmentFault: It can't be created. The message has Spark's output.
     """
     path = archive(settings)
     if path.exists():
@@ -71,8 +73,8 @@ def share(settings: Settings, *, echo: Callable[[str], None]) -> None:
         if path.exists():
             return
         echo(
-            "An archive of the classes that Spark loads is made once for this user: sessions then"
-            " start in half the time"
+            "Creating an archive of Spark's classes, once for this user: it halves the start-up"
+            " time of sessions"
         )
         unfinished = path.with_suffix(".unfinished")
         unfinished.unlink(missing_ok=True)
@@ -82,7 +84,7 @@ def share(settings: Settings, *, echo: Callable[[str], None]) -> None:
 
 
 def _make(unfinished: Path, settings: Settings, reached: Callable[[str], None]) -> None:
-    """Has a process of its own make the archive, and tells `reached` how far that has come."""
+    """Creates the archive in a separate process, and reports its progress."""
     command = [sys.executable, "-P", "-m", RECORDING, str(unfinished)]
     steps = len(STEPS)
     with (
@@ -99,7 +101,7 @@ def _make(unfinished: Path, settings: Settings, reached: Callable[[str], None]) 
                     reached(f"{STEPS.index(line.strip()) + 1} of {steps}: {line.strip()}")
             status = making.wait()
         except BaseException:
-            # Its JVM and the client that it starts are in its session.
+            # Its JVM and the client that it starts belong to its process group.
             with suppress(ProcessLookupError):
                 os.killpg(making.pid, signal.SIGKILL)
             raise

@@ -4,5 +4,5 @@ import time
 
 
 def now_ms() -> int:
-    """This machine's clock, in ms since 1970."""
+    """The time of this machine's clock, in ms since 1970."""
     return time.time_ns() // 1_000_000

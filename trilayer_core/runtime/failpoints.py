@@ -1,14 +1,12 @@
-"""Named points at which a process can be made to die, to fail or to dawdle.
+"""Failpoints: named places at which a process can be made to die, fail or slow down, for tests.
 
-For tests in real processes.
+The variable TRILAYER_FAILPOINT activates one of them:
 
-Armed by TRILAYER_FAILPOINT:
-
-- `NAME` or `NAME:N`: the process dies as if by kill -9, the Nth time that it reaches NAME.
-- `NAME:error:N`: every Nth time an input/output error (EIO) is raised, as a broken disk would.
+- `NAME` or `NAME:N`: the process dies as if killed with SIGKILL, the Nth time that it reaches NAME.
+- `NAME:error:N`: every Nth time an input/output error (EIO) is raised, as by a broken disk.
 - `NAME:slow:N`: every Nth time the process waits for a second, as on an overloaded disk.
 
-Costs a dictionary look-up when not armed.
+An inactive failpoint costs one dictionary look-up.
 """
 
 import errno
@@ -61,14 +59,14 @@ _reached: Counter[str] = Counter()
 
 
 def failpoint(name: str, file: str = "") -> None:
-    """Does here what is armed for `name`, and nothing if it is not.
+    """Does what TRILAYER_FAILPOINT says for `name`, if anything.
 
     Args:
-        name: one of FAILPOINTS.
-        file: the file that is being worked on, which an error raised here names.
+        name: One of FAILPOINTS.
+        file: The file that is being worked on, which is named by an error raised here.
 
     Raises:
-        OSError: the failpoint is armed with `error` and due.
+        OSError: The failpoint is active with `error`, and it is its turn.
     """
     armed = os.environ.get(VARIABLE)
     if not armed:

@@ -1,7 +1,7 @@
-"""One process at a time through a piece of work on disk.
+"""File locks, which let one process at a time do a piece of work.
 
-The lock belongs to the open file, so it ends with the process that holds it, kill -9 included; the
-file itself stays.
+A lock belongs to the open file, so it ends with the process that holds it, even if that is killed
+with SIGKILL. The file itself remains.
 """
 
 import fcntl
@@ -20,29 +20,31 @@ from trilayer_core.errors import ConflictError
 logger = logging.getLogger("trilayer.lock")
 
 LOOK_AGAIN_S = 0.01
-"""How often a bounded wait tries for the lock."""
+"""The time in seconds between two attempts to take a lock."""
 
 GRACE_S = 0.2
-"""How long a lock is waited for at least before work is refused: `unless_held` takes one for a
-moment, to see that it is free."""
+"""The minimum time to wait for a lock before work is refused.
+
+It allows for `unless_held`, which takes a free lock for a moment.
+"""
 
 TELL_AFTER_S = 2.0
-"""After how long a bounded wait says in the log whom it waits for."""
+"""The time after which the log says who holds the lock that is being waited for."""
 
 
 @contextmanager
 def exclusive(path: Path, *, once: str = "", wait_s: float = 0.0) -> Iterator[None]:
-    """Holds the lock at `path`. Not re-entrant.
+    """Holds the lock at `path`. It is not re-entrant.
 
     Args:
-        path: The lock's file, which is made where it is not there.
-        once: What to call the work that the lock is for. Without it, the lock is waited for without
-            end.
-        wait_s: With `once`, for how long the lock is waited for.
+        path: The lock's file, which is created if it does not exist.
+        once: A name for the work that the lock protects. If it is empty, there is no limit to the
+            wait.
+        wait_s: With `once`, how long to wait for the lock.
 
     Raises:
-        ConflictError: With `once`, another process or thread has the lock, and still has it after
-            `wait_s`; says who.
+        ConflictError: With `once`, another process or thread still has the lock after `wait_s`. The
+            message says which.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as lock:
@@ -61,9 +63,10 @@ def exclusive(path: Path, *, once: str = "", wait_s: float = 0.0) -> Iterator[No
 
 @contextmanager
 def unless_held(path: Path) -> Iterator[bool]:
-    """Gives True and holds the lock at `path`.
+    """Takes the lock at `path` if it is free.
 
-    Gives False at once if another process or thread holds it.
+    Yields:
+        True while the lock is held; False at once if another process or thread has it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as lock:
@@ -96,8 +99,8 @@ def _take_within(lock: TextIO, path: Path, once: str, wait_s: float) -> None:
             f"{once} must run once at a time; {holder} is at it; wait for it or end it"
         )
     raise ConflictError(
-        f"{once} needs {path}, which {holder} has held for more than {wait_s:g} s, though that"
-        " takes milliseconds: the process may be stopped; continue it (kill -CONT PID) or end it,"
+        f"{once} needs {path}, which {holder} has held for more than {wait_s:g} s instead of a"
+        " few milliseconds: the process may be suspended; continue it (kill -CONT PID) or end it,"
         " then run this again"
     )
 

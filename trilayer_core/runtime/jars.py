@@ -1,9 +1,8 @@
-"""Jars by lock file.
+"""Jars, downloaded according to a lock file and checked against its digests.
 
-The exact artifacts that a lock names, fetched once, each with the digest that the lock states.
-
-A jar stands in its place only after its SHA-256 was checked, whole or not at all; two processes
-that fetch at once end with the same files. Fetching is done by Ivy, which comes with pyspark.
+A jar is put in place only after its SHA-256 has been checked, so it is either complete or missing.
+If two processes download at the same time, both end up with the same files. Ivy, which is part of
+pyspark, does the downloading.
 """
 
 import hashlib
@@ -45,17 +44,18 @@ class Jar:
 
     @property
     def file_name(self) -> str:
-        """What its file is called."""
+        """The name of its file."""
         return f"{self.artifact}-{self.version}.jar"
 
 
 def read_lock(lock: Path) -> list[Jar]:
-    """The jars that `lock` names, in its order.
+    """The jars in a lock file, in its order.
 
     A line is `sha256  group:artifact:version`, or starts with #.
 
-    Raises SettingsError, with file and line number, on any other line and on two jars of one file
-    name.
+    Raises:
+        SettingsError: A line has another form, or two jars have the same file name. The message has
+            the file and the line number.
     """
     jars: dict[str, Jar] = {}
     for number, line in enumerate(lock.read_text().splitlines(), start=1):
@@ -77,18 +77,18 @@ def read_lock(lock: Path) -> list[Jar]:
 
 
 def paths(lock: Path, into: Path) -> list[Path]:
-    """Where the jars of `lock` stand below `into`, for a class path.
+    """The paths of a lock file's jars below `into`, for a class path.
 
-    `into` may hold others, left by an older lock.
+    `into` may contain other jars from an older lock file.
     """
     return [into / jar.file_name for jar in read_lock(lock)]
 
 
 def missing(lock: Path, into: Path) -> list[Jar]:
-    """The jars of `lock` that are not in `into` yet. Nothing is fetched.
+    """The jars of a lock file that are missing in `into`. Nothing is downloaded.
 
     Raises:
-        IntegrityError: A jar that is there is not the one locked.
+        IntegrityError: A jar has another digest than the lock file.
     """
     absent = []
     for jar in read_lock(lock):
@@ -100,13 +100,22 @@ def missing(lock: Path, into: Path) -> list[Jar]:
 
 
 def fetch(lock: Path, into: Path, *, echo: Callable[[str], None]) -> list[Path]:
-    """Make sure that every jar of `lock` is in `into`, and return their paths in the lock's order.
+    """Downloads the jars of a lock file that are missing in `into`.
 
-    Starts a JVM only when one is missing. `echo` is told what is about to be fetched, and how far
-    that has come; on a terminal a live line says so. Interrupted, it goes on where it stopped.
+    A JVM is started only if one is missing. After an interruption the next call continues where
+    this one stopped.
 
-    Raises IntegrityError when a jar, in place or fetched, is not the one locked, EnvironmentFault
-    when one can't be had.
+    Args:
+        lock: The lock file.
+        into: The folder of the jars.
+        echo: Receives what is about to be downloaded, and the progress unless a terminal shows it.
+
+    Returns:
+        The paths of the jars, in the lock file's order.
+
+    Raises:
+        IntegrityError: A jar has another digest than the lock file.
+        EnvironmentFault: A jar can't be downloaded.
     """
     jars = read_lock(lock)
     with exclusive(into / ".lock"):
@@ -133,12 +142,12 @@ def _verify(path: Path, jar: Jar, remedy: str) -> None:
 
 
 def _fetch_missing(missing: Sequence[Jar], into: Path, reached: Callable[[str], None]) -> None:
-    """One Ivy run.
+    """Downloads jars in one run of Ivy.
 
-    Its cache outlives a run that failed on the way, so that the next one fetches only the rest.
+    Ivy's cache is kept if the run fails, so that the next run only downloads the rest.
     """
     cache, scratch = into / ".ivy", into / ".fetching"
-    shutil.rmtree(scratch, ignore_errors=True)  # of a run that was killed
+    shutil.rmtree(scratch, ignore_errors=True)  # left by a killed run
     scratch.mkdir()
     _run_ivy(missing, scratch, cache, reached)
     try:
@@ -146,8 +155,8 @@ def _fetch_missing(missing: Sequence[Jar], into: Path, reached: Callable[[str], 
             _verify(
                 scratch / jar.file_name,
                 jar,
-                "it was not put in place; run again, and if that ends the same, hold the lock's"
-                f" line for {jar.artifact} against the digest that its project publishes",
+                "it was not put in place; run again, and if the digest is the same, compare the"
+                f" lock's line for {jar.artifact} with the digest that its project publishes",
             )
             os.replace(scratch / jar.file_name, into / jar.file_name)
     finally:
@@ -186,22 +195,22 @@ def _run_ivy(jars: Sequence[Jar], into: Path, cache: Path, reached: Callable[[st
                 if line.strip(". \n") and not re.fullmatch(r"\.* \(\d+kB\)\n", line):
                     last_lines.append(line)
         except BaseException:
-            ivy.kill()  # else leaving the block waits until all is fetched
+            ivy.kill()  # otherwise leaving the block would wait for all downloads
             raise
     absent = [jar for jar in jars if not (into / jar.file_name).exists()]
     if ivy.returncode != 0 or absent:
         names = ", ".join(f"{jar.group}:{jar.artifact}:{jar.version}" for jar in absent) or "none"
         raise EnvironmentFault(
             f"Ivy must fetch {len(jars)} jars; {len(absent)} are missing ({names}), exit status"
-            f" {ivy.returncode}; check the network and run again, what did arrive is kept. Ivy's"
-            f" last lines:\n{''.join(last_lines)}"
+            f" {ivy.returncode}; check the network and run again; finished downloads are kept."
+            f" Ivy's last lines:\n{''.join(last_lines)}"
         )
 
 
 def _settings_xml(cache: Path) -> bytes:
-    """Ivy settings: Maven Central and nothing of the user's own.
+    """Ivy settings that use Maven Central and nothing from the user's own settings.
 
-    No POMs and no checksums, since the lock has both.
+    POMs and checksums are not downloaded, because the lock file replaces both.
     """
     root = xml.Element("ivysettings")
     xml.SubElement(root, "settings", defaultResolver="central")
@@ -232,11 +241,11 @@ def _ivy_jar() -> Path:
     pyspark = find_spec("pyspark")
     if pyspark is None or pyspark.origin is None:
         raise EnvironmentFault(
-            "pyspark must be installed, for Ivy is in it; got none; run: make .venv"
+            "pyspark must be installed, because it contains Ivy; got none; run: make .venv"
         )
     found = sorted((Path(pyspark.origin).parent / "jars").glob("ivy-*.jar"))
     if not found:
         raise EnvironmentFault(
-            f"pyspark must bring jars/ivy-*.jar; got none in {pyspark.origin}; reinstall pyspark"
+            f"pyspark must contain jars/ivy-*.jar; got none in {pyspark.origin}; reinstall pyspark"
         )
     return found[-1]

@@ -1,4 +1,4 @@
-"""The Java that Spark, Ivy and the embedded broker run on."""
+"""The Java installation for Spark, Ivy and the embedded broker."""
 
 import os
 import re
@@ -17,10 +17,11 @@ OLDEST_JAVA = 17
 def java_executable() -> Path:
     """The `java` of JAVA_HOME, else the one on the PATH.
 
-    Looked up, and asked for its version, once a process.
+    It is searched for, and asked for its version, once per process.
 
-    Raises EnvironmentFault, with the command that installs one, when there is none or it is older
-    than 17.
+    Raises:
+        EnvironmentFault: There is none, or it is older than 17. The message has the command that
+            installs one.
     """
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
@@ -44,9 +45,9 @@ def java_executable() -> Path:
 
 
 def java_version(banner: str) -> int | None:
-    """The feature release in the text that `java -version` prints.
+    """The major version in the output of `java -version`.
 
-    17 from "17.0.15", 8 from "1.8.0_402".
+    It is 17 for "17.0.15" and 8 for "1.8.0_402".
     """
     found = re.search(r'version "(?:1\.)?(\d+)', banner)
     return int(found.group(1)) if found else None

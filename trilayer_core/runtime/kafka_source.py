@@ -1,4 +1,4 @@
-"""How Spark reads a topic: the options of its Kafka source, and what its errors say."""
+"""Reading a topic with Spark: the options of its Kafka source, and the meaning of its errors."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from trilayer_core.seam import Cut, Ranges
 
-# Measured: larger fetches, and polls of more records, than by default double the rows read per
-# second. Polls of 20,000 records give part of that back, since the garbage collector copies what a
-# poll has returned.
+# Measured: larger fetches, and polls of more records, than the defaults double the rows read per
+# second. Polls of 20,000 records lose part of that again, because the garbage collector copies what
+# a poll has returned.
 KAFKA_OPTIONS = {
     "kafka.max.poll.records": "2000",
     "kafka.max.partition.fetch.bytes": "8388608",
     "kafka.receive.buffer.bytes": "1048576",
-    # A reader that has come to the end of a quiet log would be kept waiting there for half a
-    # second, in every micro-batch.
+    # By default the broker holds a request at the end of a quiet log for half a second, which would
+    # delay every micro-batch.
     "kafka.fetch.max.wait.ms": "10",
     "kafka.isolation.level": "read_committed",
     "failOnDataLoss": "true",
@@ -32,15 +32,15 @@ def read_log(
     *,
     complete: bool = True,
 ) -> DataFrame:
-    """The records of `ranges`, in one bounded read.
+    """Reads the records of `ranges`, in one bounded read.
 
     Args:
         spark: The session.
-        bootstrap_servers: host:port, or several with commas between them.
+        bootstrap_servers: host:port, or several separated by commas.
         topic: The topic's name.
-        ranges: Partition to offsets.
-        complete: Whether to fail if the log does not hold all of them any more, or to read what it
-            holds.
+        ranges: The offsets of each partition.
+        complete: Whether the read fails if the log no longer holds all records. Otherwise it
+            returns those that the log holds.
 
     Returns:
         Rows of key, value, headers, partition, offset, timestamp.
@@ -59,13 +59,13 @@ def read_log(
 
 
 def offsets_json(topic: str, offsets: Cut) -> str:
-    """Offsets as Spark's Kafka source takes them."""
+    """The offsets in the JSON format of Spark's Kafka source."""
     return json.dumps(
         {topic: {str(partition): offset for partition, offset in sorted(offsets.items())}}
     )
 
 
 def lost_by_log(text: str) -> bool:
-    """Whether a Spark error says that the log no longer holds the offsets that were asked for."""
+    """Whether a Spark error says that the log no longer holds the requested offsets."""
     signs = ("OffsetOutOfRange", "Some data may have been lost", "data may have been missed")
     return any(sign in text for sign in signs)

@@ -1,4 +1,4 @@
-"""Ports of this machine: one asked for, the one had before, or a free one."""
+"""Choosing ports on this machine."""
 
 import socket
 
@@ -6,9 +6,18 @@ from trilayer_core.errors import ConflictError
 
 
 def choose_port(wanted: int | None, before: str | None, not_this: int | None = None) -> int:
-    """`wanted`, which must be free; else `before`, if it is; else a free one.
+    """Chooses a port.
 
-    Raises ConflictError.
+    Args:
+        wanted: The port to use, if not None.
+        before: The port used before, which is used again if it is free.
+        not_this: A port that must not be chosen although it may be free.
+
+    Returns:
+        `wanted`; else `before` if possible; else a free port.
+
+    Raises:
+        ConflictError: `wanted` is in use.
     """
     if wanted is not None:
         if not is_free(wanted):
@@ -23,7 +32,7 @@ def choose_port(wanted: int | None, before: str | None, not_this: int | None = N
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that was free a moment ago."""
+    """A port of 127.0.0.1 that was free at the time of the call."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -33,7 +42,7 @@ def free_port() -> int:
 def is_free(port: int) -> bool:
     """Whether a server could listen on this port of 127.0.0.1."""
     with socket.socket() as probe:
-        # Connections of a former server may linger.
+        # Connections of a previous server may still be closing.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))

@@ -1,4 +1,4 @@
-"""Says what is waited for and how far it has come, so that nobody takes work for a standstill."""
+"""Progress messages, so that long work is not mistaken for a standstill."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 STDERR = Console(stderr=True, highlight=False)
-"""Where words about the work go.
+"""The console for progress messages.
 
-One console for all, so that lines of the log pass above a live line.
+There is only one, so that log lines appear above a live line.
 """
 
 TELL_EVERY_S = 5.0
-"""How often a log, which has no live line, says that the work goes on."""
+"""The time in seconds between two messages in a log, which has no live line."""
 
 
 @contextmanager
@@ -29,19 +29,17 @@ def shown(
     every_s: float = TELL_EVERY_S,
     after_s: float = 0.0,
 ) -> Iterator[Callable[[str], None]]:
-    """Shows that something is under way.
-
-    By a live line on a terminal, by lines of the log elsewhere.
+    """Shows that work is in progress: by a live line on a terminal, otherwise by log lines.
 
     Args:
-        what: What is done, such as "Starting Kafka".
-        echo: Writes a line of the log.
-        console: Where the live line is, if it is a terminal.
-        every_s: How often the log says that the work goes on.
-        after_s: The log says nothing of work that takes less.
+        what: The work, such as "Starting Kafka".
+        echo: Writes a log line.
+        console: The console for the live line, if it is a terminal.
+        every_s: The time between two log lines.
+        after_s: Work that takes less time than this is not logged.
 
     Yields:
-        A function to be called with how far the work has come, such as "2 of 5: a stream".
+        A function to call with the progress, such as "2 of 5: a stream".
     """
     if console.is_terminal:
         yield from _live(what, echo, console, after_s)

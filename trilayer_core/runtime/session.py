@@ -1,4 +1,4 @@
-"""The one place that builds a SparkSession, and what its errors say."""
+"""Creates Spark sessions, and interprets their errors."""
 
 from __future__ import annotations
 
@@ -28,15 +28,14 @@ SPARK_CONNECT_PORT = 15002
 
 
 def connector_jars(settings: Settings) -> list[Path]:
-    """The Kafka connector's jars, fetched where they are not there yet."""
+    """The Kafka connector's jars, downloaded if necessary."""
     lock = settings.spark_connector_lock or jars.SPARK_KAFKA
     return jars.fetch(
         lock, (settings.jars / "spark").resolve(), echo=logging.getLogger("trilayer").info
     )
 
 
-# UTC everywhere; ANSI mode, so that an overflow is an error; dates of every century as they are
-# written.
+# UTC everywhere; ANSI mode, so that an overflow is an error; dates of every century unchanged.
 _SQL = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
@@ -45,8 +44,8 @@ _SQL = {
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.compression.codec": "zstd",
-    # The map in front of the hash map takes no row with a NULL key, which all rows of a grouping
-    # set have, and 8 MB a task.
+    # The first-level map is useless here: it takes no row with a NULL key, which all rows of a
+    # grouping set have, and needs 8 MB per task.
     "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
@@ -57,7 +56,11 @@ def session(
 ) -> SparkSession:
     """A SparkSession with a driver of its own, for one layer.
 
-    `memory_mb` is the heap of the driver, which in local mode is all there is.
+    Args:
+        name: The application's name.
+        settings: The settings.
+        memory_mb: The heap of the driver, which in local mode also runs the tasks.
+        conf: Further Spark settings.
     """
     for variable, value in driver_environment(settings).items():
         os.environ.setdefault(variable, value)
@@ -70,20 +73,20 @@ def session(
 
 
 def driver_environment(settings: Settings) -> dict[str, str]:
-    """Variables that a driver is started with."""
+    """The environment variables of a driver."""
     local = {"SPARK_LOCAL_IP": "127.0.0.1"} if settings.spark_master.startswith("local") else {}
     return local | {"PYSPARK_PYTHON": sys.executable}
 
 
 def driver_conf(settings: Settings, *, memory_mb: int, conf: Mapping[str, str]) -> dict[str, str]:
-    """What a driver is started with."""
+    """The Spark settings of a driver."""
     log4j = files("trilayer_core.runtime") / "log4j2.properties"
     theirs = settings.spark_conf.get(JAVA_OPTIONS, "")
-    # A JVM that is told of two garbage collectors does not start.
+    # A JVM does not start with two garbage collectors selected.
     collector = "" if re.search(r"-XX:\+Use\w+GC\b", theirs) else "-XX:+UseParallelGC"
-    # Parsing an event allocates about 13 KB. Measured: to have the processor fetch that memory
-    # ahead empties the caches of the groups, and costs 6 % of the CPU time where the speed layer's
-    # SQL reads a backlog.
+    # Parsing an event allocates about 13 KB. Measured: prefetching this memory evicts the groups
+    # from the processor's caches, and costs 6 % of the CPU time when the speed layer reads a
+    # backlog.
     java_options = [
         (
             "-XX:+ExitOnOutOfMemoryError -XX:AllocatePrefetchStyle=0"
@@ -111,16 +114,17 @@ BATCH_CONF = {"spark.sql.shuffle.partitions": "4", "spark.sql.adaptive.enabled":
 def batch_session(settings: Settings) -> SparkSession:
     """The batch layer's session.
 
-    Of the Spark Connect server of `spark_remote` or of `trilayer up`, else with a driver of its
-    own.
+    It uses the Spark Connect server of `spark_remote` or of `trilayer up`, else a driver of its
+    own. The JVM of a server has already loaded and compiled its classes, which is most of what a
+    short run with its own driver waits for.
 
-    A server's JVM has its classes loaded and its code compiled, which is most of what a short run
-    on a driver of its own waits for. Raises EnvironmentFault where `spark_remote` does not answer.
+    Raises:
+        EnvironmentFault: The server of `spark_remote` does not answer.
     """
     if settings.spark_remote and not listens(settings.spark_remote):
         raise EnvironmentFault(
-            f"a Spark Connect server must answer at spark_remote, {settings.spark_remote}; none"
-            " does; start it, or leave spark_remote empty"
+            f"no Spark Connect server answers at spark_remote, {settings.spark_remote}; start it,"
+            " or leave spark_remote empty"
         )
     remote = settings.spark_remote or _remote_of_stack(settings)
     if not remote:
@@ -135,7 +139,8 @@ def batch_session(settings: Settings) -> SparkSession:
         | {k: v for k, v in settings.spark_conf.items() if k.startswith("spark.sql.")}
     )
     spark = SparkSession.builder.remote(remote).config(map={**conf}).getOrCreate()
-    # By default a client asks a server that has ended for ten minutes, with the batch's lock held.
+    # By default a client would retry for ten minutes if the server has ended, while this process
+    # holds the batch lock.
     spark.client.set_retry_policies(
         [
             DefaultPolicy(
@@ -147,9 +152,9 @@ def batch_session(settings: Settings) -> SparkSession:
 
 
 def _remote_of_stack(settings: Settings) -> str:
-    """The address of the server of `trilayer up`, or nothing where none runs.
+    """The address of the server of `trilayer up`; empty if none runs.
 
-    Not under spark-submit, which brings a driver.
+    Under spark-submit it is not used, because spark-submit provides the driver.
     """
     address = settings.home / SPARK_ADDRESS
     if not settings.spark_master or not address.exists():
@@ -159,7 +164,7 @@ def _remote_of_stack(settings: Settings) -> str:
 
 
 def listens(remote: str) -> bool:
-    """Whether something takes connections at the address of a Spark Connect server."""
+    """Whether a server accepts connections at a Spark Connect address."""
     server = urlsplit(remote)
     try:
         socket.create_connection(
@@ -172,30 +177,36 @@ def listens(remote: str) -> bool:
 
 @contextmanager
 def driver_at_work(memory_setting: str) -> Iterator[None]:
-    """Raises EnvironmentFault if the driver's JVM ends within the block.
+    """Translates Spark's errors within the block.
 
-    It does so when its heap is full.
+    Args:
+        memory_setting: The setting to increase if the driver's heap was full.
+
+    Raises:
+        EnvironmentFault: The driver's JVM or the Spark Connect server has ended.
+        LogError: The log no longer holds what was being read.
+        TrilayerError: A Spark job failed for another reason.
     """
     try:
         yield
     except (ConnectionError, Py4JNetworkError) as error:
         raise EnvironmentFault(
             "Spark's driver has ended; run this again. If its log says OutOfMemoryError, first"
-            f" raise {memory_setting}"
+            f" increase {memory_setting}"
         ) from error
     except (PySparkException, Py4JJavaError) as error:
         if not _server_is_gone(error):
             raise _failed(str(error)) from error
         raise EnvironmentFault(
-            "the Spark Connect server has ended, or was started again; run this again when it"
-            f" answers. If its log says OutOfMemoryError, first raise {memory_setting}"
+            "the Spark Connect server has ended or was restarted; run this again when it answers."
+            f" If its log says OutOfMemoryError, first increase {memory_setting}"
         ) from error
 
 
 def first_cause(text: str) -> str:
     """The line of a Spark error that says what happened.
 
-    What trilayer's own code raised, else the root cause.
+    It is the error that trilayer's own code raised, if any, else the root cause.
     """
     raised = _raised_here(text)
     if raised:
@@ -206,12 +217,12 @@ def first_cause(text: str) -> str:
 
 
 def _raised_here(text: str) -> str:
-    """The last line of the Python traceback that a Spark error quotes.
+    """The last line of the Python traceback in a Spark error.
 
-    Empty if there is none, or if Spark raised it.
+    Empty if there is none, or if Spark itself raised it.
     """
     _, _, traceback = text.rpartition("Traceback (most recent call last):")
-    # Frames are indented; the first line that is not says what was raised.
+    # Frames are indented; the first line that is not indented names the error.
     line = next((line for line in traceback.splitlines()[1:] if line and not line[0].isspace()), "")
     name = re.match(r"(\w+\.)*\w+(?=: )", line)
     if name is None or name[0].startswith(("py4j.", "pyspark.")):
@@ -220,10 +231,7 @@ def _raised_here(text: str) -> str:
 
 
 def _server_is_gone(error: Exception) -> bool:
-    """Whether an error says that the Spark Connect server does not answer.
-
-    Or that it does not know this session any more.
-    """
+    """Whether an error says that the Spark Connect server is away or has lost this session."""
     status = getattr(error, "getGrpcStatusCode", None)
     unavailable = status is not None and status().name == "UNAVAILABLE"
     condition = error.getCondition() if isinstance(error, PySparkException) else None
@@ -231,7 +239,7 @@ def _server_is_gone(error: Exception) -> bool:
 
 
 def _failed(text: str) -> TrilayerError:
-    """The error to raise for a Spark job that has failed with this text."""
+    """The error to raise for a Spark job that failed with this text."""
     if lost_by_log(text):
         return LogError(
             "the log must hold what it held when this run began; some of it is gone, by retention"
@@ -239,17 +247,17 @@ def _failed(text: str) -> TrilayerError:
             f" {first_cause(text)}"
         )
     return TrilayerError(
-        f"a Spark job failed: {first_cause(text)}. If a disk, the store or the broker was away,"
-        " run this again; if an expression of a view, or the function of a `Rows` source, fails"
-        " on an event, change it as docs/operations.md says"
+        f"a Spark job failed: {first_cause(text)}. If a disk, the store or the broker was"
+        " unavailable, run this again; if an expression of a view, or the function of a `Rows`"
+        " source, fails on an event, change it as docs/operations.md says"
     )
 
 
 @contextmanager
 def _without_jvm_notices() -> Iterator[None]:
-    """Leaves notices out of what a JVM that is started within says on stderr.
+    """Suppresses pointless notices on the stderr of a JVM that is started within the block.
 
-    A thread passes on the rest. The notices are those that no user can do anything about.
+    A thread forwards all other lines.
     """
     stderr = os.dup(2)
     reading, writing = os.pipe()
@@ -260,8 +268,8 @@ def _without_jvm_notices() -> Iterator[None]:
         with os.fdopen(reading, "rb") as lines, os.fdopen(stderr, "wb", buffering=0) as there:
             for line in lines:
                 if b"Using incubator modules" not in line:
-                    # A full disk costs lines, not the thread: without it nothing the JVM says would
-                    # ever be seen again.
+                    # If the disk is full, lines are lost but the thread continues; otherwise the
+                    # JVM's later output would be lost as well.
                     with suppress(OSError):
                         there.write(line)
 
@@ -275,7 +283,7 @@ def _without_jvm_notices() -> Iterator[None]:
 
 
 def select_from(rows: DataFrame, sql: Callable[[str], str]) -> DataFrame:
-    """A DataFrame by the SQL that `sql` makes of the name under which it finds `rows`."""
+    """A DataFrame from SQL, which `sql` makes from the name under which it finds `rows`."""
     name = "_the_rows"
     text = sql(name).replace("{", "{{").replace("}", "}}")
     return rows.sparkSession.sql(text.replace(name, "{rows}"), rows=rows)

@@ -1,6 +1,6 @@
-"""Settings, from `trilayer.toml` in the working directory and from `TRILAYER_*`.
+"""The settings, from `trilayer.toml` in the working directory and from `TRILAYER_*` variables.
 
-The variables win.
+A variable takes precedence over the file.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from trilayer_core.errors import SettingsError, did_you_mean
 
 FILE = "trilayer.toml"
 BROKER_ADDRESS = "broker-address"
-"""File below `home` in which `trilayer up` says where its broker listens."""
+"""The file below `home` with the address of the broker of `trilayer up`."""
 SPARK_ADDRESS = "spark-address"
-"""File below `home` in which `trilayer up` says where its Spark Connect server listens."""
+"""The file below `home` with the address of the Spark Connect server of `trilayer up`."""
 
 
 def default_jars() -> Path:
-    """Where jars are kept for all projects of this user."""
+    """The folder of the jars, for all projects of this user."""
     return user_cache_path("trilayer") / "jars"
 
 
 class Settings(BaseSettings):
-    """Every setting, with its unit in its name where it has one.
+    """All settings. The name of a setting with a unit ends in the unit.
 
-    A relative path is relative to the working directory.
+    Relative paths are relative to the working directory.
     """
 
     model_config = SettingsConfigDict(env_prefix="TRILAYER_", extra="forbid", frozen=True)
@@ -53,17 +53,18 @@ class Settings(BaseSettings):
     jars: Path = Field(
         default_factory=default_jars,
         description=(
-            "folder of the jars that are fetched: broker, Kafka connector; for all projects of a"
-            " user"
+            "folder of downloaded jars (broker, Kafka connector), for all projects of a user"
         ),
     )
     bootstrap_servers: str = Field(
         "", description="Kafka brokers; empty: the embedded broker of `trilayer up`"
     )
-    replication_factor: int = Field(1, ge=1, description="of the topics that trilayer creates")
+    replication_factor: int = Field(
+        1, ge=1, description="replication of topics that trilayer creates"
+    )
 
-    tick_s: int = Field(60, ge=1, description="length of a tick; cuts fall on ticks")
-    settle_s: float = Field(2.0, ge=0, description="how long after T its cut may be asked for")
+    tick_s: int = Field(60, ge=1, description="length of a tick; cuts are made at ticks")
+    settle_s: float = Field(2.0, ge=0, description="how long after T its cut may be requested")
     reconcile: Literal["warn", "fail"] = Field(
         "warn", description="what a run does when batch and speed differ"
     )
@@ -73,45 +74,46 @@ class Settings(BaseSettings):
     )
     full_at: str = Field("03:30", description="time of day, UTC, of the nightly full recompute")
     late_after: int = Field(
-        2, ge=1, description="intervals by which the cut in force may lag before it is late"
+        2, ge=1, description="intervals by which the cut in force may lag before the batch is late"
     )
     batch_command: str = Field(
         "",
         description=(
-            "what runs `trilayer` in a scheduled task, such as a spark-submit; this Python if empty"
+            "command that runs `trilayer` in a scheduled task, such as spark-submit; empty: this"
+            " Python"
         ),
     )
 
     spark_master: str = Field(
-        "local[2]", description="Spark master of both layers; empty: as spark-submit says"
+        "local[2]", description="Spark master of both layers; empty: that of spark-submit"
     )
     spark_remote: str = Field(
         "",
         description=(
             "Spark Connect server of the batch layer, such as sc://host:15002; empty: that of"
-            " `trilayer up`, or a session of its own"
+            " `trilayer up`, else a driver of its own"
         ),
     )
     spark_connector_lock: Path | None = Field(
-        None, description="lock file of the Kafka connector's jars; trilayer's own if empty"
+        None, description="lock file of the Kafka connector's jars; empty: trilayer's own"
     )
-    spark_conf: dict[str, str] = Field(default_factory=dict, description="further Spark settings")
+    spark_conf: dict[str, str] = Field(
+        default_factory=dict, description="additional Spark settings"
+    )
     batch_memory_mb: int = Field(1024, ge=512, description="heap of the batch layer's Spark driver")
     speed_memory_mb: int = Field(640, ge=384, description="heap of the speed layer's Spark driver")
     broker_memory_mb: int = Field(384, ge=256, description="heap of the embedded broker")
     airflow_port: int = Field(
         0, ge=0, le=65535, description="port of the local stack's Airflow; 0: a free one"
     )
-    serving_memory_mb: int = Field(
-        2048, ge=64, description="most memory a DuckDB connection may use"
-    )
+    serving_memory_mb: int = Field(2048, ge=64, description="memory limit of a DuckDB connection")
 
-    speed_trigger_s: float = Field(0.0, ge=0, description="least time between two micro-batches")
+    speed_trigger_s: float = Field(0.0, ge=0, description="minimum time between two micro-batches")
     speed_max_events: int = Field(
-        1_000_000, ge=1, description="most events of one micro-batch: backpressure"
+        1_000_000, ge=1, description="maximum number of events in a micro-batch: backpressure"
     )
     compact_after: int = Field(
-        24, ge=2, description="commits of like size after which they are compacted into one"
+        24, ge=2, description="number of commits of similar size that are compacted into one"
     )
 
     @field_validator("tick_s")
@@ -125,7 +127,7 @@ class Settings(BaseSettings):
     @classmethod
     def _home_is_a_folder(cls, home: Path) -> Path:
         if home.exists() and not home.is_dir():
-            raise ValueError("must be a folder, or a place where one can be made; is a file")
+            raise ValueError("must be a folder or not exist yet; is a file")
         return home
 
     @field_validator("batch_every_s")
@@ -144,10 +146,10 @@ class Settings(BaseSettings):
     @field_validator("bootstrap_servers")
     @classmethod
     def _hosts_and_ports(cls, text: str) -> str:
-        # As Kafka's clients read it, which leave a protocol aside.
+        # As Kafka's clients interpret it: they ignore a protocol.
         servers = [server.strip().split("://")[-1] for server in text.split(",") if server.strip()]
         if text and not (servers and all(map(_is_address, servers))):
-            raise ValueError("must be host:port, or several with commas between them")
+            raise ValueError("must be host:port, or several separated by commas")
         return text
 
     @field_validator("spark_remote")
@@ -164,7 +166,7 @@ class Settings(BaseSettings):
     def _ticks_divide_the_interval(self) -> Settings:
         if self.batch_every_s % self.tick_s:
             raise ValueError(
-                "batch_every_s must be a multiple of tick_s, since cuts fall on ticks; got"
+                "batch_every_s must be a multiple of tick_s, because cuts are made at ticks; got"
                 f" {self.batch_every_s} and {self.tick_s}"
             )
         return self
@@ -178,7 +180,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Variables first, then `trilayer.toml`."""
+        """The sources of settings, in order of precedence: variables, then `trilayer.toml`."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=FILE)
 
     @property
@@ -198,12 +200,12 @@ class Settings(BaseSettings):
 
     @property
     def late_after_s(self) -> int:
-        """How far the cut in force may lie back before the batch is late."""
+        """The lag of the cut in force, in seconds, above which the batch is late."""
         return self.late_after * self.batch_every_s
 
     def environment(self) -> dict[str, str]:
-        """These settings as `TRILAYER_*` variables, for a process that should have the same."""
-        # Defaults too: the other process may find a file that says otherwise.
+        """These settings as `TRILAYER_*` variables, for a process with the same settings."""
+        # Defaults are included, because the other process may find a file with other values.
         values = self.model_dump(mode="json", exclude_none=True)
         return {
             f"TRILAYER_{name.upper()}": json.dumps(value) if isinstance(value, dict) else str(value)
@@ -212,9 +214,14 @@ class Settings(BaseSettings):
 
 
 def load_settings(**overrides: object) -> Settings:
-    """The settings in force here.
+    """Loads the settings of this process.
 
-    Raises SettingsError that names the setting, where it was set, and what it must be.
+    Args:
+        **overrides: Settings that take precedence over variables and the file.
+
+    Raises:
+        SettingsError: A setting is unknown or invalid. The message names it, where it was set, and
+            what it must be.
     """
     unknown = [
         name
@@ -233,7 +240,7 @@ def load_settings(**overrides: object) -> Settings:
         raise SettingsError(
             "; ".join(_describe(e["loc"], e["msg"], e.get("input")) for e in error.errors())
         ) from None
-    except NoJSONError:  # spark_conf is the one setting whose variable is read as JSON
+    except NoJSONError:  # spark_conf is the only setting whose variable is JSON
         raise SettingsError(
             "variable TRILAYER_SPARK_CONF must be a JSON object; got"
             f" {os.environ.get('TRILAYER_SPARK_CONF')!r}"
@@ -247,9 +254,9 @@ def load_settings(**overrides: object) -> Settings:
 
 
 def settings_folder() -> Path | None:
-    """The nearest folder, from the working directory up, that has a `trilayer.toml`.
+    """The nearest folder with a `trilayer.toml`, from the working directory upwards.
 
-    None if none has.
+    None if there is none.
     """
     here = Path.cwd()
     return next((folder for folder in [here, *here.parents] if (folder / FILE).is_file()), None)
@@ -260,19 +267,19 @@ def _field(variable: str) -> str:
 
 
 def _is_address(text: str) -> bool:
-    """Whether it is host:port; an IPv6 host is in square brackets."""
+    """Whether a text is host:port; an IPv6 host is in square brackets."""
     parts = re.fullmatch(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):(\d+)", text)
     return parts is not None and 0 < int(parts[1]) < 65536
 
 
 def _describe(loc: tuple[int | str, ...], message: str, value: object) -> str:
     message = message.removeprefix("Value error, ")
-    if not loc and isinstance(value, dict):  # of several settings together, which the message names
+    if not loc and isinstance(value, dict):  # about several settings, which the message names
         return f"{' and '.join(_where(name) for name in value if name in message)}: {message}"
     name = ".".join(map(str, loc))
     where = _where(name)
     if message.startswith("Extra inputs"):
-        return f"{where} is no setting{did_you_mean(name, Settings.model_fields)}"
+        return f"{where} is not a setting{did_you_mean(name, Settings.model_fields)}"
     return f"{where}: {message[0].lower()}{message[1:]}; got {value!r}"
 
 

@@ -418,7 +418,7 @@ class Partition:
 
 
 def away() -> EnvironmentFault:
-    return EnvironmentFault("a Kafka broker must answer at model:1; got NoBrokersAvailable")
+    return EnvironmentFault("no Kafka broker answers at model:1: NoBrokersAvailable")
 
 
 # -- a database as small as can be -----------------------------------------------------------------

@@ -144,8 +144,8 @@ def test_a_spark_connect_server_that_does_not_answer(tmp_path, broker, new_topic
     wait_for_settled_tick(project)
     _, err = project.run("batch", "run", expect=1)
     assert (
-        "must answer at spark_remote, sc://127.0.0.1:1; none does; start it, or leave spark_remote"
-        " empty" in err
+        "no Spark Connect server answers at spark_remote, sc://127.0.0.1:1; start it, or leave"
+        " spark_remote empty" in err
     )
 
 

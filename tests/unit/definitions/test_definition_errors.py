@@ -536,7 +536,7 @@ def test_errors_inside_the_module_come_through(project):
     ("text", "message"),
     [
         ("tick_s = = 1", "trilayer.toml must be TOML"),
-        ("tikc_s = 5", "'tikc_s' in trilayer.toml is no setting; did you mean 'tick_s'"),
+        ("tikc_s = 5", "'tikc_s' in trilayer.toml is not a setting; did you mean 'tick_s'"),
         (
             "tick_s = 'soon'",
             "'tick_s' in trilayer.toml: input should be a valid integer.*got 'soon'",
@@ -555,7 +555,7 @@ def test_errors_inside_the_module_come_through(project):
         ),
         (
             "bootstrap_servers = 'a:9092 b:9092'",
-            "must be host:port, or several with commas between them; got 'a:9092 b:9092'",
+            "must be host:port, or several separated by commas; got 'a:9092 b:9092'",
         ),
         ("bootstrap_servers = 'a'", "must be host:port.*; got 'a'"),
         (

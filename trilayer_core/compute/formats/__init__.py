@@ -1,4 +1,4 @@
-"""The formats that events may come in, a file each. A stream without a format has JSON."""
+"""The event formats, one per file. A stream without a format uses JSON."""
 
 from trilayer_core.compute.formats.json import Json
 from trilayer_core.definitions.formats import Format

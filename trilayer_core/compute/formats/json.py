@@ -1,7 +1,8 @@
-"""JSON: one object a record, read by Spark's from_json, which takes more than JSON allows.
+"""The JSON format: one object per record, parsed by Spark's from_json.
 
-Fields that the schema doesn't name are ignored and stay in the raw bytes. What changes the outcome
-here changes `PARSER` in trilayer_core.definitions.stream.
+from_json accepts more than JSON. Fields that are not in the schema are ignored and stay in the raw
+bytes. Increase `PARSER` in trilayer_core.definitions.stream after every change that affects the
+result.
 """
 
 from __future__ import annotations
@@ -28,27 +29,28 @@ from trilayer_core.definitions.formats import Fitting, Format
 from trilayer_core.definitions.stream import PARSER, Stream
 
 MAX_DECIMAL_CHARACTERS = 1000
-"""Longest text that is taken for a decimal; Spark reads numbers of up to 1,000 characters only."""
+"""The maximum length of a decimal given as text; Spark parses numbers of at most 1,000 characters.
+"""
 
 
 class Json(Format):
-    """One JSON object a record."""
+    """One JSON object per record."""
 
     name = "json"
     version = PARSER
 
     def stages(self, stream: Stream) -> Sequence[Mapping[str, str]]:
-        """The parsed event, then its times."""
+        """The parsed event, then its timestamps."""
         parsed = {"_is_whole": _is_whole_sql(stream), "_event": _from_json_sql(stream)}
         times = [field for field in stream.fields if field.type == "timestamp"]
         return [parsed, {_typed(field): _timestamp_sql(field) for field in times}]
 
     def column_sql(self, stream: Stream, field: Field) -> str:
-        """Where a field's value is, in its type."""
+        """The value of a field in its type."""
         return _typed(field)
 
     def fits_sql(self, stream: Stream) -> str:
-        """Whether it is all JSON, of the schema's types, with what is required."""
+        """Whether the value is one JSON object with the schema's types and all required fields."""
         tests = [
             "_is_whole",
             "_event IS NOT NULL",
@@ -60,7 +62,7 @@ class Json(Format):
         return " AND ".join(tests)
 
     def reason_sql(self, stream: Stream) -> str:
-        """The first thing that is wrong; of wrong types all."""
+        """The first thing that is wrong, or all wrong types."""
         missing = ", ".join(
             f"IF({_found(f)} IS NULL, {literal(f.label)}, NULL)"
             for f in stream.fields
@@ -82,17 +84,17 @@ class Json(Format):
             ELSE concat('missing field: ', concat_ws(', ', {missing})) END"""
 
     def fitting(self, stream: Stream) -> Fitting:
-        """The same, told in Python."""
+        """The same decision in Python."""
         return JsonFitting(stream)
 
     def encode(self, stream: Stream, event: Mapping[str, Any]) -> bytes:
-        """One event: NULLs left out, timestamps in UTC as ISO 8601, decimals with all digits."""
+        """An event without its NULLs; timestamps as ISO 8601 in UTC, decimals with all digits."""
         present = {name: value for name, value in event.items() if value is not None}
         text = json.dumps(present, default=_jsonable, ensure_ascii=False)
         try:
-            # Bytes of a file that were no UTF-8 are sent as they were.
+            # Bytes of a file that are not valid UTF-8 are sent unchanged.
             return text.encode(errors="surrogateescape")
-        except UnicodeEncodeError:  # half of a pair, which only an escape can say
+        except UnicodeEncodeError:  # half a surrogate pair, which only an escape can represent
             return json.dumps(present, default=_jsonable).encode()
 
 
@@ -110,10 +112,11 @@ def _jsonable(value: object) -> object:
 
 _TEXT = "cast(_value AS string)"
 
-# from_json reads the first JSON value and never looks at what follows, which may be another event.
-# An object without objects in it has nothing after it if its first closing brace is its last byte,
-# which costs next to nothing to see. Else it takes two more readings: in an array only `]` or the
-# end may follow the value, in an object only `}` or the end.
+# from_json parses the first JSON value and ignores what follows, which may be another event. If an
+# object contains no objects, nothing follows it exactly if its first closing brace is the last
+# byte; this check costs next to nothing. Otherwise the value is parsed twice more. Inside an array
+# of size 1 it can only be followed by `]` or the end, inside an object of size 1 only by `}` or the
+# end; only the end satisfies both.
 _ENDS_ONCE = (
     "(startswith(_value, X'7B') AND NOT contains(substring(_value, 1, octet_length(_value) - 1),"
     " X'7D'))"
@@ -123,20 +126,20 @@ _NOTHING_FOLLOWS = f"""(size(from_json(concat('[', {_TEXT}, ']'), 'array<struct<
 
 
 _RANGES = {**RANGES, "tinyint": "-128 AND 127"}
-"""What the values of a type must lie between, of those types of which from_json reads others as
-well.
-"""
+"""The range of a type's valid values, for types of which from_json also accepts others."""
 
 _READ_AS = {"timestamp": "string", "tinyint": "smallint"}
-"""How from_json reads what it would not read well: times as text, see `_timestamp_sql`, and small
-numbers as larger ones, since it takes 200 for the tinyint -56.
+"""The type that from_json parses instead of a type that it would misread.
+
+A timestamp is parsed as text, see `_timestamp_sql`. A tinyint is parsed as a larger type, because
+from_json turns 200 into the tinyint -56.
 """
 
 _READ_OTHERWISE = re.compile(r"(?:^|(?<=[:<,]))(timestamp|tinyint)(?=[,>]|$)")
 
 
 def _read_as(type_: str) -> str:
-    """The type that from_json reads, inside of arrays, structs and maps too.
+    """The type that from_json is asked for, also inside arrays, structs and maps.
 
     >>> _read_as("map<string,struct<timestamp:timestamp,local:timestamp_ntz>>")
     'map<string,struct<timestamp:string,local:timestamp_ntz>>'
@@ -145,7 +148,7 @@ def _read_as(type_: str) -> str:
 
 
 def _typed(field: Field) -> str:
-    """Where the field's value is, in its type."""
+    """The value of a field in its type."""
     if field.type == "timestamp":
         return f"`_typed_{field.name}`"
     if _read_as(field.type) != field.type:
@@ -154,12 +157,12 @@ def _typed(field: Field) -> str:
 
 
 def _found(field: Field, within: str = "_event") -> str:
-    """Where from_json has put the field's value."""
+    """The value of a field as from_json returned it."""
     return ".".join([within, *(f"`{step}`" for step in field.path)])
 
 
 def _schema_sql(types: Iterable[tuple[tuple[str, ...], str]]) -> str:
-    """DDL of an event that has values of these types at these paths."""
+    """The DDL of an event with values of these types at these paths."""
     tree: dict[str, Any] = {}
     for path, type_ in types:
         inner = tree
@@ -177,14 +180,14 @@ def _schema_sql(types: Iterable[tuple[tuple[str, ...], str]]) -> str:
 
 
 def _timestamp_sql(field: Field) -> str:
-    """The time that the text of a field says.
+    """The timestamp of a field that from_json returned as text.
 
-    from_json hands times on as text: itself, it would take `10:00` as of the day of the reading,
-    and let large numbers wrap around.
+    from_json itself would interpret `10:00` as a time of the current day, and would let large
+    numbers wrap around.
 
-    What has a day is told by what costs least: RLIKE takes three times as long, and a try_cast that
-    fails twenty times. What has none is read again, since only a number, not its digits as text, is
-    one of seconds.
+    Whether the text has a date is tested in the cheapest way: RLIKE takes three times as long, and
+    a try_cast that fails twenty times. A text without a date is parsed again as a number, because a
+    number stands for seconds while its digits as text do not.
     """
     text = _found(field)
     as_number = f"from_json({_TEXT}, {literal(_schema_sql([(field.path, 'bigint')]))})"
@@ -196,18 +199,18 @@ def _timestamp_sql(field: Field) -> str:
 
 
 def _is_in_range_sql(field: Field) -> str:
-    """Whether a field with a range has no value, or one in the range.
+    """Whether the value of a field with a range is in the range or missing.
 
-    NULL if it has something else.
+    NULL if the field contains something else.
     """
     return f"({_found(field)} IS NULL OR {_typed(field)} BETWEEN {_RANGES[field.type]})"
 
 
 def _misread_sql(field: Field) -> str | None:
-    """Whether an array, struct or map holds what from_json reads as something else.
+    """Whether an array, struct or map contains a value that from_json misreads.
 
-    A time in it must be text with a day: whether it was a number of seconds or the same digits as
-    text is no longer known. None if the type has no such value.
+    A timestamp in it must be text with a date, because it is no longer known whether digits were a
+    number of seconds or text. Returns None if the type contains no such values.
     """
 
     def misread(value: str, type_: str) -> str | None:
@@ -228,14 +231,14 @@ def _has_day_sql(text: str) -> str:
 def _any_within_sql(
     value: str, type_: str, test: Callable[[str, str], str | None], depth: int = 0
 ) -> str | None:
-    """Whether `test` holds of any of the values that an array, struct or map holds, or of itself.
+    """SQL of whether a test is true for a value or for any value inside it.
 
     Args:
         value: The SQL of the value.
         type_: Its type.
-        test: Of the SQL of a value of a type that holds no others, and that type: the SQL of the
-            test, which is never NULL; None where there is nothing to test.
-        depth: How many arrays and maps it is in.
+        test: A function from the SQL of a scalar value and its type to the SQL of the test, which
+            must never be NULL. It returns None if there is nothing to test.
+        depth: The number of arrays and maps around the value.
     """
     parsed = exp.DataType.build(type_, dialect="spark")
     inner = parsed.expressions
@@ -259,7 +262,7 @@ def _from_json_sql(stream: Stream) -> str:
     schema = _schema_sql([*types, (("_corrupt",), "string")])
     options = (
         "map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '_corrupt', 'timeZone', 'UTC',"
-        # Which takes `20260301` for a number of days since 1970.
+        # The fallback would interpret `20260301` as a number of days since 1970.
         " 'enableDateTimeParsingFallback', 'false')"
     )
     read = [f"octet_length(_value) <= {stream.max_event_bytes}"]
@@ -273,17 +276,17 @@ def _from_json_sql(stream: Stream) -> str:
     return f"from_json(IF({' AND '.join(read)}, {_TEXT}, NULL), {literal(schema)}, {options})"
 
 
-# Spark takes minutes to put `1e100000000` to the scale of a decimal, and as long to read a million
-# digits that a string holds. Such an event must not come to from_json if the stream has a decimal.
-# A short event is an ordinary one if a regular expression that costs little finds neither an
-# exponent of four digits nor an escape anywhere. Of others a second one tells the suspicious: it
-# finds a number or the beginning of a text with an exponent of four digits, an escape in front of
-# which nothing but a number stands (it may hide a digit; digits are those of every script, as Java
-# reads them), or a text that begins with too many digits. Whatever repeats here repeats single
-# characters, since Java recurses for each repetition of a group.
+# Spark takes minutes to convert `1e100000000` to the scale of a decimal, and as long to parse a
+# string with a million digits. If the stream has a decimal, such an event must not reach from_json.
+# A cheap regular expression recognises ordinary short events: it finds neither an exponent of four
+# digits nor an escape anywhere. A second one finds suspicious events among the others: a number, or
+# the beginning of a text, with an exponent of four digits; an escape preceded only by parts of a
+# number, since it may hide a digit (digits are those of every script, as in Java); or a text that
+# begins with too many digits. Only single characters are repeated, because Java recurses for each
+# repetition of a group.
 _DIGIT = r"\p{Nd}"
 _LONG_EXPONENT = rf"[eE][-+]?{_DIGIT}{{4}}"
-# Spark leaves commas out of the text of a decimal, so that `1,5` would be fifteen.
+# Spark ignores commas in the text of a decimal, so that `1,5` would be fifteen.
 _COMMA = rf"\"[-+.]*+{_DIGIT}[-+.eE{_DIGIT}]*+,|[\s:,\[]\",[-+.,{_DIGIT}]"
 _NOTABLE = rf"[eE\\](?:[-+]?{_DIGIT}{{4}}|u)|{_COMMA}"
 _HIDDEN = r"\\u(?:00[2346]|0[6-9a-fA-F]|1|[aA]|[fF]{2})"
@@ -294,12 +297,12 @@ _SUSPICIOUS = (
 
 
 def _is_harmless_sql(stream: Stream) -> str:
-    """Of a suspicious event, whether from_json reads it quickly, and reads what it says.
+    """Whether from_json parses a suspicious event quickly and correctly.
 
-    Outside of strings no number may have a long exponent. What is a decimal in a string is looked
-    at once it is read as text; of fields of one name only the last is seen so, hence no name may be
-    there twice, which `try_parse_json` refuses too. It would refuse NaN and Infinity as well, which
-    from_json takes.
+    No number outside of strings may have a long exponent. A decimal in a string is checked by
+    parsing it as text. Of several fields with the same name this only sees the last, so no name may
+    occur twice, which try_parse_json also rejects. It would reject NaN and Infinity as well, which
+    from_json accepts, and so these are replaced first.
     """
     strict = f"regexp_replace({_TEXT}, {literal(_NO_NUMBER)}, '0')"
     unescaped = f"regexp_replace({_TEXT}, {literal(_ESCAPE)}, '')"
@@ -320,7 +323,7 @@ _DECIMAL = re.compile(r"decimal\(\d+,\d+\)")
 
 
 def _unreadable_sql(value: str, type_: str) -> str | None:
-    """Whether a decimal, read as text, takes long to read or has a comma."""
+    """Whether a decimal, parsed as text, takes long to convert or contains a comma."""
     if not is_decimal(type_):
         return None
     unreadable = (
@@ -331,9 +334,9 @@ def _unreadable_sql(value: str, type_: str) -> str | None:
 
 
 def _is_whole_sql(stream: Stream) -> str:
-    """Whether the value is UTF-8, not too long, and all of it is JSON.
+    """Whether the value is UTF-8, not too long, and a single JSON value.
 
-    Beside from_json, so that no step after it is handed the bytes.
+    This is computed in the same stage as from_json, so that no later stage needs the bytes.
     """
     return (
         f"_value IS NOT NULL AND octet_length(_value) <= {stream.max_event_bytes} AND"
@@ -342,9 +345,9 @@ def _is_whole_sql(stream: Stream) -> str:
 
 
 def _misfits_sql(stream: Stream) -> str:
-    """The fields of another type than the schema's, and what they hold, in one text.
+    """The fields with a wrong type and their values, as one text.
 
-    Such as `n must be int, got "six"; ...`.
+    For example `n must be int, got "six"; ...`.
     """
     found = (
         f"filter(array({', '.join(map(_misfit_sql, stream.fields))}),"
@@ -364,7 +367,7 @@ def _misfit_sql(field: Field) -> str:
     elif misread := _misread_sql(field):
         bad = f"({bad} OR {misread})"
     rule = literal(f"{field.label} must be {field.type}, got ")
-    # What stands where an object should hold the field, in the words of `fitting`.
+    # If a parent of the field is not an object, this names it in the words of `fitting`.
     steps = [field.path[:end] for end in range(1, len(field.path))]
     instead = " ".join(
         f"WHEN NOT is_variant_null({_variant_sql(step)})"
@@ -377,11 +380,11 @@ def _misfit_sql(field: Field) -> str:
 
 
 def _variant_sql(path: Sequence[str]) -> str:
-    """What an event has at a path; NULL if it has nothing there."""
+    """The value at a path of an event; NULL if there is none."""
     steps = "".join(f'["{step}"]' for step in path)
     return f"variant_get(try_parse_json({_TEXT}), {literal('$' + steps)}, 'variant')"
 
 
 def literal(text: str) -> str:
-    """A text as an SQL literal."""
+    """A text as a SQL literal."""
     return exp.Literal.string(text).sql(dialect="spark")
