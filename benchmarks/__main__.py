@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def _end(number: int, _: FrameType | None) -> NoReturn:
-    """Ends the running benchmark and the processes that it has started, for which the pool waits."""
+    """Ends the running benchmark and what it has started, because the pool waits for both."""
     for child in multiprocessing.active_children():
         child.terminate()
     sys.exit(128 + number)

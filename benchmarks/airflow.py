@@ -137,7 +137,7 @@ def _ended(api: httpx.Client) -> list[dict[str, Any]]:
 
 
 def _of(api: httpx.Client, run: str) -> tuple[int, float]:
-    """The number of events that a run has ingested, and the total time of its commands in seconds."""
+    """The number of events that a run has ingested, and the seconds that its commands took."""
     tasks = f"/dags/lambda_batch/dagRuns/{run}/taskInstances"
     events = commands = 0.0
     for task in api.get(tasks).json()["task_instances"]:

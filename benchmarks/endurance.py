@@ -130,7 +130,7 @@ def _read_while(at: Path, keys: int, number: int, orders: Pipe) -> tuple[list[fl
                                 f"got {items} items of version {snapshot.provenance.version}"
                             )
                     asked[place] += 1
-            except Exception as error:  # raised below, by the thread that measures
+            except Exception as error:  # noqa: BLE001  # raised below, by the thread that measures
                 wrong.append(error)
 
         threads = [Thread(target=ask, args=(place,)) for place in range(ASKING)]
@@ -163,7 +163,7 @@ def _version(connection: serving_layer.Connection) -> int:
 
 
 class QuietLog(Log):
-    """Simulates a broker with `per_run` records in every ten minutes, and none after the last run."""
+    """A simulated broker: `per_run` records in every ten minutes, none after the last run."""
 
     def __init__(self, start_ms: int, per_run: int, end: int) -> None:
         self.bootstrap_servers = "simulated"
@@ -237,7 +237,7 @@ class Past:
         return QuietLog(self.start_ms, PER_RUN, self.runs * PER_RUN + further)
 
     def run(self) -> float:
-        """The time of a batch run at the next T with nothing new, which is the cost of every run."""
+        """The time of a batch run at the next T with nothing new: the cost of every run."""
         self.now += RUN_MS
         catalog = Catalog(views=[VIEW])
         settings = Settings(store=self.store.root, settle_s=0)

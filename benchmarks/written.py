@@ -89,10 +89,9 @@ class Written:
         return commit
 
     def publish(self, partials: pa.Table | list[StoredFile], events: int, t_ms: int) -> Publication:
-        """Puts a batch view in force whose cut lies `events` offsets after the end, which moves
-        there.
+        """Puts a batch view in force, with a cut `events` offsets after the end.
 
-        `partials` is the whole view, or the files that contain it.
+        The end moves to that cut. `partials` is the whole view, or the files that contain it.
         """
         token = Fence(self.store).take("written")
         self.end += events
