@@ -1,1 +1,1 @@
-"""Notebooks that look at a store: `trilayer notebooks DIR` puts them into a folder of yours."""
+"""Notebooks about the contents of a store; `trilayer notebooks DIR` copies them into a folder."""
