@@ -23,8 +23,9 @@ from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Cut, Range
 from trilayer_core.store.continuity import check_log
 from trilayer_core.store.files import Store
-from trilayer_core.store.master import Interval, chain_end, longest_chain, of_origin
-from trilayer_core.store.origins import Origin, begin_origin, origins
+from trilayer_core.store.intervals import Interval, chain_end, of_origin
+from trilayer_core.store.master import Master
+from trilayer_core.store.origins import Origin, Origins
 
 logger = logging.getLogger("trilayer.batch")
 
@@ -39,12 +40,12 @@ def accept_loss(stream: Stream, settings: Settings, store: Store) -> Origin | No
     Returns:
         The new origin, or None if there was no need for one.
     """
-    known = origins(store, stream)
+    known = Origins(store, stream).all()
     if not known:
         return None
     with Log(settings.bootstrap_servers) as log:
         topic = log.topic(stream)
-        present, chain = known[-1], longest_chain(store, stream)
+        present, chain = known[-1], Master(store, stream).longest_chain()
         have = chain_end(of_origin(chain, present.identity), present.start)
         if present.topic_id != topic.id:
             reason = (
@@ -64,7 +65,7 @@ def accept_loss(stream: Stream, settings: Settings, store: Store) -> Origin | No
             departs_at = start
         departed = {p: Range(departs_at.get(p, 0), end) for p, end in have.items()}
         departed = {p: r for p, r in departed.items() if r.start < r.end}
-    begun = begin_origin(store, stream, topic, start, present, reason, departed)
+    begun = Origins(store, stream).begin(topic, start, present, reason, departed)
     logger.warning(
         "stream %s: the loss is accepted and recorded; origin %s begins at %s; offsets of the"
         " origin before that the log no longer holds as they were ingested: %s",

@@ -25,15 +25,9 @@ from trilayer_core.store import layout
 from trilayer_core.store.continuity import check_log
 from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store
-from trilayer_core.store.master import (
-    Chain,
-    Interval,
-    chain_end,
-    longest_chain,
-    newest_of,
-    recorded_cuts,
-)
-from trilayer_core.store.origins import origin
+from trilayer_core.store.intervals import Interval, chain_end, newest_of
+from trilayer_core.store.master import Master
+from trilayer_core.store.origins import Origins
 from trilayer_core.store.publications import Publications
 from trilayer_core.store.runs import Run
 
@@ -162,7 +156,7 @@ def _recorded(catalog: Catalog, settings: Settings, store: Store) -> dict[str, M
     """The newest cuts of each stream, by their Ts."""
     latest = latest_ms(settings)
     return {
-        stream.name: recorded_cuts(store, stream, latest, lambda interval: True)
+        stream.name: Master(store, stream).recorded_cuts(latest, lambda interval: True)
         for stream in catalog.streams
     }
 
@@ -191,7 +185,7 @@ def check_clock(catalog: Catalog, settings: Settings, store: Store) -> None:
             f"interval {chain[-1].number} of stream {stream.name!r} in the master dataset",
         )
         for stream in catalog.streams
-        if (chain := longest_chain(store, stream))
+        if (chain := Master(store, stream).longest_chain())
     ]
     found += [(p.t_ms, f"version {p.version}") for p in Publications(store).versions()[-1:]]
     t_ms, what = max(found, default=(0, ""))
@@ -215,10 +209,11 @@ def _cut_of(
 ) -> tuple[dict[int, int], str]:
     topic = log.topic(stream)
     log.check_append_time(topic)
-    present = origin(store, stream, topic, log)
-    check_log(stream, topic, present, longest_chain(store, stream), log)
+    present = Origins(store, stream).at(topic, log)
+    master = Master(store, stream)
+    check_log(stream, topic, present, master.longest_chain(), log)
     back_to: Callable[[Interval], bool] = lambda interval: interval.t_ms <= t_ms  # noqa: E731
-    recorded = recorded_cuts(store, stream, latest_ms(settings), back_to, identity=present.identity)
+    recorded = master.recorded_cuts(latest_ms(settings), back_to, identity=present.identity)
     index = TimeIndex(log, topic, settings.tick_ms, settings.settle_ms, now_ms)
     for partition, record in index.stamped_later_than_now().items():
         logger.warning(
@@ -229,7 +224,7 @@ def _cut_of(
             record.offset,
             format_time(record.stamp),
         )
-    have = chain_end(newest_of(Chain(store, stream), present.identity), present.start)
+    have = chain_end(newest_of(master.chain(), present.identity), present.start)
     if t_ms in recorded:
         found = recorded[t_ms]
     else:

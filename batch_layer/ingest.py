@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from batch_layer.cut import check_ends_at
 from trilayer_core.compute.parsing import FITS, LOG_COLUMNS, REJECT, log_columns, parse
 from trilayer_core.definitions.stream import Stream
-from trilayer_core.errors import ConflictError, LogError, OvertakenError
+from trilayer_core.errors import LogError, OvertakenError
 from trilayer_core.log.broker import Log, Mark, Topic
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.failpoints import failpoint
@@ -31,15 +31,9 @@ from trilayer_core.store import layout
 from trilayer_core.store.continuity import changed, check_log, check_reaches, departed_generation
 from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store, StoredFile
-from trilayer_core.store.master import (
-    Chain,
-    Interval,
-    chain_end,
-    newest_departed,
-    newest_of,
-    schemas,
-)
-from trilayer_core.store.origins import Origin, origin, read_origin
+from trilayer_core.store.intervals import Interval, chain_end, newest_departed, newest_of
+from trilayer_core.store.master import Master
+from trilayer_core.store.origins import Origin, Origins
 from trilayer_core.store.runs import IngestAttempt, Run
 from trilayer_core.store.spark_files import write_files
 
@@ -87,7 +81,7 @@ def ingest(
         return chain[-1]
     with Log(settings.bootstrap_servers) as log:
         topic = log.topic(stream)
-        present = origin(store, stream, topic, log)
+        present = Origins(store, stream).at(topic, log)
         _check_origin(stream, run, present)
         check_log(stream, topic, present, chain, log)
         check_reaches(stream, log.end(topic), run.cuts[stream.name])
@@ -109,7 +103,7 @@ def ingest(
             )
         departed = departed_generation(stream, identity, topic, log, store)
         interval = replace(interval, departed=max(departed, newest_departed(chain, identity)))
-    _check_origin(stream, run, read_origin(store, stream))
+    _check_origin(stream, run, Origins(store, stream).present())
     _commit(stream, interval, store)
     logger.info(
         "ingested %s: %s events, %s of them quarantined",
@@ -193,12 +187,9 @@ def _reparse(stream: Stream, store: Store, spark: StartSpark) -> Sequence[Interv
 
     What only the chain of another schema has is parsed anew from the raw bytes.
     """
-    chain = Chain(store, stream)
-    others = [
-        Chain(store, stream, schema)
-        for schema in schemas(store, stream)
-        if schema != stream.fingerprint
-    ]
+    master = Master(store, stream)
+    chain = master.chain()
+    others = [master.chain(schema) for schema in master.schemas() if schema != stream.fingerprint]
     longest = max(others, key=len, default=chain)
     if len(longest) <= len(chain):
         return chain
@@ -218,7 +209,7 @@ def _reparse(stream: Stream, store: Store, spark: StartSpark) -> Sequence[Interv
             stream.name,
             f"{events:,}",
         )
-    return Chain(store, stream)
+    return master.chain()
 
 
 def _write(
@@ -247,7 +238,5 @@ def _rejected(store: Store, file: StoredFile) -> int:
 
 def _commit(stream: Stream, interval: Interval, store: Store) -> None:
     failpoint("ingest.before-manifest")
-    path = layout.manifest(layout.chain(stream, stream.fingerprint), interval.number)
-    if not store.create_document(path, interval):
-        raise ConflictError(f"{path} must be new; another run has just ingested it; run again")
+    Master(store, stream).commit(interval)
     failpoint("ingest.after-manifest")

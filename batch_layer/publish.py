@@ -17,32 +17,25 @@ from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Cut, size
 from trilayer_core.store import layout
+from trilayer_core.store.cover import best_cover
 from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store
-from trilayer_core.store.leftovers import clear, find_leftovers
-from trilayer_core.store.looks import Look, Looks
-from trilayer_core.store.master import (
-    chain_after,
+from trilayer_core.store.generations import Generations
+from trilayer_core.store.intervals import (
     chain_end,
-    delete_chain,
     intervals_after,
     intervals_below,
     newest_departed,
     newest_of,
-    read_chain,
-    schemas,
 )
+from trilayer_core.store.leftovers import clear, find_leftovers
+from trilayer_core.store.looks import Look, Looks
+from trilayer_core.store.master import Master
 from trilayer_core.store.pointer import Held, PointerFile
 from trilayer_core.store.publication import Publication, PublishedStream, PublishedView, oldest_cut
 from trilayer_core.store.publications import Publications
 from trilayer_core.store.runs import Recomputed, ReconciledView, Run
-from trilayer_core.store.segments import (
-    Generation,
-    best_cover,
-    commit_names,
-    generations,
-    read_commit,
-)
+from trilayer_core.store.segments import Generation
 
 logger = logging.getLogger("trilayer.batch")
 
@@ -146,11 +139,11 @@ def _published(stream: Stream, run: Run, base: Publication | None, store: Store)
     before = base.streams[stream.name] if base else None
     if before:
         below = intervals_below(
-            chain_after(store, stream, before.cut, before.topic_id), cut, identity
+            Master(store, stream).chain_after(before.cut, before.topic_id), cut, identity
         )
         added = intervals_after(below, before.cut, stream, before.topic_id)
     else:
-        below = added = intervals_below(read_chain(store, stream), cut, identity)
+        below = added = intervals_below(Master(store, stream).read_chain(), cut, identity)
     check_ends_at(stream, chain_end(newest_of(below, identity), {}), cut)
     return PublishedStream(
         identity,
@@ -230,21 +223,19 @@ def _attempts(token: int, store: Store) -> list[str]:
 
 
 def _clean_segments(stream: Stream, kept: Sequence[Publication], store: Store) -> None:
-    known = generations(store, stream)
+    of_stream = Generations(store, stream)
+    known = of_stream.all()
     for generation in known:
         cut = oldest_cut(kept, stream.name, generation.topic_id)
         old = generation is not known[-1]
         if old and (
             not _needed(generation, stream, kept) or _superseded(generation, stream, cut, store)
         ):
-            store.delete(
-                layout.generation_record(stream, generation.name)
-            )  # without which it is none
-            store.delete(layout.generation(stream, generation.name))
+            of_stream.delete(generation.name)
             continue
-        for first, last in commit_names(store, stream, generation.name):
+        for first, last in of_stream.spans(generation.name):
             try:
-                commit = read_commit(store, stream, generation.name, first, last)
+                commit = of_stream.commit(generation.name, first, last)
             except IntegrityError as error:
                 logger.debug(
                     "not cleared away, since compaction took it or it can't be read: %s", error
@@ -256,12 +247,7 @@ def _clean_segments(stream: Stream, kept: Sequence[Publication], store: Store) -
                 for p, r in segment.ranges.items()
             ):
                 break
-            store.delete(layout.commit(stream, generation.name, first, last))
-            for file in [
-                *commit.files.values(),
-                *([commit.quarantine] if commit.quarantine else []),
-            ]:
-                store.delete(file.path)
+            of_stream.delete_commit(generation.name, commit)
 
 
 def _needed(generation: Generation, stream: Stream, kept: Sequence[Publication]) -> bool:
@@ -284,7 +270,7 @@ def _superseded(generation: Generation, stream: Stream, cut: Cut, store: Store) 
     It must have done so for every cut that a rollback could come back to.
     """
     try:
-        best = best_cover(store, stream, generation.topic_id, generation.views, cut)
+        best = best_cover(Generations(store, stream), generation.topic_id, generation.views, cut)
     except (CoverageError, IntegrityError):
         return False
     return best is not None and best.generation.number > generation.number
@@ -294,6 +280,7 @@ def _clean_chains(stream: Stream, kept: Sequence[Publication], store: Store) -> 
     needed = {stream.fingerprint} | {
         p.streams[stream.name].fingerprint for p in kept if stream.name in p.streams
     }
-    for schema in schemas(store, stream):
+    master = Master(store, stream)
+    for schema in master.schemas():
         if schema not in needed:
-            delete_chain(store, stream, schema)
+            master.delete_chain(schema)

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from batch_layer.ingest import StartSpark
 from trilayer_core.compute.grouping import Pass, merge_sql, plan, quoted
 from trilayer_core.compute.parsing import REJECT
+from trilayer_core.compute.rows import rows_made
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.stream import Rows, Stream
 from trilayer_core.definitions.view import View
@@ -29,13 +30,8 @@ from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.store import layout
 from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store, StoredFile
-from trilayer_core.store.master import (
-    Interval,
-    chain_after,
-    intervals_after,
-    intervals_below,
-    read_chain,
-)
+from trilayer_core.store.intervals import Interval, intervals_after, intervals_below
+from trilayer_core.store.master import Master
 from trilayer_core.store.publication import Publication
 from trilayer_core.store.publications import Publications
 from trilayer_core.store.runs import Recomputed, Run
@@ -70,9 +66,9 @@ def recompute(catalog: Catalog, run: Run, store: Store, spark: StartSpark) -> Re
         comparable = base is not None and is_continued(catalog, stream, base)
         published = base.streams[stream.name] if base and comparable else None
         if incremental and published is not None:
-            history = chain_after(store, stream, published.cut, published.topic_id)
+            history = Master(store, stream).chain_after(published.cut, published.topic_id)
         else:
-            history = read_chain(store, stream)
+            history = Master(store, stream).read_chain()
         chain = intervals_below(history, run.cuts[stream.name], identity)
         new = intervals_after(chain, published.cut, stream, published.topic_id) if published else []
         for pass_ in plan(catalog.views_of(stream)):
@@ -147,7 +143,7 @@ def rows_of(
         .where(F.col(REJECT).isNull())
     )
     if isinstance(pass_.source, Rows):
-        return pass_.source.rows(rows.select(*pass_.source.stream.columns))
+        return rows_made(pass_.source, rows)
     return rows
 
 

@@ -29,14 +29,17 @@ from trilayer_core.definitions.view import View
 from trilayer_core.errors import CoverageError, DifferenceError, IntegrityError
 from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.runtime.settings import Settings
+from trilayer_core.store.cover import Cover, best_cover, cover_from
 from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store, StoredFile
-from trilayer_core.store.master import Chain, newest_departed
-from trilayer_core.store.origins import read_origin
+from trilayer_core.store.generations import Generations
+from trilayer_core.store.intervals import newest_departed
+from trilayer_core.store.master import Master
+from trilayer_core.store.origins import Origins
 from trilayer_core.store.publication import Publication
 from trilayer_core.store.publications import Publications
 from trilayer_core.store.runs import Recomputed, ReconciledView, Reconciliation, Run
-from trilayer_core.store.segments import Cover, best_cover, cover_from, read_partials
+from trilayer_core.store.segments import read_partials
 
 logger = logging.getLogger("trilayer.batch")
 
@@ -125,7 +128,7 @@ def _speed_share(
     catalog: Catalog, stream: Stream, run: Run, base: Publication | None, store: Store
 ) -> SpeedShare | NotCompared:
     views = {view.name: view.fingerprint for view in catalog.views_of(stream)}
-    origin = read_origin(store, stream)
+    origin = Origins(store, stream).present()
     assert origin is not None
     if base is not None and stream.name not in base.streams:
         return NotCompared("the stream is new")
@@ -137,8 +140,8 @@ def _speed_share(
     end = run.cuts[stream.name]
     try:
         identity = run.topic_ids[stream.name]
-        departed = newest_departed(Chain(store, stream), identity)
-        covered = best_cover(store, stream, identity, views, start, departed=departed)
+        departed = newest_departed(Master(store, stream).chain(), identity)
+        covered = best_cover(Generations(store, stream), identity, views, start, departed=departed)
         if covered is None:
             return NotCompared("the speed layer has not run these definitions")
         above = cover_from(stream, covered.generation, covered.commits, end)

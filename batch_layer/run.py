@@ -25,7 +25,7 @@ from trilayer_core.seam import format_time
 from trilayer_core.store import layout
 from trilayer_core.store.files import Store
 from trilayer_core.store.looks import Looks
-from trilayer_core.store.origins import read_origin
+from trilayer_core.store.origins import Origins
 from trilayer_core.store.pointer import PointerFile
 from trilayer_core.store.publication import Publication
 from trilayer_core.store.publications import Publications
@@ -106,7 +106,7 @@ def covered_by(catalog: Catalog, settings: Settings, store: Store, t_ms: int) ->
     if not all(is_continued(catalog, stream, published) for stream in catalog.streams):
         return None
     for stream in catalog.streams:
-        present = read_origin(store, stream)
+        present = Origins(store, stream).present()
         if present is None or published.streams[stream.name].topic_id != present.identity:
             return None
     logger.info(

@@ -41,8 +41,9 @@ from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Cut, Range, tick_of
 from trilayer_core.store import layout
 from trilayer_core.store.files import Store
-from trilayer_core.store.master import Interval, read_chain
-from trilayer_core.store.segments import commit_names
+from trilayer_core.store.generations import Generations
+from trilayer_core.store.intervals import Interval
+from trilayer_core.store.master import Master
 
 KEYS, PUBLICATIONS, ASKING = 1_000_000, 300, 2
 RUN_MS, DAY, YEAR = 600_000, 144, 52_560
@@ -277,7 +278,9 @@ class Past:
         """Files in the chain's folder that belong to no interval."""
         folder = layout.chain(STREAM, STREAM.fingerprint)
         used = {
-            file.path.split("/")[-2] for i in read_chain(self.store, STREAM) for file in i.files
+            file.path.split("/")[-2]
+            for i in Master(self.store, STREAM).read_chain()
+            for file in i.files
         }
         return [n for n in self.store.names(folder) if not n.endswith(".json") and n not in used]
 
@@ -381,7 +384,9 @@ def _open_tick(options: Options) -> Iterator[Figure]:
                     if number >= 0.9 * hour / EVERY_MS:
                         costs.append((time.process_time() - before) * 1000)
                         waits.append(wall)
-                        most = max(most, len(commit_names(store, STREAM, written.generation.name)))
+                        most = max(
+                            most, len(Generations(store, STREAM).spans(written.generation.name))
+                        )
             answer = connection.sql("SELECT sum(sales) FROM by_user").rows()[0][0]
         if answer != hour // EVERY_MS * 500:
             raise AssertionError(f"{hour // EVERY_MS * 500} events were committed; got {answer}")

@@ -25,7 +25,7 @@ from trilayer_core.seam import Range
 from trilayer_core.store import layout
 from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store
-from trilayer_core.store.master import Interval
+from trilayer_core.store.intervals import Interval
 from trilayer_core.store.runs import Recomputed, Run
 
 EVENTS = 10_000_000

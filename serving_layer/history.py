@@ -20,12 +20,13 @@ from trilayer_core.definitions.view import View
 from trilayer_core.errors import CoverageError, UsageError
 from trilayer_core.seam import Cut, format_time
 from trilayer_core.store.files import Store
+from trilayer_core.store.generations import Generations
 from trilayer_core.store.looks import Look, Looks
 from trilayer_core.store.origins import origin_number
 from trilayer_core.store.publication import Publication, choose_version
 from trilayer_core.store.publications import Publications
 from trilayer_core.store.runs import ReconciledView
-from trilayer_core.store.segments import Commit, Segment, read_commits
+from trilayer_core.store.segments import Commit, Segment
 
 
 @dataclass(frozen=True)
@@ -239,7 +240,7 @@ def segments(stream: Stream, generation: str | None, store: Store) -> Table:
     See `Connection.segments`.
     """
     kept = [p for p in Publications(store).versions() if stream.name in p.streams]
-    commits = read_commits(store, stream, generation) if generation else []
+    commits = Generations(store, stream).commits(generation) if generation else []
     rows = [
         _row(commit, segment, stream, kept) | {"generation": generation}
         for commit in commits

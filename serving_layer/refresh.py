@@ -24,23 +24,14 @@ from trilayer_core.definitions.view import View
 from trilayer_core.errors import CoverageError, IntegrityError
 from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.seam import Cut, cover
-from trilayer_core.store import layout
+from trilayer_core.store.cover import Cover, best_cover, ticks_by_commit
 from trilayer_core.store.files import Store, StoredFile
-from trilayer_core.store.origins import Origin, origins
+from trilayer_core.store.generations import KnownCommits
+from trilayer_core.store.origins import Origin, Origins
 from trilayer_core.store.pointer import PointerFile
 from trilayer_core.store.publication import Publication, choose_version
 from trilayer_core.store.publications import Publications
-from trilayer_core.store.segments import (
-    TICK,
-    Commit,
-    Cover,
-    Generation,
-    KnownCommits,
-    best_cover,
-    generations,
-    read_partials,
-    ticks_by_commit,
-)
+from trilayer_core.store.segments import TICK, Commit, Generation, read_partials
 
 LOOK_AROUND_S = 1.0
 """How often the whole of a stream's folder is listed, for generations and compactions; the next
@@ -140,7 +131,7 @@ class Refresh:
             clock,
         )
         self._before_swap = before_swap
-        self._commits = {stream.name: KnownCommits() for stream in catalog.streams}
+        self._commits = {stream.name: KnownCommits(store, stream) for stream in catalog.streams}
         self._looked_around = float("-inf")
         self._next_file = 0
         self.loaded = Loaded()
@@ -216,10 +207,8 @@ class Refresh:
         while state.generation is not None:
             commits: list[Commit] = []
             batch, known = state.next_batch, self._commits[stream.name]
-            while len(commits) < MOST_AT_ONCE and self._store.exists(
-                layout.commit(stream, state.generation, batch, batch)
-            ):
-                commits.append(known.read(self._store, stream, state.generation, batch, batch))
+            while len(commits) < MOST_AT_ONCE and known.has_commit(state.generation, batch, batch):
+                commits.append(known.commit(state.generation, batch, batch))
                 batch += 1
             if not commits:
                 return
@@ -339,7 +328,7 @@ class Refresh:
         With what is said of it, and the views that have no answer.
         """
         views = self._catalog.views_of(stream)
-        of_stream = origins(self._store, stream)
+        of_stream = Origins(self._store, stream).all()
         # Before the first publication the answers are those of the first origin's segments: what
         # batch runs have ingested of it is not published yet, and a new origin goes on where that
         # ends.
@@ -370,11 +359,7 @@ class Refresh:
         missing = {v.name: _no_answer(v, publication) for v in views if v not in fit}
         fingerprints = {view.name: view.fingerprint for view in fit}
         known = self._commits[stream.name]
-        found = (
-            best_cover(self._store, stream, topic_id, fingerprints, cut, known.read_all, departed)
-            if fit
-            else None
-        )
+        found = best_cover(known, topic_id, fingerprints, cut, departed) if fit else None
         if found is None:
             why = _why_alone(of_stream, topic_id) or "the speed layer has not run these definitions"
             note = (
@@ -382,7 +367,7 @@ class Refresh:
                 f" {'T=' + publication.t if publication else 'no publication'}"
             )
             return None, StreamState(cut, head=cut, note=note), missing
-        there = generations(self._store, stream)
+        there = known.all()
         known.keep(generation.name for generation in there)
         # None is there if the speed layer's folder has been deleted meanwhile.
         newest = there[-1] if there else found.generation

@@ -22,16 +22,11 @@ from trilayer_core.seam import Cut, Range, tick_of
 from trilayer_core.store import layout
 from trilayer_core.store.continuity import NOTHING_READ
 from trilayer_core.store.files import Store, StoredFile
-from trilayer_core.store.master import Interval, recorded_cuts
+from trilayer_core.store.generations import Generations
+from trilayer_core.store.intervals import Interval
+from trilayer_core.store.master import Master
 from trilayer_core.store.runs import Run
-from trilayer_core.store.segments import (
-    TICK,
-    Commit,
-    Generation,
-    Segment,
-    read_commits,
-    read_partials,
-)
+from trilayer_core.store.segments import TICK, Commit, Segment, read_partials
 
 logger = logging.getLogger("trilayer.speed")
 
@@ -75,7 +70,8 @@ def compact(
         CoverageError: The ranges of two commits that would be merged do not follow each other.
             `_groups` keeps such commits apart, so this is a mistake of its own; nothing is written.
     """
-    commits = read_commits(store, stream, generation)
+    of_stream = Generations(store, stream)
+    commits = of_stream.commits(generation)
     if len(commits) <= at_least:
         return None
     run: list[Commit] = []
@@ -102,19 +98,17 @@ def compact(
         marks = NOTHING_READ.and_of(run).marks
         wide = Commit(first, last, segments, files, quarantine, run[-1].committed_ms, marks)
         failpoint("compaction.before-commit")
-        store.create_document(layout.commit(stream, generation, first, last), wide)
+        of_stream.write_commit(generation, wide)
     except Exception:
         # It is tried again soon, over more micro-batches and so under another name: these files
         # would add up.
-        if not store.exists(layout.commit(stream, generation, first, last)):
+        if not of_stream.has_commit(generation, first, last):
             for name in (*(view.name for view in views), "_quarantine"):
                 store.delete(layout.segment(stream, generation, first, last, name))
         raise
     failpoint("compaction.before-delete")
     for commit in run:
-        store.delete(layout.commit(stream, generation, commit.first, commit.last))
-        for file in [*commit.files.values(), *([commit.quarantine] if commit.quarantine else [])]:
-            store.delete(file.path)
+        of_stream.delete_commit(generation, commit)
     logger.debug("stream %s: %s commits compacted into one at %s", stream.name, len(run), now_ms())
     return wide
 
@@ -173,7 +167,7 @@ def _groups(
     *due, newest = commits
     open_ticks = {segment.tick for segment in newest.segments}
     first_open = next((i for i, c in enumerate(due) if _ticks(c) & open_ticks), len(due))
-    known = store.read_document(layout.generation_record(stream, generation), Generation)
+    known = Generations(store, stream).read(generation)
     cuts = _known_cuts(store, stream, known.topic_id, commits)
     # A T later than now is of a clock that was ahead: earlier ones may still be chosen.
     newest_t = max((t_ms for t_ms, _ in cuts if t_ms <= now), default=0)
@@ -215,7 +209,7 @@ def _known_cuts(
     back_to: Callable[[Interval], bool] = lambda interval: all(  # noqa: E731
         interval.end.get(partition, 0) <= offset for partition, offset in begin.items()
     )
-    cuts = list(recorded_cuts(store, stream, back_to=back_to, identity=topic_id).items())
+    cuts = list(Master(store, stream).recorded_cuts(back_to=back_to, identity=topic_id).items())
     for run in store.names(layout.RUNS):
         path = layout.step(int(run), "cut")
         if store.exists(path):

@@ -31,18 +31,13 @@ from trilayer_core.seam import Cut, Range, Ranges, ranges_between, size
 from trilayer_core.store import layout
 from trilayer_core.store.continuity import NOTHING_READ, changed, check_log, falls_short, lost_of
 from trilayer_core.store.files import Store, read_listed
-from trilayer_core.store.master import Interval, longest_chain, newest_departed
-from trilayer_core.store.origins import Origin, origin, read_origin
+from trilayer_core.store.generations import Generations
+from trilayer_core.store.intervals import Interval, newest_departed
+from trilayer_core.store.master import Master
+from trilayer_core.store.origins import Origin, Origins
 from trilayer_core.store.publication import oldest_cut
 from trilayer_core.store.publications import Publications
-from trilayer_core.store.segments import (
-    Commit,
-    Generation,
-    commit_names,
-    generations,
-    read_commit,
-    read_commits,
-)
+from trilayer_core.store.segments import Commit, Generation
 
 logger = logging.getLogger("trilayer.speed")
 
@@ -82,6 +77,8 @@ class StreamQuery:
         self.stream = stream
         self.generation: Generation | None = None
         self._catalog, self._settings, self._store, self._spark = catalog, settings, store, spark
+        self._master, self._origins = Master(store, stream), Origins(store, stream)
+        self._generations = Generations(store, stream)
         self._passes = plan(catalog.views_of(stream))
         self._between_batches = threading.Lock()
         self._stopping = threading.Event()
@@ -170,11 +167,11 @@ class StreamQuery:
             EnvironmentFault: No broker answers.
         """
         self._log, self._topic = log, topic
-        present = origin(self._store, self.stream, topic, log)
-        chain = longest_chain(self._store, self.stream)
+        present = self._origins.at(topic, log)
+        chain = self._master.longest_chain()
         check_log(self.stream, topic, present, chain, log)
         self._read = NOTHING_READ
-        known = generations(self._store, self.stream)
+        known = self._generations.all()
         lost = None
         if known and known[-1].topic_id == present.identity:
             lost = self.departed or _ruled_out(known[-1], chain) or self._lost(known[-1], topic)
@@ -196,7 +193,7 @@ class StreamQuery:
 
         Then the query should be started again.
         """
-        present = read_origin(self._store, self.stream)
+        present = self._origins.present()
         return (
             self.generation is not None
             and present is not None
@@ -225,7 +222,7 @@ class StreamQuery:
         return layout.checkpoint(self.stream, generation.name)
 
     def _resumable(self, present: Origin, topic: Topic) -> Generation | None:
-        known = generations(self._store, self.stream)
+        known = self._generations.all()
         if not known:
             return None
         newest = known[-1]
@@ -266,11 +263,11 @@ class StreamQuery:
         """
 
         def narrow() -> list[tuple[int, int]]:
-            spans = commit_names(self._store, self.stream, generation.name)
+            spans = self._generations.spans(generation.name)
             return [(first, last) for first, last in spans if first == last]
 
         def check(span: tuple[int, int]) -> None:
-            commit = read_commit(self._store, self.stream, generation.name, *span)
+            commit = self._generations.commit(generation.name, *span)
             self._store.check_all(commit.files.values())
 
         try:
@@ -307,7 +304,7 @@ class StreamQuery:
         """
         if generation.tick_ms is not None:
             return generation.tick_ms
-        commits = read_commits(self._store, self.stream, generation.name)
+        commits = self._generations.commits(generation.name)
         ticks = {segment.tick for commit in commits for segment in commit.segments}
         on_grid = all(tick % self._settings.tick_ms == 0 for tick in ticks)
         return self._settings.tick_ms if on_grid else None
@@ -322,8 +319,7 @@ class StreamQuery:
         """
         batch = planned[-1]
         done = f"{self._checkpoint(generation)}/commits/{batch}"
-        segment = layout.commit(self.stream, generation.name, batch, batch)
-        if self._store.exists(done) or self._store.exists(segment):
+        if self._store.exists(done) or self._generations.has_commit(generation.name, batch, batch):
             return ""
         try:
             end = self._planned_end(generation, batch)
@@ -373,9 +369,9 @@ class StreamQuery:
                         needed.get(partition, 0),
                         first,
                     )
-        known = generations(self._store, self.stream)
+        known = self._generations.all()
         # Above those that are ruled out too, whether their folders are still there or not.
-        departed = newest_departed(longest_chain(self._store, self.stream), present.identity)
+        departed = newest_departed(self._master.longest_chain(), present.identity)
         number = max(known[-1].number if known else 0, departed) + 1
         views = {view.name: view.fingerprint for view in self._catalog.views_of(self.stream)}
         generation = Generation(
@@ -388,9 +384,7 @@ class StreamQuery:
             self._settings.tick_ms,
             anew,
         )
-        self._store.create_document(
-            layout.generation_record(self.stream, generation.name), generation
-        )
+        self._generations.begin(generation)
         logger.info(
             "stream %s: generation %s from %s",
             self.stream.name,
@@ -422,12 +416,7 @@ class StreamQuery:
         try:
             assert self.generation
             ranges = self._ranges(batch_id)
-            if (
-                self._store.exists(
-                    layout.commit(self.stream, self.generation.name, batch_id, batch_id)
-                )
-                or not ranges
-            ):
+            if self._generations.has_commit(self.generation.name, batch_id, batch_id) or not ranges:
                 return
             self._look_back()
             commit = self._commit(records, batch_id, ranges)
@@ -550,13 +539,13 @@ class StreamQuery:
             self._topic = self._log.topic(self.stream)
         began = time.monotonic()
         # What was ingested counts in the answers too, whether this generation has read it or not.
-        present = read_origin(self._store, self.stream)
+        present = self._origins.present()
         if (
             present is not None
             and self.generation is not None
             and present.identity == self.generation.topic_id
         ):
-            chain = longest_chain(self._store, self.stream)
+            chain = self._master.longest_chain()
             try:
                 check_log(self.stream, self._topic, present, chain, self._log)
             except LogError as error:
@@ -578,9 +567,7 @@ class StreamQuery:
         """
         assert self._log
         try:
-            self._read = NOTHING_READ.and_of(
-                read_commits(self._store, self.stream, generation.name)
-            )
+            self._read = NOTHING_READ.and_of(self._generations.commits(generation.name))
         except IntegrityError:
             self._read = (
                 NOTHING_READ  # what can't be read is no evidence; `_ended` has its say about it

@@ -14,7 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from trilayer_core.compute.grouping import EVENTS, NEWEST, OLDEST, SET, Pass
-from trilayer_core.compute.parsing import FITS, LOG_COLUMNS, REJECT, parse_sql
+from trilayer_core.compute.parsing import FITS, LOG_COLUMNS, REJECT, kafka_sql, parse_sql
+from trilayer_core.compute.rows import rows_made
 from trilayer_core.definitions.stream import Rows, Stream
 from trilayer_core.log.broker import Marks
 from trilayer_core.runtime.clock import now_ms
@@ -22,6 +23,7 @@ from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.seam import Range, size
 from trilayer_core.store import layout
 from trilayer_core.store.files import Store, StoredFile
+from trilayer_core.store.generations import Generations
 from trilayer_core.store.segments import (
     BYTES,
     SHORTEST_REASON,
@@ -92,14 +94,13 @@ def write_segment(
     """
     view = f"_records_{stream.name}"
     columns = [name for name in LOG_COLUMNS if name != "_headers"]
-    kafka = ", ".join(f"{name.removeprefix('_')} AS {name}" for name in columns)
     spark = records.sparkSession
     few = sum(size(ranges) for ranges in parts.values()) <= FEW_EVENTS
     # No more tasks than can run at once: each would make a group of its own of every key.
     records.coalesce(1 if few else spark.sparkContext.defaultParallelism).createOrReplaceTempView(
         view
     )
-    raw = f"(SELECT {kafka} FROM {view})"
+    raw = f"(SELECT {', '.join(kafka_sql(columns))} FROM {view})"
     parsed, with_reasons = (
         f"({parse_sql(stream, raw, columns, reasons=reasons)})" for reasons in (False, True)
     )
@@ -133,9 +134,7 @@ def write_segment(
     ]
     commit = Commit(batch_id, batch_id, segments, files, quarantine, committed_ms, marks)
     failpoint("segment.before-commit")
-    store.create_document(
-        layout.commit(stream, generation.name, batch_id, batch_id), commit, durable=False
-    )
+    Generations(store, stream).write_commit(generation.name, commit, durable=False)
     failpoint("segment.after-commit")
     return commit
 
@@ -161,11 +160,8 @@ def _compute(
         for pass_ in passes:
             if isinstance(pass_.source, Rows):
                 for place in range(len(some)):
-                    columns = ", ".join(f"`{name}`" for name in pass_.source.stream.columns)
-                    rows = spark.sql(
-                        f"SELECT {columns} FROM {placed} WHERE {PLACE} = {place} AND {FITS}"
-                    )
-                    made = pass_.source.rows(rows).withColumn(PART, F.lit(2 * place))
+                    events = spark.sql(f"SELECT * FROM {placed} WHERE {PLACE} = {place} AND {FITS}")
+                    made = rows_made(pass_.source, events).withColumn(PART, F.lit(2 * place))
                     _slice(pass_, _collect(pass_.run(made, PART), some), tables)
                 continue
             result = _collect(spark.sql(pass_.sql(placed, PART, STAMP)), some)

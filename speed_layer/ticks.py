@@ -13,8 +13,9 @@ from trilayer_core.log.time_index import TimeIndex
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.seam import Cut, Range, Ranges, effective_cut, split_by_ticks, tick_of
 from trilayer_core.store.files import Store
-from trilayer_core.store.master import Interval, recorded_cuts
-from trilayer_core.store.origins import read_origin
+from trilayer_core.store.intervals import Interval
+from trilayer_core.store.master import Master
+from trilayer_core.store.origins import Origins
 
 _NEVER = 1 << 62
 
@@ -48,7 +49,7 @@ class Ticks:
         self._boundaries: dict[int, Cut] = {}
         self._floors: dict[int, dict[int, int]] = {}
         self._next_ms = 0
-        origin = read_origin(store, stream)
+        origin = Origins(store, stream).present()
         self._origin = origin.identity if origin else None
         self._start: Cut = {}
         self._recorded: Mapping[int, Cut] = {}
@@ -139,7 +140,9 @@ class Ticks:
         """
         latest_ms = self._clock() + self._settle_ms
         back_to: Callable[[Interval], bool] = lambda interval: self._is_passed(interval.end)  # noqa: E731
-        return recorded_cuts(self._store, self._stream, latest_ms, back_to, identity=self._origin)
+        return Master(self._store, self._stream).recorded_cuts(
+            latest_ms, back_to, identity=self._origin
+        )
 
     def _is_passed(self, cut: Cut) -> bool:
         return all(cut.get(p, 0) <= offset for p, offset in self._start.items())

@@ -26,10 +26,10 @@ from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import latest_tick
 from trilayer_core.store.files import Store
+from trilayer_core.store.generations import Generations
 from trilayer_core.store.publication import Publication, oldest_cut
 from trilayer_core.store.publications import Publications
 from trilayer_core.store.runs import Recomputed, Run
-from trilayer_core.store.segments import read_commits
 
 Answer = dict[tuple[Hashable, ...], dict[str, Any]]
 
@@ -104,7 +104,7 @@ class Pipeline:
         # What lies below the oldest cut is cleared away.
         for partition, offset in oldest_cut(kept, self.stream.name, generation.topic_id).items():
             reached[partition] = max(reached.get(partition, 0), offset)
-        for commit in read_commits(self.store, self.stream, generation.name):
+        for commit in Generations(self.store, self.stream).commits(generation.name):
             for segment in commit.segments:
                 for partition, r in segment.ranges.items():
                     reached[partition] = max(reached.get(partition, 0), r.end)

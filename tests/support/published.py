@@ -12,7 +12,8 @@ from trilayer_core.seam import Range
 from trilayer_core.store import layout
 from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store
-from trilayer_core.store.master import Interval, read_chain
+from trilayer_core.store.intervals import Interval
+from trilayer_core.store.master import Master
 from trilayer_core.store.publication import Publication
 from trilayer_core.store.publications import Publications
 from trilayer_core.store.runs import Recomputed, Run
@@ -25,7 +26,7 @@ SETTINGS = Settings(bootstrap_servers="none:1", keep_versions=2)
 
 def begin(store: Store) -> tuple[Run, Recomputed]:
     """A run up to where `publish` comes: an interval of ten events, and the view's one file."""
-    chain = read_chain(store, STREAM)
+    chain = Master(store, STREAM).read_chain()
     number = len(chain)
     run = Run(
         Fence(store).take("a run"),

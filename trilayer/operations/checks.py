@@ -47,11 +47,11 @@ from trilayer_core.runtime.settings import (
 from trilayer_core.seam import format_time
 from trilayer_core.store.continuity import check_log
 from trilayer_core.store.files import Store
+from trilayer_core.store.generations import Generations
 from trilayer_core.store.leftovers import Leftover, find_leftovers
-from trilayer_core.store.master import longest_chain, read_chain
-from trilayer_core.store.origins import check_same_topic, read_origin
+from trilayer_core.store.master import Master
+from trilayer_core.store.origins import Origins, check_same_topic
 from trilayer_core.store.publications import Publications
-from trilayer_core.store.segments import generations
 
 logger = logging.getLogger("trilayer.checks")
 
@@ -511,10 +511,10 @@ def _topics(p: Subject) -> Iterator[str]:
                 )
                 continue
             log.check_append_time(topic)
-            known = read_origin(p.store, stream)
+            known = Origins(p.store, stream).present()
             if known:
                 check_same_topic(stream, known.topic_id, topic)
-                check_log(stream, topic, known, longest_chain(p.store, stream), log)
+                check_log(stream, topic, known, Master(p.store, stream).longest_chain(), log)
             cleanup = log.setting(topic, "cleanup.policy")
             if "compact" in cleanup:
                 raise TrilayerError(
@@ -616,7 +616,7 @@ def _files(p: Subject) -> Iterator[str]:
         else "no publication yet"
     )
     for stream in p.catalog.streams:
-        read_chain(store, stream)
+        Master(store, stream).read_chain()
 
 
 def _leftovers(p: Subject) -> Iterator[str]:
@@ -650,7 +650,7 @@ def _drift(p: Subject) -> Iterator[str]:
                 f" {publication.version}; run `trilayer batch run`"
             )
     for stream in catalog.streams:
-        known = generations(store, stream)
+        known = Generations(store, stream).all()
         if known and known[-1].fingerprint != catalog.stream_fingerprint(stream):
             raise TrilayerError(
                 f"the speed layer must run the definitions of stream {stream.name!r} as they are;"

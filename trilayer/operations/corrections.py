@@ -24,7 +24,7 @@ from trilayer_core.log.broker import Log
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.store import layout
-from trilayer_core.store.origins import origins
+from trilayer_core.store.origins import Origins
 
 ORIGIN_HEADER = "trilayer-origin"
 """Header of an event that replaces a quarantined one: TOPIC_ID/PARTITION/OFFSET."""
@@ -147,7 +147,7 @@ class _Correction:
             stream = p.catalog.stream(name)
         except UsageError as error:
             raise UsageError(f"{where}: {error}") from None
-        known = origins(p.store, stream)
+        known = Origins(p.store, stream).all()
         identity = known[number - 1].identity if 0 < number <= len(known) else ""
         header = f"{identity}/{partition}/{offset}".encode()
         return _Correction(stream, number, partition, offset, value, where, header)

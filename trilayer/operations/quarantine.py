@@ -17,9 +17,11 @@ from trilayer_core.runtime.clock import now_ms
 from trilayer_core.seam import format_time
 from trilayer_core.store import layout
 from trilayer_core.store.files import Store
-from trilayer_core.store.master import chain_end, of_origin, read_chain
-from trilayer_core.store.origins import origin_number, read_origin
-from trilayer_core.store.segments import BYTES, generations, read_commits, standing
+from trilayer_core.store.generations import Generations
+from trilayer_core.store.intervals import chain_end, of_origin
+from trilayer_core.store.master import Master
+from trilayer_core.store.origins import Origins, origin_number
+from trilayer_core.store.segments import BYTES, standing
 
 SOURCE_HEADER = "trilayer-source"
 """Header of an event that `trilayer replay` has sent although it does not fit: the file, and the
@@ -197,7 +199,7 @@ def _source(row: Mapping[str, Any]) -> str | None:
 def _rows_of(store: Store, stream: Stream, values: bool) -> Iterator[tuple[int, dict[str, Any]]]:
     """Each event with the number of its origin."""
     columns = [*_COLUMNS, *([_VALUE] if values else [])]
-    chain = read_chain(store, stream)
+    chain = Master(store, stream).read_chain()
     for interval in chain:
         number = origin_number(interval.topic_id)
         for file in interval.files if interval.quarantined else []:
@@ -206,15 +208,16 @@ def _rows_of(store: Store, stream: Stream, values: bool) -> Iterator[tuple[int, 
             table = pq.read_table(path, columns=columns, filters=rejected, filesystem=store.fs)
             ordered = table.sort_by([("_partition", "ascending"), ("_offset", "ascending")])
             yield from ((number, row) for row in _rows(ordered))
-    origin = read_origin(store, stream)
+    origin = Origins(store, stream).present()
     if origin is None:
         return
     end = chain_end(of_origin(chain, origin.identity), origin.start)
     seen: set[tuple[int, int]] = set()
-    for generation in reversed(standing(generations(store, stream))):
+    generations = Generations(store, stream)
+    for generation in reversed(standing(generations.all())):
         if generation.topic_id != origin.identity:
             continue
-        for commit in read_commits(store, stream, generation.name):
+        for commit in generations.commits(generation.name):
             if not commit.quarantine:
                 continue
             table = store.read_table(commit.quarantine)

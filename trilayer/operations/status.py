@@ -12,10 +12,10 @@ from trilayer_core.compute.merging import quoted_duckdb
 from trilayer_core.errors import CoverageError
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.seam import format_time, parse_time
+from trilayer_core.store.generations import Generations
 from trilayer_core.store.looks import Looks
 from trilayer_core.store.pointer import PointerFile
 from trilayer_core.store.publications import Publications
-from trilayer_core.store.segments import compaction_fault
 
 
 def collect(p: Project) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def _airflow(p: Project) -> dict[str, str] | None:
 
 def _compaction(p: Project, stream: str) -> dict[str, str] | None:
     """Since when the stream's commits have not been compacted, and why; None if they are."""
-    fault = compaction_fault(p.store, p.catalog.stream(stream))
+    fault = Generations(p.store, p.catalog.stream(stream)).compaction_fault()
     return {"since": format_time(fault.since_ms), "reason": fault.reason} if fault else None
 
 

@@ -53,6 +53,7 @@ from trilayer_core.compute.merging import (
     quoted_duckdb,
 )
 from trilayer_core.compute.parsing import FITS, LOG_COLUMNS, REJECT, log_columns, parse
+from trilayer_core.compute.rows import rows_made
 from trilayer_core.definitions.aggregates import POSITION
 from trilayer_core.definitions.stream import Rows, Stream
 from trilayer_core.definitions.view import View
@@ -61,24 +62,16 @@ from trilayer_core.log.broker import Log
 from trilayer_core.runtime.kafka_source import read_log
 from trilayer_core.seam import Range, Ranges, format_time, ranges_between, size, tick_of
 from trilayer_core.store import layout
+from trilayer_core.store.cover import Cover, cover_from
 from trilayer_core.store.files import Store, StoredFile
-from trilayer_core.store.master import Interval, intervals_below, of_origin, read_chain, rising_ts
-from trilayer_core.store.origins import Origin, origins
+from trilayer_core.store.generations import Generations
+from trilayer_core.store.intervals import Interval, intervals_below, of_origin, rising_ts
+from trilayer_core.store.master import Master
+from trilayer_core.store.origins import Origin, Origins
 from trilayer_core.store.pointer import PointerFile
 from trilayer_core.store.publication import Publication, PublishedStream
 from trilayer_core.store.publications import Publications
-from trilayer_core.store.segments import (
-    BYTES,
-    SHORTEST_REASON,
-    TICK,
-    Commit,
-    Cover,
-    commit_names,
-    cover_from,
-    generations,
-    read_commits,
-    with_bytes,
-)
+from trilayer_core.store.segments import BYTES, SHORTEST_REASON, TICK, Commit, with_bytes
 
 MOST_LINES = 20
 """Of each kind of fault, the ranges that are listed one by one; the rest are counted."""
@@ -227,9 +220,9 @@ def verification(
 def _moving(p: Project) -> Any:
     """Changes with every publication, commit and compaction."""
     commits = [
-        commit_names(p.store, stream, generation.name)
+        Generations(p.store, stream).spans(generation.name)
         for stream in p.catalog.streams
-        for generation in generations(p.store, stream)[-1:]
+        for generation in Generations(p.store, stream).all()[-1:]
     ]
     return PointerFile(p.store).data(), commits
 
@@ -362,13 +355,13 @@ class _StreamVerification:
         self._published: PublishedStream | None = (
             published.streams.get(stream.name) if published else None
         )
-        self._origins = {origin.identity: origin for origin in origins(p.store, stream)}
+        self._origins = {origin.identity: origin for origin in Origins(p.store, stream).all()}
         *_, self._present = self._origins.values()
         # A publication may be of an origin before the present one.
         self._identity = self._published.topic_id if self._published else self._present.identity
         self._wrong: list[str] = []
         self._not_compared: list[str] = []
-        self._chain = read_chain(p.store, stream)
+        self._chain = Master(p.store, stream).read_chain()
         self._own = of_origin(self._chain, self._present.identity)
         self._below = (
             intervals_below(self._chain, at.cut, self._identity) if self._published else []
@@ -451,14 +444,15 @@ class _StreamVerification:
         if self._at.generation is None:
             return None
         by_name = {
-            generation.name: generation for generation in generations(self._p.store, self._stream)
+            generation.name: generation
+            for generation in Generations(self._p.store, self._stream).all()
         }
         if self._at.generation not in by_name:
             raise CoverageError(
                 f"stream {self._stream.name!r}: generation {self._at.generation} was cleared away"
                 " while it was verified; verify again"
             )
-        commits = read_commits(self._p.store, self._stream, self._at.generation)
+        commits = Generations(self._p.store, self._stream).commits(self._at.generation)
         return cover_from(self._stream, by_name[self._at.generation], commits, self._at.cut)
 
     def _cover_ticks(self, commit: Commit) -> frozenset[int]:
@@ -1105,10 +1099,7 @@ class _StreamVerification:
             # An array is no part of the code that Spark compiles, which is then the same for all
             # parts.
             wanted = F.expr(f"array_contains(array({', '.join(map(str, members))}), {PART})")
-            columns = [f"`{name}`" for name in source.stream.columns]
-            made = source.rows(self._counted.where(wanted).select(*columns)).withColumn(
-                PART, F.lit(0)
-            )
+            made = rows_made(source, self._counted.where(wanted)).withColumn(PART, F.lit(0))
             return [
                 t.set_column(0, PART, pa.array([number] * t.num_rows, pa.int32()))
                 for t in self._slices(pass_, made)

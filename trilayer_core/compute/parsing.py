@@ -7,7 +7,7 @@ parsed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pyspark.sql import DataFrame
 
@@ -34,7 +34,12 @@ LOG_COLUMNS = {
 
 def log_columns(records: DataFrame) -> DataFrame:
     """Kafka's columns, including headers, under trilayer's names."""
-    return records.selectExpr(*(f"{name.removeprefix('_')} AS {name}" for name in LOG_COLUMNS))
+    return records.selectExpr(*kafka_sql(LOG_COLUMNS))
+
+
+def kafka_sql(columns: Iterable[str]) -> list[str]:
+    """What to select from Kafka's records to have these of the `LOG_COLUMNS`."""
+    return [f"{name.removeprefix('_')} AS {name}" for name in columns]
 
 
 def parse(records: DataFrame, stream: Stream) -> DataFrame:

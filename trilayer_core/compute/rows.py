@@ -1,4 +1,4 @@
-"""Checks what the functions of `Rows` sources return.
+"""Runs the functions of `Rows` sources, and checks what they return.
 
 Each function is called without events before a layer processes events with it.
 """
@@ -15,7 +15,12 @@ from trilayer_core.definitions.stream import Rows
 from trilayer_core.errors import DefinitionError, did_you_mean
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def rows_made(source: Rows, events: DataFrame) -> DataFrame:
+    """What the source's function makes of events, of which it is handed the stream's columns."""
+    return source.rows(events.select(*(f"`{name}`" for name in source.stream.columns)))
 
 
 def check_rows(sources: Iterable[Rows], spark: SparkSession) -> None:

@@ -16,9 +16,10 @@ from trilayer_core.errors import IntegrityError, LogError
 from trilayer_core.log.broker import Log, Mark, Marks, Topic
 from trilayer_core.seam import Cut, format_time
 from trilayer_core.store.files import Store
-from trilayer_core.store.master import Interval, chain_end, newest_of
+from trilayer_core.store.generations import Generations
+from trilayer_core.store.intervals import Interval, chain_end, newest_of
 from trilayer_core.store.origins import ACCEPT, Origin
-from trilayer_core.store.segments import Commit, generations, read_commits
+from trilayer_core.store.segments import Commit
 
 
 def check_log(
@@ -200,11 +201,12 @@ def departed_generation(stream: Stream, identity: str, topic: Topic, log: Log, s
 
     Generations whose commits can't be read are passed over: readers can't merge them either.
     """
-    for generation in reversed(generations(store, stream)):
+    generations = Generations(store, stream)
+    for generation in reversed(generations.all()):
         if generation.topic_id != identity:
             continue
         try:
-            read = NOTHING_READ.and_of(read_commits(store, stream, generation.name))
+            read = NOTHING_READ.and_of(generations.commits(generation.name))
         except IntegrityError:
             continue
         if lost_of(read, topic, log):

@@ -27,7 +27,7 @@ from trilayer_core.errors import IntegrityError, StoreError
 from trilayer_core.store import layout
 from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import STALE_AFTER_S, Store
-from trilayer_core.store.master import Interval
+from trilayer_core.store.intervals import Interval
 from trilayer_core.store.publications import Publications
 
 logger = logging.getLogger("trilayer.store")

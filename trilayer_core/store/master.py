@@ -15,61 +15,130 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import overload
 from weakref import WeakKeyDictionary
 
 from trilayer_core.definitions.stream import Stream
-from trilayer_core.errors import CoverageError, IntegrityError
-from trilayer_core.log.broker import Marks
+from trilayer_core.errors import ConflictError, IntegrityError
 from trilayer_core.seam import Cut
 from trilayer_core.store import layout
-from trilayer_core.store.documents import StoredRange
-from trilayer_core.store.files import Store, StoredFile, read_listed
+from trilayer_core.store.files import Store, read_listed
+from trilayer_core.store.intervals import Interval, check_follows, rising_ts
 
 
-@dataclass(frozen=True)
-class Interval:
-    """One ingested interval.
+class Master:
+    """The master dataset of a stream: a chain of intervals for each schema that it has had.
 
-    Attributes:
-        number: Its place in its chain.
-        t_ms: The T of its run.
-        topic_id: Identity of the origin in which its offsets count, see `Origin`.
-        ranges: Offsets [start, end) of each partition; the ends are the recorded cut of `t_ms`.
-        files: Where its records are.
-        events: Records held, the quarantined ones included.
-        quarantined: Records that do not fit their schema.
-        lost: Parts of `ranges` that retention took before they were ingested, accepted by an
-            operator.
-        marks: Per partition, the last record that has been ingested, by which the next run tells
-            whether the log still holds it; None if the log had no record below the end. Manifests
-            from before marks were kept have none.
-        departed: Number of the newest generation of the speed layer that had read, when this was
-            ingested, what the log holds no longer: none up to it is merged with this interval. 0 if
-            there was none.
+    Args:
+        store: The store.
+        stream: The stream, whose present schema is meant where none is named.
     """
 
-    number: int
-    t_ms: int
-    topic_id: str
-    ranges: Mapping[int, StoredRange]
-    lost: Mapping[int, StoredRange]
-    files: Sequence[StoredFile]
-    events: int
-    quarantined: int
-    marks: Marks = field(default_factory=dict)
-    departed: int = 0
+    def __init__(self, store: Store, stream: Stream) -> None:
+        self._store, self._stream = store, stream
 
-    @property
-    def end(self) -> dict[int, int]:
-        """Where it ends in each partition."""
-        return {partition: r.end for partition, r in self.ranges.items()}
+    def schemas(self) -> list[str]:
+        """Fingerprints of the schemas under which the stream has a chain."""
+        return self._store.names(layout.chains(self._stream))
 
+    def chain(self, schema: str | None = None) -> Chain:
+        """The chain under a schema, each of whose intervals is read when it is asked for."""
+        return Chain(self._store, self._stream, schema)
 
-def schemas(store: Store, stream: Stream) -> list[str]:
-    """Fingerprints of the schemas under which the stream has a chain."""
-    return store.names(layout.chains(stream))
+    def longest_chain(self) -> Sequence[Interval]:
+        """The longest chain under any schema.
+
+        After a schema change the present one is not yet as long as the one before.
+        """
+        chains: list[Sequence[Interval]] = [self.chain(schema) for schema in self.schemas()]
+        return max(chains, key=len, default=[])
+
+    def read_chain(self, schema: str | None = None) -> list[Interval]:
+        """The intervals of a chain, oldest first, checked to be contiguous within each origin.
+
+        Raises IntegrityError for a manifest that is missing in the middle or altered, CoverageError
+        for ranges that don't follow each other.
+        """
+        folder = self._folder(schema)
+        # Read again where a batch run has just cleared the chain away.
+        found = read_listed(
+            lambda: self._manifests(folder),
+            lambda name: (name, self._store.read_document(f"{folder}/{name}", Interval)),
+        )
+        for expected, (name, _) in enumerate(found):
+            if name != f"{expected:08d}.json":
+                raise _missing(folder, expected, name)
+        intervals = [interval for _, interval in found]
+        for before, after in itertools.pairwise(intervals):
+            check_follows(self._stream, before, after)
+        return intervals
+
+    def chain_after(self, cut: Cut, identity: str) -> list[Interval]:
+        """The newest intervals, at least those above `cut` and those of later origins.
+
+        `cut` is one of the origin with this identity.
+        """
+        return self.chain().tail(
+            lambda interval: (
+                interval.topic_id == identity
+                and all(end <= cut.get(partition, 0) for partition, end in interval.end.items())
+            )
+        )
+
+    def recorded_cuts(
+        self,
+        latest_ms: int | None = None,
+        back_to: Callable[[Interval], bool] = lambda interval: False,
+        *,
+        identity: str | None = None,
+    ) -> dict[int, Mapping[int, int]]:
+        """T to the cut that an ingest has recorded for it, from every chain.
+
+        The Ts rise as the cuts do.
+
+        An interval whose T is later than `latest_ms`, or than the T of an interval after it, was
+        ingested by a machine whose clock was ahead. Its cut goes by a T one millisecond after the
+        one before it: on no grid, so that nobody asks for it, and the same before and after a run
+        with the right time has followed it.
+
+        Args:
+            latest_ms: The latest T that the clock bears out; any T unless given.
+            back_to: How far back to read, as `reached` of `Chain.tail`; to the first interval
+                unless given.
+            identity: Identity of the one origin whose cuts are meant. Without it the cuts of all
+                origins are returned together, of which only the Ts mean something: offsets of
+                different origins can't be compared.
+        """
+        cuts: dict[int, Mapping[int, int]] = {}
+        for schema in self.schemas():
+            tail = self.chain(schema).tail(back_to, latest_ms, identity)
+            cuts |= {t_ms: i.end for t_ms, i in zip(rising_ts(tail, latest_ms), tail, strict=True)}
+        return cuts
+
+    def commit(self, interval: Interval) -> None:
+        """Writes the manifest of an interval, which makes it count.
+
+        Raises ConflictError if another run has just ingested an interval of its number.
+        """
+        path = layout.manifest(self._folder(None), interval.number)
+        if not self._store.create_document(path, interval):
+            raise ConflictError(f"{path} must be new; another run has just ingested it; run again")
+
+    def delete_chain(self, schema: str) -> None:
+        """Deletes a chain, from the newest interval to the oldest.
+
+        Whatever a kill leaves, or a reader meets, is a chain.
+        """
+        folder = self._folder(schema)
+        for name in reversed(self._manifests(folder)):
+            self._store.delete(f"{folder}/{name}")
+        self._store.delete(folder)
+
+    def _folder(self, schema: str | None) -> str:
+        return layout.chain(self._stream, schema or self._stream.fingerprint)
+
+    def _manifests(self, folder: str) -> list[str]:
+        return [name for name in self._store.names(folder) if name.endswith(".json")]
 
 
 class Chain(Sequence[Interval]):
@@ -78,7 +147,7 @@ class Chain(Sequence[Interval]):
     What a run costs must not grow with the history. So the length is found by looking for single
     manifests, without a listing: `ingest` adds them without a gap, and `delete_chain` takes the
     newest first. Neighbours are checked to follow each other once both have been read. Only
-    `read_chain` checks the chain as a whole.
+    `Master.read_chain` checks the chain as a whole.
 
     Raises:
         IntegrityError: A manifest is missing in the middle or altered; when the chain is made, or
@@ -108,7 +177,7 @@ class Chain(Sequence[Interval]):
             self._read[number] = self._store.read_document(path, Interval)
             for before, after in ((number - 1, number), (number, number + 1)):
                 if before in self._read and after in self._read:
-                    _check_follows(self._stream, self._read[before], self._read[after])
+                    check_follows(self._stream, self._read[before], self._read[after])
         return self._read[number]
 
     def tail(
@@ -196,202 +265,3 @@ def _missing(folder: str, number: int, after: str) -> IntegrityError:
         f"{layout.manifest(folder, number)} must be in the store; it is missing, and {after} comes"
         " after it"
     )
-
-
-def _check_follows(stream: Stream, before: Interval, after: Interval) -> None:
-    if before.topic_id != after.topic_id:
-        return
-    for partition, r in after.ranges.items():
-        if partition in before.ranges and r.start != before.ranges[partition].end:
-            raise CoverageError(
-                f"stream {stream.name!r} partition {partition}: interval {after.number} of the"
-                f" master dataset must begin at offset {before.ranges[partition].end}; it begins"
-                f" at {r.start}; restore the manifests of this chain from a copy"
-            )
-
-
-def read_chain(store: Store, stream: Stream, schema: str | None = None) -> list[Interval]:
-    """The intervals of a chain, oldest first, checked to be contiguous within each origin.
-
-    `schema` is the stream's present one unless given.
-
-    Raises IntegrityError for a manifest that is missing in the middle or altered, CoverageError for
-    ranges that don't follow each other.
-    """
-    folder = layout.chain(stream, schema or stream.fingerprint)
-    # Read again where a batch run has just cleared the chain away.
-    found = read_listed(
-        lambda: _manifests(store, folder),
-        lambda name: (name, store.read_document(f"{folder}/{name}", Interval)),
-    )
-    for expected, (name, _) in enumerate(found):
-        if name != f"{expected:08d}.json":
-            raise _missing(folder, expected, name)
-    intervals = [interval for _, interval in found]
-    for before, after in itertools.pairwise(intervals):
-        _check_follows(stream, before, after)
-    return intervals
-
-
-def _manifests(store: Store, folder: str) -> list[str]:
-    return [name for name in store.names(folder) if name.endswith(".json")]
-
-
-def delete_chain(store: Store, stream: Stream, schema: str) -> None:
-    """Deletes a chain, from the newest interval to the oldest.
-
-    Whatever a kill leaves, or a reader meets, is a chain.
-    """
-    folder = layout.chain(stream, schema)
-    for name in reversed(_manifests(store, folder)):
-        store.delete(f"{folder}/{name}")
-    store.delete(folder)
-
-
-def longest_chain(store: Store, stream: Stream) -> Sequence[Interval]:
-    """The longest chain under any schema.
-
-    After a schema change the present one is not yet as long as the one before.
-    """
-    chains: list[Sequence[Interval]] = [
-        Chain(store, stream, schema) for schema in schemas(store, stream)
-    ]
-    return max(chains, key=len, default=[])
-
-
-def of_origin(chain: Sequence[Interval], identity: str) -> list[Interval]:
-    """The intervals of one origin."""
-    return [interval for interval in chain if interval.topic_id == identity]
-
-
-def newest_of(chain: Sequence[Interval], identity: str) -> list[Interval]:
-    """The newest interval of one origin, or none: all that `chain_end` needs of it."""
-    return next(([i] for i in reversed(chain) if i.topic_id == identity), [])
-
-
-def chain_end(chain: Sequence[Interval], start: Cut) -> dict[int, int]:
-    """Where ingest goes on: the end of the intervals of one origin, which begins at `start`."""
-    return dict(start) | (chain[-1].end if chain else {})
-
-
-def newest_departed(chain: Sequence[Interval], identity: str) -> int:
-    """The newest generation that the intervals of an origin say has departed from the log.
-
-    Its number, or 0 if none has.
-    """
-    own = newest_of(chain, identity)
-    return own[-1].departed if own else 0
-
-
-def recorded_cuts(
-    store: Store,
-    stream: Stream,
-    latest_ms: int | None = None,
-    back_to: Callable[[Interval], bool] = lambda interval: False,
-    *,
-    identity: str | None = None,
-) -> dict[int, Mapping[int, int]]:
-    """T to the cut that an ingest has recorded for it, from every chain.
-
-    The Ts rise as the cuts do.
-
-    An interval whose T is later than `latest_ms`, or than the T of an interval after it, was
-    ingested by a machine whose clock was ahead. Its cut goes by a T one millisecond after the one
-    before it: on no grid, so that nobody asks for it, and the same before and after a run with the
-    right time has followed it.
-
-    Args:
-        store: The store.
-        stream: The stream.
-        latest_ms: The latest T that the clock bears out; any T unless given.
-        back_to: How far back to read, as `reached` of `Chain.tail`; to the first interval unless
-            given.
-        identity: Identity of the one origin whose cuts are meant. Without it the cuts of all
-            origins are returned together, of which only the Ts mean something: offsets of different
-            origins can't be compared.
-    """
-    cuts: dict[int, Mapping[int, int]] = {}
-    for schema in schemas(store, stream):
-        tail = Chain(store, stream, schema).tail(back_to, latest_ms, identity)
-        cuts |= {t_ms: i.end for t_ms, i in zip(rising_ts(tail, latest_ms), tail, strict=True)}
-    return cuts
-
-
-def rising_ts(chain: Sequence[Interval], latest_ms: int | None = None) -> list[int]:
-    """The T by which each interval's cut goes, as `recorded_cuts` says."""
-    latest, sound = latest_ms, []
-    for interval in reversed(chain):
-        sound.append(latest is None or interval.t_ms <= latest)
-        latest = interval.t_ms if latest is None else min(latest, interval.t_ms)
-    ts: list[int] = []
-    for interval, good in zip(chain, reversed(sound), strict=True):
-        before = ts[-1] if ts else -1
-        ts.append(interval.t_ms if good and interval.t_ms > before else before + 1)
-    return ts
-
-
-def intervals_below(chain: Sequence[Interval], cut: Cut, identity: str) -> list[Interval]:
-    """The intervals up to `cut`, a cut of the origin with this identity.
-
-    And all of the origins before it.
-    """
-    until = max(
-        (place for place, interval in enumerate(chain) if interval.topic_id == identity), default=-1
-    )
-    return [
-        i
-        for i in chain[: until + 1]
-        if i.topic_id != identity or all(r.end <= cut.get(p, 0) for p, r in i.ranges.items())
-    ]
-
-
-def chain_after(store: Store, stream: Stream, cut: Cut, identity: str) -> list[Interval]:
-    """The newest intervals, at least those above `cut` and those of later origins.
-
-    `cut` is one of the origin with this identity.
-    """
-    return Chain(store, stream).tail(
-        lambda interval: (
-            interval.topic_id == identity
-            and all(end <= cut.get(partition, 0) for partition, end in interval.end.items())
-        )
-    )
-
-
-def intervals_after(
-    chain: Sequence[Interval], cut: Cut, stream: Stream, identity: str
-) -> list[Interval]:
-    """The intervals above a cut.
-
-    Those of its own origin that lie above it, and all of later origins.
-
-    Args:
-        chain: Intervals, oldest first.
-        cut: The cut.
-        stream: The stream, which errors name.
-        identity: Identity of the origin in which the cut counts.
-
-    Raises:
-        CoverageError: An interval lies across the cut, or there is none of that origin.
-    """
-    own = [place for place, interval in enumerate(chain) if interval.topic_id == identity]
-    if not own:
-        raise CoverageError(
-            f"stream {stream.name!r}: the master dataset must have intervals of the origin"
-            f" {identity} that the publication in force is of; it has none; run `trilayer batch"
-            " run --full`"
-        )
-    above = []
-    for interval in chain[own[0] : own[-1] + 1]:
-        sides = {r.start >= cut.get(p, 0) for p, r in interval.ranges.items() if len(r)}
-        across = [(p, r) for p, r in interval.ranges.items() if r.start < cut.get(p, 0) < r.end]
-        if across or len(sides) > 1:
-            partition, r = across[0] if across else next(iter(interval.ranges.items()))
-            raise CoverageError(
-                f"stream {stream.name!r} partition {partition}: interval {interval.number}"
-                f" [{r.start}, {r.end}) must lie on one side of the cut in force at offset"
-                f" {cut.get(partition, 0)}; run `trilayer batch run --full`"
-            )
-        if True in sides:
-            above.append(interval)
-    return [*above, *chain[own[-1] + 1 :]]

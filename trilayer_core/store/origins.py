@@ -69,70 +69,73 @@ def origin_number(identity: str) -> int:
     return int(identity.partition("#")[2] or 1)
 
 
-def origin(store: Store, stream: Stream, topic: Topic, log: Log) -> Origin:
-    """The stream's present origin; the first one is recorded when either layer first sees the log.
-
-    Raises:
-        LogError: The topic is another one now: it was deleted and created again.
-    """
-    path = layout.origin(stream, 1)
-    if not store.exists(path):
-        store.create_document(path, Origin(topic.name, topic.id, log.beginning(topic)))
-    found = read_origin(store, stream)
-    assert found is not None
-    check_same_topic(stream, found.topic_id, topic)
-    return found
-
-
-def read_origin(store: Store, stream: Stream) -> Origin | None:
-    """The stream's present origin as it is recorded, without asking the broker."""
-    if not store.exists(layout.origin(stream, 1)):
-        return None
-    later = [int(name.removesuffix(".json")) for name in store.names(layout.later_origins(stream))]
-    return _read_origin(store, stream, max(later, default=1))
-
-
-def origins(store: Store, stream: Stream) -> list[Origin]:
-    """Every origin that the stream has had, oldest first."""
-    present = read_origin(store, stream)
-    return [_read_origin(store, stream, n + 1) for n in range(present.number)] if present else []
-
-
-def begin_origin(
-    store: Store,
-    stream: Stream,
-    topic: Topic,
-    start: Cut,
-    before: Origin,
-    reason: str,
-    departed: Ranges,
-) -> Origin:
-    """Records a new origin, from which the stream's log counts from now on.
+class Origins:
+    """The origins of a stream.
 
     Args:
-        store: Where it is recorded.
+        store: The store.
         stream: The stream.
-        topic: The topic as it is now.
-        start: Per partition, the first offset that counts.
-        before: The origin that ends.
-        reason: What was found, in the words of the error that reported it.
-        departed: Per partition, the offsets of the origin before that the log no longer holds as
-            they were ingested.
-
-    Raises:
-        ConflictError: Another process has just begun one.
     """
-    begun = Origin(
-        topic.name, topic.id, start, before.number + 1, before.identity, reason, departed, now_ms()
-    )
-    path = layout.origin(stream, begun.number)
-    if not store.create_document(path, begun):
-        raise ConflictError(f"{path} must be new; another process has just written it; run again")
-    return begun
 
+    def __init__(self, store: Store, stream: Stream) -> None:
+        self._store, self._stream = store, stream
 
-def _read_origin(store: Store, stream: Stream, number: int) -> Origin:
-    return store.read_document(layout.origin(stream, number), Origin)
+    def at(self, topic: Topic, log: Log) -> Origin:
+        """The present origin; the first one is recorded when either layer first sees the log.
+
+        Raises:
+            LogError: The topic is another one now: it was deleted and created again.
+        """
+        path = layout.origin(self._stream, 1)
+        if not self._store.exists(path):
+            first = Origin(topic.name, topic.id, log.beginning(topic))
+            self._store.create_document(path, first)
+        found = self.present()
+        assert found is not None
+        check_same_topic(self._stream, found.topic_id, topic)
+        return found
+
+    def present(self) -> Origin | None:
+        """The present origin as it is recorded, without asking the broker."""
+        if not self._store.exists(layout.origin(self._stream, 1)):
+            return None
+        names = self._store.names(layout.later_origins(self._stream))
+        return self._read(max((int(name.removesuffix(".json")) for name in names), default=1))
+
+    def all(self) -> list[Origin]:
+        """Every origin that the stream has had, oldest first."""
+        present = self.present()
+        return [self._read(n + 1) for n in range(present.number)] if present else []
+
+    def begin(
+        self, topic: Topic, start: Cut, before: Origin, reason: str, departed: Ranges
+    ) -> Origin:
+        """Records a new origin, from which the stream's log counts from now on.
+
+        Args:
+            topic: The topic as it is now.
+            start: Per partition, the first offset that counts.
+            before: The origin that ends.
+            reason: What was found, in the words of the error that reported it.
+            departed: Per partition, the offsets of the origin before that the log no longer holds
+                as they were ingested.
+
+        Raises:
+            ConflictError: Another process has just begun one.
+        """
+        number = before.number + 1
+        begun = Origin(
+            topic.name, topic.id, start, number, before.identity, reason, departed, now_ms()
+        )
+        path = layout.origin(self._stream, number)
+        if not self._store.create_document(path, begun):
+            raise ConflictError(
+                f"{path} must be new; another process has just written it; run again"
+            )
+        return begun
+
+    def _read(self, number: int) -> Origin:
+        return self._store.read_document(layout.origin(self._stream, number), Origin)
 
 
 def check_same_topic(stream: Stream, known_id: str, topic: Topic) -> None:

@@ -6,6 +6,8 @@ from tests.support.events_that_fit import BAD, GOOD, NAMED, STREAM
 from trilayer import Stream
 from trilayer_core.compute.formats import format_of
 from trilayer_core.compute.parsing import parse
+from trilayer_core.store.generations import Generations
+from trilayer_core.store.master import Master
 
 pytestmark = pytest.mark.spark
 
@@ -122,8 +124,6 @@ def test_both_layers_give_the_same_reasons(parsed, broker, spark, store, new_top
     from tests.support.layers import Pipeline, quick
     from trilayer import Catalog, View, count
     from trilayer_core.compute.parsing import REJECT
-    from trilayer_core.store.master import read_chain
-    from trilayer_core.store.segments import read_commits
 
     stream = Stream(
         STREAM.name,
@@ -141,7 +141,7 @@ def test_both_layers_give_the_same_reasons(parsed, broker, spark, store, new_top
         pipeline.catch_up()
         speed = {
             row["_offset"]: row[REJECT]
-            for commit in read_commits(store, stream, pipeline.generation)
+            for commit in Generations(store, stream).commits(pipeline.generation)
             if commit.quarantine
             for row in store.read_table(commit.quarantine).to_pylist()
         }
@@ -149,7 +149,7 @@ def test_both_layers_give_the_same_reasons(parsed, broker, spark, store, new_top
         pipeline.batch()
     batch = {
         row["_offset"]: row[REJECT]
-        for interval in read_chain(store, stream)
+        for interval in Master(store, stream).read_chain()
         for file in interval.files
         for row in store.read_table(file, ["_offset", REJECT]).to_pylist()
         if row[REJECT] is not None

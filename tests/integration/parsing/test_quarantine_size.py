@@ -11,7 +11,8 @@ from speed_layer import segments
 from speed_layer.segments import fit_quarantine, quarantine_share
 from trilayer import Catalog, Stream, View, count
 from trilayer_core.compute.parsing import REJECT
-from trilayer_core.store.segments import BYTES, read_commits
+from trilayer_core.store.generations import Generations
+from trilayer_core.store.segments import BYTES
 
 
 def test_the_shares_of_all_events_are_never_more_than_may_be_kept():
@@ -65,7 +66,7 @@ def test_of_many_long_events_the_speed_layer_keeps_the_beginnings_and_the_batch_
     with Pipeline(catalog, settings, store, spark) as pipeline:
         pipeline.produce([(0, value) for value in values])
         pipeline.catch_up()
-        commits = read_commits(store, stream, pipeline.generation)
+        commits = Generations(store, stream).commits(pipeline.generation)
         tables = [store.read_table(commit.quarantine) for commit in commits if commit.quarantine]
         rows = [row for table in tables for row in table.to_pylist()]
         assert len(rows) == len(values)

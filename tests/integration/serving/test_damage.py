@@ -12,14 +12,10 @@ from trilayer_core.errors import IntegrityError
 from trilayer_core.seam import Range
 from trilayer_core.store import layout
 from trilayer_core.store.files import Store
-from trilayer_core.store.master import (
-    Interval,
-    delete_chain,
-    read_chain,
-    recorded_cuts,
-)
+from trilayer_core.store.generations import Generations
+from trilayer_core.store.intervals import Interval
+from trilayer_core.store.master import Master
 from trilayer_core.store.publications import Publications
-from trilayer_core.store.segments import commit_names, generations
 
 
 def counts(pipeline):
@@ -43,7 +39,7 @@ def pipeline(broker, spark, store, new_topic):
 @pytest.mark.parametrize("damaged", ["commit", "partials"])
 def test_a_rebuild_mends_a_damaged_segment(pipeline, damaged):
     store, stream = pipeline.store, pipeline.stream
-    first, last = commit_names(store, stream, pipeline.generation)[-1]
+    first, last = Generations(store, stream).spans(pipeline.generation)[-1]
     commit = Path(store.path(layout.commit(stream, pipeline.generation, first, last)))
     partials = Path(store.path(f"{layout.generation(stream, pipeline.generation)}/data"))
     pipeline.stop_speed()
@@ -62,7 +58,9 @@ def test_a_rebuild_mends_a_damaged_segment(pipeline, damaged):
     pipeline.wait_for_tick()
     batch = pipeline.batch()
     assert batch.reconciliation["totals"].match == 1
-    assert [generation.name for generation in generations(store, stream)] == [pipeline.generation]
+    assert [generation.name for generation in Generations(store, stream).all()] == [
+        pipeline.generation
+    ]
     assert counts(pipeline) == {"a": 3, "b": 2, "c": 1, "d": 2}
 
 
@@ -121,12 +119,16 @@ def test_a_chain_half_cleared_away_is_still_one(tmp_path, deletions):
         store.write_document(f"{chain}/{number:08d}.json", interval)
     if deletions < 4:
         with pytest.raises(Killed):
-            delete_chain(store, stream, "old")
+            Master(store, stream).delete_chain("old")
     else:
-        delete_chain(store, stream, "old")
+        Master(store, stream).delete_chain("old")
     left = max(3 - deletions, 0)
-    assert [interval.number for interval in read_chain(store, stream, "old")] == list(range(left))
-    assert sorted(recorded_cuts(store, stream)) == [number * 1000 for number in range(left)]
+    assert [interval.number for interval in Master(store, stream).read_chain("old")] == list(
+        range(left)
+    )
+    assert sorted(Master(store, stream).recorded_cuts()) == [
+        number * 1000 for number in range(left)
+    ]
 
 
 def test_a_chain_cleared_away_while_it_is_read_is_read_again(tmp_path):
@@ -136,7 +138,7 @@ def test_a_chain_cleared_away_while_it_is_read_is_read_again(tmp_path):
         def read(self, relative):
             self.reads += 1
             if self.reads == 2:
-                delete_chain(self, stream, "old")
+                Master(self, stream).delete_chain("old")
             return super().read(relative)
 
     store = Clearing(str(tmp_path))
@@ -145,4 +147,4 @@ def test_a_chain_cleared_away_while_it_is_read_is_read_again(tmp_path):
     for number in range(3):
         interval = Interval(number, number, "id", {0: Range(number, number + 1)}, {}, [], 1, 0)
         store.write_document(f"{chain}/{number:08d}.json", interval)
-    assert read_chain(store, stream, "old") == []
+    assert Master(store, stream).read_chain("old") == []

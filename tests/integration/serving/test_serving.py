@@ -29,8 +29,8 @@ from trilayer_core.errors import CoverageError, IntegrityError, UsageError
 from trilayer_core.store import layout
 from trilayer_core.store.documents import encode
 from trilayer_core.store.files import Store
+from trilayer_core.store.generations import Generations
 from trilayer_core.store.publications import Publications
-from trilayer_core.store.segments import generations, read_commits
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
@@ -339,8 +339,8 @@ def flip(path):
 def kinds_of_files(store, topic):
     publication = Publications(store).in_force()
     stream = catalog_on(topic).streams[0]
-    generation = generations(store, stream)[-1].name
-    commit = read_commits(store, stream, generation)[-1]
+    generation = Generations(store, stream).all()[-1].name
+    commit = Generations(store, stream).commits(generation)[-1]
     return {
         "batch file": publication.views["totals"].files[0].path,
         "publication": f"publications/{publication.version:08d}.json",
@@ -380,8 +380,8 @@ def test_a_missing_file_is_an_error_that_names_it(kind, made, copy):
 
 def test_a_missing_commit_in_the_middle_is_a_hole_that_is_named(made, copy):
     stream = catalog_on(made[0]).streams[0]
-    generation = generations(copy, stream)[-1].name
-    commits = read_commits(copy, stream, generation)
+    generation = Generations(copy, stream).all()[-1].name
+    commits = Generations(copy, stream).commits(generation)
     last = commits[-1]
     later = layout.commit(stream, generation, last.first + 1, last.last + 1)
     document = encode(last) | {"first": last.first + 1, "last": last.last + 1}

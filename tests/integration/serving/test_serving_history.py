@@ -32,8 +32,9 @@ from trilayer_core.seam import tick_of
 from trilayer_core.store import layout
 from trilayer_core.store.documents import encode
 from trilayer_core.store.files import Store
+from trilayer_core.store.generations import Generations
 from trilayer_core.store.publications import Publications
-from trilayer_core.store.segments import generations, read_commits, read_partials
+from trilayer_core.store.segments import read_partials
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
@@ -195,10 +196,10 @@ def test_a_version_of_other_definitions_has_no_answer_and_the_other_views_go_on(
 
 def test_a_version_whose_segments_are_gone_is_an_error_that_names_them(made, copy):
     (stream,) = catalog_on(made.topic).streams
-    generation = generations(copy, stream)[-1].name
+    generation = Generations(copy, stream).all()[-1].name
     cut = Publications(copy).read(1).streams["sales"].cut
     above = [
-        commit for commit in read_commits(copy, stream, generation)
+        commit for commit in Generations(copy, stream).commits(generation)
         if any(r.start >= cut[p] for segment in commit.segments for p, r in segment.ranges.items())
     ]  # fmt: skip
     copy.delete(layout.commit(stream, generation, above[0].first, above[0].last))
@@ -243,7 +244,7 @@ def test_reconciliation_has_both_answers_key_by_key(made):
 
 def tamper(store, stream, view, generation):
     """The newest segment's `totals`: `a` has another revenue, `b` is gone, `x` is there."""
-    commit = read_commits(store, stream, generation)[-1]
+    commit = Generations(store, stream).commits(generation)[-1]
     ticks = frozenset(segment.tick for segment in commit.segments)
     rows = read_partials(store, commit, view, ticks).to_pylist()
     rows = [row for row in rows if row["shop"] != "b"]
@@ -400,8 +401,8 @@ def test_compaction_keeps_the_longest_wait(made, copy):
 
 def test_commits_from_before_append_times_were_kept_are_read(made, copy):
     (stream,) = catalog_on(made.topic).streams
-    generation = generations(copy, stream)[-1].name
-    for commit in read_commits(copy, stream, generation):
+    generation = Generations(copy, stream).all()[-1].name
+    for commit in Generations(copy, stream).commits(generation):
         document = encode(commit)
         for segment in document["segments"]:
             for name in ("oldest_ms", "newest_ms", "waited_ms"):

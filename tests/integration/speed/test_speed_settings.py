@@ -10,7 +10,7 @@ from speed_layer import query as speed_query
 from tests.support.layers import Pipeline, quick
 from tests.support.waiting import until
 from trilayer import Catalog, Stream, View, count
-from trilayer_core.store.segments import generations, read_commits
+from trilayer_core.store.generations import Generations
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
@@ -43,6 +43,6 @@ def test_less_intake_after_a_micro_batch_that_was_too_large(
         pipeline.catch_up()
         answers, _ = pipeline.answers()
         assert answers["by_k"] == {(k,): {"n": 100} for k in range(3)}
-    assert [generation.number for generation in generations(store, stream)] == [1, 2]
-    commits = read_commits(store, stream, generations(store, stream)[-1].name)
+    assert [generation.number for generation in Generations(store, stream).all()] == [1, 2]
+    commits = Generations(store, stream).commits(Generations(store, stream).all()[-1].name)
     assert max(sum(s.events for s in commit.segments) for commit in commits) <= 52

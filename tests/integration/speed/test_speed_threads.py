@@ -13,7 +13,8 @@ from tests.support.waiting import until
 from trilayer import Catalog, Stream, View, count
 from trilayer_core.errors import IntegrityError, TrilayerError
 from trilayer_core.runtime.settings import Settings
-from trilayer_core.store.segments import Generation, compaction_fault
+from trilayer_core.store.generations import Generations
+from trilayer_core.store.segments import Generation
 
 STREAM = Stream("sales", "user string, at timestamp", event_time="at")
 CATALOG = Catalog(views=[View("by_user", source=STREAM, key=["user"], aggregates={"n": count()})])
@@ -69,10 +70,10 @@ def test_what_may_pass_is_tried_again_and_shown_meanwhile(
     monkeypatch.setattr(run, "compact", fail)
     with caplog.at_level(logging.WARNING, "trilayer.speed"):
         compactor.start()
-        until(lambda: compaction_fault(store, STREAM) is not None)
-        assert compaction_fault(store, STREAM).reason == str(error)
+        until(lambda: Generations(store, STREAM).compaction_fault() is not None)
+        assert Generations(store, STREAM).compaction_fault().reason == str(error)
         until(lambda: len(tries) > 3)
-    assert compaction_fault(store, STREAM) is None
+    assert Generations(store, STREAM).compaction_fault() is None
     compactor.check()
     stop.set()
     compactor.join(timeout=20)

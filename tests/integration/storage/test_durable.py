@@ -10,6 +10,7 @@ from tests.support.layers import Pipeline, quick
 from tests.support.sales import catalog_on, fill
 from trilayer_core.store import layout
 from trilayer_core.store.files import Store
+from trilayer_core.store.master import Master
 
 
 @pytest.fixture
@@ -61,9 +62,8 @@ def test_what_spark_has_written_is_on_the_disk_before_a_document_refers_to_it(
     referring = {f"{root}/publications/{publication.version:08d}.json": [
         file.path for view in publication.views.values() for file in view.files
     ]}  # fmt: skip
-    from trilayer_core.store.master import read_chain
 
-    for interval in read_chain(store, pipeline.stream):
+    for interval in Master(store, pipeline.stream).read_chain():
         chain = layout.chain(pipeline.stream, pipeline.stream.fingerprint)
         referring[f"{root}/{chain}/{interval.number:08d}.json"] = [
             file.path for file in interval.files

@@ -40,8 +40,9 @@ from trilayer_core.log.broker import Log
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.failpoints import VARIABLE
 from trilayer_core.seam import parse_time
-from trilayer_core.store.master import chain_end, longest_chain, of_origin
-from trilayer_core.store.origins import origins
+from trilayer_core.store.intervals import chain_end, of_origin
+from trilayer_core.store.master import Master
+from trilayer_core.store.origins import Origins
 
 MARK = "FAULTS_STACK"
 """Variable that every process of a stack inherits, so that what is left of it is found."""
@@ -338,10 +339,10 @@ class Stack:
     def ingested(self) -> dict[int, int]:
         """Where the master dataset ends in the log of its newest origin."""
         store = self.project.store
-        known = origins(store, self.stream)
+        known = Origins(store, self.stream).all()
         if not known:
             return {}
-        chain = of_origin(longest_chain(store, self.stream), known[-1].identity)
+        chain = of_origin(Master(store, self.stream).longest_chain(), known[-1].identity)
         return dict(chain_end(chain, known[-1].start))
 
     def well_since(self, since_ms: int, since: float) -> Callable[[], bool]:

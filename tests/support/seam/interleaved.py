@@ -71,18 +71,12 @@ from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Range, format_time
 from trilayer_core.store import layout
 from trilayer_core.store.files import StoredFile
-from trilayer_core.store.master import read_chain, schemas
-from trilayer_core.store.origins import origins
+from trilayer_core.store.generations import Generations
+from trilayer_core.store.master import Master
+from trilayer_core.store.origins import Origins
 from trilayer_core.store.publications import Publications
 from trilayer_core.store.runs import ReconciledView
-from trilayer_core.store.segments import (
-    TICK,
-    Commit,
-    commit_names,
-    generations,
-    read_commit,
-    read_partials,
-)
+from trilayer_core.store.segments import TICK, Commit, read_partials
 
 TICK_MS, SETTLE_MS = 1000, 200
 START_MS = 1_700_000_000_000
@@ -922,8 +916,8 @@ class World:
         """Offsets below a cut that an operator has given up, in one origin or in any."""
         found = set()
         with self.unseen():
-            for schema in schemas(self.look, self.stream):
-                for interval in read_chain(self.look, self.stream, schema):
+            for schema in Master(self.look, self.stream).schemas():
+                for interval in Master(self.look, self.stream).read_chain(schema):
                     for p, r in (
                         interval.lost.items() if origin in (None, interval.topic_id) else ()
                     ):
@@ -969,14 +963,14 @@ class World:
         ):
             return
         with self.unseen():
-            known = origins(self.look, stream)
+            known = Origins(self.look, stream).all()
             published = loaded.publication.streams.get(stream.name) if loaded.publication else None
             identity = published.topic_id if published else known[0].identity
             of = next(o for o in known if o.identity == identity)
             earlier = {o.identity for o in known[: known.index(of)]}
             rows = [
                 row
-                for interval in read_chain(self.look, stream)
+                for interval in Master(self.look, stream).read_chain()
                 if published and interval.topic_id in earlier
                 for file in interval.files
                 for row in self.machine.files[file.path].content
@@ -1028,11 +1022,11 @@ class World:
         if p not in self.begun:
             return states
         with self.unseen():
-            ends = {i.end[p] for i in read_chain(self.look, self.stream) if p in i.end}
-            for generation in generations(self.look, self.stream):
-                for span in commit_names(self.look, self.stream, generation.name):
+            ends = {i.end[p] for i in Master(self.look, self.stream).read_chain() if p in i.end}
+            for generation in Generations(self.look, self.stream).all():
+                for span in Generations(self.look, self.stream).spans(generation.name):
                     with suppress(IntegrityError):  # a power cut may have left half of it
-                        commit = read_commit(self.look, self.stream, generation.name, *span)
+                        commit = Generations(self.look, self.stream).commit(generation.name, *span)
                         ends |= {s.ranges[p].end for s in commit.segments if p in s.ranges}
 
         lost = {
@@ -1080,7 +1074,7 @@ class World:
         if state is None or (state.generation is None and not state.cut and not state.head):
             return
         with self.unseen():
-            first = origins(self.look, stream)[0]
+            first = Origins(self.look, stream).all()[0]
         published = loaded.publication.streams.get(stream.name) if loaded.publication else None
         cut = dict(published.cut) if published else dict(first.start)
         lost = self.lost(cut) if self.lossy else set()

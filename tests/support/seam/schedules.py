@@ -18,7 +18,8 @@ from typing import Any
 from speed_layer.query import LOOK_BACK_S
 from tests.support.seam.interleaved import ACTORS, READERS, Reader, World, Wrong, plain
 from tests.support.seam.machine import Slot
-from trilayer_core.store.master import chain_end, read_chain
+from trilayer_core.store.intervals import chain_end
+from trilayer_core.store.master import Master
 
 Entry = tuple[Any, ...]
 
@@ -117,7 +118,7 @@ def _partition(world: World, rng: random.Random) -> str | None:
 
 def _ingested(world: World) -> dict[int, int]:
     with world.unseen():
-        return chain_end(read_chain(world.look, world.stream), {})
+        return chain_end(Master(world.look, world.stream).read_chain(), {})
 
 
 def _retention(world: World, rng: random.Random) -> str:

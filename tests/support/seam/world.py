@@ -33,13 +33,15 @@ from trilayer_core.log.broker import Log, Mark, Topic
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import size
 from trilayer_core.store import layout
+from trilayer_core.store.cover import best_cover
 from trilayer_core.store.documents import decode, document_bytes, encode
 from trilayer_core.store.files import Store, StoredFile
-from trilayer_core.store.master import Interval
-from trilayer_core.store.origins import read_origin
+from trilayer_core.store.generations import Generations
+from trilayer_core.store.intervals import Interval
+from trilayer_core.store.origins import Origins
 from trilayer_core.store.publications import Publications
 from trilayer_core.store.runs import Run
-from trilayer_core.store.segments import Commit, Segment, best_cover
+from trilayer_core.store.segments import Commit, Segment
 
 STREAM = Stream("events", "k int, at timestamp", event_time="at")
 CATALOG = Catalog(
@@ -459,13 +461,13 @@ class World:
         """
         pointer = self.store.files.get(layout.POINTER)
         publication = Publications(self.store).read(pointer["version"]) if pointer else None
-        first_seen = read_origin(self.store, STREAM)
+        first_seen = Origins(self.store, STREAM).present()
         if first_seen is None:
             return
         cut = dict(publication.streams[STREAM.name].cut) if publication else dict(first_seen.start)
         fingerprints = {view.name: view.fingerprint for view in CATALOG.views}
         try:
-            found = best_cover(self.store, STREAM, "id", fingerprints, cut)
+            found = best_cover(Generations(self.store, STREAM), "id", fingerprints, cut)
         except CoverageError as refusal:
             self.refusals.append(str(refusal))
             return

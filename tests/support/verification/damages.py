@@ -24,11 +24,13 @@ from trilayer_core.seam import Range, format_time
 from trilayer_core.store import layout
 from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import StoredFile
-from trilayer_core.store.master import Interval, read_chain
+from trilayer_core.store.generations import Generations
+from trilayer_core.store.intervals import Interval
+from trilayer_core.store.master import Master
 from trilayer_core.store.publication import Publication
 from trilayer_core.store.publications import Publications
 from trilayer_core.store.runs import Run
-from trilayer_core.store.segments import TICK, Commit, generations, read_commits
+from trilayer_core.store.segments import TICK, Commit
 
 Row = dict[str, Any]
 Change = Callable[[list[Row]], list[Row]]
@@ -69,7 +71,7 @@ class Damage:
 
     @property
     def chain(self) -> list[Interval]:
-        return read_chain(self.store, self.stream)
+        return Master(self.store, self.stream).read_chain()
 
     def write_interval(self, interval: Interval) -> None:
         folder = layout.chain(self.stream, self.stream.fingerprint)
@@ -148,13 +150,13 @@ class Damage:
 
     @property
     def generation(self) -> str:
-        return generations(self.store, self.stream)[-1].name
+        return Generations(self.store, self.stream).all()[-1].name
 
     @property
     def commits(self) -> list[Commit]:
         """Those that are above the cut, whole, in order."""
         cut = self.publication.streams[self.stream.name].cut
-        found = read_commits(self.store, self.stream, self.generation)
+        found = Generations(self.store, self.stream).commits(self.generation)
         return [
             c
             for c in found
@@ -164,7 +166,7 @@ class Damage:
     @property
     def wide(self) -> Commit:
         """The compacted commit; it may reach from below the cut to above it."""
-        found = read_commits(self.store, self.stream, self.generation)
+        found = Generations(self.store, self.stream).commits(self.generation)
         return next(c for c in reversed(found) if c.first != c.last)
 
     @property

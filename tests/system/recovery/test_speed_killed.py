@@ -11,7 +11,7 @@ import pytest
 from tests.support.project import Project, clean, ended, kill_group, wait_for_settled_tick
 from tests.support.waiting import until
 from trilayer_core.errors import TrilayerError
-from trilayer_core.store.segments import commit_names, generations
+from trilayer_core.store.generations import Generations
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -60,9 +60,9 @@ def test_i5_segments_and_compaction_killed(project):
     _caught_up(project)
     project.check_answers()
     stream = project.catalog().streams[0]
-    (generation,) = generations(project.store, stream)
+    (generation,) = Generations(project.store, stream).all()
     assert any(
-        last > first for first, last in commit_names(project.store, stream, generation.name)
+        last > first for first, last in Generations(project.store, stream).spans(generation.name)
     ), "nothing was compacted"
     process.terminate()
     assert ended(process) == 0
@@ -82,14 +82,14 @@ def test_checkpoint_deleted_begins_a_new_generation(project):
     _caught_up(project)
     kill_group(process)
     stream = project.catalog().streams[0]
-    first = generations(project.store, stream)[-1]
+    first = Generations(project.store, stream).all()[-1]
     shutil.rmtree(project.folder / "store" / "speed" / stream.name / first.name / "checkpoint")
     project.check_answers()
     project.produce(100)
     process = project.start("speed", "run")
     _caught_up(project)
     project.check_answers()
-    assert [g.number for g in generations(project.store, stream)] == [
+    assert [g.number for g in Generations(project.store, stream).all()] == [
         first.number,
         first.number + 1,
     ]

@@ -14,7 +14,7 @@ from tests.support.faults.catalogue import cut_log
 from tests.support.project import Project, clean, ended, ended_with, event, wait_for_settled_tick
 from tests.support.waiting import until
 from trilayer.local import airflow, processes
-from trilayer_core.store.segments import generations
+from trilayer_core.store.generations import Generations
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -159,7 +159,10 @@ def test_up_rebuilds_the_speed_layer(project):
     _down(process)
     (project.folder / ".trilayer" / "speed.ready").unlink(missing_ok=True)
     process = _up(project, "--rebuild")
-    until(lambda: len(generations(project.store, project.catalog().streams[0])) == 2, timeout_s=20)
+    until(
+        lambda: len(Generations(project.store, project.catalog().streams[0]).all()) == 2,
+        timeout_s=20,
+    )
     until(project.has_all, timeout_s=60)
     project.check_answers()
     _saved_definitions_are_run_by_the_speed_layer_alone(project, process)
@@ -183,7 +186,7 @@ def _saved_definitions_are_run_by_the_speed_layer_alone(project, process):
 
     def runs_them():
         stream = project.catalog().streams[0]
-        newest = generations(project.store, stream)[-1]
+        newest = Generations(project.store, stream).all()[-1]
         return newest.fingerprint == project.catalog().stream_fingerprint(stream)
 
     until(runs_them, timeout_s=60)

@@ -21,9 +21,9 @@ from trilayer import Catalog, Stream, View, count, sum_
 from trilayer.local import kafka
 from trilayer_core.errors import LogError
 from trilayer_core.log.broker import Log, Mark, Topic
-from trilayer_core.store.master import read_chain
-from trilayer_core.store.origins import read_origin
-from trilayer_core.store.segments import generations
+from trilayer_core.store.generations import Generations
+from trilayer_core.store.master import Master
+from trilayer_core.store.origins import Origins
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
@@ -113,7 +113,7 @@ def test_a_loss_above_the_cut_is_read_anew_and_one_below_it_is_refused(home, spa
         pipeline.catch_up()
         # Readers look for another generation once a second.
         until(lambda: answer(pipeline) == {"a": 100, "other": 7, "b": 40})
-        assert [generation.anew for generation in generations(store, STREAM)] == [False, True]
+        assert [generation.anew for generation in Generations(store, STREAM).all()] == [False, True]
         pipeline.wait_for_tick()
         pipeline.batch()
         assert answer(pipeline) == {"a": 100, "other": 7, "b": 40}
@@ -134,10 +134,10 @@ def test_a_loss_above_the_cut_is_read_anew_and_one_below_it_is_refused(home, spa
         with pytest.raises(LogError, match="--accept-loss"):
             pipeline.catch_up()
         pipeline.stop_speed()
-        assert len(read_chain(store, STREAM)) == 2
+        assert len(Master(store, STREAM).read_chain()) == 2
 
         accept_loss(STREAM, pipeline.settings, store)
-        assert dict(read_origin(store, STREAM).start) == {0: 80, 1: 7}
+        assert dict(Origins(store, STREAM).present().start) == {0: 80, 1: 7}
         pipeline.batch()
         assert answer(pipeline) == {"a": 100, "other": 7, "b": 40, "c": 90}
         produce(pipeline, 5, "d", partition=1)

@@ -13,9 +13,9 @@ from batch_layer.cut import choose_t, cut
 from batch_layer.run import covered_by
 from tests.support.seam.world import CATALOG, SETTINGS, STREAM, TICK_MS, World, installed
 from trilayer_core.errors import ClockError
-from trilayer_core.store.master import read_chain, recorded_cuts
+from trilayer_core.store.generations import Generations
+from trilayer_core.store.master import Master
 from trilayer_core.store.publications import Publications
-from trilayer_core.store.segments import read_commits
 
 MINUTES_50 = 3_000_000
 YEARS_3 = 3 * 365 * 86_400_000
@@ -131,7 +131,7 @@ def test_ticks_are_closed_and_compacted_behind_it(world):
         live(world, 2)
         world.compact()
     assert world.speed
-    commits = read_commits(world.store, STREAM, world.speed.generation.name)
+    commits = Generations(world.store, STREAM).commits(world.speed.generation.name)
     assert len(commits) <= 10, "those of the newest tick, and few wide ones"
     batch(world)
     assert not world.refusals
@@ -266,11 +266,11 @@ def test_a_rollback_to_a_version_of_a_t_later_than_now(after_a_jump):
 
 def test_recorded_cuts_go_by_ts_that_rise(after_a_jump):
     world = after_a_jump
-    before = recorded_cuts(world.store, STREAM, world.now)
+    before = Master(world.store, STREAM).recorded_cuts(world.now)
     live(world, 2)
     accept(world)
-    found = recorded_cuts(world.store, STREAM, world.now)
-    ends = [interval.end for interval in read_chain(world.store, STREAM)]
+    found = Master(world.store, STREAM).recorded_cuts(world.now)
+    ends = [interval.end for interval in Master(world.store, STREAM).read_chain()]
     assert [found[t] for t in sorted(found)] == ends
     assert before.items() <= found.items()
     assert max(found) <= world.now

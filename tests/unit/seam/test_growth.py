@@ -14,7 +14,8 @@ from trilayer_core.log.broker import Topic
 from trilayer_core.seam import Range
 from trilayer_core.store import layout
 from trilayer_core.store.files import Store
-from trilayer_core.store.master import Chain, Interval, read_chain, recorded_cuts
+from trilayer_core.store.intervals import Interval
+from trilayer_core.store.master import Master
 
 FOLDER = layout.chain(STREAM, STREAM.fingerprint)
 
@@ -85,11 +86,13 @@ def test_a_new_process_finds_the_end_in_few_looks(world, asked):
         )
         world.store.write_document(f"{FOLDER}/{number:08d}.json", interval)
     asked.clear()
-    chain = Chain(world.store, STREAM)
+    chain = Master(world.store, STREAM).chain()
     assert (len(chain), chain[-1].number) == (3000, 2999)
     assert asked["exists"] <= 50
     assert asked["read_document"] == 1
-    tail = recorded_cuts(world.store, STREAM, back_to=lambda interval: interval.t_ms <= 2_995_000)
+    tail = Master(world.store, STREAM).recorded_cuts(
+        back_to=lambda interval: interval.t_ms <= 2_995_000
+    )
     assert tail == {t_ms: {0: t_ms // 1000 + 1} for t_ms in range(2_994_000, 3_000_000, 1000)}
 
 
@@ -109,7 +112,9 @@ def test_files_of_an_ingest_that_was_killed_go_with_the_next_run(world):
             world.store.fuse = None
     interval_of_time(world)
     interval_of_time(world)
-    used = {f.path.split("/")[-2] for i in read_chain(world.store, STREAM) for f in i.files}
+    used = {
+        f.path.split("/")[-2] for i in Master(world.store, STREAM).read_chain() for f in i.files
+    }
     folders = {name for name in world.store.names(FOLDER) if not name.endswith(".json")}
     assert folders == used
 
@@ -129,21 +134,21 @@ def chain(tmp_path):
 
 
 def test_a_chain_that_grows_and_shrinks_is_as_long_as_it_is(chain):
-    assert len(Chain(chain, STREAM)) == 40
+    assert len(Master(chain, STREAM).chain()) == 40
     chain.write_document(f"{FOLDER}/00000040.json", {})
-    assert len(Chain(chain, STREAM)) == 41
+    assert len(Master(chain, STREAM).chain()) == 41
     for number in range(40, 4, -1):
         chain.delete(f"{FOLDER}/{number:08d}.json")
-    assert len(Chain(chain, STREAM)) == 5
+    assert len(Master(chain, STREAM).chain()) == 5
     chain.delete(FOLDER)
-    assert len(Chain(chain, STREAM)) == 0
+    assert len(Master(chain, STREAM).chain()) == 0
 
 
 @pytest.mark.parametrize("number", range(39))
 def test_a_manifest_that_is_missing_is_named_and_never_taken_for_the_end(number, chain):
     chain.delete(f"{FOLDER}/{number:08d}.json")
     with pytest.raises(IntegrityError, match=f"{number:08d}.json must be in the store"):
-        list(Chain(Store(chain.root), STREAM))
+        list(Master(Store(chain.root), STREAM).chain())
 
 
 def test_neighbours_that_do_not_follow_each_other_are_named(chain):
@@ -153,7 +158,7 @@ def test_neighbours_that_do_not_follow_each_other_are_named(chain):
         CoverageError,
         match="interval 38 of the master dataset must begin at offset 38; it begins at 37",
     ):
-        Chain(chain, STREAM).tail(lambda interval: interval.t_ms < 30_000)
+        Master(chain, STREAM).chain().tail(lambda interval: interval.t_ms < 30_000)
 
 
 def test_a_partition_without_records_keeps_no_boundary_for_each_tick(store):

@@ -13,7 +13,8 @@ from tests.support.seam import world as model
 from tests.support.seam.world import CATALOG, STREAM, World, installed
 from trilayer_core.seam import Range
 from trilayer_core.store import layout
-from trilayer_core.store.segments import Commit, Segment, commit_names, read_commits
+from trilayer_core.store.generations import Generations
+from trilayer_core.store.segments import Commit, Segment
 
 HOUR_MS = 3_600_000
 
@@ -64,7 +65,7 @@ def generation(world):
 
 
 def spans(world):
-    return commit_names(world.store, STREAM, generation(world))
+    return Generations(world.store, STREAM).spans(generation(world))
 
 
 def answered(world, events):
@@ -90,7 +91,7 @@ def test_an_open_tick_has_few_commits_each_written_a_few_times(world, monkeypatc
         len(
             {
                 s.tick
-                for c in read_commits(world.store, STREAM, generation(world))
+                for c in Generations(world.store, STREAM).commits(generation(world))
                 for s in c.segments
             }
         )
@@ -225,7 +226,7 @@ def test_a_tick_with_offsets_on_both_sides_of_another_ticks_is_left_in_two(world
     compacted(world, at_least=2)
     found = [
         (segment.tick, segment.ranges[0])
-        for commit in read_commits(world.store, STREAM, generation(world))
+        for commit in Generations(world.store, STREAM).commits(generation(world))
         for segment in commit.segments
         if segment.tick == 0
     ]

@@ -12,14 +12,10 @@ from tests.support.seam.world import CATALOG, STREAM, TICK_MS, World, installed
 from trilayer_core.errors import CoverageError
 from trilayer_core.seam import Range
 from trilayer_core.store import layout
+from trilayer_core.store.cover import best_cover
+from trilayer_core.store.generations import Generations
 from trilayer_core.store.publications import Publications
-from trilayer_core.store.segments import (
-    Commit,
-    Segment,
-    best_cover,
-    commit_names,
-    generations,
-)
+from trilayer_core.store.segments import Commit, Segment
 
 FINGERPRINTS = {view.name: view.fingerprint for view in CATALOG.views}
 
@@ -52,7 +48,7 @@ def catch_up(world):
 
 
 def numbers(world):
-    return [generation.number for generation in generations(world.store, STREAM)]
+    return [generation.number for generation in Generations(world.store, STREAM).all()]
 
 
 def with_settings(monkeypatch, **changed):
@@ -83,7 +79,7 @@ def test_a_generation_from_before_the_length_was_kept_is_known_by_its_ticks(worl
     for _ in range(5):
         arrive(world, 3, after_ms=500)
         catch_up(world)
-    path = f"speed/events/{generations(world.store, STREAM)[0].name}/generation.json"
+    path = f"speed/events/{Generations(world.store, STREAM).all()[0].name}/generation.json"
     del world.store.files[path]["tick_ms"]
     world.restart_speed()
     assert numbers(world) == [1]
@@ -117,7 +113,7 @@ def test_ranges_that_do_not_follow_each_other_are_not_joined(world):
         world.store.create_document(layout.commit(STREAM, generation, batch, batch), commit)
     while compact(world.store, STREAM, CATALOG.views, generation, at_least=2):
         pass
-    assert commit_names(world.store, STREAM, generation) == [(0, 0), (1, 2), (3, 3)]
+    assert Generations(world.store, STREAM).spans(generation) == [(0, 0), (1, 2), (3, 3)]
 
 
 # -- intake ----------------------------------------------------------------------------------------
@@ -239,7 +235,7 @@ def test_without_an_older_generation_the_refusal_says_what_heals(world, retentio
     catch_up(world)
     says = r"partition 0: nothing covers offsets \[10, 15\).*run `trilayer batch run`"
     with pytest.raises(CoverageError, match=says):
-        best_cover(world.store, STREAM, "id", FINGERPRINTS, {0: 10})
+        best_cover(Generations(world.store, STREAM), "id", FINGERPRINTS, {0: 10})
     arrive(world, 5, after_ms=TICK_MS)
     catch_up(world)
     world.now += 2 * TICK_MS

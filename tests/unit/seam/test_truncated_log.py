@@ -17,13 +17,16 @@ from trilayer_core.log.broker import Mark, Topic
 from trilayer_core.seam import Range
 from trilayer_core.store import layout
 from trilayer_core.store.continuity import NOTHING_READ
+from trilayer_core.store.cover import best_cover
 from trilayer_core.store.documents import decode, encode
 from trilayer_core.store.fence import Fence
-from trilayer_core.store.master import Interval, read_chain
-from trilayer_core.store.origins import Origin, origin_number, origins, read_origin
+from trilayer_core.store.generations import Generations
+from trilayer_core.store.intervals import Interval
+from trilayer_core.store.master import Master
+from trilayer_core.store.origins import Origin, Origins, origin_number
 from trilayer_core.store.publications import Publications
 from trilayer_core.store.runs import Run
-from trilayer_core.store.segments import Commit, Segment, best_cover, generations
+from trilayer_core.store.segments import Commit, Segment
 
 
 class Truncated(World):
@@ -72,8 +75,7 @@ class Truncated(World):
         published = publication.streams[STREAM.name]
         views = {view.name: view.fingerprint for view in CATALOG.views}
         found = best_cover(
-            self.store,
-            STREAM,
+            Generations(self.store, STREAM),
             published.topic_id,
             views,
             published.cut,
@@ -168,7 +170,7 @@ def test_a_log_truncated_between_cut_and_ingest_is_refused_by_the_ingest(world):
     world.add(40, 2)
     with pytest.raises(LogError, match="offset 99"):
         ingest(STREAM, run, SETTINGS, world.store, lambda: None)
-    assert len(read_chain(world.store, STREAM)) == 1
+    assert len(Master(world.store, STREAM).read_chain()) == 1
 
 
 @pytest.mark.parametrize("grown", [0, 30])
@@ -187,7 +189,7 @@ def test_a_log_that_changes_while_it_is_read_is_not_committed(world, monkeypatch
     monkeypatch.setattr("batch_layer.ingest._write", write_and_lose)
     with pytest.raises(LogError, match="offset 119 did"):
         world.run()
-    assert len(read_chain(world.store, STREAM)) == 1
+    assert len(Master(world.store, STREAM).read_chain()) == 1
     monkeypatch.setattr("batch_layer.ingest._write", write)
     world.run()
     assert world.answers() == {1: 110} | ({2: grown} if grown else {})
@@ -207,7 +209,7 @@ def test_an_accepted_loss_keeps_what_was_ingested_and_counts_all_that_came_since
     world.run(accept=True)
     expected = {1: 100} | ({2: grown} if grown else {})
     assert world.answers() == expected
-    present = read_origin(world.store, STREAM)
+    present = Origins(world.store, STREAM).present()
     assert (present.number, present.identity, dict(present.start)) == (2, "id#2", {0: kept})
     document = world.store.read_document(f"streams/{STREAM.name}/origins/00000002.json", dict)
     assert document["departed"] == {"0": [kept, 100]}
@@ -240,7 +242,7 @@ def test_a_second_loss_below_the_first_origin_s_end(world):
     world.add(100, 3)
     world.run(accept=True)
     assert world.answers() == {1: 100, 2: 40, 3: 100}
-    assert [dict(o.start) for o in origins(world.store, STREAM)] == [{0: 0}, {0: 80}, {0: 60}]
+    assert [dict(o.start) for o in Origins(world.store, STREAM).all()] == [{0: 0}, {0: 80}, {0: 60}]
     world.run(full=True)
     assert world.answers() == {1: 100, 2: 40, 3: 100}
 
@@ -257,7 +259,7 @@ def test_a_topic_created_again_goes_on_as_a_new_origin(world):
     with pytest.raises(LogError, match="deleted and created again"):
         world.start_speed()
     world.run(accept=True)
-    assert read_origin(world.store, STREAM).identity == "idx#2"
+    assert Origins(world.store, STREAM).present().identity == "idx#2"
     assert world.answers() == {1: 100, 2: 150}
     world.start_speed()
     world.add(7, 3)
@@ -330,7 +332,7 @@ def test_the_same_t_in_two_origins_is_two_intervals(world):
     world.now = now
     accept_loss(STREAM, SETTINGS, world.store)
     world.run(full=True)
-    assert [i.t_ms for i in read_chain(world.store, STREAM)] == [t_ms, t_ms]
+    assert [i.t_ms for i in Master(world.store, STREAM).read_chain()] == [t_ms, t_ms]
     assert world.answers() == {1: 100}
 
 
@@ -341,7 +343,7 @@ def test_what_retention_took_is_no_departure(world):
     world.add(20, 2)
     world.run()
     assert world.answers() == {1: 100, 2: 20}
-    assert len(origins(world.store, STREAM)) == 1
+    assert len(Origins(world.store, STREAM).all()) == 1
 
 
 @pytest.mark.parametrize(
@@ -354,7 +356,7 @@ def test_a_loss_in_a_log_that_retention_has_shortened(world, first, kept, start)
     world.truncate(kept)
     world.add(40, 2)
     world.run(accept=True)
-    assert dict(read_origin(world.store, STREAM).start) == {0: start}
+    assert dict(Origins(world.store, STREAM).present().start) == {0: start}
     assert world.answers() == {1: 100, 2: 40}
 
 
@@ -371,13 +373,13 @@ def test_a_speed_layer_that_was_down_begins_anew_over_a_log_that_departed_above_
     world.restart_speed()
     world.speed_on()
     assert world.answers() == {1: 80, 2: 40}
-    known = generations(world.store, STREAM)
+    known = Generations(world.store, STREAM).all()
     assert [g.anew for g in known] == [False, True]
     world.run()
     assert world.answers() == {1: 80, 2: 40}
     # What began anew stays the one to go on with.
     world.restart_speed()
-    assert generations(world.store, STREAM)[-1].name == known[-1].name
+    assert Generations(world.store, STREAM).all()[-1].name == known[-1].name
 
 
 def test_a_head_below_the_old_one_is_not_hidden_by_what_was_read_before(world):
@@ -407,7 +409,7 @@ def test_a_speed_layer_at_work_stops_before_it_commits_over_a_log_that_departed(
     assert world.speed.departed
     world.restart_speed()
     world.speed_on()
-    assert generations(world.store, STREAM)[-1].anew
+    assert Generations(world.store, STREAM).all()[-1].anew
     world.run()
     assert world.answers() == {1: 80, 2: 40}
 
@@ -460,7 +462,7 @@ def test_a_generation_that_a_batch_run_has_ruled_out_is_not_resumed(noticed_by_b
     world = noticed_by_batch
     world.first = 100
     world.restart_speed()
-    assert [g.number for g in generations(world.store, STREAM)] == [1, 2]
+    assert [g.number for g in Generations(world.store, STREAM).all()] == [1, 2]
     world.add(5, 3)
     world.speed_on()
     assert world.answers() == {1: 80, 2: 40, 3: 5}
@@ -486,7 +488,7 @@ def test_a_generation_begun_in_an_empty_folder_is_not_taken_for_one_that_was_rul
     world = noticed_by_batch
     world.store.delete(f"speed/{STREAM.name}")
     world.restart_speed()
-    assert [g.number for g in generations(world.store, STREAM)] == [2]
+    assert [g.number for g in Generations(world.store, STREAM).all()] == [2]
     world.add(5, 3)
     world.speed_on()
     assert world.answers() == {1: 80, 2: 40, 3: 5}
@@ -542,7 +544,7 @@ def test_a_running_speed_layer_sees_that_a_new_origin_has_begun(world):
     assert world.speed.overtaken()
     world.restart_speed()
     assert not world.speed.overtaken()
-    assert generations(world.store, STREAM)[-1].topic_id == "id#2"
+    assert Generations(world.store, STREAM).all()[-1].topic_id == "id#2"
 
 
 def test_identities_of_later_origins_are_none_that_a_topic_has():
@@ -557,7 +559,7 @@ def test_manifests_from_before_there_were_marks_are_read_and_the_end_is_checked(
     world.run()
     path = f"{layout.chain(STREAM, STREAM.fingerprint)}/00000000.json"
     del world.store.files[path]["marks"]
-    (interval,) = read_chain(world.store, STREAM)
+    (interval,) = Master(world.store, STREAM).read_chain()
     assert interval.marks == {}
     world.truncate(80)
     with pytest.raises(LogError, match="ends at offset 80"):

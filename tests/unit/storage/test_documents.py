@@ -16,8 +16,8 @@ from trilayer_core.seam import Range
 from trilayer_core.store.documents import decode, document_bytes, parse_document
 from trilayer_core.store.fence import Token
 from trilayer_core.store.files import StoredFile
+from trilayer_core.store.intervals import Interval
 from trilayer_core.store.looks import Look
-from trilayer_core.store.master import Interval
 from trilayer_core.store.origins import Origin
 from trilayer_core.store.pointer import Held, Pointer
 from trilayer_core.store.publication import Publication, PublishedStream, PublishedView

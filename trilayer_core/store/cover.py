@@ -1,0 +1,122 @@
+"""Which generation of the speed layer answers from a cut on, proven to leave nothing out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from trilayer_core.definitions.stream import Stream
+from trilayer_core.errors import CoverageError, IntegrityError, TrilayerError
+from trilayer_core.seam import Cut, cover
+from trilayer_core.store.generations import Generations
+from trilayer_core.store.segments import Commit, Generation, standing
+
+
+@dataclass(frozen=True)
+class Cover:
+    """A generation's segments that cover the log from a cut on, proven.
+
+    `ticks`: commit name to the ticks of it that are above the cut.
+    """
+
+    generation: Generation
+    commits: Sequence[Commit]
+    ticks: Mapping[str, frozenset[int]]
+    head: Cut
+
+
+def cover_from(
+    stream: Stream, generation: Generation, commits: Sequence[Commit], cut: Cut
+) -> Cover:
+    """Proves that the commits cover the log from `cut` to their head.
+
+    Raises CoverageError that names stream, partition and range.
+    """
+    used, head = cover(stream.name, cut, (piece for commit in commits for piece in commit.pieces))
+    return Cover(generation, commits, ticks_by_commit(used), head)
+
+
+def ticks_by_commit(pieces: Sequence[str]) -> dict[str, frozenset[int]]:
+    """Commit name to ticks, of the names of pieces."""
+    ticks: dict[str, set[int]] = {}
+    for piece in pieces:
+        commit, tick = piece.split("#")
+        ticks.setdefault(commit, set()).add(int(tick))
+    return {commit: frozenset(found) for commit, found in ticks.items()}
+
+
+def best_cover(
+    of_stream: Generations,
+    topic_id: str,
+    view_fingerprints: Mapping[str, str],
+    cut: Cut,
+    departed: int = 0,
+) -> Cover | None:
+    """The cover of the newest generation whose head is at or past every older generation's head.
+
+    A generation that is being rebuilt takes over once it is ahead in every partition, so that no
+    partition's head goes back. It does go back where the log has lost records that the older
+    generations had read: these are not looked at any more. One that begins above the cut, since the
+    log held no more when it began, waits for the publication that reaches it; until then an older
+    one answers.
+
+    Args:
+        of_stream: The stream's generations; `KnownCommits` to read each commit once.
+        topic_id: Identity of the origin in which the cut counts.
+        view_fingerprints: Only generations that compute these views by these definitions are looked
+            at.
+        cut: From where the log must be covered.
+        departed: Generations up to this number are not looked at, see `PublishedStream`.
+
+    Returns:
+        The cover; None if no generation computes these views.
+
+    Raises:
+        CoverageError: The newest generation does not cover the log from the cut. An older one,
+            which has ended, would hide that the answer will never grow again.
+        IntegrityError: The newest generation can't be read.
+    """
+    best: Cover | None = None
+    error: TrilayerError | None = None
+    for generation in standing(of_stream.all()):
+        if generation.number <= departed or not computes(generation, topic_id, view_fingerprints):
+            continue
+        late = _begins_late(of_stream.stream, generation, cut)
+        if late is not None:
+            error = error or (None if best else late)
+            continue
+        error = None
+        try:
+            found = cover_from(
+                of_stream.stream, generation, of_stream.commits(generation.name), cut
+            )
+        except (CoverageError, IntegrityError) as problem:
+            error = problem
+            continue
+        if best is None or all(found.head.get(p, 0) >= offset for p, offset in best.head.items()):
+            best = found
+    if error:
+        raise error
+    return best
+
+
+def _begins_late(stream: Stream, generation: Generation, cut: Cut) -> CoverageError | None:
+    """What to say of a generation that begins above the cut.
+
+    That happens only if retention took the rest.
+    """
+    for partition, start in sorted(generation.start.items()):
+        if start > cut.get(partition, 0):
+            return CoverageError(
+                f"stream {stream.name!r} partition {partition}: nothing covers offsets"
+                f" [{cut.get(partition, 0)}, {start}): the log no longer held them when generation"
+                f" {generation.number} of the speed layer began; run `trilayer batch run`"
+            )
+    return None
+
+
+def computes(generation: Generation, topic_id: str, view_fingerprints: Mapping[str, str]) -> bool:
+    """Whether the generation is of this origin and computes these views by these definitions."""
+    return generation.topic_id == topic_id and all(
+        generation.views.get(name) == fingerprint for name, fingerprint in view_fingerprints.items()
+    )
