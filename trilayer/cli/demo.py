@@ -26,7 +26,7 @@ from trilayer.cli.stack import Interrupt, NoAirflow, Stack
 from trilayer.local import airflow, processes
 from trilayer.operations.checks import require
 from trilayer.operations.project import Project
-from trilayer.operations.verification import verification
+from trilayer.operations.verification.run import verification
 from trilayer_core.definitions.catalog import load_catalog
 from trilayer_core.errors import TrilayerError, UsageError
 from trilayer_core.runtime.settings import load_settings

@@ -1,12 +1,11 @@
 """`trilayer verify`: the invariants I1 and I2, on demand.
 
-What is compared, and how, is in trilayer/operations/verification.py.
+What is compared, and how, is in the package trilayer.operations.verification.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -15,11 +14,9 @@ from rich.table import Table
 
 from trilayer.cli.context import err, out, print_json
 from trilayer.operations.project import project
-from trilayer.operations.verification import Verification, verification
-from trilayer_core.compute.merging import Comparison
+from trilayer.operations.verification.findings import Verification
+from trilayer.operations.verification.run import verification
 from trilayer_core.runtime.progress import shown
-from trilayer_core.seam import format_time
-from trilayer_core.store.segments import TICK
 
 logger = logging.getLogger("trilayer.verify")
 
@@ -43,42 +40,6 @@ def verify(as_json: Annotated[bool, typer.Option("--json", help="answer as JSON"
         raise typer.Exit(1)
 
 
-def faults(found: Verification) -> list[str]:
-    """Everything that is wrong: a line each, which begins with the invariant and its subject."""
-    lines = [
-        f"every record once (I1), {name}: {line}"
-        for name, census in found.streams.items()
-        for line in census.wrong
-    ]
-    for name, merged in found.views.items():
-        lines += _differences(f"merged equals the recompute (I2), {name}, merged", merged)
-        for layer, comparison in found.layers.get(name, {}).items():
-            lines += _differences(
-                f"merged equals the recompute (I2), {name}, {layer} layer", comparison
-            )
-    lines += [f"not verified {name}: {found.unanswered[name]}" for name in found.failed]
-    return lines + [f"file {line}" for line in found.files]
-
-
-def _differences(where: str, comparison: Comparison) -> list[str]:
-    return [f"{where}: {_row(row)}" for row in comparison.keys]
-
-
-def _row(row: Mapping[str, Any]) -> str:
-    kind = {"missing": "is missing", "extra": "should not be there", "differ": "is wrong"}[
-        row["_kind"]
-    ]
-    names = {"left_": "recomputed ", "right_": "answered "}
-    said = []
-    for name, value in row.items():
-        prefix = next((p for p in names if name.startswith(p)), "")
-        if name == TICK and value is not None:
-            said.append(f"tick={format_time(value)}")
-        elif name not in ("_kind", TICK):
-            said.append(f"{names.get(prefix, '')}{name.removeprefix(prefix)}={value}")
-    return f"{kind}: {', '.join(said)}"
-
-
 def _print(found: Verification) -> None:
     counts = Table(
         "stream",
@@ -96,16 +57,16 @@ def _print(found: Verification) -> None:
             " by one with what the log still holds"
         ),
     )
-    for name, census in found.streams.items():
+    for name, stream in found.streams.items():
         numbers = (
-            census.batch,
-            census.speed,
-            census.quarantined,
-            census.lost,
-            census.found,
-            census.compared,
+            stream.batch,
+            stream.speed,
+            stream.quarantined,
+            stream.lost,
+            stream.found,
+            stream.compared,
         )
-        counts.add_row(name, *(f"{n:,}" for n in numbers), _verdict(not census.wrong))
+        counts.add_row(name, *(f"{n:,}" for n in numbers), _verdict(not stream.wrong))
     out.print(counts)
     views = Table(
         "view",
@@ -133,10 +94,10 @@ def _print(found: Verification) -> None:
         numbers_ = [f"{n:,}" for n in (c.match, c.differ, c.missing, c.extra)]
         views.add_row(name, *numbers_, *alone, _verdict(same))
     out.print(views)
-    for line in faults(found):
+    for line in found.faults():
         err.print("[red]" + escape(line).replace(": ", ":[/] ", 1))
-    for name, census in found.streams.items():
-        for line in census.not_compared:
+    for name, stream in found.streams.items():
+        for line in stream.not_compared:
             err.print(f"[yellow]not compared[/] {name}: {escape(line)}")
     for name, why in found.unanswered.items():
         if name not in found.failed:
@@ -154,8 +115,8 @@ def _document(found: Verification) -> dict[str, Any]:
         "clean": found.clean,
         "verified": found.verified,
         "streams": {
-            name: vars(census) | {"counted": census.counted}
-            for name, census in found.streams.items()
+            name: vars(stream) | {"counted": stream.counted}
+            for name, stream in found.streams.items()
         },
         "views": {name: vars(comparison) for name, comparison in found.views.items()},
         "layers": {

@@ -6,7 +6,6 @@ import pytest
 
 from tests.support.verification.damages import DAMAGES, Damage
 from tests.support.verification.healthy import build
-from trilayer.cli.verify import faults
 from trilayer_core.errors import TrilayerError
 from trilayer_core.store.files import Store
 
@@ -25,8 +24,9 @@ def found_by_verify(healthy):
         found = healthy.verification()
     except TrilayerError as error:
         return [str(error)]
-    assert found.clean == (not faults(found))
-    return faults(found)
+    faults = list(found.faults())
+    assert found.clean == (not faults)
+    return faults
 
 
 def test_what_is_healthy_is_clean(healthy):

@@ -11,8 +11,7 @@ from kafka import KafkaAdminClient, TopicPartition
 
 from tests.support.verification.damages import DAMAGES, Damage
 from tests.support.verification.healthy import build
-from trilayer.cli.verify import faults
-from trilayer.operations.verification import Verification
+from trilayer.operations.verification.findings import Verification
 from trilayer_core.errors import TrilayerError
 from trilayer_core.store.files import Store
 from trilayer_core.store.publications import Publications
@@ -33,7 +32,7 @@ def healthy(built, tmp_path):
 
 def check(healthy):
     found = healthy.verification()
-    assert faults(found) == []
+    assert list(found.faults()) == []
     assert found.clean
     return found
 
@@ -112,7 +111,7 @@ def test_damages_after_retention_are_found(after_retention, tmp_path, kind):
     """Whether the log holds them still, or the master dataset contradicts itself."""
     copy = after_retention.copy(tmp_path)
     expected = DAMAGES[kind](Damage(copy))
-    said = faults(copy.verification())
+    said = list(copy.verification().faults())
     assert any(all(text in line for text in expected) for line in said), (expected, said)
 
 
@@ -123,7 +122,7 @@ def test_retention_that_took_what_was_not_ingested_is_a_fault(after_retention, t
     admin.delete_records({TopicPartition(copy.topic, 1): cut[1] + 2})
     admin.close()
     try:
-        said = faults(copy.verification())
+        said = list(copy.verification().faults())
     except TrilayerError as error:
         said = [str(error)]
     assert any(f"retention took offsets [{cut[1]}, {cut[1] + 2})" in line for line in said), (

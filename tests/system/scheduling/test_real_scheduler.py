@@ -24,7 +24,7 @@ from tests.support.waiting import until
 from trilayer.cli.stack import dag_folders
 from trilayer.local import airflow, processes
 from trilayer.operations.project import Project as Opened
-from trilayer.operations.verification import verification
+from trilayer.operations.verification.run import verification
 from trilayer_core.store.publications import Publications
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]

@@ -1,0 +1,133 @@
+"""The views' partials anew, from the records themselves."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from trilayer.operations.verification.findings import Notes
+from trilayer.operations.verification.records import SLOT, Records
+from trilayer.operations.verification.state import StreamState
+from trilayer_core.compute.grouping import Pass, partial_schema
+from trilayer_core.compute.rows import rows_made
+from trilayer_core.definitions.stream import Rows
+from trilayer_core.definitions.view import View
+from trilayer_core.store.segments import TICK
+
+MOST_TICKS = 64
+"""A view on `Rows` is recomputed tick by tick up to so many ticks: its function is called for each
+of them.
+"""
+
+
+@dataclass(frozen=True)
+class Recomputed:
+    """A view's partials anew.
+
+    Attributes:
+        whole: Of all records.
+        batch: Of the records below the cut.
+        speed: Of the records above it, with their tick.
+        by_tick: Whether the ticks of `speed` are known, or NULL.
+    """
+
+    whole: pa.Table
+    batch: pa.Table
+    speed: pa.Table
+    by_tick: bool
+
+
+def recompute(
+    state: StreamState, records: Records, pass_: Pass, notes: Notes
+) -> dict[str, Recomputed]:
+    """The partials of the pass's views anew.
+
+    Of all records, of those below the cut, and tick by tick of those above it.
+    """
+    # The slot that all records are in together: one more than those below the cut and of ticks.
+    whole = len(state.ticks) + 1
+    by_tick = not isinstance(pass_.source, Rows) or len(state.ticks) <= MOST_TICKS
+    if not by_tick:
+        notes.not_compared.append(
+            f"views on {pass_.source.name!r}: {len(state.ticks)} ticks above the cut were"
+            " compared together, not one by one"
+        )
+    if records.rows is None:
+        tables = [partial_schema(view, {SLOT: pa.int32()}).empty_table() for view in pass_.views]
+    elif isinstance(pass_.source, Rows):
+        tables = _of_rows(records, pass_, pass_.source, whole, by_tick)
+    else:
+        # Each record twice: in the slot of its layer and tick, and in that of all records.
+        rows = records.counted.withColumn(SLOT, F.explode(F.array(F.col(SLOT), F.lit(whole))))
+        tables = _partials(pass_, rows, few=records.few)
+    by_view = zip(pass_.views, tables, strict=True)
+    return {view.name: _split(state, view, table, whole, by_tick) for view, table in by_view}
+
+
+def _partials(pass_: Pass, rows: DataFrame, *, few: bool) -> list[pa.Table]:
+    """The partials of each view of the pass, with their slot."""
+    result = pass_.run(rows, SLOT)
+    if few:
+        table = result.toArrow()
+        return [pass_.arrow_slice_of(view, table, (SLOT,)) for view in pass_.views]
+    result = result.persist()
+    try:
+        # Most of a small Spark job is waiting for the driver.
+        with ThreadPoolExecutor(max_workers=4) as pool:
+            return list(
+                pool.map(lambda v: pass_.slice_of(v, result, (SLOT,)).toArrow(), pass_.views)
+            )
+    finally:
+        result.unpersist()
+
+
+def _of_rows(
+    records: Records, pass_: Pass, source: Rows, whole: int, by_tick: bool
+) -> list[pa.Table]:
+    """As `_partials`, for a function of rows, which lets no slot through.
+
+    A job for each slot, and one for all records.
+    """
+    ticks = range(1, whole)
+    # Slots to the slots whose records they have.
+    members = {0: [0], **({tick: [tick] for tick in ticks} if by_tick else {})}
+    if not by_tick:
+        members[1] = list(ticks)
+    members[whole] = list(range(whole))
+
+    def tables(slot: int) -> list[pa.Table]:
+        # An array is no part of the code that Spark compiles, which is then the same for all slots.
+        wanted = F.expr(f"array_contains(array({', '.join(map(str, members[slot]))}), {SLOT})")
+        rows = rows_made(source, records.counted.where(wanted))
+        return [
+            table.set_column(0, SLOT, pa.array([slot] * table.num_rows, pa.int32()))
+            for table in _partials(pass_, rows.withColumn(SLOT, F.lit(0)), few=records.few)
+        ]
+
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        of_slots = list(pool.map(tables, members))
+    return [pa.concat_tables(of_view) for of_view in zip(*of_slots, strict=True)]
+
+
+def _split(
+    state: StreamState, view: View, table: pa.Table, whole: int, by_tick: bool
+) -> Recomputed:
+    slot = table[SLOT]
+    states = table.drop_columns([SLOT]).cast(partial_schema(view))
+    above = pc.and_(pc.greater(slot, 0), pc.less(slot, whole))
+    if by_tick and state.ticks:
+        places = pc.subtract(slot.filter(above), 1)
+        ticks = pa.array(state.ticks, pa.int64()).take(places)
+    else:
+        ticks = pa.nulls(pc.sum(above).as_py() or 0, pa.int64())
+    return Recomputed(
+        states.filter(pc.equal(slot, whole)),
+        states.filter(pc.equal(slot, 0)),
+        states.filter(above).add_column(0, TICK, ticks),
+        by_tick,
+    )

@@ -1,0 +1,175 @@
+"""A verification from start to end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from typing import Any
+
+import serving_layer
+from batch_layer.ingest import StartSpark
+from batch_layer.run import batch_spark
+from trilayer.operations.project import Project
+from trilayer.operations.verification.findings import Notes, StreamFindings, Verification
+from trilayer.operations.verification.log import compare_with_log, ranges_of_log
+from trilayer.operations.verification.master import check_chain, check_files, check_publication
+from trilayer.operations.verification.quarantine import check_quarantine
+from trilayer.operations.verification.recompute import recompute
+from trilayer.operations.verification.records import Records, read_records
+from trilayer.operations.verification.segments import check_segments
+from trilayer.operations.verification.state import StreamState, read_state
+from trilayer.operations.verification.views import Answers, compare_layers, compare_merged
+from trilayer_core.compute.grouping import plan
+from trilayer_core.compute.merging import Comparison, open_duckdb
+from trilayer_core.errors import CoverageError, IntegrityError
+from trilayer_core.store import layout
+from trilayer_core.store.files import Store, StoredFile
+from trilayer_core.store.generations import Generations
+from trilayer_core.store.pointer import PointerFile
+from trilayer_core.store.publication import Publication
+from trilayer_core.store.publications import Publications
+
+Tell = Callable[[str], None]
+
+
+def verification(
+    p: Project, spark: StartSpark | None = None, tell: Tell = lambda far: None
+) -> Verification:
+    """Verifies the newest state, whatever arrives or is published meanwhile.
+
+    Args:
+        p: The project whose store is verified.
+        spark: Gives the Spark session to use. Without it, one is started and stopped.
+        tell: Called with how far it has come.
+
+    Raises:
+        CoverageError: The serving layer can't prove that segments cover the log.
+        IntegrityError: A file that the answers stand on is missing or altered.
+        LogError: The log with the records above the cut is not there any more.
+        EnvironmentFault: No broker answers.
+    """
+    own = batch_spark(p.settings, p.catalog.rows) if spark is None else nullcontext(spark)
+    with own as start:
+        for attempt in range(3):
+            before = _moving(p)
+            try:
+                return _verification(p, start, tell)
+            except (CoverageError, IntegrityError):
+                # A publication or a compaction may have cleared away what was being read.
+                if attempt == 2 or before == _moving(p):
+                    raise
+    raise AssertionError("unreachable")
+
+
+def _moving(p: Project) -> Any:
+    """Changes with every publication, commit and compaction."""
+    commits = [
+        Generations(p.store, stream).spans(generation.name)
+        for stream in p.catalog.streams
+        for generation in Generations(p.store, stream).all()[-1:]
+    ]
+    return PointerFile(p.store).data(), commits
+
+
+def _verification(p: Project, start: StartSpark, tell: Tell) -> Verification:
+    answers = Answers()
+    tell("asking the views")
+    with (
+        serving_layer.connect(p.catalog, p.settings, p.store) as connection,
+        # One a view, since a view that can't be answered ends its snapshot.
+        connection.snapshots(len(p.catalog.views)) as snapshots,
+    ):
+        provenance = snapshots[0].provenance
+        for view, snapshot in zip(p.catalog.views, snapshots, strict=True):
+            answers.ask(view, snapshot)
+    # The one that the answers stand on: another may be in force by now.
+    published = Publications(p.store).read(provenance.version) if provenance.version else None
+    streams: dict[str, StreamFindings] = {}
+    views: dict[str, Comparison] = {}
+    layers: dict[str, dict[str, Comparison]] = {}
+    with open_duckdb(p.settings.serving_memory_mb) as duck:
+        for stream in p.catalog.streams:
+            of_stream = p.catalog.views_of(stream)
+            answered = [view for view in of_stream if view.name in answers.merged]
+            # If no view has an answer yet, its layers have counted under other definitions, or not
+            # at all.
+            if not answered and not any(view.name in answers.failed for view in of_stream):
+                continue
+            state = read_state(p, stream, provenance.streams[stream.name], published)
+            notes = Notes()
+            tell(f"comparing the records of {stream.name}")
+            notes.wrong += [*check_chain(state), *check_publication(state)]
+            log = ranges_of_log(state, notes)
+            with read_records(state, log.above, start, notes) as records:
+                compare_with_log(state, records, log.held, notes)
+                notes.wrong += check_files(state, records.groups)
+                notes.wrong += check_segments(state, records.groups)
+                notes.wrong += check_quarantine(state, records, duck)
+                for pass_ in plan(answered):
+                    tell(f"recomputing {', '.join(view.name for view in pass_.views)}")
+                    recomputed = recompute(state, records, pass_, notes)
+                    for view in pass_.views:
+                        anew = recomputed[view.name]
+                        views[view.name] = compare_merged(duck, view, answers, anew)
+                        layers[view.name] = compare_layers(duck, view, answers, anew)
+                streams[stream.name] = _findings(state, records, notes)
+    damaged = _damaged_files(p.store, published)
+    return Verification(streams, views, answers.unanswered, answers.failed, layers, damaged)
+
+
+def _findings(state: StreamState, records: Records, notes: Notes) -> StreamFindings:
+    """What was found. The faults that are counted rather than located come last."""
+    published, at = state.published, state.provenance
+    batch, lost = (published.events, published.lost) if published else (0, 0)
+    quarantined = (published.quarantined if published else 0) + at.quarantined
+    counted = [group for group in records.groups if group.counted]
+    below = sum(group.records for group in counted if group.file is not None)
+    above = sum(group.records for group in counted if group.file is None)
+    unfit = sum(group.unfit for group in counted)
+    wrong = list(notes.wrong)
+    for layer, said, there in (
+        ("the publication counts", batch, below),
+        ("the segments count", at.speed_events, above),
+    ):
+        if said != there:
+            wrong.append(f"{layer} {said:,} records, {there:,} are there")
+    if unfit != quarantined:
+        wrong.append(f"the layers have quarantined {quarantined:,} records, {unfit:,} do not fit")
+    return StreamFindings(
+        batch=batch,
+        speed=at.speed_events,
+        quarantined=quarantined,
+        lost=lost,
+        found=below + above,
+        found_quarantined=unfit,
+        compared=notes.compared,
+        wrong=wrong,
+        not_compared=notes.not_compared,
+    )
+
+
+def _damaged_files(store: Store, published: Publication | None) -> list[str]:
+    """What a rollback would meet: files of other kept versions that were changed."""
+    known = (
+        {f.path for view in published.views.values() for f in view.files} if published else set()
+    )
+    wrong = []
+    for version in Publications(store).versions():
+        for name, file in _files_of(version):
+            if file.path in known:
+                continue
+            known.add(file.path)
+            try:
+                store.check(file)
+            except IntegrityError as error:
+                if store.exists(layout.version(version.version)):  # else it was just cleared away
+                    wrong.append(f"version {version.version}, view {name}: {error}")
+    return wrong
+
+
+def _files_of(version: Publication) -> Iterable[tuple[str, StoredFile]]:
+    for name, view in version.views.items():
+        yield from ((name, file) for file in view.files)
+    for name, reconciled in version.reconciliation.items():
+        if reconciled.file is not None:
+            yield name, reconciled.file

@@ -1,0 +1,90 @@
+"""The answers of the views, and each layer's states, against their recompute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import duckdb
+import pyarrow as pa
+
+from serving_layer.connection import Snapshot
+from trilayer.operations.verification.recompute import Recomputed
+from trilayer_core.compute.grouping import partial_schema
+from trilayer_core.compute.merging import (
+    Comparison,
+    compare_answers,
+    compare_partials,
+    create_table_sql,
+    insert_rows,
+    present_select,
+    quoted_duckdb,
+)
+from trilayer_core.definitions.view import View
+from trilayer_core.errors import CoverageError, UsageError
+from trilayer_core.store.segments import TICK
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What the serving layer says on one snapshot.
+
+    Attributes:
+        merged: The answer of each view that has one.
+        batch: The states that it loaded of the view's batch layer.
+        speed: Those of its speed layer.
+        unanswered: Views without an answer, and why.
+        failed: Those of `unanswered` that have an answer, which could not be given.
+    """
+
+    merged: dict[str, pa.Table] = field(default_factory=dict)
+    batch: dict[str, pa.Table] = field(default_factory=dict)
+    speed: dict[str, pa.Table] = field(default_factory=dict)
+    unanswered: dict[str, str] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+
+    def ask(self, view: View, snapshot: Snapshot) -> None:
+        """Asks for one view's answer and states."""
+        name = quoted_duckdb(view.name)
+        try:
+            merged = snapshot.sql(f"FROM {name}").arrow()
+        except CoverageError as error:
+            self.unanswered[view.name] = str(error)
+            return
+        except UsageError as error:
+            self.unanswered[view.name] = str(error)
+            self.failed.append(view.name)
+            return
+        self.merged[view.name] = merged
+        self.batch[view.name] = snapshot.sql(f"SELECT * EXCLUDE (_file) FROM _batch.{name}").arrow()
+        self.speed[view.name] = snapshot.sql(f"FROM _speed.{name}").arrow()
+
+
+def compare_merged(
+    duck: duckdb.DuckDBPyConnection, view: View, answers: Answers, recomputed: Recomputed
+) -> Comparison:
+    """The merged answer against a recompute of all records."""
+    duck.register("answer", answers.merged[view.name])
+    duck.execute(f"DROP TABLE IF EXISTS recomputed; {create_table_sql('recomputed', view)}")
+    insert_rows(duck, "recomputed", recomputed.whole)
+    expected = f"({present_select(view, ['recomputed'], magnitudes=True)})"
+    return compare_answers(duck, view, expected, "answer", magnitudes=True)
+
+
+def compare_layers(
+    duck: duckdb.DuckDBPyConnection, view: View, answers: Answers, recomputed: Recomputed
+) -> dict[str, Comparison]:
+    """The states of the view in each layer, as the serving layer has loaded them."""
+    result = {}
+    for layer, left, right, extra in (
+        ("batch", recomputed.batch, answers.batch[view.name], {}),
+        ("speed", recomputed.speed, answers.speed[view.name], {TICK: pa.int64()}),
+    ):
+        if extra and not recomputed.by_tick:
+            right = right.set_column(0, TICK, pa.nulls(right.num_rows, pa.int64()))
+        schema = partial_schema(view, extra)
+        for name, table in (("recomputed", left), ("loaded", right)):
+            columns = [f"{column} BIGINT" for column in extra]
+            duck.execute(f"DROP TABLE IF EXISTS {name}; {create_table_sql(name, view, columns)}")
+            insert_rows(duck, name, table.select(schema.names).cast(schema))
+        result[layer] = compare_partials(duck, view, "recomputed", "loaded", keep=list(extra))
+    return result
