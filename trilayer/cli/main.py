@@ -38,7 +38,7 @@ class Entry:
 
 
 COMMANDS = {
-    "up": Entry("trilayer.cli.stack:up", "Starts the local stack and keeps it until Ctrl-C."),
+    "up": Entry("trilayer.cli.up:up", "Starts the local stack and keeps it until Ctrl-C."),
     "demo": Entry(
         "trilayer.cli.demo:demo",
         "Replays a year of real flights through the whole system and proves the answer.",

@@ -13,14 +13,10 @@ from typing import Annotated
 import typer
 
 from speed_layer.run import run_speed
-from trilayer.cli.stack import SPEED_AGAIN
-from trilayer.local import processes
 from trilayer.operations import definitions
+from trilayer.operations.local_stack import restart_speed
 from trilayer.operations.project import project
 from trilayer_core.definitions.catalog import load_catalog
-from trilayer_core.errors import EnvironmentFault, UsageError
-from trilayer_core.runtime.file_lock import unless_held
-from trilayer_core.runtime.progress import shown
 from trilayer_core.runtime.settings import load_settings
 
 END_S = 4.0
@@ -71,29 +67,7 @@ def restart() -> None:
 
     With what the project's files hold now; all else runs on.
     """
-    p = project()
-    home = p.settings.home.resolve()
-    with unless_held(home / "up.lock") as free:
-        if free:
-            raise UsageError(
-                f"`trilayer up` must run in {Path.cwd()}, for its speed layer to be started again;"
-                " it does not; run `trilayer up`, or end and start `trilayer speed run` where"
-                " that runs"
-            )
-    again, ready = home / SPEED_AGAIN, home / "speed.ready"
-    again.touch()
-    pause = threading.Event()
-    with shown("Starting the speed layer again", echo=logging.getLogger("trilayer.speed").info):
-        while again.exists() or not ready.exists():
-            last = processes.last_started(home, "speed")
-            if not again.exists() and last is not None and not processes.is_alive(last):
-                raise EnvironmentFault(
-                    f"the speed layer ended while it started:\n{processes.log_tail(last)}"
-                )
-            with unless_held(home / "up.lock") as free:
-                if free:
-                    raise EnvironmentFault("`trilayer up` ended meanwhile; run it again")
-            pause.wait(0.2)
+    restart_speed(project())
 
 
 @app.command("definitions", hidden=True)

@@ -21,8 +21,8 @@ import pytest
 from tests.support.places import PROJECT
 from tests.support.project import Project
 from tests.support.waiting import until
-from trilayer.cli.stack import dag_folders
 from trilayer.local import airflow, processes
+from trilayer.operations.local_stack import dag_folders
 from trilayer.operations.project import Project as Opened
 from trilayer.operations.verification.run import verification
 from trilayer_core.store.publications import Publications

@@ -1,4 +1,4 @@
-"""`trilayer up`: broker, speed layer and Airflow on this machine, in the foreground."""
+"""The local stack: broker, speed layer and Airflow on this machine, started and kept."""
 
 from __future__ import annotations
 
@@ -6,22 +6,19 @@ import logging
 import signal
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from trilayer.cli.context import out
 from trilayer.local import airflow, kafka, processes, spark
 from trilayer.operations import definitions
-from trilayer.operations.checks import require
-from trilayer.operations.project import Project, project
-from trilayer_core.errors import EnvironmentFault, TrilayerError
+from trilayer.operations.project import Project
+from trilayer_core.errors import EnvironmentFault, TrilayerError, UsageError
 from trilayer_core.log.broker import Log
 from trilayer_core.runtime import class_archive, jars
-from trilayer_core.runtime.file_lock import exclusive
+from trilayer_core.runtime.file_lock import exclusive, unless_held
 from trilayer_core.runtime.progress import shown
 from trilayer_core.runtime.session import connector_jars
 from trilayer_core.runtime.settings import BROKER_ADDRESS, SPARK_ADDRESS
@@ -31,6 +28,9 @@ logger = logging.getLogger("trilayer.up")
 
 DAGS = Path(str(files("trilayer.dags")))
 
+LOCK = "up.lock"
+"""File below `home` that is locked as long as a stack runs there."""
+
 START_AGAIN_S = 5.0
 """How long after the speed layer has ended it is started again."""
 
@@ -39,44 +39,50 @@ SPEED_AGAIN = "speed.again"
 again.
 """
 
+SPEED_READY = "speed.ready"
+"""File below `home` that the speed layer writes once its queries run."""
+
 STOP_S = 2.0
 """How long a process may take to end in order, before it is killed."""
 
-NoAirflow = Annotated[
-    bool, typer.Option("--no-airflow", help="leave Airflow out: batch runs are then yours to start")
-]
 
+def restart_speed(p: Project) -> None:
+    """Has the stack that runs in the project's home start its speed layer again.
 
-def up(
-    no_airflow: NoAirflow = False,
-    rebuild: Annotated[
-        bool,
-        typer.Option(
-            "--rebuild", help="the speed layer begins anew, as with `speed run --rebuild`"
-        ),
-    ] = False,
-) -> None:
-    """Starts the local stack and keeps it until Ctrl-C.
+    Returns when the speed layer runs with what the project's files hold now.
 
-    That is a Kafka broker, unless bootstrap_servers is set, the speed layer, and Airflow.
-
-    A speed layer that ends by itself says why and is started again, while the rest goes on.
+    Raises:
+        UsageError: No stack runs.
+        EnvironmentFault: The speed layer ended while it started, or the stack did.
     """
-    p = project()
-    require(p, with_airflow=not no_airflow)
     home = p.settings.home.resolve()
-    with exclusive(home / "up.lock", once="`trilayer up`"):
-        interrupt = Interrupt()
-        try:
-            Stack(p, home, with_airflow=not no_airflow).run(interrupt, rebuild=rebuild)
-        except KeyboardInterrupt:
-            return
+    with unless_held(home / LOCK) as free:
+        if free:
+            raise UsageError(
+                f"`trilayer up` must run in {Path.cwd()}, for its speed layer to be started again;"
+                " it does not; run `trilayer up`, or end and start `trilayer speed run` where"
+                " that runs"
+            )
+    again, ready = home / SPEED_AGAIN, home / SPEED_READY
+    again.touch()
+    pause = threading.Event()
+    with shown("Starting the speed layer again", echo=logging.getLogger("trilayer.speed").info):
+        while again.exists() or not ready.exists():
+            last = processes.last_started(home, "speed")
+            if not again.exists() and last is not None and not processes.is_alive(last):
+                raise EnvironmentFault(
+                    f"the speed layer ended while it started:\n{processes.log_tail(last)}"
+                )
+            with unless_held(home / LOCK) as free:
+                if free:
+                    raise EnvironmentFault("`trilayer up` ended meanwhile; run it again")
+            pause.wait(0.2)
 
 
 class Interrupt:
-    """Ctrl-C and SIGTERM: the first one raises KeyboardInterrupt.
+    """Ctrl-C and SIGTERM: the first raises KeyboardInterrupt wherever the main thread is.
 
-    Wherever the main thread is. No other one does.
+    No later one does.
     """
 
     def __init__(self) -> None:
@@ -106,26 +112,41 @@ class Stack:
     """The processes of one home.
 
     What runs is recorded there, so that what a crash leaves behind is found and ended.
+
+    Attributes:
+        project: The project; once `start` has returned, with the addresses of broker and Spark in
+            its settings.
+        with_airflow: Whether Airflow is among the processes.
+        airflow: Airflow, once `start_airflow` has returned.
     """
 
-    def __init__(self, p: Project, home: Path, *, with_airflow: bool) -> None:
-        self._project, self._home, self.with_airflow = p, home, with_airflow
+    def __init__(self, p: Project, *, with_airflow: bool) -> None:
+        self.project, self.with_airflow = p, with_airflow
+        self._home = home = p.settings.home.resolve()
         self.airflow: airflow.Airflow | None = None
-        self._speed_ready = home / "speed.ready"
+        self._speed_ready = home / SPEED_READY
         self._speed_again = home / SPEED_AGAIN
         self._speed_again_at: float | None = None
         self._tell_when_ready = False
         self._definitions = definitions.loaded(p.catalog, Path.cwd())
         self._watch = definitions.Watch(self._definitions.files)
 
-    def run(self, interrupt: Interrupt, *, rebuild: bool = False) -> None:
-        """Runs the stack until a signal comes.
+    def run(self, *, rebuild: bool = False, started: Callable[[], None]) -> None:
+        """Runs the stack until a signal comes. All processes have been ended when it returns.
+
+        Args:
+            rebuild: Have the speed layer begin anew.
+            started: Called once all processes have been started.
 
         Raises:
-            KeyboardInterrupt: One came; all processes have been ended.
+            ConflictError: A stack runs in the project's home already.
             EnvironmentFault: A process other than the speed layer ended by itself; with the end of
                 its log.
         """
+        with exclusive(self._home / LOCK, once="`trilayer up`"), suppress(KeyboardInterrupt):
+            self._run(Interrupt(), rebuild=rebuild, started=started)
+
+    def _run(self, interrupt: Interrupt, *, rebuild: bool, started: Callable[[], None]) -> None:
         self._speed_again.unlink(missing_ok=True)
         try:
             for left in processes.end_leftovers(self._home):
@@ -133,7 +154,7 @@ class Stack:
             self.start(rebuild=rebuild, keep=True)
             if self.with_airflow:
                 self.start_airflow()
-            self._announce()
+            started()
             pause = threading.Event()
             while not pause.wait(0.3):
                 self._check()
@@ -144,7 +165,7 @@ class Stack:
             logger.info("stopping")
             self.stop()
 
-    def start(self, *, rebuild: bool = False, keep: bool = False) -> Project:
+    def start(self, *, rebuild: bool = False, keep: bool = False) -> None:
         """Broker, topics, Spark Connect and speed layer; returns when they work.
 
         Args:
@@ -152,13 +173,10 @@ class Stack:
             keep: Leave a speed layer that ends at once to `_keep_speed`: what its message advises
                 may need the broker.
 
-        Returns:
-            The project with the addresses of broker and Spark in its settings.
-
         Raises:
             EnvironmentFault: One of them does not start.
         """
-        settings = self._project.settings
+        settings = self.project.settings
         connector_jars(settings)
         class_archive.share(settings, echo=logger.info)
         address = self._home / BROKER_ADDRESS
@@ -175,12 +193,12 @@ class Stack:
         else:
             address.unlink(missing_ok=True)
         with Log(settings.bootstrap_servers) as log:
-            for stream in self._project.catalog.streams:
+            for stream in self.project.catalog.streams:
                 log.ensure(stream, settings.replication_factor)
         (self._home / SPARK_ADDRESS).unlink(missing_ok=True)
         own_spark = not settings.spark_remote and settings.spark_master
         server = spark.start(self._home, settings, echo=logger.info) if own_spark else None
-        self._project = Project(settings, self._project.catalog, self._project.store)
+        self.project = Project(settings, self.project.catalog, self.project.store)
         speed = self._start_speed(rebuild=rebuild)
         with shown("Starting the speed layer", echo=logger.info):
             while not self._speed_ready.exists():
@@ -195,14 +213,13 @@ class Stack:
             settings = settings.model_copy(
                 update={"spark_remote": spark.wait(server, self._home, echo=logger.info)}
             )
-            self._project = Project(settings, self._project.catalog, self._project.store)
-        return self._project
+            self.project = Project(settings, self.project.catalog, self.project.store)
 
     def _start_speed(self, *, rebuild: bool = False) -> processes.Process:
         self._speed_ready.unlink(missing_ok=True)
         command = processes.trilayer_command("speed", "run", "--ready-file", str(self._speed_ready))
         # MALLOC_ARENA_MAX: glibc keeps an arena a thread; two save tens of MB in each process.
-        environment = self._project.settings.environment() | {"MALLOC_ARENA_MAX": "2"}
+        environment = self.project.settings.environment() | {"MALLOC_ARENA_MAX": "2"}
         return processes.start(
             "speed",
             [*command, *(["--rebuild"] if rebuild else [])],
@@ -218,7 +235,7 @@ class Stack:
             saved = definitions.saved()
             self._watch.follow(saved.files)
             said = definitions.changes(
-                self._definitions, saved, Publications(self._project.store).in_force()
+                self._definitions, saved, Publications(self.project.store).in_force()
             )
         except TrilayerError as error:
             logger.error(
@@ -278,7 +295,7 @@ class Stack:
         Returns when it answers, with `lambda_batch` scheduled unless a person has paused it.
         """
         new = not (self._home / "airflow" / "airflow.db").exists()
-        settings = self._project.settings
+        settings = self.project.settings
         self.airflow = airflow.start(
             self._home,
             dags=dag_folders(Path.cwd()),
@@ -290,27 +307,6 @@ class Stack:
         if new:
             airflow.unpause(self.airflow, "lambda_batch")
         return self.airflow
-
-    def _announce(self) -> None:
-        out.print(f"Kafka         {self._project.settings.bootstrap_servers}")
-        out.print(
-            f"speed layer   {', '.join(stream.name for stream in self._project.catalog.streams)}"
-        )
-        if self.airflow:
-            out.print(
-                f"Airflow       {self.airflow.url}   user {self.airflow.user}, password"
-                f" {self.airflow.password}"
-            )
-            every_min = self._project.settings.batch_every_s // 60
-            out.print(
-                f"batch layer   DAG lambda_batch, every {every_min} min; the others are paused"
-                " until you start them"
-            )
-        out.print(f"logs          {self._home / 'logs'}")
-        out.print(
-            "now           trilayer replay FILE --stream NAME · trilayer batch run · trilayer sql"
-            " QUERY · Ctrl-C ends it"
-        )
 
     def _check(self) -> None:
         expected = list(airflow.PROCESSES) if self.airflow else []

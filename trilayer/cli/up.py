@@ -1,0 +1,55 @@
+"""`trilayer up`: broker, speed layer and Airflow on this machine, in the foreground."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from trilayer.cli.context import out
+from trilayer.operations.checks import require
+from trilayer.operations.local_stack import Stack
+from trilayer.operations.project import project
+
+NoAirflow = Annotated[
+    bool, typer.Option("--no-airflow", help="leave Airflow out: batch runs are then yours to start")
+]
+
+
+def up(
+    no_airflow: NoAirflow = False,
+    rebuild: Annotated[
+        bool,
+        typer.Option(
+            "--rebuild", help="the speed layer begins anew, as with `speed run --rebuild`"
+        ),
+    ] = False,
+) -> None:
+    """Starts the local stack and keeps it until Ctrl-C.
+
+    That is a Kafka broker, unless bootstrap_servers is set, the speed layer, and Airflow.
+
+    A speed layer that ends by itself says why and is started again, while the rest goes on.
+    """
+    p = project()
+    require(p, with_airflow=not no_airflow)
+    stack = Stack(p, with_airflow=not no_airflow)
+    stack.run(rebuild=rebuild, started=lambda: _announce(stack))
+
+
+def _announce(stack: Stack) -> None:
+    p, airflow = stack.project, stack.airflow
+    out.print(f"Kafka         {p.settings.bootstrap_servers}")
+    out.print(f"speed layer   {', '.join(stream.name for stream in p.catalog.streams)}")
+    if airflow:
+        out.print(f"Airflow       {airflow.url}   user {airflow.user}, password {airflow.password}")
+        every_min = p.settings.batch_every_s // 60
+        out.print(
+            f"batch layer   DAG lambda_batch, every {every_min} min; the others are paused"
+            " until you start them"
+        )
+    out.print(f"logs          {p.settings.home.resolve() / 'logs'}")
+    out.print(
+        "now           trilayer replay FILE --stream NAME · trilayer batch run · trilayer sql"
+        " QUERY · Ctrl-C ends it"
+    )
