@@ -2,135 +2,228 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import serving_layer
+from serving_layer import Provenance, Snapshot, StreamProvenance
 from trilayer.local import airflow, processes
 from trilayer.operations.checks import memory_mib
 from trilayer.operations.project import Project
 from trilayer_core.compute.merging import quoted_duckdb
+from trilayer_core.definitions.view import View
 from trilayer_core.errors import CoverageError
 from trilayer_core.runtime.clock import now_ms
-from trilayer_core.seam import format_time, parse_time
+from trilayer_core.seam import Cut, format_time, parse_time
 from trilayer_core.store.generations import Generations
 from trilayer_core.store.looks import Looks
 from trilayer_core.store.pointer import PointerFile
 from trilayer_core.store.publications import Publications
 
+# The fields of these classes are those of `trilayer status --json`, which docs/operations.md
+# describes.
 
-def collect(p: Project) -> dict[str, Any]:
-    """The whole of it, as `trilayer status --json` prints it; docs/operations.md describes it."""
+
+@dataclass(frozen=True)
+class HeldStatus:
+    """Who holds the version in force, why, and since when."""
+
+    who: str
+    why: str
+    since: str
+
+
+@dataclass(frozen=True)
+class PublicationStatus:
+    """The publication in force.
+
+    Attributes:
+        version: Its version.
+        t: Its T.
+        kind: How it was computed.
+        lag_s: How long its T, or a later one at which a run has found nothing new, is past.
+        late: Whether batch runs lag by more than the setting `late_after` allows.
+        ahead: Whether that T is later than now.
+        uncovered_s: The age of the oldest event after the cut; None if no broker answers.
+        looked_t: Up to which T a run has found nothing new, if one has.
+        held: Who holds the version, if anyone does.
+    """
+
+    version: int
+    t: str
+    kind: str | None
+    lag_s: float
+    late: bool
+    ahead: bool
+    uncovered_s: float | None
+    looked_t: str | None
+    held: HeldStatus | None
+
+
+@dataclass(frozen=True)
+class CompactionStatus:
+    """Since when a stream's commits have not been compacted, and why."""
+
+    since: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class StreamStatus:
+    """One stream.
+
+    Attributes:
+        head: Up to it answers reach.
+        cut: Below it is the batch layer's share.
+        end: The end of the log; None, as all else that a broker says, if none answers.
+        generation: The speed layer's generation, if there is one.
+        lag_events: Events between head and end.
+        lag_s: The age of the oldest of them.
+        speed_events: Events between cut and head.
+        quarantined: Those of them that do not fit the schema.
+        quarantined_in_all: Events below the head that do not fit it.
+        note: Why the head is where it is, if that needs saying.
+        ahead: Partition, offset and stamp of records that are stamped later than now.
+        compaction: What keeps commits from being compacted, if anything does.
+    """
+
+    head: Cut
+    cut: Cut
+    end: Cut | None
+    generation: str | None
+    lag_events: int | None
+    lag_s: float | None
+    speed_events: int
+    quarantined: int
+    quarantined_in_all: int
+    note: str
+    ahead: list[tuple[int, int, str]] | None
+    compaction: CompactionStatus | None
+
+
+@dataclass(frozen=True)
+class ViewStatus:
+    """One view; one that has no answer has no rows and no publication, and a note that says why."""
+
+    stream: str
+    rows: int | None
+    publication: int | None
+    note: str
+
+
+@dataclass(frozen=True)
+class ProcessStatus:
+    """One process of the local stack."""
+
+    name: str
+    pid: int
+    started_at: str
+    memory_mib: int
+    log: str
+
+
+@dataclass(frozen=True)
+class AirflowStatus:
+    """Where the local stack's Airflow is, and who may log in."""
+
+    url: str
+    user: str
+    password_file: str
+
+
+@dataclass(frozen=True)
+class Status:
+    """The whole project; `publication` is None before the first, `airflow` if it does not run."""
+
+    publication: PublicationStatus | None
+    streams: Mapping[str, StreamStatus]
+    views: Mapping[str, ViewStatus]
+    processes: list[ProcessStatus]
+    airflow: AirflowStatus | None
+
+
+def project_status(p: Project) -> Status:
+    """How the project stands now."""
     with serving_layer.connect(p.catalog, p.settings, p.store) as connection:
         provenance = connection.provenance()
         with connection.snapshot() as snapshot:
-            views = {}
-            for view in p.catalog.views:
-                try:
-                    rows, note = (
-                        snapshot.sql(f"SELECT count(*) FROM {quoted_duckdb(view.name)}").rows()[0][
-                            0
-                        ],
-                        "",
-                    )
-                except CoverageError as error:
-                    rows, note = None, str(error)
-                answered = provenance.version if rows is not None else None
-                views[view.name] = {
-                    "stream": view.stream.name,
-                    "rows": rows,
-                    "publication": answered,
-                    "note": note,
-                }
-    streams = {
-        name: {
-            "head": s.head,
-            "cut": s.cut,
-            "end": s.lag.end if s.lag else None,
-            "generation": s.generation,
-            "lag_events": s.lag.events if s.lag else None,
-            "lag_s": s.lag.seconds if s.lag else None,
-            "speed_events": s.speed_events,
-            "quarantined": s.quarantined,
-            "quarantined_in_all": s.quarantined_in_all,
-            "note": s.note,
-            "ahead": [
-                [partition, record.offset, format_time(record.stamp)]
-                for partition, record in s.lag.ahead.items()
-            ]
-            if s.lag
-            else None,
-            "compaction": _compaction(p, name),
-        }
-        for name, s in provenance.streams.items()
-    }
-    publication = None
-    if provenance.version and provenance.t:
-        looked = _looked(p)
-        lag_s = (now_ms() - max(parse_time(provenance.t), looked or 0)) / 1000
-        ahead = lag_s < -p.settings.settle_s
-        ages = [s.lag.since_cut for s in provenance.streams.values() if s.lag]
-        uncovered_s = max(ages, default=None)
-        # T may move while the cut stands still.
-        late = ahead or max(lag_s, uncovered_s or 0) > p.settings.late_after_s
-        publication = {
-            "version": provenance.version, "t": provenance.t, "kind": provenance.kind,
-            "lag_s": round(max(lag_s, 0), 1), "late": late, "ahead": ahead,
-            "uncovered_s": None if uncovered_s is None else round(uncovered_s, 1),
-            "looked_t": format_time(looked) if looked else None, "held": _held(p),
-        }  # fmt: skip
-    return {
-        "publication": publication,
-        "streams": streams,
-        "views": views,
-        "processes": _processes(p),
-        "airflow": _airflow(p),
-    }
-
-
-def _looked(p: Project) -> int | None:
-    """The latest T, in ms, at which a run found nothing newer than the version in force."""
-    published = Publications(p.store).in_force()
-    look = Looks(p.store).last(published) if published else None
-    return look.t_ms if look else None
-
-
-def _held(p: Project) -> dict[str, str] | None:
-    """Who holds the version in force, why and since when; None where nobody does."""
-    by = PointerFile(p.store).held()
-    return (
-        {"who": by.who, "why": by.why, "since": format_time(by.since_ms // 1000 * 1000)}
-        if by
-        else None
+            views = {view.name: _view(view, snapshot, provenance) for view in p.catalog.views}
+    return Status(
+        publication=_publication(p, provenance),
+        streams={name: _stream(p, name, at) for name, at in provenance.streams.items()},
+        views=views,
+        processes=[
+            ProcessStatus(
+                name=process.name,
+                pid=process.pid,
+                started_at=process.started_at.isoformat(timespec="seconds"),
+                memory_mib=memory_mib(process.pid),
+                log=str(process.log),
+            )
+            for process in processes.list_running(p.settings.home.resolve())
+        ],
+        airflow=_airflow(p),
     )
 
 
-def _airflow(p: Project) -> dict[str, str] | None:
-    """Where the local stack's Airflow is, and who may log in; None where it does not run."""
+def _view(view: View, snapshot: Snapshot, provenance: Provenance) -> ViewStatus:
+    try:
+        counted = snapshot.sql(f"SELECT count(*) FROM {quoted_duckdb(view.name)}")
+    except CoverageError as error:
+        return ViewStatus(view.stream.name, None, None, str(error))
+    return ViewStatus(view.stream.name, counted.rows()[0][0], provenance.version, "")
+
+
+def _stream(p: Project, name: str, at: StreamProvenance) -> StreamStatus:
+    lag, fault = at.lag, Generations(p.store, p.catalog.stream(name)).compaction_fault()
+    return StreamStatus(
+        head=at.head,
+        cut=at.cut,
+        end=lag.end if lag else None,
+        generation=at.generation,
+        lag_events=lag.events if lag else None,
+        lag_s=lag.seconds if lag else None,
+        speed_events=at.speed_events,
+        quarantined=at.quarantined,
+        quarantined_in_all=at.quarantined_in_all,
+        note=at.note,
+        ahead=[
+            (partition, record.offset, format_time(record.stamp))
+            for partition, record in lag.ahead.items()
+        ]
+        if lag
+        else None,
+        compaction=CompactionStatus(format_time(fault.since_ms), fault.reason) if fault else None,
+    )
+
+
+def _publication(p: Project, provenance: Provenance) -> PublicationStatus | None:
+    if not (provenance.version and provenance.t):
+        return None
+    published = Publications(p.store).in_force()
+    look = Looks(p.store).last(published) if published else None
+    lag_s = (now_ms() - max(parse_time(provenance.t), look.t_ms if look else 0)) / 1000
+    ahead = lag_s < -p.settings.settle_s
+    ages = [stream.lag.since_cut for stream in provenance.streams.values() if stream.lag]
+    uncovered_s = max(ages, default=None)
+    by = PointerFile(p.store).held()
+    return PublicationStatus(
+        version=provenance.version,
+        t=provenance.t,
+        kind=provenance.kind,
+        lag_s=round(max(lag_s, 0), 1),
+        # T may move while the cut stands still.
+        late=ahead or max(lag_s, uncovered_s or 0) > p.settings.late_after_s,
+        ahead=ahead,
+        uncovered_s=None if uncovered_s is None else round(uncovered_s, 1),
+        looked_t=format_time(look.t_ms) if look else None,
+        held=HeldStatus(by.who, by.why, format_time(by.since_ms // 1000 * 1000)) if by else None,
+    )
+
+
+def _airflow(p: Project) -> AirflowStatus | None:
     home = p.settings.home.resolve()
     running = airflow.running(home)
     if running is None:
         return None
-    return {
-        "url": running.url,
-        "user": running.user,
-        "password_file": str(airflow.password_file(home)),
-    }
-
-
-def _compaction(p: Project, stream: str) -> dict[str, str] | None:
-    """Since when the stream's commits have not been compacted, and why; None if they are."""
-    fault = Generations(p.store, p.catalog.stream(stream)).compaction_fault()
-    return {"since": format_time(fault.since_ms), "reason": fault.reason} if fault else None
-
-
-def _processes(p: Project) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": r.name,
-            "pid": r.pid,
-            "started_at": r.started_at.isoformat(timespec="seconds"),
-            "memory_mib": memory_mib(r.pid),
-            "log": str(r.log),
-        }
-        for r in processes.list_running(p.settings.home.resolve())
-    ]
+    return AirflowStatus(running.url, running.user, str(airflow.password_file(home)))
