@@ -3,47 +3,30 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
-from batch_layer import cut as cut_step
-from batch_layer.ingest import ingest as ingest_step
-from batch_layer.publish import publish as publish_step
 from batch_layer.publish import rollback as rollback_step
-from batch_layer.recompute import recompute as recompute_step
-from batch_layer.recompute import recomputed_before
-from batch_layer.reconcile import reconcile as reconcile_step
-from batch_layer.run import (
-    accept_losses,
-    batch_lock,
-    batch_run,
-    batch_spark,
-    covered_by,
-    ingest_lock,
-)
 from serving_layer.history import history as kept_versions
 from serving_layer.history import version_of
 from trilayer.cli.context import err, out, print_json
+from trilayer.operations import batch as operation
 from trilayer.operations import delivery
 from trilayer.operations.project import Project, project, project_store, who
-from trilayer_core.definitions.catalog import Catalog
-from trilayer_core.errors import EnvironmentFault, LogError, SinkError, UsageError
-from trilayer_core.log.lag import after_cut
+from trilayer_core.errors import UsageError
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.progress import shown
-from trilayer_core.seam import format_time, parse_time
+from trilayer_core.seam import parse_time
 from trilayer_core.store.documents import encode
 from trilayer_core.store.files import Store
 from trilayer_core.store.looks import Looks
 from trilayer_core.store.pointer import Held, PointerFile
-from trilayer_core.store.publication import Publication, choose_version
+from trilayer_core.store.publication import Publication
 from trilayer_core.store.publications import Publications
-from trilayer_core.store.runs import Recomputed, Reconciliation, Run
 
 logger = logging.getLogger("trilayer.batch")
 
@@ -139,30 +122,21 @@ def run(
             "a run takes --wait, which chooses T, or --until, which names it; got both"
         )
     p = project()
-    before = Publications(p.store).in_force()
     with shown("Batch run", echo=logger.info) as tell:
-        if wait:
-            PointerFile(p.store).check_not_held()
-            t_ms = cut_step.t_of_all(p.catalog, p.settings)
-            tell(f"waiting for T={format_time(t_ms)}, which covers every event that is there now")
-            cut_step.wait_until_settled(p.settings, t_ms)
-        published = batch_run(
-            p.catalog,
-            p.settings,
-            p.store,
+        outcome = operation.whole_run(
+            p,
             until_ms=_ms(until),
             full=full,
             accept_loss=accept_loss,
             accept_clock=accept_clock,
+            wait=wait,
             tell=tell,
         )
-        undelivered = _deliver(p, tell)
-    nothing_new = before is not None and before.version == published.version
-    _tell(p.store, published, as_json, NOTHING_NEW if nothing_new else "publish")
+    _tell_outcome(p.store, outcome, as_json)
     if not as_json:
-        _tell_left(p, published)
-    if undelivered:
-        raise undelivered
+        _tell_left(p, outcome.publication)
+    if outcome.undelivered:
+        raise outcome.undelivered
 
 
 @app.command()
@@ -174,29 +148,18 @@ def cut(
     accept_clock: AcceptClock = False,
 ) -> None:
     """Step 1: where the log is cut at T. Prints the run as JSON, or what covers T already."""
-    p = project()
-    with batch_lock(p.store):
-        PointerFile(p.store).check_not_held()
-        if accept_loss:
-            accept_losses(p.catalog, p.settings, p.store)
-        t_ms = cut_step.choose_t(
-            p.catalog, p.settings, p.store, _ms(until), at_least=at_least, accept_clock=accept_clock
-        )
-        # By the T asked for: a run under way may have ingested more than that already, and must not
-        # be fenced off for nothing.
-        asked = _ms(until) or t_ms
-        covering = (
-            covered_by(p.catalog, p.settings, p.store, asked) if at_least and not full else None
-        )
-        if covering:
-            covered_ms = Looks(p.store).complete_to_ms(covering, cut_step.latest_ms(p.settings))
-            answer = {"covered_by": covering.version, "t": format_time(covered_ms)}
-        else:
-            found = cut_step.cut(
-                p.catalog, p.settings, p.store, t_ms, full, accept_clock=accept_clock
-            )
-            answer = {"token": found.token, "t": found.t, "full": found.full, "cuts": found.cuts}
-    print_json(answer)
+    begun = operation.cut(
+        project(),
+        until_ms=_ms(until),
+        full=full,
+        at_least=at_least,
+        accept_loss=accept_loss,
+        accept_clock=accept_clock,
+    )
+    if isinstance(begun, operation.Covered):
+        print_json({"covered_by": begun.version, "t": begun.t})
+    else:
+        print_json({"token": begun.token, "t": begun.t, "full": begun.full, "cuts": begun.cuts})
 
 
 @app.command()
@@ -209,35 +172,29 @@ def ingest(
     """Step 2: the log below the cut into the master dataset. Prints what was ingested as JSON."""
     p = project()
     streams = [p.catalog.stream(stream)] if stream else p.catalog.streams
-    done: dict[str, Any] = {}
-    with batch_spark(p.settings, p.catalog.rows) as spark:
-        current = cut_step.find_run(p.store, token, _ms(until))
-        for one in streams:
-            with ingest_lock(p.store, one):
-                interval = ingest_step(
-                    one, current, p.settings, p.store, spark, accept_loss=accept_loss
-                )
-            done[one.name] = {
-                "t": current.t,
+    begun, ingested = operation.ingest(p, token, _ms(until), streams, accept_loss=accept_loss)
+    print_json(
+        {
+            name: {
+                "t": begun.t,
                 "events": interval.events,
                 "quarantined": interval.quarantined,
-                "offsets": {str(p): [r.start, r.end] for p, r in sorted(interval.ranges.items())},
+                "offsets": {str(q): [r.start, r.end] for q, r in sorted(interval.ranges.items())},
             }
-    print_json(done)
+            for name, interval in ingested.items()
+        }
+    )
 
 
 @app.command()
 def recompute(token: RunToken = None, until: Until = None) -> None:
     """Step 3: the views below the cut. Prints their rows as JSON."""
-    p = project()
-    with batch_lock(p.store), batch_spark(p.settings, p.catalog.rows) as spark:
-        current = cut_step.find_run(p.store, token, _ms(until))
-        found = recompute_step(p.catalog, current, p.store, spark)
+    recomputed = operation.recompute(project(), token, _ms(until))
     print_json(
         {
-            "kinds": found.kinds,
-            "rows": {name: sum(f.rows for f in files) for name, files in found.views.items()},
-            "changed_keys": found.changed_keys,
+            "kinds": recomputed.kinds,
+            "rows": {name: sum(f.rows for f in files) for name, files in recomputed.views.items()},
+            "changed_keys": recomputed.changed_keys,
         }
     )
 
@@ -245,30 +202,15 @@ def recompute(token: RunToken = None, until: Until = None) -> None:
 @app.command()
 def reconcile(token: RunToken = None, until: Until = None) -> None:
     """Step 4: batch against speed over the same events, key by key. Prints the counts as JSON."""
-    p = project()
-    with batch_lock(p.store):
-        current = cut_step.find_run(p.store, token, _ms(until))
-        recomputed = _recomputed(p.catalog, p.store, current)
-        found = reconcile_step(p.catalog, current, recomputed, p.settings, p.store)
-    print_json(found)
+    reconciled = operation.reconcile(project(), token, _ms(until))
+    print_json({name: encode(view) for name, view in reconciled.items()})
 
 
 @app.command()
 def publish(token: RunToken = None, until: Until = None, as_json: Json = False) -> None:
     """Step 5: all recomputed views in force at once."""
     p = project()
-    with batch_lock(p.store):
-        current = cut_step.find_run(p.store, token, _ms(until))
-        recomputed = _recomputed(p.catalog, p.store, current)
-        found = (
-            p.store.read_document(current.path("reconcile"), Reconciliation).views
-            if p.store.exists(current.path("reconcile"))
-            else {}
-        )
-        published = publish_step(p.catalog, current, recomputed, found, p.settings, p.store)
-    _tell(
-        p.store, published, as_json, "publish" if published.token == current.token else NOTHING_NEW
-    )
+    _tell_outcome(p.store, operation.publish(p, token, _ms(until)), as_json)
 
 
 @app.command()
@@ -279,25 +221,6 @@ def deliver(
     p = project()
     sinks = [delivery.sink(p, sink)] if sink else p.catalog.sinks
     print_json({name: asdict(done) for name, done in delivery.deliver(p, sinks).items()})
-
-
-def _deliver(p: Project, tell: Callable[[str], None]) -> SinkError | None:
-    """Delivers to all sinks. Returns what has failed, to be raised when all else is told."""
-    try:
-        delivery.deliver(p, p.catalog.sinks, tell)
-    except SinkError as error:
-        return error
-    return None
-
-
-def _recomputed(catalog: Catalog, store: Store, current: Run) -> Recomputed:
-    found = recomputed_before(catalog, current, store)
-    if found is None:
-        raise UsageError(
-            f"this step must follow `trilayer batch recompute`; the run until {current.t} has none"
-            " yet"
-        )
-    return found
 
 
 @app.command()
@@ -346,7 +269,7 @@ def reconciliation(
     And the keys that a full run has corrected.
     """
     p = project()
-    publication = _version(p.store, version, full)
+    publication = operation.kept_version(p.store, version, full=full)
     if since is not None and publication.created_ms < parse_time(since):
         said = (
             f"version {publication.version}, the newest{' of a full run' if full else ''}, was"
@@ -382,19 +305,6 @@ def reconciliation(
             out.print(f"{name}: not compared: {view.not_compared}")
         for row in [*(view.keys or []), *(view.changed_keys or [])]:
             out.print(f"{name}: {row}")
-
-
-def _version(store: Store, version: int | None, full: bool) -> Publication:
-    known = [p for p in Publications(store).versions() if not full or p.kind == "full"]
-    if version is not None:
-        return choose_version(known, version)
-    newest = (known[-1] if known else None) if full else Publications(store).in_force()
-    if newest is None:
-        raise UsageError(
-            f"there must be a{' full' if full else ''} publication; there is none yet; run"
-            f" `trilayer batch run{' --full' if full else ''}`"
-        )
-    return newest
 
 
 @app.command()
@@ -433,16 +343,12 @@ def rollback(
             f" {escape(str(error))}"
         )
     # The version is in force; done again, the command would go back one more.
-    if p and (undelivered := _deliver(p, lambda far: None)):
+    if p and (undelivered := operation.deliver_all(p)):
         err.print(f"[yellow]{escape(str(undelivered))}[/]")
     if not as_json:
         kept = PointerFile(store).held()
-        lost = [
-            view.name
-            for view in (p.catalog.views if p else ())
-            if view.name not in published.views
-            or published.views[view.name].fingerprint != view.fingerprint
-        ]
+        answered = delivery.answered_views(p.catalog, published) if p else []
+        lost = [view.name for view in (p.catalog.views if p else ()) if view.name not in answered]
         if lost:
             out.print(
                 f"[yellow]no answer until the next publication[/]: {', '.join(lost)}, of which"
@@ -487,6 +393,10 @@ def release_command(as_json: Json = False) -> None:
         )
 
 
+def _tell_outcome(store: Store, outcome: operation.Outcome, as_json: bool) -> None:
+    _tell(store, outcome.publication, as_json, "publish" if outcome.anew else NOTHING_NEW)
+
+
 def _tell(store: Store, publication: Publication, as_json: bool, reason: str) -> None:
     """What is in force after a command. reason: publish, rollback, or NOTHING_NEW."""
     row = version_of(publication, publication, look=Looks(store).last(publication))
@@ -506,12 +416,7 @@ def _tell(store: Store, publication: Publication, as_json: bool, reason: str) ->
 
 def _tell_left(p: Project, publication: Publication) -> None:
     """How many events the run has left to the speed layer, since they came after its T."""
-    try:
-        left = after_cut(p.catalog, p.settings, {n: s.cut for n, s in publication.streams.items()})
-    except (EnvironmentFault, LogError) as error:
-        logger.debug("how many events came after T is not known: %s", error)
-        return
-    for name, count in left.items():
+    for name, count in operation.events_after_t(p, publication).items():
         if count:
             out.print(
                 f"{name}: {count:,} event{'s' if count > 1 else ''} after T"

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 import serving_layer
 from trilayer.operations.project import Project
+from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.sinks import Delivery, Sink
 from trilayer_core.definitions.steps import how_far
 from trilayer_core.errors import SinkError, UsageError, did_you_mean
@@ -101,6 +102,16 @@ def sink(p: Project, name: str) -> Sink:
     return p.catalog.sinks[names.index(name)]
 
 
+def answered_views(catalog: Catalog, publication: Publication) -> list[str]:
+    """The views of the catalog that the publication has, by their present definition."""
+    return [
+        view.name
+        for view in catalog.views
+        if view.name in publication.views
+        and publication.views[view.name].fingerprint == view.fingerprint
+    ]
+
+
 def _delivered(p: Project, sink: Sink) -> int | None:
     if not p.store.exists(layout.sink(sink.name)):
         return None
@@ -108,12 +119,7 @@ def _delivered(p: Project, sink: Sink) -> int | None:
 
 
 def _hand_over(p: Project, sink: Sink, publication: Publication) -> None:
-    views = [
-        view.name
-        for view in p.catalog.views
-        if view.name in publication.views
-        and publication.views[view.name].fingerprint == view.fingerprint
-    ]
+    views = answered_views(p.catalog, publication)
     with (
         serving_layer.connect(p.catalog, p.settings, p.store) as connection,
         connection.snapshot(publication.version) as snapshot,
