@@ -12,7 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from trilayer import Stream
-from trilayer.operations.files import Events, as_bytes, read_events
+from trilayer.operations.files.events import Events
+from trilayer.operations.files.reading import read_events
+from trilayer.operations.files.text import as_bytes
 from trilayer.operations.sending import send
 from trilayer_core.errors import EnvironmentFault, UsageError
 from trilayer_core.log.broker import Log

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from trilayer.cli.context import err, out
-from trilayer.operations.files import read_events
+from trilayer.operations.files.reading import read_events
 from trilayer.operations.project import project
 from trilayer.operations.sending import Sent, send
 from trilayer_core.compute.fitting import said_unknown

@@ -12,7 +12,7 @@ from itertools import islice
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, MessageSizeTooLargeError
 
-from trilayer.operations.files import Event, Events
+from trilayer.operations.files.events import Event, Events
 from trilayer.operations.quarantine import SOURCE_HEADER
 from trilayer_core.compute.fitting import reasons_of
 from trilayer_core.definitions.stream import Stream

@@ -1,0 +1,141 @@
+"""CSV, as spreadsheets and people write it, as events."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from trilayer.operations.files.columns import NULLS, Quoted, choose_columns, converter, put
+from trilayer.operations.files.events import Event, Events, judged
+from trilayer.operations.files.text import Lines, Text, as_bytes
+from trilayer_core.compute.formats import format_of
+from trilayer_core.definitions.stream import Stream
+from trilayer_core.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Record:
+    """One record of a CSV.
+
+    `line`: the first of its lines. `text`: as it is in the file. `cells`: None if its quotes can't
+    be made out; a NULL is None.
+    """
+
+    line: int
+    text: str
+    cells: list[str | None] | None
+
+
+def read_delimited(
+    text: Text, stream: Stream, delimiter: str | None, columns: Sequence[str] | None
+) -> Events:
+    """The rows of a CSV as events.
+
+    Args:
+        text: The file.
+        stream: What the events are of.
+        delimiter: Between the cells; told by the first line unless given.
+        columns: Names of the columns, if the file has no header.
+
+    Raises:
+        UsageError: The file has no header, or lacks a required column.
+    """
+    lines = text.lines()
+    first = next(lines, "")
+    if not first.strip():
+        raise UsageError(
+            f"{text.path} must begin with a header, or --columns must name its columns; got an"
+            " empty line"
+        )
+    between = delimiter or _delimiter_of(first)
+    records = read_records(chain([first], lines), between, stream.max_event_bytes)
+    if columns is None:
+        header = [(cell or "").strip() for cell in next(records).cells or []]
+    else:
+        header = list(columns)
+    chosen, left_out = choose_columns(header, stream, text.path)
+    converters = [(place, field.path, converter(field.type)) for place, field in chosen]
+    fitting = format_of(stream).fitting(stream)
+
+    def events() -> Iterator[Event]:
+        for record in records:
+            cells = record.cells
+            if cells and len(cells) > len(header) and not any(cells[len(header) :]):
+                cells = cells[: len(header)]  # what some spreadsheets add
+            if not record.text.strip(f"{between} \t\r\n"):
+                continue  # an empty line, or one of a spreadsheet
+            place = f"line {record.line}"
+            if cells is None or len(cells) != len(header):
+                why = (
+                    "quotes that do not end"
+                    if cells is None
+                    else f"{len(cells)} cells, where the header has {len(header)}"
+                )
+                yield Event(place, as_bytes(record.text), why)
+                continue
+            row: dict[str, Any] = {}
+            for column, path, convert in converters:
+                if (cell := cells[column]) is not None:
+                    put(row, path, convert(cell))
+            yield judged(place, format_of(stream).encode(stream, row), fitting)
+
+    return Events(events(), text.progress, left_out=left_out)
+
+
+def _delimiter_of(line: str) -> str:
+    """The likeliest of the usual delimiters, by a header."""
+    outside = re.sub(r'"[^"]*"', "", line)
+    return max(",;\t|", key=outside.count)
+
+
+def read_records(lines: Iterator[str], delimiter: str, most: int) -> Iterator[Record]:
+    """The records of a CSV; one in quotes may have several lines.
+
+    A quote that does not end would take all that follows for one cell. So a record that the file
+    ends in, or that has a cell of more than `most` characters, is its first line alone, and the
+    next record begins with the second.
+    """
+    csv.field_size_limit(max(most, csv.field_size_limit()))
+    feed = Lines(lines)
+    number = 1
+    for line in feed:
+        feed.taken = [line]
+        if '"' not in line:
+            cells = line.rstrip("\r\n").split(delimiter)
+            nulls: list[str | None] = [None if cell in NULLS else cell for cell in cells]
+            record = Record(number, line.rstrip("\r\n"), nulls)
+        else:
+            feed.taken = []
+            try:
+                cells = next(csv.reader(chain([line], feed), delimiter=delimiter, strict=True))
+                text = line + "".join(feed.taken)
+                record = Record(number, text.rstrip("\r\n"), _with_nulls(cells, text, delimiter))
+            except (csv.Error, StopIteration):
+                feed.give_back()
+                record = Record(number, line.rstrip("\r\n"), None)
+            feed.taken.insert(0, line)
+        number += len(feed.taken)
+        yield record
+
+
+def _with_nulls(cells: list[str], text: str, delimiter: str) -> list[str | None]:
+    """None for NULL: text in quotes is none, and a cell that is not in quotes may be."""
+    if not any(cell in NULLS for cell in cells):
+        return list(cells)
+    parts = re.findall(
+        rf'(?:\A|{re.escape(delimiter)})\s*("(?:[^"]|"")*"|[^{re.escape(delimiter)}]*)',
+        text.rstrip("\r\n"),
+    )
+    quoted = (
+        [part.startswith('"') for part in parts]
+        if len(parts) == len(cells)
+        else [True] * len(cells)
+    )
+    return [
+        None if cell in NULLS and not q else Quoted(cell) if q else cell
+        for cell, q in zip(cells, quoted, strict=True)
+    ]

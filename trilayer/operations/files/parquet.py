@@ -1,0 +1,174 @@
+"""Parquet as events."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from trilayer.operations.files.columns import choose_columns, converter, put
+from trilayer.operations.files.events import Event, Events, judged
+from trilayer_core.compute.formats import format_of
+from trilayer_core.compute.grouping import arrow_type
+from trilayer_core.definitions.expressions import FLOATS, INTEGERS, Field, is_decimal, path_text
+from trilayer_core.definitions.stream import Stream
+from trilayer_core.errors import UsageError
+
+
+def read_parquet(path: Path, stream: Stream) -> Events:
+    """The rows of a Parquet file as events.
+
+    Raises:
+        UsageError: It is no Parquet file, or lacks a required column.
+    """
+    try:
+        file = pq.ParquetFile(path)
+    except (pa.ArrowException, OSError) as error:
+        raise UsageError(f"{path} must be a Parquet file; {error}") from None
+    total, fitting, done = file.metadata.num_rows, format_of(stream).fitting(stream), [0]
+    names = _leaves(file.schema_arrow)
+    chosen, left_out = choose_columns(names, stream, path)
+
+    def events() -> Iterator[Event]:
+        for batch in _batches(file, path, done):
+            columns = [
+                (f.path, _values(_column(batch, names[place]), f, path, done[0]))
+                for place, f in chosen
+            ]
+            for number in range(len(batch)):
+                row: dict[str, Any] = {}
+                for steps, values in columns:
+                    if values[number] is not None:
+                        put(row, steps, values[number])
+                done[0] += 1
+                yield judged(f"row {done[0]}", format_of(stream).encode(stream, row), fitting)
+
+    return Events(events(), lambda: done[0] / max(1, total), total, left_out)
+
+
+def _batches(file: pq.ParquetFile, path: Path, done: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    """A file's rows, some thousands at a time. Raises UsageError if it can't be read on."""
+    batches = file.iter_batches(5_000)
+    while True:
+        try:
+            batch = next(batches, None)
+        except (pa.ArrowException, OSError) as error:
+            raise UsageError(
+                f"{path} must be readable to its end; after row {done[0]:,} it is not: {error}"
+            ) from None
+        if batch is None:
+            return
+        yield batch
+
+
+def _leaves(schema: pa.Schema) -> list[str]:
+    """Names of the columns, and paths of what structs hold at any depth."""
+    found: list[str] = []
+
+    def add(field: pa.Field, prefix: tuple[str, ...]) -> None:
+        path = (*prefix, field.name)
+        found.append(path_text(path) if prefix else field.name)
+        for inner in field.type if pa.types.is_struct(field.type) else []:
+            add(inner, path)
+
+    for field in schema:
+        add(field, ())
+    return found
+
+
+def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
+    if name in batch.schema.names:
+        return batch.column(name)
+    first, *steps = [a or b for a, b in re.findall(r"`([^`]+)`|([^.`]+)", name)]
+    return pc.struct_field(batch.column(first), steps) if steps else batch.column(first)
+
+
+def _values(column: pa.Array, field: Field, path: Path, before: int) -> list[Any]:
+    """A column's values in the stream's type, or as they are where one of them does not have it."""
+    if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
+        column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
+    type_ = arrow_type(field.type)
+    if _means_the_same(column.type, type_):
+        with suppress(pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+            return _python_values(column.cast(type_), path, before)
+    convert = converter(field.type)
+    values = _python_values(column, path, before)
+    return [_nearest(value, field.type, convert) for value in values]
+
+
+def _python_values(column: pa.Array, path: Path, before: int) -> list[Any]:
+    """A column's values; those that Python can't hold, such as the year 10000, as text."""
+    try:
+        return column.to_pylist(maps_as_pydicts="strict")
+    except KeyError as error:
+        raise UsageError(
+            f"{path} must have a key of a map once in a row; in one of the rows {before + 1:,} to"
+            f" {before + len(column):,} it is there twice: {error}"
+        ) from None
+    except (OverflowError, ValueError):
+        return [_python_value(column.slice(place, 1)) for place in range(len(column))]
+
+
+def _python_value(one: pa.Array) -> Any:
+    try:
+        return one[0].as_py()
+    except (OverflowError, ValueError):
+        with suppress(pa.ArrowNotImplementedError):
+            return one.cast(pa.string())[0].as_py()
+        return f"a {one.type} that can't be read"
+
+
+def _means_the_same(from_: pa.DataType, to: pa.DataType) -> bool:
+    """Whether Arrow's cast says what the value says.
+
+    It would take a number for microseconds since 1970, or for a flag, and cut a double short.
+    """
+    t = pa.types
+    if t.is_dictionary(from_):
+        from_ = from_.value_type
+    text = t.is_string(from_) or t.is_large_string(from_) or t.is_string_view(from_)
+    number = t.is_integer(from_) or t.is_decimal(from_)
+    if t.is_integer(to) or t.is_string(to):
+        return t.is_integer(from_) or (t.is_string(to) and text)
+    if t.is_floating(to):
+        return number or t.is_floating(from_)
+    if t.is_decimal(to):
+        return number
+    if t.is_temporal(to):
+        return t.is_timestamp(from_) or t.is_date(from_)
+    if t.is_struct(to):
+        inside = {field.name: field.type for field in from_} if t.is_struct(from_) else {}
+        return bool(inside) and all(
+            _means_the_same(inside[field.name], field.type) for field in to if field.name in inside
+        )
+    if t.is_map(to):
+        return t.is_map(from_) and _means_the_same(from_.item_type, to.item_type)
+    if t.is_list(to):
+        lists = t.is_list(from_) or t.is_large_list(from_) or t.is_fixed_size_list(from_)
+        return lists and _means_the_same(from_.value_type, to.value_type)
+    if t.is_boolean(to):
+        return t.is_boolean(from_)
+    return text or t.is_binary(from_) or t.is_large_binary(from_) or t.is_fixed_size_binary(from_)
+
+
+def _nearest(value: Any, type_: str, convert: Callable[[str], Any]) -> Any:
+    """A value of another type, in the stream's where it can be without loss."""
+    if isinstance(value, str):
+        return convert(value)
+    if type_ == "boolean" and type(value) is int and value in (0, 1):
+        return bool(value)
+    if (
+        isinstance(value, float) and type_ in INTEGERS and value.is_integer()
+    ):  # as pandas keeps integers beside NULL
+        return int(value)
+    if isinstance(value, float) and value != value and type_ not in FLOATS:
+        return None
+    if isinstance(value, float) and is_decimal(type_):
+        return repr(value)
+    return value

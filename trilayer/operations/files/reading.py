@@ -1,0 +1,57 @@
+"""A file's rows as events, whatever kind of file it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from trilayer.operations.files.delimited import read_delimited
+from trilayer.operations.files.events import Events
+from trilayer.operations.files.json_text import read_json
+from trilayer.operations.files.parquet import read_parquet
+from trilayer.operations.files.text import Text, opener
+from trilayer_core.definitions.stream import Stream
+from trilayer_core.errors import UsageError
+
+
+def read_events(
+    path: Path,
+    stream: Stream,
+    *,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    columns: Sequence[str] | None = None,
+) -> Events:
+    """A file's rows as events of a stream.
+
+    Args:
+        path: CSV, JSON Lines or Parquet, told by its ending; text may be compressed.
+        stream: What the events are of.
+        delimiter: Between the cells of a CSV; told by its first line unless given.
+        encoding: Of text; UTF-8 unless given, or UTF-16 where the file begins so.
+        columns: Names of a CSV's columns, if it has no header.
+
+    Raises:
+        UsageError: There is no such file, it is of no known kind, or it lacks a required column.
+    """
+    if not path.is_file():
+        raise UsageError(f"FILE must be a file; got {str(path)!r}, which is not there")
+    open_, name = opener(path)
+    kind = Path(name).suffix.lower()
+    if kind == ".parquet":
+        return read_parquet(path, stream)
+    if kind not in (".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".json"):
+        raise UsageError(
+            "FILE must end in .csv, .tsv, .txt, .jsonl, .ndjson, .json or .parquet, and all but"
+            f" the last may be compressed (.gz, .bz2, .xz); got {path.name!r}"
+        )
+    text = Text(path, open_, encoding)
+    if kind in (".csv", ".tsv", ".txt"):
+        delimiter = "\t" if delimiter == r"\t" or (kind == ".tsv" and not delimiter) else delimiter
+        if delimiter and (len(delimiter) != 1 or delimiter in '"\r\n'):
+            raise UsageError(
+                "delimiter must be one character, such as ; or \\t, and no quotation mark; got"
+                f" {delimiter!r}"
+            )
+        return read_delimited(text, stream, delimiter, columns)
+    return read_json(text, stream)
