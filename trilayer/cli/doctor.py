@@ -12,7 +12,8 @@ import typer
 from rich.markup import escape
 
 from trilayer.cli.context import err, out, print_json
-from trilayer.operations.checks import CHECKS, WITHIN_S, Here, examine, unfinished
+from trilayer.operations.checks.all_checks import CHECKS, WITHIN_S
+from trilayer.operations.checks.examination import Here, examine, unfinished
 from trilayer_core.store.leftovers import clear, find_leftovers
 
 LEAST_S = 1.0

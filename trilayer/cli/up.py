@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from trilayer.cli.context import out
-from trilayer.operations.checks import require
+from trilayer.operations.checks.all_checks import require
 from trilayer.operations.local_stack import Stack
 from trilayer.operations.project import project
 

@@ -413,3 +413,15 @@ def _write(path: Path, process: Process) -> None:
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(record, indent=2))
     os.replace(partial, path)
+
+
+def memory_mib(pid: int) -> int:
+    """Resident memory of a process and its descendants."""
+    try:
+        root = psutil.Process(pid)
+        return (
+            sum(process.memory_info().rss for process in [root, *root.children(recursive=True)])
+            >> 20
+        )
+    except psutil.Error:
+        return 0

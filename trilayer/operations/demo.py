@@ -19,7 +19,7 @@ import serving_layer
 from serving_layer import Connection, Provenance, Result
 from serving_layer.connection import LAYERS, Layer
 from trilayer.local import airflow, processes
-from trilayer.operations.checks import require
+from trilayer.operations.checks.all_checks import require
 from trilayer.operations.local_stack import Interrupt, Stack
 from trilayer.operations.project import Project
 from trilayer.operations.verification.findings import Verification

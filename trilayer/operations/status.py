@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import serving_layer
 from serving_layer import Provenance, Snapshot, StreamProvenance
 from trilayer.local import airflow, processes
-from trilayer.operations.checks import memory_mib
 from trilayer.operations.project import Project
 from trilayer_core.compute.merging import quoted_duckdb
 from trilayer_core.definitions.view import View
@@ -157,7 +156,7 @@ def project_status(p: Project) -> Status:
                 name=process.name,
                 pid=process.pid,
                 started_at=process.started_at.isoformat(timespec="seconds"),
-                memory_mib=memory_mib(process.pid),
+                memory_mib=processes.memory_mib(process.pid),
                 log=str(process.log),
             )
             for process in processes.list_running(p.settings.home.resolve())

@@ -15,7 +15,9 @@ from typer.testing import CliRunner
 
 from tests.support.places import JARS, PROJECT
 from trilayer.cli.main import app
-from trilayer.operations import checks
+from trilayer.operations.checks import machine
+from trilayer.operations.checks.all_checks import require
+from trilayer.operations.checks.examination import Check, Here, examine
 from trilayer.operations.project import Project
 from trilayer.operations.project import project as open_project
 from trilayer_core.definitions.catalog import load_catalog
@@ -35,7 +37,7 @@ def folder(tmp_path, monkeypatch):
     settings(tmp_path)
     # These are about what is found; a busy machine may take longer than a person is made to wait.
     monkeypatch.setattr("trilayer.cli.doctor.LEAST_S", 60.0)
-    monkeypatch.setattr("trilayer.operations.checks.BEFORE_START_S", 60.0)
+    monkeypatch.setattr("trilayer.operations.checks.all_checks.BEFORE_START_S", 60.0)
     return tmp_path
 
 
@@ -169,12 +171,12 @@ def test_a_check_that_hangs_holds_up_no_other(folder):
         raise KeyError("key")
 
     given = [
-        ("first", hangs),
-        ("files", hangs),
-        ("second", breaks),
-        ("third", lambda _: iter(["well"])),
+        Check("first", hangs),
+        Check("files", hangs, long=True),
+        Check("second", breaks),
+        Check("third", lambda _: iter(["well"])),
     ]
-    found = checks.examine(checks.Here(), given, 1.0)
+    found = examine(Here(), given, 1.0)
     never.set()
     assert [(line.check, line.ok) for line in found] == [
         ("first", False), ("files", None), ("second", True), ("second", False), ("third", True)
@@ -232,35 +234,35 @@ def test_what_must_be_there_before_the_start(folder, values, says):
     (folder / "file").touch()
     settings(folder, **values)
     with pytest.raises(EnvironmentFault, match=says):
-        checks.require(project(), with_airflow=False)
+        require(project(), with_airflow=False)
 
 
 def test_the_port_of_airflow_is_not_needed_without_it(folder, taken):
     settings(folder, airflow_port=taken)
-    checks.require(project(), with_airflow=False)
+    require(project(), with_airflow=False)
     with pytest.raises(EnvironmentFault, match="airflow_port"):
-        checks.require(project(), with_airflow=True)
+        require(project(), with_airflow=True)
 
 
 def test_java_and_disk(folder, monkeypatch):
-    checks.require(project(), with_airflow=False)
+    require(project(), with_airflow=False)
     with monkeypatch.context() as patch:
-        patch.setattr(checks, "LEAST_DISK_MB", 1 << 40)
+        patch.setattr(machine, "LEAST_DISK_MB", 1 << 40)
         with pytest.raises(
             EnvironmentFault, match=r"the disk of home, .* free space there, or set home"
         ):
-            checks.require(project(), with_airflow=False)
+            require(project(), with_airflow=False)
     java.java_executable.cache_clear()
     monkeypatch.setenv("JAVA_HOME", str(folder))
     with pytest.raises(EnvironmentFault, match="Java must be 17 or newer; got none"):
-        checks.require(project(), with_airflow=False)
+        require(project(), with_airflow=False)
 
 
 def test_airflow_that_is_not_installed(folder, monkeypatch):
     monkeypatch.setattr("trilayer.local.airflow.is_installed", lambda: False)
-    checks.require(project(), with_airflow=False)
+    require(project(), with_airflow=False)
     with pytest.raises(EnvironmentFault, match=r"pip install 'trilayer\[airflow\]'.*--no-airflow"):
-        checks.require(project(), with_airflow=True)
+        require(project(), with_airflow=True)
     (line,) = doctor()[1]["airflow"]
     assert (line["ok"], line["mark"]) == (True, "note")
 

@@ -6,7 +6,7 @@ import pytest
 from serving_layer.history import history
 from tests.support.published import CATALOG, SETTINGS, begin, run_once
 from trilayer.cli import batch
-from trilayer.operations import checks
+from trilayer.operations.checks.store import check_store
 from trilayer.operations.project import Project
 from trilayer_core.store.files import Store
 from trilayer_core.store.publication import Publication
@@ -23,7 +23,7 @@ def test_doctor_says_what_a_store_does_not_promise(store, monkeypatch, kind, lin
     store.local = False
     if kind == "hdfs":
         monkeypatch.setattr(pyarrow.fs, "HadoopFileSystem", pyarrow.fs.LocalFileSystem)
-    _, *said = checks._store(Project(SETTINGS, CATALOG, store))
+    _, *said = check_store(Project(SETTINGS, CATALOG, store))
     assert len(said) == lines
     assert (
         "two batch runs or rollbacks at the same moment can put a wrong answer in force" in said[0]

@@ -1,0 +1,87 @@
+"""Which checks there are, and which of them come before a start."""
+
+from __future__ import annotations
+
+import logging
+
+from trilayer.operations.checks import log, machine, store
+from trilayer.operations.checks.examination import Check, Subject, examine
+from trilayer_core.errors import EnvironmentFault
+
+logger = logging.getLogger("trilayer.checks")
+
+WITHIN_S = 3.0
+"""How long `trilayer doctor` takes at most, unless it is told otherwise."""
+
+BEFORE_START_S = 2.0
+"""How long `trilayer up` waits for its checks.
+
+One that has not answered by then holds up nothing.
+"""
+
+CHECKS = (
+    Check("settings", machine.check_settings),
+    Check("java", machine.check_java),
+    Check("memory", machine.check_memory),
+    Check("disk", machine.check_disk),
+    Check("home", machine.check_home),
+    Check("jars", machine.check_jars, long=True),
+    Check("airflow", machine.check_airflow),
+    Check("ports", machine.check_ports),
+    Check("spark", machine.check_spark_server),
+    Check("catalog", machine.check_catalog),
+    Check("store", store.check_store),
+    Check("broker", log.check_broker),
+    Check("topics", log.check_topics, long=True),
+    Check("fields", log.check_fields, long=True),
+    Check("clocks", log.check_clocks, long=True),
+    Check("files", store.check_files, long=True),
+    Check("leftovers", store.check_leftovers, long=True),
+    Check("definitions", store.check_definitions, long=True),
+)
+"""All of them, in the order of their lines."""
+
+BEFORE_START = (
+    Check("java", machine.check_java),
+    Check("memory", machine.check_memory),
+    Check("disk", machine.check_disk),
+    Check("home", machine.check_home),
+    Check("store", store.check_store),
+    Check("broker", log.check_broker_there),
+    Check("spark", machine.check_spark_server),
+)
+"""What `trilayer up` needs, with and without Airflow."""
+
+WITH_AIRFLOW = (
+    Check("airflow", machine.check_airflow_needed),
+    Check("ports", machine.check_ports),
+)
+"""What it needs besides if Airflow is to be started."""
+
+
+def require(subject: Subject, *, with_airflow: bool) -> None:
+    """Checks what `trilayer up` needs, in two seconds, before anything is started.
+
+    Args:
+        subject: The project that is to be started.
+        with_airflow: Whether Airflow is to be started as well.
+
+    Raises:
+        EnvironmentFault: Something is missing; the text tells of all that is.
+    """
+    checks = [*BEFORE_START, *(WITH_AIRFLOW if with_airflow else ())]
+    faults = []
+    for line in examine(subject, checks, BEFORE_START_S):
+        if not line.finished:
+            logger.warning(
+                "%s: not checked, no answer within %g s; going on", line.check, BEFORE_START_S
+            )
+        elif line.mark == "note":
+            logger.warning("%s", line.says)
+        elif line.mark == "fail":
+            faults.append(line.says)
+    if len(faults) == 1:
+        raise EnvironmentFault(faults[0])
+    if faults:
+        listed = "\n".join(f"  {number}. {fault}" for number, fault in enumerate(faults, 1))
+        raise EnvironmentFault(f"{len(faults)} things must be mended before the start:\n{listed}")

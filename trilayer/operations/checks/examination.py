@@ -1,0 +1,195 @@
+"""How checks are run, and what they find."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, Protocol
+
+from trilayer_core.definitions.catalog import Catalog, load_catalog
+from trilayer_core.errors import TrilayerError
+from trilayer_core.runtime.settings import Settings, load_settings
+from trilayer_core.store.files import Store
+
+Mark = Literal["ok", "note", "fail", "skip"]
+
+
+class Subject(Protocol):
+    """What checks look at. A `trilayer.operations.project.Project` is one."""
+
+    @property
+    def settings(self) -> Settings:
+        """The project's settings."""
+        ...
+
+    @property
+    def catalog(self) -> Catalog:
+        """The project's definitions."""
+        ...
+
+    @property
+    def store(self) -> Store:
+        """The project's store."""
+        ...
+
+
+class Here:
+    """The project of the working directory.
+
+    Each part of it is looked for when a check first needs it.
+
+    Attributes:
+        fault: What is wrong with the settings; None if they can be read.
+    """
+
+    def __init__(self) -> None:
+        self.fault: TrilayerError | None = None
+        self._settings: Settings | None = None
+        try:
+            self._settings = load_settings()
+        except TrilayerError as error:
+            self.fault = error
+        self._lock = threading.Lock()
+        self._catalog: Catalog | Exception | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """The settings; raises Unchecked if they can't be read."""
+        if self._settings is None:
+            raise Unchecked("the settings can't be read")
+        return self._settings
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog. A module that can't be imported is run once, whoever asks."""
+        name = self.settings.catalog
+        with self._lock:
+            if self._catalog is None:
+                try:
+                    self._catalog = load_catalog(name)
+                except Exception as error:  # noqa: BLE001  # the module is the user's: anything may come
+                    self._catalog = error
+            if isinstance(self._catalog, Exception):
+                raise Unchecked("the catalog can't be read") from self._catalog
+            return self._catalog
+
+    @property
+    def store(self) -> Store:
+        """The store that the settings name."""
+        return Store(self.settings.store)
+
+
+class Unchecked(Exception):
+    """A check could not look, since something that it needs is not there.
+
+    Another check tells of that.
+    """
+
+
+class Note(str):
+    """A line that tells of no fault, and of something that a person should know or do."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of an examination. ok is None if the check could not look, or has not finished."""
+
+    check: str
+    mark: Mark
+    says: str
+    finished: bool = True
+
+    @property
+    def ok(self) -> bool | None:
+        """Whether it is as it must be; None if it could not be checked."""
+        return {"ok": True, "note": True, "fail": False, "skip": None}[self.mark]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check.
+
+    Attributes:
+        name: What it is about.
+        look: Looks, and yields lines that tell of no fault; raises what is wrong.
+        long: Whether it may have much to read.
+    """
+
+    name: str
+    look: Callable[[Subject], Iterator[str]]
+    long: bool = False
+
+
+_THREAD = "check-"
+
+
+def examine(subject: Subject, checks: Sequence[Check], within_s: float) -> list[Finding]:
+    """What the checks find, in their order, after `within_s` at most.
+
+    Args:
+        subject: What they look at.
+        checks: Which ones.
+        within_s: When to answer without those that have not finished. They are left to end by
+            themselves, in threads that do not keep the process.
+    """
+    findings: queue.SimpleQueue[tuple[int, list[Finding]]] = queue.SimpleQueue()
+    deadline = time.monotonic() + within_s
+    for number, check in enumerate(checks):
+        work = partial(_run, findings, number, check.name, partial(check.look, subject))
+        threading.Thread(target=work, daemon=True, name=f"{_THREAD}{check.name}").start()
+    answers: dict[int, list[Finding]] = {}
+    with suppress(queue.Empty):
+        while len(answers) < len(checks):
+            number, lines = findings.get(timeout=max(deadline - time.monotonic(), 0))
+            answers[number] = lines
+    return [
+        line
+        for number, check in enumerate(checks)
+        for line in answers.get(number, [_unfinished(check, within_s)])
+    ]
+
+
+def unfinished() -> bool:
+    """Whether checks are still under way that `examine` has not waited for."""
+    return any(thread.name.startswith(_THREAD) for thread in threading.enumerate())
+
+
+def _run(
+    findings: queue.SimpleQueue[tuple[int, list[Finding]]],
+    number: int,
+    name: str,
+    check: Callable[[], Iterator[str]],
+) -> None:
+    lines: list[Finding] = []
+    try:
+        for line in check():
+            lines.append(Finding(name, "note" if isinstance(line, Note) else "ok", str(line)))
+    except Unchecked as error:
+        lines.append(Finding(name, "skip", f"not checked: {error}"))
+    except TrilayerError as error:
+        lines.append(Finding(name, "fail", str(error)))
+    except BaseException as error:  # noqa: BLE001  # whatever it is, the other checks still answer
+        lines.append(Finding(name, "fail", f"{place_of(error)}{type(error).__name__}: {error}"))
+    findings.put((number, lines))
+
+
+def _unfinished(check: Check, within_s: float) -> Finding:
+    says = f"no answer within {within_s:.1f} s; `trilayer doctor --within 60` waits longer"
+    # What has much to read may need the time; what has little hangs.
+    return Finding(check.name, "skip" if check.long else "fail", says, finished=False)
+
+
+def place_of(error: BaseException) -> str:
+    """The place of an error in Python code, for a person to go to."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}:{error.lineno}: "
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""

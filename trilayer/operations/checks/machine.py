@@ -1,0 +1,209 @@
+"""Checks of this machine, and of what the project says of itself."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryFile
+
+import psutil
+
+from trilayer.local import airflow, processes
+from trilayer.operations.checks.examination import Here, Note, Subject, Unchecked, place_of
+from trilayer.operations.checks.log import own_broker
+from trilayer_core.errors import EnvironmentFault, TrilayerError, UsageError
+from trilayer_core.runtime import jars, java
+from trilayer_core.runtime.ports import is_free
+from trilayer_core.runtime.settings import FILE, settings_folder
+
+LEAST_DISK_MB = 256
+AMPLE_DISK_MB = 2048
+
+
+def check_settings(p: Subject) -> Iterator[str]:
+    """Whether the settings can be read, and from where."""
+    if isinstance(p, Here) and p.fault:
+        raise p.fault
+    here = Path.cwd()
+    folder = settings_folder()
+    if folder == here:
+        yield f"{here / FILE} can be read"
+    elif folder:
+        yield Note(
+            f"no {FILE} in {here}, so that defaults hold; {folder} has one: run trilayer in that"
+            " folder"
+        )
+    else:
+        yield f"no {FILE} in {here}: defaults hold, and variables TRILAYER_*"
+
+
+def check_catalog(p: Subject) -> Iterator[str]:
+    """Whether the catalog can be imported."""
+    name = p.settings.catalog
+    try:
+        catalog = p.catalog
+    except Unchecked as error:
+        cause = error.__cause__
+        if not isinstance(cause, Exception) or isinstance(cause, TrilayerError):
+            raise cause or error from None
+        raise UsageError(
+            f"catalog {name!r} must be importable; got {type(cause).__name__}: {cause}, at"
+            f" {place_of(cause)[:-2]}; correct that line"
+        ) from None
+    yield f"{name}: {len(catalog.views)} views on {', '.join(s.name for s in catalog.streams)}"
+
+
+def check_java(p: Subject) -> Iterator[str]:
+    """Whether there is a Java that Spark and Kafka run on."""
+    yield f"Java 17 or newer: {java.java_executable()}"
+
+
+def check_memory(p: Subject) -> Iterator[str]:
+    """Whether there is memory for what a batch run takes at most."""
+    s = p.settings
+    # Beside its heap a Spark driver takes about 350 MiB in the JVM and 200 in Python.
+    needed = s.batch_memory_mb + s.speed_memory_mb + 1100 + s.broker_memory_mb
+    used = sum(
+        processes.memory_mib(process.pid) for process in processes.list_running(s.home.resolve())
+    )
+    still = max(needed - used, 0)
+    free = psutil.virtual_memory().available >> 20
+    advice = "lower batch_memory_mb and speed_memory_mb, or end other programs"
+    if free < still // 2:
+        raise EnvironmentFault(
+            f"free memory must be {still} MiB for broker, speed layer and a batch run; got {free}"
+            f" MiB; {advice}"
+        )
+    if free < still:
+        yield Note(
+            f"{free} MiB of memory free; broker, speed layer and a batch run may need {still}:"
+            f" {advice}"
+        )
+    else:
+        yield f"{free} MiB of memory free, {still} needed at most"
+
+
+def check_disk(p: Subject) -> Iterator[str]:
+    """Whether the disks of home and store have room."""
+    settings = p.settings
+    folders = {"home": settings.home.resolve()}
+    # Told by its text, so that a store that does not answer keeps nothing from being told.
+    if "://" not in settings.store or settings.store.startswith("file://"):
+        folders["store"] = Path(p.store.root)
+    seen: set[int] = set()
+    for name, folder in folders.items():
+        try:
+            there = next(parent for parent in [folder, *folder.parents] if parent.exists())
+            device = there.stat().st_dev
+        except OSError as error:
+            raise Unchecked(f"{name} can't be looked at: {error.strerror}") from error
+        if device in seen:
+            continue
+        seen.add(device)
+        free = shutil.disk_usage(there).free >> 20
+        if free < LEAST_DISK_MB:
+            raise EnvironmentFault(
+                f"the disk of {name}, {folder}, must have {LEAST_DISK_MB} MiB free; got {free} MiB;"
+                f" free space there, or set {name} to a folder on another disk"
+            )
+        if free < AMPLE_DISK_MB:
+            yield Note(
+                f"{free} MiB free on the disk of {name}, {folder}, which events and logs fill"
+            )
+        else:
+            yield f"{free} MiB free on the disk of {name}, {folder}"
+
+
+def check_home(p: Subject) -> Iterator[str]:
+    """Whether the folder `home` can be written."""
+    home = p.settings.home.resolve()
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=home):
+            pass
+    except OSError as error:
+        raise EnvironmentFault(
+            f"home must be a folder that can be written; got {home}: {error.strerror}; correct"
+            " that, or set another home"
+        ) from None
+    yield f"{home} is writable"
+
+
+def check_jars(p: Subject) -> Iterator[str]:
+    """Whether the jars are there, with the right digests."""
+    s = p.settings
+    wanted = [("the Kafka connector", s.spark_connector_lock or jars.SPARK_KAFKA, s.jars / "spark")]
+    if own_broker(s):
+        wanted.append(("Kafka", jars.KAFKA_BROKER, s.jars / "kafka"))
+    for what, lock, folder in wanted:
+        missing = jars.missing(lock, folder.resolve())
+        if missing:
+            yield Note(
+                f"{len(missing)} jars of {what} are not there yet; the first start fetches them"
+            )
+        else:
+            yield f"{len(jars.read_lock(lock))} jars of {what}, digests right"
+
+
+def check_airflow(p: Subject) -> Iterator[str]:
+    """Whether Airflow is installed."""
+    if airflow.is_installed():
+        yield "Airflow is installed"
+    else:
+        yield Note(airflow.NOT_INSTALLED)
+
+
+def check_airflow_needed(p: Subject) -> Iterator[str]:
+    """Whether Airflow, which is to be started, is installed."""
+    if not airflow.is_installed():
+        raise EnvironmentFault(airflow.NOT_INSTALLED)
+    yield "Airflow is installed"
+
+
+def check_ports(p: Subject) -> Iterator[str]:
+    """Whether the port that is set is free."""
+    port = p.settings.airflow_port
+    if not port:
+        yield "none is set: broker, Spark and Airflow take free ones"
+        return
+    home = p.settings.home.resolve()
+    # Left by a crash, it is ended before its successor starts.
+    if processes.running(home, airflow.PROCESSES[0]):
+        yield f"airflow_port {port}: this project's Airflow has it"
+    elif is_free(port):
+        yield f"airflow_port {port} is free"
+    else:
+        raise EnvironmentFault(
+            f"airflow_port must be a port that is free on 127.0.0.1; got {port}, which"
+            f" {_holder(port)} has; end that, or set another airflow_port (0: a free one)"
+        )
+
+
+def _holder(port: int) -> str:
+    """Who listens on a port, as far as this user may know."""
+    with suppress(psutil.Error, OSError):
+        for connection in psutil.net_connections("tcp"):
+            listens_there = connection.status == psutil.CONN_LISTEN and connection.laddr[1:] == (
+                port,
+            )
+            if listens_there and connection.pid:
+                return f"{psutil.Process(connection.pid).name()} (pid {connection.pid})"
+    return "another program"
+
+
+def check_spark_server(p: Subject) -> Iterator[str]:
+    """Whether the Spark Connect server that is set takes connections."""
+    remote = p.settings.spark_remote
+    if not remote:
+        yield "spark_remote is not set"
+        return
+    from trilayer_core.runtime.session import listens  # pyspark takes a while
+
+    if not listens(remote):
+        raise EnvironmentFault(
+            f"no Spark Connect server answers at spark_remote, {remote}; start it,"
+            " or leave spark_remote empty"
+        )
+    yield f"spark_remote {remote} takes connections"
