@@ -5,6 +5,6 @@ imports neither pyspark nor duckdb, because Airflow parses DAG files continuousl
 """
 
 from trilayer.airflow.operator import PublishOperator, TrilayerOperator
-from trilayer.airflow.project import Project, load_project
+from trilayer.airflow.project import ScheduledProject, load_project
 
-__all__ = ["Project", "PublishOperator", "TrilayerOperator", "load_project"]
+__all__ = ["PublishOperator", "ScheduledProject", "TrilayerOperator", "load_project"]

@@ -20,8 +20,8 @@ logger = logging.getLogger("trilayer.dags")
 
 
 @dataclass(frozen=True)
-class Project:
-    """A project's settings and catalog."""
+class ScheduledProject:
+    """A project as DAGs see it."""
 
     settings: Settings
     catalog: Catalog
@@ -112,7 +112,7 @@ class Project:
         )
 
 
-def load_project() -> Project:
+def load_project() -> ScheduledProject:
     """Loads the project of the working directory.
 
     Raises:
@@ -120,4 +120,4 @@ def load_project() -> Project:
         UsageError: The catalog can't be loaded. Airflow shows these as the DAG's import error.
     """
     settings = load_settings()
-    return Project(settings, load_catalog(settings.catalog))
+    return ScheduledProject(settings, load_catalog(settings.catalog))

@@ -150,28 +150,28 @@ class Pass:
         assert view.filter
         return aggregate_sql("count(1)", {}, "spark", self.inputs[view.filter.sql])
 
-    def run(self, rows: DataFrame, part: str = "") -> DataFrame:
+    def run(self, rows: DataFrame, slot: str = "") -> DataFrame:
         """Runs the pass over `rows`.
 
         Args:
             rows: The rows of the source.
-            part: An integer column of `rows`, 0 or greater, such as the tick's number. Each part is
-                grouped separately. Without it all rows are one part.
+            slot: An integer column of `rows`, 0 or greater, such as the tick's number. The rows of
+                each slot are grouped separately. Without it all rows are in one slot.
 
         Returns:
-            The part column if there is one; `_set`, the index of the grouping set; the key columns,
-            which are NULL if they are not in the set; `_events`; the states.
+            The column of slots if there is one; `_set`, the index of the grouping set; the key
+            columns, which are NULL if they are not in the set; `_events`; the states.
         """
         from trilayer_core.runtime.session import select_from
 
-        return select_from(rows, lambda name: self.sql(name, part))
+        return select_from(rows, lambda name: self.sql(name, slot))
 
-    def sql(self, rows: str, part: str = "", stamp: str = "") -> str:
+    def sql(self, rows: str, slot: str = "", stamp: str = "") -> str:
         """The SELECT that `run` executes.
 
         Args:
             rows: A table name, or a SELECT in brackets.
-            part: As for `run`.
+            slot: As for `run`.
             stamp: A column of `rows`. If given, the result has its `_oldest` and `_newest` after
                 `_events`.
         """
@@ -182,7 +182,7 @@ class Pass:
             for columns in (self.keys, self.inputs)
             for sql, column in columns.items()
         ]
-        source = f"(SELECT {', '.join([*([part] if part else []), *raw, *named])} FROM {rows})"
+        source = f"(SELECT {', '.join([*([slot] if slot else []), *raw, *named])} FROM {rows})"
         sets = len(self.sets)
         if sets > 1:
             # Equivalent to GROUPING SETS. Spark shuffles the output of its own GROUPING SETS even
@@ -195,13 +195,13 @@ class Pass:
         else:
             source = f"(SELECT *, 0 AS {SET} FROM {source})"
             of_sets = keys
-        # Part and set are combined into one number, because every column of a group's key is hashed
+        # Slot and set are combined into one number, because every column of a group's key is hashed
         # and compared for every row. Measured: 2 to 5 % more rows per second.
-        group = f"{part or 0} * {sets} + {SET} AS {GROUP}"
+        group = f"{slot or 0} * {sets} + {SET} AS {GROUP}"
         source = (
             f"(SELECT {', '.join([group, *raw, *self.inputs.values(), *of_sets])} FROM {source})"
         )
-        parts = [f"cast({GROUP} DIV {sets} AS int) AS {part}"] if part else []
+        slots = [f"cast({GROUP} DIV {sets} AS int) AS {slot}"] if slot else []
         stamps = {OLDEST: f"min({stamp})", NEWEST: f"max({stamp})"} if stamp else {}
         aggregates = [
             f"count(1) AS {EVENTS}",
@@ -212,7 +212,7 @@ class Pass:
         states = [
             f"cast({column} AS {type_}) AS {column}" for column, type_ in self.state_types.items()
         ]
-        columns = [*parts, f"{GROUP} % {sets} AS {SET}", *keys, EVENTS, *stamps, *states]
+        columns = [*slots, f"{GROUP} % {sets} AS {SET}", *keys, EVENTS, *stamps, *states]
         grouped = ", ".join([GROUP, *keys])
         return f"""
             SELECT {", ".join(columns)} FROM (
@@ -297,7 +297,7 @@ def arrow_type(type_: str) -> pa.DataType:
     if parsed.is_type("struct"):
         return pa.struct([(field.name, arrow_type(normal_type(field.kind))) for field in inner])
     if parsed.is_type("map"):
-        return pa.map_(*(arrow_type(normal_type(part)) for part in inner))
+        return pa.map_(*(arrow_type(normal_type(type_)) for type_ in inner))
     return pa.list_(arrow_type(normal_type(inner[0])))
 
 
