@@ -29,6 +29,7 @@ from trilayer_core.definitions.view import View
 from trilayer_core.errors import CoverageError, DifferenceError, IntegrityError
 from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.runtime.settings import Settings
+from trilayer_core.store import layout
 from trilayer_core.store.cover import Cover, best_cover, cover_from
 from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store, StoredFile
@@ -214,7 +215,7 @@ def _compare(
         counts.missing,
         counts.extra,
         [_printable(row) for row in counts.keys],
-        store.write_table(f"{run.folder}/reconciliation/{view.name}.parquet", every),
+        store.write_table(layout.reconciliation(run.token, view.name), every),
     )
 
 

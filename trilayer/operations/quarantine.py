@@ -174,7 +174,7 @@ def discard(
         chosen.setdefault(event.stream, []).append(event.key[1:])
     for stream, places in chosen.items():
         store.write_document(
-            f"{layout.discarded(stream)}/{at_ms}-{uuid4().hex[:6]}.json",
+            layout.discarded_record(stream, at_ms, uuid4().hex[:6]),
             Discarded(by, why, at_ms, places),
         )
     return sum(map(len, chosen.values()))

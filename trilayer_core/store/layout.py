@@ -14,6 +14,8 @@ POINTER = f"{VERSIONS}/current.json"
 LOOKED = f"{VERSIONS}/looked.json"
 FENCE = "fence"
 RUNS = "runs"
+RECONCILIATION = "reconciliation"
+BATCH = "batch"
 
 
 def version(number: int) -> str:
@@ -36,29 +38,37 @@ def step(number: int, name: str) -> str:
     return f"{run(number)}/{name}.json"
 
 
+def reconciliation(number: int, view: str) -> str:
+    """Every key of a view that the run with this token has compared."""
+    return f"{run(number)}/{RECONCILIATION}/{view}.parquet"
+
+
 def partials(view: str, number: int, kind: str, attempt: str) -> str:
     """The folder of a batch view's partials, as one attempt of the run with this token wrote it."""
-    return f"batch/{view}/{number:08d}-{kind}-{attempt}"
+    return f"{BATCH}/{view}/{number:08d}-{kind}-{attempt}"
 
 
 # -- streams ---------------------------------------------------------------------------------------
 
+STREAMS = "streams"
+MASTER = "master"
+
 
 def later_origins(stream: Stream) -> str:
     """The folder of the stream's origins, but for the first."""
-    return f"streams/{stream.name}/origins"
+    return f"{STREAMS}/{stream.name}/origins"
 
 
 def origin(stream: Stream, number: int) -> str:
     """An origin."""
     if number == 1:
-        return f"streams/{stream.name}/origin.json"
+        return f"{STREAMS}/{stream.name}/origin.json"
     return f"{later_origins(stream)}/{number:08d}.json"
 
 
 def chains(stream: Stream) -> str:
     """The folder of the stream's master dataset: a chain for each schema that it has had."""
-    return f"master/{stream.name}"
+    return f"{MASTER}/{stream.name}"
 
 
 def chain(stream: Stream, schema: str) -> str:
@@ -78,10 +88,15 @@ def records(folder: str, number: int, attempt: str) -> str:
 
 # -- the speed layer -------------------------------------------------------------------------------
 
+SPEED = "speed"
+RECORD = "generation.json"
+COMMITS = "commits"
+DATA = "data"
+
 
 def generations(stream: Stream) -> str:
     """The folder of the stream's generations."""
-    return f"speed/{stream.name}"
+    return f"{SPEED}/{stream.name}"
 
 
 def generation(stream: Stream, name: str) -> str:
@@ -91,7 +106,7 @@ def generation(stream: Stream, name: str) -> str:
 
 def generation_record(stream: Stream, name: str) -> str:
     """What a generation is; without it there is none."""
-    return f"{generation(stream, name)}/generation.json"
+    return f"{generation(stream, name)}/{RECORD}"
 
 
 def checkpoint(stream: Stream, name: str) -> str:
@@ -101,7 +116,7 @@ def checkpoint(stream: Stream, name: str) -> str:
 
 def commits(stream: Stream, name: str) -> str:
     """The folder of a generation's commits."""
-    return f"{generation(stream, name)}/commits"
+    return f"{generation(stream, name)}/{COMMITS}"
 
 
 def commit(stream: Stream, name: str, first: int, last: int) -> str:
@@ -111,7 +126,7 @@ def commit(stream: Stream, name: str, first: int, last: int) -> str:
 
 def segment(stream: Stream, name: str, first: int, last: int, part: str) -> str:
     """The file of a commit that has a view's partials, or `_quarantine`."""
-    return f"{generation(stream, name)}/data/{micro_batches(first, last)}-{part}.parquet"
+    return f"{generation(stream, name)}/{DATA}/{micro_batches(first, last)}-{part}.parquet"
 
 
 def micro_batches(first: int, last: int) -> str:
@@ -126,10 +141,12 @@ def compaction_fault(stream: Stream, name: str) -> str:
 
 # -- what became of events and publications --------------------------------------------------------
 
+QUARANTINE = "quarantine"
+
 
 def quarantine(stream: str) -> str:
     """The folder of the records of what became of the quarantined events of a stream, by name."""
-    return f"quarantine/{stream}"
+    return f"{QUARANTINE}/{stream}"
 
 
 def replayed(stream: Stream, origin: int, partition: int, offset: int) -> str:
@@ -146,6 +163,11 @@ def sending(stream: Stream, origin: int, partition: int, offset: int) -> str:
 def discarded(stream: str) -> str:
     """The folder of the records of events that were given up."""
     return f"{quarantine(stream)}/discarded"
+
+
+def discarded_record(stream: str, at_ms: int, part: str) -> str:
+    """The record of some events that were given up, with a part that no other has."""
+    return f"{discarded(stream)}/{at_ms}-{part}.json"
 
 
 def sink(name: str) -> str:

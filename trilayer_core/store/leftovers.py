@@ -99,23 +99,31 @@ def clear(store: Store, found: Iterable[Leftover]) -> int:
 
 def _written_to(store: Store, chains: bool) -> Iterator[str]:
     """The folders into which trilayer itself writes files."""
-    yield from ("", "publications", "fence")
-    for kind in ("streams", "quarantine"):
-        yield from (f"{kind}/{name}" for name in store.names(kind))
-    for stream in store.names("master") if chains else ():
-        yield from (f"master/{stream}/{schema}" for schema in store.names(f"master/{stream}"))
-    for run in store.names("runs"):
-        yield from (f"runs/{run}", f"runs/{run}/reconciliation")
-    for stream in store.names("speed"):
-        for generation in store.names(f"speed/{stream}"):
-            folder = f"speed/{stream}/{generation}"
-            yield from (folder, f"{folder}/commits", f"{folder}/data")
+    yield from ("", layout.VERSIONS, layout.FENCE)
+    for kind in (layout.STREAMS, layout.QUARANTINE):
+        yield from _in(store, kind)
+    for stream in _in(store, layout.MASTER) if chains else ():
+        yield from _in(store, stream)
+    for run in _in(store, layout.RUNS):
+        yield from (run, f"{run}/{layout.RECONCILIATION}")
+    for folder in _generations(store):
+        yield from (folder, f"{folder}/{layout.COMMITS}", f"{folder}/{layout.DATA}")
+
+
+def _in(store: Store, folder: str) -> list[str]:
+    """The paths of all that is in a folder."""
+    return [f"{folder}/{name}" for name in store.names(folder)]
+
+
+def _generations(store: Store) -> Iterator[str]:
+    """The folders of the generations of all streams."""
+    for stream in _in(store, layout.SPEED):
+        yield from _in(store, stream)
 
 
 def _intervals(store: Store, thorough: bool) -> Iterator[Leftover]:
-    for stream in store.names("master"):
-        for schema in store.names(f"master/{stream}"):
-            chain = f"master/{stream}/{schema}"
+    for stream in store.names(layout.MASTER):
+        for chain in _in(store, f"{layout.MASTER}/{stream}"):
             # The folders first: of those that are listed, no manifest that is written meanwhile is
             # missed.
             folders: dict[str, list[str]] = {}
@@ -167,12 +175,8 @@ def _given_up(
 
 
 def _attempts_and_runs(store: Store) -> Iterator[Leftover]:
-    attempts = [
-        f"batch/{view}/{name}"
-        for view in store.names("batch")
-        for name in store.names(f"batch/{view}")
-    ]
-    runs = store.names("runs")
+    attempts = [path for view in _in(store, layout.BATCH) for path in _in(store, view)]
+    runs = store.names(layout.RUNS)
     # In this order: a version that is written from here on is of this token, or a later one.
     newest = Fence(store).newest()
     try:
@@ -196,7 +200,7 @@ def _attempts_and_runs(store: Store) -> Iterator[Leftover]:
             yield Leftover(ATTEMPT, path)
     for name in runs:
         if _token(name) not in tokens and _token(name) < newest:
-            yield Leftover(RUN, f"runs/{name}")
+            yield Leftover(RUN, f"{layout.RUNS}/{name}")
 
 
 def _token(name: str) -> float:
@@ -208,33 +212,30 @@ def _token(name: str) -> float:
 
 
 def _segments(store: Store) -> Iterator[Leftover]:
-    for stream in store.names("speed"):
-        for generation in store.names(f"speed/{stream}"):
-            folder = f"speed/{stream}/{generation}"
-            if not store.exists(f"{folder}/generation.json"):
-                if store.age_s(folder) > STALE_AFTER_S:
-                    yield Leftover(
-                        GENERATION, folder, layout.SPEED_LOCK, f"{folder}/generation.json"
-                    )
+    for folder in _generations(store):
+        record = f"{folder}/{layout.RECORD}"
+        if not store.exists(record):
+            if store.age_s(folder) > STALE_AFTER_S:
+                yield Leftover(GENERATION, folder, layout.SPEED_LOCK, record)
+            continue
+        # The files first: of those that are listed, no commit that is written meanwhile is missed.
+        files = _in(store, f"{folder}/{layout.DATA}")
+        names = store.names(f"{folder}/{layout.COMMITS}")
+        commits = [span for name in names if (span := _span(name))]
+        abandoned = _abandoned(commits)
+        for path in files:
+            name = path.rsplit("/", 1)[1]
+            span = _span(name)
+            if span is None or span in commits:
                 continue
-            # The files first: of those that are listed, no commit that is written meanwhile is
-            # missed.
-            files = store.names(f"{folder}/data")
-            commits = [span for name in store.names(f"{folder}/commits") if (span := _span(name))]
-            abandoned = _abandoned(commits)
-            for name in files:
-                span = _span(name)
-                path = f"{folder}/data/{name}"
-                if span is None or span in commits:
-                    continue
-                if abandoned(span):
-                    yield Leftover(SEGMENT, path)
-                elif span[0] < span[1] and store.age_s(path) > STALE_AFTER_S:
-                    with store.unless_locked(layout.SPEED_LOCK) as free:
-                        pass
-                    if free:
-                        commit = f"{folder}/commits/{name[:25]}.json"
-                        yield Leftover(SEGMENT, path, layout.SPEED_LOCK, commit)
+            if abandoned(span):
+                yield Leftover(SEGMENT, path)
+            elif span[0] < span[1] and store.age_s(path) > STALE_AFTER_S:
+                with store.unless_locked(layout.SPEED_LOCK) as free:
+                    pass
+                if free:
+                    commit = f"{folder}/{layout.COMMITS}/{layout.micro_batches(*span)}.json"
+                    yield Leftover(SEGMENT, path, layout.SPEED_LOCK, commit)
 
 
 def _span(name: str) -> tuple[int, int] | None:

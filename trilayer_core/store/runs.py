@@ -37,11 +37,6 @@ class Run:
         """T as text."""
         return format_time(self.t_ms)
 
-    @property
-    def folder(self) -> str:
-        """Where the steps' documents are."""
-        return layout.run(self.token)
-
     def path(self, step: str) -> str:
         """The path of a step's document."""
         return layout.step(self.token, step)

@@ -289,7 +289,7 @@ def test_what_does_not_match_is_told_with_its_kind_and_its_values(broker, spark,
             pipeline.catch_up()
             pipeline.wait_for_tick()
             pipeline.batch()
-        assert not store.exists(run.folder)
+        assert not store.exists(layout.run(run.token))
         assert connection.reconciliation("totals", 2).rows()
         with pytest.raises(UsageError, match="got 1; there is 2, 3"):
             connection.reconciliation("totals", 1)
