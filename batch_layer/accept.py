@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -30,12 +30,60 @@ from trilayer_core.store.origins import Origin, Origins
 logger = logging.getLogger("trilayer.batch")
 
 
-def accept_loss(stream: Stream, settings: Settings, store: Store) -> Origin | None:
+class Records:
+    """The records of intervals, as the master dataset has them."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def offsets(self, interval: Interval, partition: int, r: Range) -> list[int]:
+        """The offsets in `r` at which the interval has records of the partition, in order.
+
+        Raises IntegrityError if one of the interval's files is missing or altered.
+        """
+        self._store.check_all(interval.files)
+        place, offset = ds.field("_partition"), ds.field("_offset")
+        within = (place == partition) & (offset >= r.start) & (offset < r.end)
+        table = self._files(interval).to_table(columns=["_offset"], filter=within)
+        return sorted(table["_offset"].to_pylist())
+
+    def mark(self, interval: Interval, partition: int, offset: int) -> Mark:
+        """The mark of a record that the interval has."""
+        found = self._files(interval).to_table(
+            columns=["_timestamp", "_key", "_value"],
+            filter=(ds.field("_partition") == partition) & (ds.field("_offset") == offset),
+        )
+        # As numbers: a stamp may be of a year that Python's datetime has not.
+        stamps = found["_timestamp"].cast(pa.timestamp("ms", "UTC"), safe=False)
+        (append_ms,) = stamps.cast(pa.int64()).to_pylist()
+        key, value = found["_key"][0].as_py(), found["_value"][0].as_py()
+        return Mark.of_record(offset, append_ms, key, value)
+
+    def _files(self, interval: Interval) -> ds.Dataset:
+        paths = [self._store.path(file.path) for file in interval.files]
+        return ds.dataset(paths, filesystem=self._store.fs, format="parquet")
+
+
+def accept_loss(
+    stream: Stream,
+    settings: Settings,
+    store: Store,
+    *,
+    open_log: Callable[[str], Log] = Log,
+    read_records: Callable[[Store], Records] = Records,
+) -> Origin | None:
     """Begins a new origin if the stream's log no longer holds what was ingested.
 
     A topic that was created again under the same name counts as such a log.
 
     Otherwise it does nothing. The caller holds the stream's ingest lock.
+
+    Args:
+        stream: The stream.
+        settings: The brokers.
+        store: The store.
+        open_log: Connects to the brokers.
+        read_records: Reads the master dataset.
 
     Returns:
         The new origin, or None if there was no need for one.
@@ -43,7 +91,7 @@ def accept_loss(stream: Stream, settings: Settings, store: Store) -> Origin | No
     known = Origins(store, stream).all()
     if not known:
         return None
-    with Log(settings.bootstrap_servers) as log:
+    with open_log(settings.bootstrap_servers) as log:
         topic = log.topic(stream)
         present, chain = known[-1], Master(store, stream).longest_chain()
         have = chain_end(of_origin(chain, present.identity), present.start)
@@ -61,7 +109,7 @@ def accept_loss(stream: Stream, settings: Settings, store: Store) -> Origin | No
                 reason = str(error)
             else:
                 return None
-            start = departures(topic, known, chain, have, log, store)
+            start = departures(topic, known, chain, have, log, read_records(store))
             departs_at = start
         departed = {p: Range(departs_at.get(p, 0), end) for p, end in have.items()}
         departed = {p: r for p, r in departed.items() if r.start < r.end}
@@ -83,7 +131,7 @@ def departures(
     chain: Sequence[Interval],
     have: Cut,
     log: Log,
-    store: Store,
+    records: Records,
 ) -> dict[int, int]:
     """Per partition, the first offset at which log and master dataset may differ.
 
@@ -93,12 +141,12 @@ def departures(
         chain: The master dataset.
         have: Where the present origin's share of it ends.
         log: The log.
-        store: Where the master dataset is.
+        records: The records of the master dataset.
     """
     end, beginning = log.end(topic), log.beginning(topic)
     return {
         p: _departure(
-            topic, p, _held(known, chain, p, have.get(p, 0)), end[p], beginning[p], log, store
+            topic, p, _held(known, chain, p, have.get(p, 0)), end[p], beginning[p], log, records
         )
         if p in have
         else 0
@@ -113,7 +161,7 @@ def _departure(
     end: int,
     beginning: int,
     log: Log,
-    store: Store,
+    records: Records,
 ) -> int:
     """Where one partition departs, by bisection.
 
@@ -131,10 +179,10 @@ def _departure(
         if offset >= end:
             return True
         found = log.last_records(topic, {partition: offset + 1}).get(partition)
-        return found != read_mark(store, interval, partition, offset)
+        return found != records.mark(interval, partition, offset)
 
     for interval, r in reversed(held):
-        offsets = read_offsets(store, interval, partition, r)
+        offsets = records.offsets(interval, partition, r)
         if not offsets or departs(interval, offsets[0]):
             continue
         agreeing = bisect_left(offsets, True, key=lambda offset: departs(interval, offset))
@@ -171,35 +219,3 @@ def _held(
                     held.append((interval, Range(start, end)))
         upper = min(upper, lower)
     return held[::-1]
-
-
-def read_offsets(store: Store, interval: Interval, partition: int, r: Range) -> list[int]:
-    """The offsets in `r` at which the interval has records of the partition, in order.
-
-    Raises IntegrityError if one of the interval's files is missing or altered.
-    """
-    store.check_all(interval.files)
-    place, offset = ds.field("_partition"), ds.field("_offset")
-    table = _dataset(store, interval).to_table(
-        columns=["_offset"], filter=(place == partition) & (offset >= r.start) & (offset < r.end)
-    )
-    return sorted(table["_offset"].to_pylist())
-
-
-def read_mark(store: Store, interval: Interval, partition: int, offset: int) -> Mark:
-    """The mark of a record that the interval has."""
-    found = _dataset(store, interval).to_table(
-        columns=["_timestamp", "_key", "_value"],
-        filter=(ds.field("_partition") == partition) & (ds.field("_offset") == offset),
-    )
-    # As numbers: a stamp may be of a year that Python's datetime has not.
-    (append_ms,) = (
-        found["_timestamp"].cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64()).to_pylist()
-    )
-    return Mark.of_record(offset, append_ms, found["_key"][0].as_py(), found["_value"][0].as_py())
-
-
-def _dataset(store: Store, interval: Interval) -> ds.Dataset:
-    return ds.dataset(
-        [store.path(file.path) for file in interval.files], filesystem=store.fs, format="parquet"
-    )

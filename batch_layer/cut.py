@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import threading
+import time
 from collections.abc import Callable, Mapping
 
 from trilayer_core.definitions.catalog import Catalog
@@ -11,7 +11,6 @@ from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import ClockError, CoverageError, UsageError
 from trilayer_core.log.broker import Log
 from trilayer_core.log.time_index import TimeIndex
-from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import (
     Cut,
@@ -42,6 +41,7 @@ def cut(
     full: bool,
     *,
     accept_clock: bool = False,
+    open_log: Callable[[str], Log] = Log,
 ) -> Run:
     """The cut of every stream at T. Takes the run's token, which fences off every run before it.
 
@@ -52,13 +52,14 @@ def cut(
         t_ms: T, which `choose_t` has found.
         full: whether the run is to recompute from the whole master dataset.
         accept_clock: cut a log at its end where the broker's clock is ahead at this moment.
+        open_log: connects to the brokers.
 
     Raises:
         ClockError: if the newest records show that the broker's clock is ahead of this machine's.
         LogError: if a topic is missing, another one than before, or has no append times, or if it
             no longer holds what was ingested of it. Nothing has been written then.
     """
-    with Log(settings.bootstrap_servers) as log:
+    with open_log(settings.bootstrap_servers) as log:
         streams = {
             stream.name: _cut_of(stream, t_ms, log, settings, store, accept_clock)
             for stream in catalog.streams
@@ -82,6 +83,7 @@ def choose_t(
     *,
     at_least: bool = False,
     accept_clock: bool = False,
+    wait: Callable[[float], object] = time.sleep,
 ) -> int:
     """The T of the next run.
 
@@ -97,6 +99,7 @@ def choose_t(
         at_least: where events after until_ms have been ingested already, T is the newest cut;
             nothing goes back.
         accept_clock: go on from a cut whose T is later than now.
+        wait: waits for so many seconds.
 
     Raises:
         UsageError: for a T off the grid, in the future, or before what has been ingested or
@@ -108,10 +111,10 @@ def choose_t(
         check_clock(catalog, settings, store)
     floor = _floor(settings, store, recorded)
     if until_ms is None:
-        return max(latest_tick(now_ms(), settings.tick_ms, settings.settle_ms), floor)
-    if until_ms <= now_ms():
-        wait_until_settled(settings, until_ms)
-    check_tick(until_ms, now_ms(), settings.tick_ms, settings.settle_ms)
+        return max(latest_tick(store.clock(), settings.tick_ms, settings.settle_ms), floor)
+    if until_ms <= store.clock():
+        wait_until_settled(settings, store, until_ms, wait)
+    check_tick(until_ms, store.clock(), settings.tick_ms, settings.settle_ms)
     if until_ms < floor and not at_least:
         raise UsageError(
             f"T must not lie before {format_time(floor)}, up to which events have been ingested;"
@@ -121,14 +124,14 @@ def choose_t(
     return max(until_ms, floor)
 
 
-def t_of_all(catalog: Catalog, settings: Settings) -> int:
+def t_of_all(catalog: Catalog, settings: Settings, store: Store) -> int:
     """The first T, in ms, whose cut holds every record that is in the logs now.
 
     Records that are stamped later than now are waited for by no more than the settle delay.
 
     Raises LogError where a topic is missing, EnvironmentFault where no broker answers.
     """
-    now = now_ms()
+    now = store.clock()
     with Log(settings.bootstrap_servers) as log:
         topics = [log.topic(stream) for stream in catalog.streams]
         marks = [
@@ -138,23 +141,28 @@ def t_of_all(catalog: Catalog, settings: Settings) -> int:
     return tick_of(min(newest, now + settings.settle_ms), settings.tick_ms) + settings.tick_ms
 
 
-def wait_until_settled(settings: Settings, t_ms: int) -> None:
+def wait_until_settled(
+    settings: Settings,
+    store: Store,
+    t_ms: int,
+    wait: Callable[[float], object] = time.sleep,
+) -> None:
     """Returns when the clock has passed T by the settle delay."""
-    while (left_ms := t_ms + settings.settle_ms - now_ms()) > 0:
-        threading.Event().wait(left_ms / 1000)
+    while (left_ms := t_ms + settings.settle_ms - store.clock()) > 0:
+        wait(left_ms / 1000)
 
 
-def latest_ms(settings: Settings) -> int:
+def latest_ms(settings: Settings, store: Store) -> int:
     """The latest T, in ms, that this machine's clock bears out.
 
     A later one was recorded by a clock that was ahead.
     """
-    return now_ms() + settings.settle_ms
+    return store.clock() + settings.settle_ms
 
 
 def _recorded(catalog: Catalog, settings: Settings, store: Store) -> dict[str, Mapping[int, Cut]]:
     """The newest cuts of each stream, by their Ts."""
-    latest = latest_ms(settings)
+    latest = latest_ms(settings, store)
     return {
         stream.name: Master(store, stream).recorded_cuts(latest, lambda interval: True)
         for stream in catalog.streams
@@ -166,7 +174,7 @@ def _floor(settings: Settings, store: Store, recorded: Mapping[str, Mapping[int,
     # the one before it.
     ingested = [t_ms - t_ms % 1000 for cuts in recorded.values() for t_ms in cuts]
     published = Publications(store).in_force()
-    if published and published.t_ms <= latest_ms(settings):
+    if published and published.t_ms <= latest_ms(settings, store):
         ingested.append(published.t_ms)
     return max(ingested, default=0)
 
@@ -178,7 +186,7 @@ def check_clock(catalog: Catalog, settings: Settings, store: Store) -> None:
 
     Older ones do not matter: a run with the right time has gone on from them.
     """
-    latest = latest_ms(settings)
+    latest = latest_ms(settings, store)
     found = [
         (
             chain[-1].t_ms,
@@ -191,7 +199,7 @@ def check_clock(catalog: Catalog, settings: Settings, store: Store) -> None:
     t_ms, what = max(found, default=(0, ""))
     if t_ms > latest:
         raise ClockError(
-            f"no T may be later than now, {format_time(now_ms())}; {what} is of"
+            f"no T may be later than now, {format_time(store.clock())}; {what} is of"
             f" T={format_time(t_ms)}: it was cut by a machine whose clock was ahead, or this one's"
             " is behind. Set the clock that is wrong. If it was the other one, `trilayer batch"
             " run --accept-clock` goes on from that cut with T as it is now; no event is counted"
@@ -213,8 +221,8 @@ def _cut_of(
     master = Master(store, stream)
     check_log(stream, topic, present, master.longest_chain(), log)
     back_to: Callable[[Interval], bool] = lambda interval: interval.t_ms <= t_ms  # noqa: E731
-    recorded = master.recorded_cuts(latest_ms(settings), back_to, identity=present.identity)
-    index = TimeIndex(log, topic, settings.tick_ms, settings.settle_ms, now_ms)
+    recorded = master.recorded_cuts(latest_ms(settings, store), back_to, identity=present.identity)
+    index = TimeIndex(log, topic, settings.tick_ms, settings.settle_ms, store.clock)
     for partition, record in index.stamped_later_than_now().items():
         logger.warning(
             "stream %s partition %s: offset %s is stamped %s, which is later than now; cuts pass"

@@ -10,35 +10,26 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from uuid import uuid4
-
-import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
 
 from batch_layer.cut import check_ends_at
-from trilayer_core.compute.parsing import FITS, LOG_COLUMNS, REJECT, log_columns, parse
+from batch_layer.engine import Engine, Ingested
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import LogError, OvertakenError
-from trilayer_core.log.broker import Log, Mark, Topic
-from trilayer_core.runtime.clock import now_ms
+from trilayer_core.log.broker import Log, Marks
 from trilayer_core.runtime.failpoints import failpoint
-from trilayer_core.runtime.kafka_source import read_log
 from trilayer_core.runtime.settings import Settings
-from trilayer_core.seam import Range, check_contiguous, ranges_between, size
-from trilayer_core.store import layout
+from trilayer_core.seam import Cut, Range, check_contiguous, ranges_between, size
 from trilayer_core.store.continuity import changed, check_log, check_reaches, departed_generation
 from trilayer_core.store.fence import Fence
-from trilayer_core.store.files import Store, StoredFile
+from trilayer_core.store.files import Store
 from trilayer_core.store.intervals import Interval, chain_end, newest_departed, newest_of
 from trilayer_core.store.master import Master
 from trilayer_core.store.origins import Origin, Origins
 from trilayer_core.store.runs import IngestAttempt, Run
-from trilayer_core.store.spark_files import write_files
 
 logger = logging.getLogger("trilayer.batch")
-StartSpark = Callable[[], SparkSession]
 
 
 def ingest(
@@ -46,9 +37,10 @@ def ingest(
     run: Run,
     settings: Settings,
     store: Store,
-    spark: StartSpark,
+    engine: Engine,
     *,
     accept_loss: bool = False,
+    open_log: Callable[[str], Log] = Log,
 ) -> Interval:
     """Copies the stream's log up to the run's cut into the master dataset.
 
@@ -59,8 +51,9 @@ def ingest(
         run: The run, whose token must still be the newest.
         settings: The brokers.
         store: Where the master dataset is.
-        spark: Gives the Spark session, which is started only if there is something to copy.
+        engine: Copies what there is to copy.
         accept_loss: Go on without events that retention took; their range is recorded.
+        open_log: Connects to the brokers.
 
     Returns:
         The interval that ends at the run's cut.
@@ -75,11 +68,11 @@ def ingest(
     Fence(store).check(run.token)
     identity = run.topic_ids[stream.name]
     note_attempt(stream, run, store)
-    chain = _reparse(stream, store, spark)
+    chain = _reparse(stream, store, engine)
     if chain and chain[-1].t_ms == run.t_ms and chain[-1].topic_id == identity:
         check_ends_at(stream, chain[-1].end, run.cuts[stream.name])
         return chain[-1]
-    with Log(settings.bootstrap_servers) as log:
+    with open_log(settings.bootstrap_servers) as log:
         topic = log.topic(stream)
         present = Origins(store, stream).at(topic, log)
         _check_origin(stream, run, present)
@@ -87,9 +80,8 @@ def ingest(
         check_reaches(stream, log.end(topic), run.cuts[stream.name])
         last = log.last_records(topic, run.cuts[stream.name])
         marks = {p: last.get(p) for p in run.cuts[stream.name]}
-        interval = _copied(
-            stream, run, chain, present, topic, marks, log, settings, store, spark, accept_loss
-        )
+        beginning = log.beginning(topic)
+        interval = _copied(stream, run, chain, present, beginning, marks, engine, accept_loss)
         # The last record, which was there before and is there now, vouches for what was read in
         # between.
         if different := changed(topic, marks, run.cuts[stream.name], log):
@@ -128,16 +120,12 @@ def _copied(
     run: Run,
     chain: Sequence[Interval],
     present: Origin,
-    topic: Topic,
-    marks: Mapping[int, Mark | None],
-    log: Log,
-    settings: Settings,
-    store: Store,
-    spark: StartSpark,
+    beginning: Cut,
+    marks: Marks,
+    engine: Engine,
     accept_loss: bool,
 ) -> Interval:
     """The interval from the end of the master dataset to the run's cut, its files written."""
-    beginning = log.beginning(topic)
     own = newest_of(chain, present.identity)
     have = chain_end(own, present.start)
     ranges = ranges_between(have, run.cuts[stream.name])
@@ -155,17 +143,20 @@ def _copied(
         logger.warning("stream %s: %s events lost to retention, recorded", stream.name, size(lost))
     there = {p: Range(lost[p].end if p in lost else r.start, r.end) for p, r in ranges.items()}
     there = {p: r for p, r in there.items() if len(r)}
-    records = (
-        (lambda: log_columns(read_log(spark(), settings.bootstrap_servers, topic.name, there)))
-        if there
-        else None
-    )
-    files, events, quarantined = _write(stream, len(chain), records, store)
+    made = engine.ingest(stream, len(chain), there) if there else Ingested()
     # Where retention, or many markers, hide the last record, the one before stands for it.
     known = own[-1].marks if own else {}
     ends = {p: mark or known.get(p) for p, mark in {**known, **marks}.items()}
     return Interval(
-        len(chain), run.t_ms, present.identity, ranges, lost, files, events, quarantined, ends
+        len(chain),
+        run.t_ms,
+        present.identity,
+        ranges,
+        lost,
+        made.files,
+        made.events,
+        made.quarantined,
+        ends,
     )
 
 
@@ -177,12 +168,14 @@ def note_attempt(stream: Stream, run: Run, store: Store) -> None:
     """
     attempts = itertools.count(1)
     while not store.create_document(
-        run.path(f"ingest-{stream.name}-{next(attempts)}"), IngestAttempt(now_ms()), durable=False
+        run.path(f"ingest-{stream.name}-{next(attempts)}"),
+        IngestAttempt(store.clock()),
+        durable=False,
     ):
         pass
 
 
-def _reparse(stream: Stream, store: Store, spark: StartSpark) -> Sequence[Interval]:
+def _reparse(stream: Stream, store: Store, engine: Engine) -> Sequence[Interval]:
     """The stream's chain under its present schema.
 
     What only the chain of another schema has is parsed anew from the raw bytes.
@@ -194,46 +187,15 @@ def _reparse(stream: Stream, store: Store, spark: StartSpark) -> Sequence[Interv
     if len(longest) <= len(chain):
         return chain
     for old in longest[len(chain) :]:
-        files: Sequence[StoredFile] = []
-        events = quarantined = 0
-        if old.files:
-            for file in old.files:
-                store.check(file)
-            paths = [store.uri(file.path) for file in old.files]
-            raw = spark().read.parquet(*paths).select(*LOG_COLUMNS)
-            files, events, quarantined = _write(stream, old.number, lambda raw=raw: raw, store)  # type: ignore[misc]  # mypy can't type a lambda's default
-        _commit(stream, replace(old, files=files, events=events, quarantined=quarantined), store)
+        made = engine.parse_again(stream, old) if old.files else Ingested()
+        _commit(stream, replace(old, **vars(made)), store)
         logger.info(
             "parsed interval %s of %s anew under the changed schema: %s events",
             old.number,
             stream.name,
-            f"{events:,}",
+            f"{made.events:,}",
         )
     return master.chain()
-
-
-def _write(
-    stream: Stream, number: int, records: Callable[[], DataFrame] | None, store: Store
-) -> tuple[Sequence[StoredFile], int, int]:
-    """Files, events and quarantined events of one interval.
-
-    A folder of a killed attempt has no manifest and is never read.
-    """
-    if records is None:
-        return [], 0, 0
-    failpoint("ingest.before-write")
-    folder = layout.records(layout.chain(stream, stream.fingerprint), number, uuid4().hex[:6])
-    files = write_files(parse(records(), stream).drop(FITS), folder, store)
-    return files, sum(file.rows for file in files), sum(_rejected(store, file) for file in files)
-
-
-def _rejected(store: Store, file: StoredFile) -> int:
-    """How many rows of the file have a reason.
-
-    The column itself is counted: Parquet has no statistics of long values.
-    """
-    column = pq.read_table(store.path(file.path), columns=[REJECT], filesystem=store.fs)[REJECT]
-    return len(column) - int(column.null_count)
 
 
 def _commit(stream: Stream, interval: Interval, store: Store) -> None:

@@ -12,7 +12,6 @@ from batch_layer.cut import check_ends_at
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import CoverageError, IntegrityError, TrilayerError
-from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Cut, size
@@ -86,7 +85,7 @@ def publish(
         for view in catalog.views
     }
     if base and kind == "incremental" and _is_the_same(base, run, streams, views):
-        Looks(store).write(Look(base.version, run.t_ms, run.token, now_ms()))
+        Looks(store).write(Look(base.version, run.t_ms, run.token, store.clock()))
         logger.info(
             "nothing new up to T=%s: version %s, T=%s, stays in force", run.t, base.version, base.t
         )
@@ -99,7 +98,7 @@ def publish(
             run.token,
             kind,
             recomputed.base,
-            now_ms(),
+            store.clock(),
             streams,
             views,
             reconciliation,

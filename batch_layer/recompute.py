@@ -10,32 +10,22 @@ master dataset. Both hold the same partials.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from uuid import uuid4
+from collections.abc import Mapping, Sequence
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
-from batch_layer.ingest import StartSpark
-from trilayer_core.compute.grouping import Pass, merge_sql, plan, quoted
-from trilayer_core.compute.parsing import REJECT
-from trilayer_core.compute.rows import rows_made
+from batch_layer.engine import Engine
+from trilayer_core.compute.grouping import plan
 from trilayer_core.definitions.catalog import Catalog
-from trilayer_core.definitions.stream import Rows, Stream
+from trilayer_core.definitions.stream import Stream
 from trilayer_core.definitions.view import View
 from trilayer_core.errors import OvertakenError
 from trilayer_core.runtime.failpoints import failpoint
-from trilayer_core.store import layout
 from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store, StoredFile
-from trilayer_core.store.intervals import Interval, intervals_after, intervals_below
+from trilayer_core.store.intervals import intervals_after, intervals_below
 from trilayer_core.store.master import Master
 from trilayer_core.store.publication import Publication
 from trilayer_core.store.publications import Publications
 from trilayer_core.store.runs import Recomputed, Run
-from trilayer_core.store.spark_files import write_files
 
 logger = logging.getLogger("trilayer.batch")
 
@@ -43,7 +33,7 @@ GROWTH = 2
 """A file is merged with the one before it while that has at most this many times its rows."""
 
 
-def recompute(catalog: Catalog, run: Run, store: Store, spark: StartSpark) -> Recomputed:
+def recompute(catalog: Catalog, run: Run, store: Store, engine: Engine) -> Recomputed:
     """Computes every view: what was added, if the base has the view by this definition.
 
     Else all of it. Done once for a run.
@@ -73,14 +63,11 @@ def recompute(catalog: Catalog, run: Run, store: Store, spark: StartSpark) -> Re
         new = intervals_after(chain, published.cut, stream, published.topic_id) if published else []
         for pass_ in plan(catalog.views_of(stream)):
             if comparable:
-                added |= _compute(pass_, new, run, store, spark, "added")
+                added |= engine.compute(pass_, new, run.token, "added")
             if not incremental:
-                views |= _compute(pass_, chain, run, store, spark, "full")
+                views |= engine.compute(pass_, chain, run.token, "full")
             elif base is not None:
-                views |= _side_by_side(
-                    pass_.views,
-                    partial(_grown, base=base, added=added, run=run, store=store, spark=spark),
-                )
+                views |= _grown(pass_.views, base, added, run, engine)
         logger.info(
             "recomputed %s views of %s, %s",
             len(catalog.views_of(stream)),
@@ -129,86 +116,29 @@ def is_continued(catalog: Catalog, stream: Stream, base: Publication) -> bool:
     )
 
 
-def rows_of(
-    pass_: Pass, intervals: Sequence[Interval], store: Store, spark: StartSpark
-) -> DataFrame | None:
-    """The pass's rows in the master dataset, digests checked first; None where there are none."""
-    files = [file for interval in intervals for file in interval.files]
-    if not files:
-        return None
-    store.check_all(files)
-    rows = (
-        spark()
-        .read.parquet(*(store.uri(file.path) for file in files))
-        .where(F.col(REJECT).isNull())
-    )
-    if isinstance(pass_.source, Rows):
-        return rows_made(pass_.source, rows)
-    return rows
-
-
-def _compute(
-    pass_: Pass, intervals: Sequence[Interval], run: Run, store: Store, spark: StartSpark, kind: str
-) -> dict[str, Sequence[StoredFile]]:
-    rows = rows_of(pass_, intervals, store, spark)
-    if rows is None:
-        return {view.name: [] for view in pass_.views}
-    result = pass_.run(rows).persist()
-    try:
-        return _side_by_side(
-            pass_.views, lambda view: _write(pass_.slice_of(view, result), view, run, store, kind)
-        )
-    finally:
-        result.unpersist()
-
-
-def _side_by_side(
-    views: Sequence[View], work: Callable[[View], Sequence[StoredFile]]
-) -> dict[str, Sequence[StoredFile]]:
-    """By view, what `work` returns. Most of a small Spark job is waiting for the driver."""
-    with ThreadPoolExecutor(max_workers=4) as pool:
-        return dict(zip((view.name for view in views), pool.map(work, views), strict=True))
-
-
 def _grown(
-    view: View,
-    *,
+    of_pass: Sequence[View],
     base: Publication,
     added: Mapping[str, Sequence[StoredFile]],
     run: Run,
-    store: Store,
-    spark: StartSpark,
-) -> Sequence[StoredFile]:
-    """The files of the base and the added ones, merged where they are small.
+    engine: Engine,
+) -> dict[str, Sequence[StoredFile]]:
+    """Per view, the files of the base and the added ones, merged where they are small."""
+    parts = {view.name: _tail(base.views[view.name].files, added[view.name]) for view in of_pass}
+    due = [view for view in of_pass if parts[view.name][1]]
+    merged = engine.merge(due, {view.name: parts[view.name][1] for view in due}, run.token)
+    return {name: [*kept, *merged.get(name, [])] for name, (kept, _) in parts.items()}
 
-    Files at the end are merged while each is not much larger than what follows it.
+
+def _tail(
+    before: Sequence[StoredFile], new: Sequence[StoredFile]
+) -> tuple[Sequence[StoredFile], Sequence[StoredFile]]:
+    """The files of the base that stay as they are, and those that are merged with the added ones.
+
+    Files at the end are merged while each is not much larger than what follows it. The second is
+    empty if nothing is merged: the added files then stand beside those of the base.
     """
-    before, new = base.views[view.name].files, added[view.name]
-    if not new:
-        return before
     kept, tail = list(before), list(new)
-    while kept and kept[-1].rows <= GROWTH * sum(file.rows for file in tail):
+    while new and kept and kept[-1].rows <= GROWTH * sum(file.rows for file in tail):
         tail.insert(0, kept.pop())
-    if len(tail) == len(new):
-        return [*kept, *new]
-    store.check_all(tail)
-    partials = spark().read.parquet(*(store.uri(file.path) for file in tail))
-    return [*kept, *_write(merge(view, partials), view, run, store, "merged")]
-
-
-def merge(view: View, partials: DataFrame) -> DataFrame:
-    """Partials of `view`, merged by key in Spark."""
-    states = [
-        F.expr(merge_sql(column, state, "spark")).alias(column)
-        for column, state in view.states.items()
-    ]
-    return partials.groupBy(*(quoted(key.name) for key in view.keys)).agg(*states)
-
-
-def _write(
-    partials: DataFrame, view: View, run: Run, store: Store, kind: str
-) -> Sequence[StoredFile]:
-    # A folder of its own for each attempt: what a killed one has begun may still be written to on a
-    # server or a cluster.
-    folder = layout.partials(view.name, run.token, kind, uuid4().hex[:6])
-    return write_files(partials, folder, store)
+    return (kept, tail) if len(tail) > len(new) else ([*before, *new], [])

@@ -8,21 +8,14 @@ run's publication is.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import duckdb
+import pyarrow as pa
 
-from trilayer_core.compute.merging import (
-    Comparison,
-    compare_partials,
-    create_table_sql,
-    insert_rows,
-    open_duckdb,
-    present_compared_select,
-)
+from batch_layer.shares import Shares
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.definitions.view import View
@@ -32,7 +25,7 @@ from trilayer_core.runtime.settings import Settings
 from trilayer_core.store import layout
 from trilayer_core.store.cover import Cover, best_cover, cover_from
 from trilayer_core.store.fence import Fence
-from trilayer_core.store.files import Store, StoredFile
+from trilayer_core.store.files import Store
 from trilayer_core.store.generations import Generations
 from trilayer_core.store.intervals import newest_departed
 from trilayer_core.store.master import Master
@@ -46,7 +39,12 @@ logger = logging.getLogger("trilayer.batch")
 
 
 def reconcile(
-    catalog: Catalog, run: Run, recomputed: Recomputed, settings: Settings, store: Store
+    catalog: Catalog,
+    run: Run,
+    recomputed: Recomputed,
+    settings: Settings,
+    store: Store,
+    open_shares: Callable[[Settings, Store], Shares] = Shares,
 ) -> Mapping[str, ReconciledView]:
     """Compares batch and speed over the events that both have read, view by view.
 
@@ -58,7 +56,7 @@ def reconcile(
         found = store.read_document(run.path("reconcile"), Reconciliation).views
     else:
         base = Publications(store).read(recomputed.base) if recomputed.base else None
-        found = _reconcile(catalog, run, recomputed, base, settings, store)
+        found = _reconcile(catalog, run, recomputed, base, settings, store, open_shares)
         for name, view in found.items():
             _say(name, view)
         failpoint("reconcile.before-record")
@@ -81,22 +79,23 @@ def _reconcile(
     base: Publication | None,
     settings: Settings,
     store: Store,
+    open_shares: Callable[[Settings, Store], Shares],
 ) -> Mapping[str, ReconciledView]:
     found: dict[str, ReconciledView] = {}
-    with open_duckdb(settings.serving_memory_mb) as connection:
+    with open_shares(settings, store) as shares:
         for stream in catalog.streams:
-            find = partial(_speed_share, catalog, stream, run, base, store)
+            find = partial(speed_share, catalog, stream, run, base, store)
             share = find()
             for view in catalog.views_of(stream):
-                share = _load_speed(connection, view, share, find, store)
-                found[view.name] = _compare(connection, view, share, recomputed, base, run, store)
+                share = _load_speed(shares, view, share, find, store)
+                found[view.name] = _compare(shares, view, share, recomputed, base, run)
                 if (
                     base
                     and recomputed.kinds[stream.name] == "full"
                     and view.name in recomputed.added
                 ):
                     before = [*base.views[view.name].files, *recomputed.added[view.name]]
-                    full = _comparison(connection, view, recomputed.views[view.name], before, store)
+                    full = shares.differences(view, recomputed.views[view.name], before)
                     found[view.name] = replace(
                         found[view.name],
                         changed=full.differ + full.missing + full.extra,
@@ -125,9 +124,10 @@ class NotCompared:
     why: str
 
 
-def _speed_share(
+def speed_share(
     catalog: Catalog, stream: Stream, run: Run, base: Publication | None, store: Store
 ) -> SpeedShare | NotCompared:
+    """What the speed layer has of the events between the base's cut and the run's."""
     views = {view.name: view.fingerprint for view in catalog.views_of(stream)}
     origin = Origins(store, stream).present()
     assert origin is not None
@@ -158,7 +158,7 @@ def _speed_share(
 
 
 def _load_speed(
-    connection: duckdb.DuckDBPyConnection,
+    shares: Shares,
     view: View,
     share: SpeedShare | NotCompared,
     find: Callable[[], SpeedShare | NotCompared],
@@ -171,16 +171,8 @@ def _load_speed(
     """
     attempts = 3
     while isinstance(share, SpeedShare):
-        connection.execute(
-            "DROP TABLE IF EXISTS speed_share;"
-            f" {create_table_sql('speed_share', view, ['_tick BIGINT'])}"
-        )
         try:
-            for commit in share.cover.commits:
-                if commit.name in share.ticks:
-                    table = read_partials(store, commit, view, share.ticks[commit.name])
-                    if table is not None:
-                        insert_rows(connection, "speed_share", table)
+            shares.load_speed(view, _partials(view, share, store))
             return share
         except IntegrityError as error:
             attempts -= 1
@@ -189,58 +181,37 @@ def _load_speed(
     return share
 
 
+def _partials(view: View, share: SpeedShare, store: Store) -> Iterator[pa.Table]:
+    for commit in share.cover.commits:
+        if commit.name in share.ticks:
+            table = read_partials(store, commit, view, share.ticks[commit.name])
+            if table is not None:
+                yield table
+
+
 def _compare(
-    connection: duckdb.DuckDBPyConnection,
+    shares: Shares,
     view: View,
     share: SpeedShare | NotCompared,
     recomputed: Recomputed,
     base: Publication | None,
     run: Run,
-    store: Store,
 ) -> ReconciledView:
     if isinstance(share, NotCompared):
         return ReconciledView(not_compared=share.why)
     if base is not None and view.name not in recomputed.added:
         return ReconciledView(not_compared="the definition has changed")
     added = recomputed.added[view.name] if base is not None else recomputed.views[view.name]
-    _load_files(connection, "batch_share", view, added, store)
-    counts = compare_partials(connection, view, "batch_share", "speed_share", into="compared")
-    every = connection.sql(
-        present_compared_select(view, "compared", ("batch", "speed"))
-    ).to_arrow_table()
     # Before the record that names it: a run that is killed between the two writes it again.
+    counts, file = shares.compare(view, added, layout.reconciliation(run.token, view.name))
     return ReconciledView(
         counts.match,
         counts.differ,
         counts.missing,
         counts.extra,
         [_printable(row) for row in counts.keys],
-        store.write_table(layout.reconciliation(run.token, view.name), every),
+        file,
     )
-
-
-def _comparison(
-    connection: duckdb.DuckDBPyConnection,
-    view: View,
-    left: Sequence[StoredFile],
-    right: Sequence[StoredFile],
-    store: Store,
-) -> Comparison:
-    _load_files(connection, "left_share", view, left, store)
-    _load_files(connection, "right_share", view, right, store)
-    return compare_partials(connection, view, "left_share", "right_share")
-
-
-def _load_files(
-    connection: duckdb.DuckDBPyConnection,
-    table: str,
-    view: View,
-    files: Sequence[StoredFile],
-    store: Store,
-) -> None:
-    connection.execute(f"DROP TABLE IF EXISTS {table}; {create_table_sql(table, view)}")
-    for file in files:
-        insert_rows(connection, table, store.read_table(file, list(view.partial_columns)))
 
 
 def _printable(row: dict[str, Any]) -> dict[str, str]:

@@ -1,165 +1,273 @@
-"""A whole batch run: the steps one after another, in one process with one Spark session."""
+"""The batch layer of a store: a whole run, and each of its steps by itself, under their locks."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from threading import Lock
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 
-from pyspark.sql import SparkSession
-
+from batch_layer import cut as cutting
+from batch_layer import ingest as ingesting
+from batch_layer.accept import Records
 from batch_layer.accept import accept_loss as accept_loss_of
-from batch_layer.cut import choose_t, cut, latest_ms
-from batch_layer.ingest import StartSpark, ingest
+from batch_layer.cut import choose_t, find_run, latest_ms
+from batch_layer.engine import Engine, batch_engine
 from batch_layer.publish import publish
-from batch_layer.recompute import is_continued, recompute
+from batch_layer.recompute import is_continued, recompute, recomputed_before
 from batch_layer.reconcile import reconcile
-from trilayer_core.compute.rows import check_rows
+from batch_layer.shares import Shares
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.steps import how_far
 from trilayer_core.definitions.stream import Rows, Stream
-from trilayer_core.runtime.session import batch_session, driver_at_work
+from trilayer_core.errors import UsageError
+from trilayer_core.log.broker import Log
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import format_time
 from trilayer_core.store import layout
 from trilayer_core.store.files import Store
+from trilayer_core.store.intervals import Interval
 from trilayer_core.store.looks import Looks
 from trilayer_core.store.origins import Origins
 from trilayer_core.store.pointer import PointerFile
 from trilayer_core.store.publication import Publication
 from trilayer_core.store.publications import Publications
+from trilayer_core.store.runs import Recomputed, ReconciledView, Reconciliation, Run
 
 logger = logging.getLogger("trilayer.batch")
 
 
-def batch_run(
-    catalog: Catalog,
-    settings: Settings,
-    store: Store,
-    *,
-    until_ms: int | None = None,
-    full: bool = False,
-    accept_loss: bool = False,
-    accept_clock: bool = False,
-    tell: Callable[[str], None] = lambda far: None,
-) -> Publication:
-    """Cut, ingest, recompute, reconcile, publish.
+@dataclass(frozen=True)
+class BatchLayer:
+    """The batch layer of one store.
 
-    Returns the publication in force if it is already of this T and these definitions, or if nothing
-    has come since.
+    A step by itself goes on with the run of a token, or with the one that was cut last; a run that
+    a later one has overtaken ends without a change. Each step raises ConflictError if another run
+    is under way.
 
-    A run that dies anywhere leaves the answers as they were, and the next one goes on.
-
-    Args:
+    Attributes:
         catalog: The definitions.
         settings: The settings.
         store: The store.
-        until_ms: T; the newest settled tick unless given.
-        full: Recompute from the whole master dataset.
-        accept_loss: Go on without records that retention took, or with a log that has lost what was
-            ingested; the loss is recorded.
-        accept_clock: Go on if a recorded T, or the stamps of the newest records, are later than
-            now, as `choose_t` and `cut` say.
-        tell: Called with how far the run has come.
-
-    Raises:
-        ConflictError: Another run is under way.
-        HeldError: A person holds the version in force.
+        open_log: Connects to the brokers.
+        open_engine: Opens what computes partials.
+        open_shares: Opens what compares them.
+        read_records: Reads the records of the master dataset.
+        wait: Waits for so many seconds.
     """
-    with batch_lock(store), batch_spark(settings, catalog.rows) as spark:
-        PointerFile(store).check_not_held()
-        sinks = bool(catalog.sinks)
-        tell(how_far("cut", sinks=sinks))
-        if accept_loss:
-            accept_losses(catalog, settings, store)
-        t_ms = choose_t(catalog, settings, store, until_ms, accept_clock=accept_clock)
-        covering = None if full else covered_by(catalog, settings, store, t_ms)
-        if covering:
-            return covering
-        run = cut(catalog, settings, store, t_ms, full, accept_clock=accept_clock)
-        for stream in catalog.streams:
-            tell(how_far("ingest", stream.name, sinks=sinks))
-            with ingest_lock(store, stream):
-                ingest(stream, run, settings, store, spark, accept_loss=accept_loss)
-        tell(how_far("recompute", sinks=sinks))
-        recomputed = recompute(catalog, run, store, spark)
-        tell(how_far("reconcile", sinks=sinks))
-        reconciliation = reconcile(catalog, run, recomputed, settings, store)
-        tell(how_far("publish", sinks=sinks))
-        return publish(catalog, run, recomputed, reconciliation, settings, store)
 
-
-def covered_by(catalog: Catalog, settings: Settings, store: Store, t_ms: int) -> Publication | None:
-    """The publication in force if a run until T has nothing to do, else None.
-
-    It must hold every event before T, by its own T or since a run has found nothing new, and be of
-    the same definitions and of the present origins. One whose own T is later than now covers
-    nothing: its cut is where the log ended when it was made.
-    """
-    published = Publications(store).in_force()
-    if published is None or published.t_ms > latest_ms(settings):
-        return None
-    up_to_ms = Looks(store).complete_to_ms(published, latest_ms(settings))
-    if t_ms > up_to_ms:
-        return None
-    if not all(is_continued(catalog, stream, published) for stream in catalog.streams):
-        return None
-    for stream in catalog.streams:
-        present = Origins(store, stream).present()
-        if present is None or published.streams[stream.name].topic_id != present.identity:
-            return None
-    logger.info(
-        "version %s in force, T=%s, covers T=%s: nothing to do",
-        published.version,
-        format_time(up_to_ms),
-        format_time(t_ms),
+    catalog: Catalog
+    settings: Settings
+    store: Store
+    open_log: Callable[[str], Log] = Log
+    open_engine: Callable[[Settings, Store, Sequence[Rows]], AbstractContextManager[Engine]] = (
+        batch_engine
     )
-    return published
+    open_shares: Callable[[Settings, Store], Shares] = Shares
+    read_records: Callable[[Store], Records] = Records
+    wait: Callable[[float], object] = time.sleep
 
+    def run(
+        self,
+        *,
+        until_ms: int | None = None,
+        full: bool = False,
+        accept_loss: bool = False,
+        accept_clock: bool = False,
+        tell: Callable[[str], None] = lambda far: None,
+    ) -> Publication:
+        """Cut, ingest, recompute, reconcile, publish.
 
-def accept_losses(catalog: Catalog, settings: Settings, store: Store) -> None:
-    """Begins a new origin for each stream whose log no longer holds what was ingested of it."""
-    for stream in catalog.streams:
-        with ingest_lock(store, stream):
-            accept_loss_of(stream, settings, store)
+        A run that dies anywhere leaves the answers as they were, and the next one goes on.
 
+        Args:
+            until_ms: T; the newest settled tick unless given.
+            full: Recompute from the whole master dataset.
+            accept_loss: Go on without records that retention took, or with a log that has lost what
+                was ingested; the loss is recorded.
+            accept_clock: Go on if a recorded T, or the stamps of the newest records, are later than
+                now, as `choose_t` and `cut` say.
+            tell: Called with how far the run has come.
 
-def batch_lock(store: Store) -> AbstractContextManager[None]:
-    """The lock that lets one batch run or step work at a time."""
-    return store.lock(layout.BATCH_LOCK, "a batch run")
+        Returns:
+            The publication in force: this run's, or the one before if it is already of this T and
+            these definitions, or if nothing has come since.
 
+        Raises:
+            ConflictError: Another run is under way.
+            HeldError: A person holds the version in force.
+        """
+        with self._lock(), self._engine() as engine:
+            PointerFile(self.store).check_not_held()
+            sinks = bool(self.catalog.sinks)
+            tell(how_far("cut", sinks=sinks))
+            if accept_loss:
+                self._accept_losses()
+            t_ms = self._choose_t(until_ms, accept_clock=accept_clock)
+            covering = None if full else self.covered_by(t_ms)
+            if covering:
+                return covering
+            run = self._cut(t_ms, full, accept_clock)
+            for stream in self.catalog.streams:
+                tell(how_far("ingest", stream.name, sinks=sinks))
+                self._ingest(stream, run, engine, accept_loss)
+            tell(how_far("recompute", sinks=sinks))
+            recomputed = recompute(self.catalog, run, self.store, engine)
+            tell(how_far("reconcile", sinks=sinks))
+            found = self._reconcile(run, recomputed)
+            tell(how_far("publish", sinks=sinks))
+            return publish(self.catalog, run, recomputed, found, self.settings, self.store)
 
-def ingest_lock(store: Store, stream: Stream) -> AbstractContextManager[None]:
-    """The lock that lets one ingest of a stream work at a time.
+    # -- the steps by themselves -------------------------------------------------------------------
 
-    Ingests of several streams may run side by side.
-    """
-    return store.lock(layout.ingest_lock(stream.name), f"an ingest of {stream.name!r}")
+    def cut(
+        self,
+        until_ms: int | None = None,
+        *,
+        full: bool = False,
+        at_least: bool = False,
+        accept_loss: bool = False,
+        accept_clock: bool = False,
+    ) -> Run | Publication:
+        """The first step: a new run, or with `at_least` the publication that covers T already."""
+        with self._lock():
+            PointerFile(self.store).check_not_held()
+            if accept_loss:
+                self._accept_losses()
+            t_ms = self._choose_t(until_ms, at_least=at_least, accept_clock=accept_clock)
+            # By the T asked for: a run under way may have ingested more than that already, and must
+            # not be fenced off for nothing.
+            covering = self.covered_by(until_ms or t_ms) if at_least and not full else None
+            return covering or self._cut(t_ms, full, accept_clock)
 
+    def ingest(
+        self,
+        streams: Sequence[Stream],
+        token: int | None = None,
+        until_ms: int | None = None,
+        *,
+        accept_loss: bool = False,
+    ) -> tuple[Run, dict[str, Interval]]:
+        """The second step, for some streams: the run, and each stream's interval."""
+        with self._engine() as engine:
+            run = find_run(self.store, token, until_ms)
+            return run, {s.name: self._ingest(s, run, engine, accept_loss) for s in streams}
 
-@contextmanager
-def batch_spark(settings: Settings, rows: Sequence[Rows] = ()) -> Iterator[StartSpark]:
-    """A Spark session that is started when first asked for, and stopped at the end.
+    def recompute(self, token: int | None = None, until_ms: int | None = None) -> Recomputed:
+        """The third step: the views below the cut."""
+        with self._lock(), self._engine() as engine:
+            run = find_run(self.store, token, until_ms)
+            return recompute(self.catalog, run, self.store, engine)
 
-    Args:
-        settings: The settings.
-        rows: What will be run; starting the session raises DefinitionError where the function of
-            one does not return what it declares.
-    """
-    started: list[SparkSession] = []
-    one_at_a_time = Lock()
+    def reconcile(
+        self, token: int | None = None, until_ms: int | None = None
+    ) -> Mapping[str, ReconciledView]:
+        """The fourth step: batch against speed, as `reconcile` says."""
+        with self._lock():
+            run = find_run(self.store, token, until_ms)
+            return self._reconcile(run, self._recomputed(run))
 
-    def start() -> SparkSession:
-        with one_at_a_time:
-            if not started:
-                started.append(batch_session(settings))
-                check_rows(rows, started[0])
-            return started[0]
+    def publish(
+        self, token: int | None = None, until_ms: int | None = None
+    ) -> tuple[Run, Publication]:
+        """The fifth step: the run, and the publication in force after it."""
+        with self._lock():
+            run = find_run(self.store, token, until_ms)
+            recomputed, path = self._recomputed(run), run.path("reconcile")
+            found = (
+                self.store.read_document(path, Reconciliation).views
+                if self.store.exists(path)
+                else {}
+            )
+            return run, publish(self.catalog, run, recomputed, found, self.settings, self.store)
 
-    with driver_at_work("batch_memory_mb"):
-        try:
-            yield start
-        finally:
-            for spark in started:
-                spark.stop()
+    def covered_by(self, t_ms: int) -> Publication | None:
+        """The publication in force if a run until T has nothing to do, else None.
+
+        It must hold every event before T, by its own T or since a run has found nothing new, and be
+        of the same definitions and of the present origins. One whose own T is later than now covers
+        nothing: its cut is where the log ended when it was made.
+        """
+        published = Publications(self.store).in_force()
+        if published is None or published.t_ms > latest_ms(self.settings, self.store):
+            return None
+        up_to_ms = Looks(self.store).complete_to_ms(published, latest_ms(self.settings, self.store))
+        if t_ms > up_to_ms:
+            return None
+        if not all(is_continued(self.catalog, s, published) for s in self.catalog.streams):
+            return None
+        for stream in self.catalog.streams:
+            present = Origins(self.store, stream).present()
+            if present is None or published.streams[stream.name].topic_id != present.identity:
+                return None
+        logger.info(
+            "version %s in force, T=%s, covers T=%s: nothing to do",
+            published.version,
+            format_time(up_to_ms),
+            format_time(t_ms),
+        )
+        return published
+
+    # -- what the run and the steps share ----------------------------------------------------------
+
+    def _lock(self) -> AbstractContextManager[None]:
+        """Lets one batch run or step work at a time."""
+        return self.store.lock(layout.BATCH_LOCK, "a batch run")
+
+    def _ingest_lock(self, stream: Stream) -> AbstractContextManager[None]:
+        """Lets one ingest of a stream work at a time; several streams' may work side by side."""
+        return self.store.lock(layout.ingest_lock(stream.name), f"an ingest of {stream.name!r}")
+
+    def _engine(self) -> AbstractContextManager[Engine]:
+        return self.open_engine(self.settings, self.store, self.catalog.rows)
+
+    def _accept_losses(self) -> None:
+        """Begins a new origin for each stream whose log no longer holds what was ingested."""
+        for stream in self.catalog.streams:
+            with self._ingest_lock(stream):
+                accept_loss_of(
+                    stream,
+                    self.settings,
+                    self.store,
+                    open_log=self.open_log,
+                    read_records=self.read_records,
+                )
+
+    def _choose_t(self, until_ms: int | None, **how: bool) -> int:
+        return choose_t(self.catalog, self.settings, self.store, until_ms, wait=self.wait, **how)
+
+    def _cut(self, t_ms: int, full: bool, accept_clock: bool) -> Run:
+        return cutting.cut(
+            self.catalog,
+            self.settings,
+            self.store,
+            t_ms,
+            full,
+            accept_clock=accept_clock,
+            open_log=self.open_log,
+        )
+
+    def _ingest(self, stream: Stream, run: Run, engine: Engine, accept_loss: bool) -> Interval:
+        with self._ingest_lock(stream):
+            return ingesting.ingest(
+                stream,
+                run,
+                self.settings,
+                self.store,
+                engine,
+                accept_loss=accept_loss,
+                open_log=self.open_log,
+            )
+
+    def _reconcile(self, run: Run, recomputed: Recomputed) -> Mapping[str, ReconciledView]:
+        return reconcile(self.catalog, run, recomputed, self.settings, self.store, self.open_shares)
+
+    def _recomputed(self, run: Run) -> Recomputed:
+        found = recomputed_before(self.catalog, run, self.store)
+        if found is None:
+            raise UsageError(
+                f"this step must follow `trilayer batch recompute`; the run until {run.t} has none"
+                " yet"
+            )
+        return found

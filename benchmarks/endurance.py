@@ -10,30 +10,28 @@ import multiprocessing
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from statistics import median
 from threading import Event, Thread
 from typing import Any
-from unittest.mock import patch
 
 import duckdb
 import psutil
 import pyarrow as pa
 
 import serving_layer
-from batch_layer.cut import choose_t, cut
-from batch_layer.ingest import ingest
-from batch_layer.publish import clean, publish
-from batch_layer.recompute import recompute
-from batch_layer.reconcile import reconcile
+from batch_layer.engine import Engine
+from batch_layer.publish import clean
+from batch_layer.run import BatchLayer
 from benchmarks.figure import Figure, Options, say, seconds
 from benchmarks.workload import home
 from benchmarks.written import Written
 from speed_layer.compaction import compact
 from speed_layer.ticks import Ticks
-from trilayer import Catalog, Stream, View, count, sum_
+from trilayer import Catalog, Rows, Stream, View, count, sum_
 from trilayer_core.compute.grouping import partial_schema
 from trilayer_core.log.broker import Log, Mark, Topic
 from trilayer_core.runtime.clock import now_ms
@@ -243,29 +241,18 @@ class Past:
         catalog = Catalog(views=[VIEW])
         settings = Settings(store=self.store.root, settle_s=0)
 
-        def work() -> None:
-            made = cut(
-                catalog, settings, self.store, choose_t(catalog, settings, self.store, None), False
-            )
-            ingest(STREAM, made, settings, self.store, _no_spark)
-            recomputed = recompute(catalog, made, self.store, _no_spark)
-            found = reconcile(catalog, made, recomputed, settings, self.store)
-            publish(catalog, made, recomputed, found, settings, self.store)
-
-        with (
-            patch("batch_layer.cut.now_ms", lambda: self.now),
-            patch("batch_layer.cut.Log", lambda _: self.log()),
-            patch("batch_layer.ingest.Log", lambda _: self.log()),
-        ):
-            return seconds(work)
+        self.store.clock = lambda: self.now
+        layer = BatchLayer(
+            catalog, settings, self.store, open_log=lambda _: self.log(), open_engine=_idle_engine
+        )
+        return seconds(layer.run)
 
     def tick(self) -> float:
         """The time of a micro-batch that crosses a tick boundary, without Spark."""
         log = self.log(further=PER_RUN)
+        self.store.clock = lambda: self.now + RUN_MS
         begin = self.runs * PER_RUN
-        ticks = Ticks(
-            STREAM, log.topic(STREAM), log, self.store, 60_000, 0, lambda: self.now + RUN_MS
-        )
+        ticks = Ticks(STREAM, log.topic(STREAM), log, self.store, 60_000, 0)
         first, middle = begin + PER_RUN // 20, begin + PER_RUN // 5
         ticks.split({0: Range(begin, first)}, {0: first})
         found: dict[int, Any] = {}
@@ -295,6 +282,12 @@ class Past:
 
 def _no_spark() -> Any:
     raise AssertionError("a run with nothing new must need no Spark")
+
+
+def _idle_engine(
+    settings: Settings, store: Store, rows: Sequence[Rows]
+) -> AbstractContextManager[Engine]:
+    return nullcontext(Engine(settings, store, _no_spark))
 
 
 def _year(options: Options) -> Iterator[Figure]:

@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 
 from batch_layer.cut import choose_t, cut
-from batch_layer.ingest import StartSpark, ingest
+from batch_layer.engine import Engine, StartSpark, batch_spark
+from batch_layer.ingest import ingest
 from batch_layer.publish import publish
 from batch_layer.recompute import recompute
 from batch_layer.reconcile import reconcile
-from batch_layer.run import batch_spark
 from benchmarks.figure import Figure, Options, ratios, say, seconds
 from benchmarks.workload import SALES, broker, check, home, produce, views, write_events
 from trilayer import Catalog, Stream
@@ -90,10 +90,11 @@ def _settled(settings: Settings) -> int:
 def _run(
     catalog: Catalog, settings: Settings, store: Store, spark: StartSpark, until_ms: int
 ) -> None:
+    engine = Engine(settings, store, spark)
     run = cut(catalog, settings, store, choose_t(catalog, settings, store, until_ms), full=False)
     for stream in catalog.streams:
-        ingest(stream, run, settings, store, spark)
-    recomputed = recompute(catalog, run, store, spark)
+        ingest(stream, run, settings, store, engine)
+    recomputed = recompute(catalog, run, store, engine)
     publish(
         catalog,
         run,

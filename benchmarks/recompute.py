@@ -14,8 +14,8 @@ import duckdb
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from batch_layer.engine import Engine, batch_spark
 from batch_layer.recompute import recompute
-from batch_layer.run import batch_spark
 from benchmarks.figure import Figure, Options, ratios, say, timed
 from benchmarks.workload import EXPECTED, SALES, TWO, home, write_events
 from trilayer_core.compute.merging import compare_answers, create_table_sql, present_select
@@ -50,7 +50,9 @@ def measure(options: Options) -> Sequence[Figure]:
                     {SALES.name: {0: number}},
                     {SALES.name: "t"},
                 )
-                took, found = timed(partial(recompute, TWO, run, store, spark))
+                took, found = timed(
+                    partial(recompute, TWO, run, store, Engine(settings, store, spark))
+                )
                 with duckdb.connect(config={"threads": 2}) as duck:
                     duck.execute("SET TimeZone = 'UTC'; SET enable_progress_bar = false")
                     best, _ = timed(partial(_group, duck, files))

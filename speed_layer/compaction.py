@@ -16,7 +16,6 @@ from trilayer_core.compute.merging import create_table_sql, insert_rows, merge_s
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.definitions.view import View
 from trilayer_core.errors import CoverageError
-from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.seam import Cut, Range, tick_of
 from trilayer_core.store import layout
@@ -35,6 +34,23 @@ RECENT_MS = 30_000
 with the next one."""
 
 
+def merge_partials(store: Store, view: View, run: Sequence[Commit], path: str) -> StoredFile | None:
+    """The view's partials in these commits, merged by tick and key, as the file of that path.
+
+    None if they have none.
+    """
+    with open_duckdb(threads=1) as connection:
+        connection.execute(create_table_sql("partials", view, [f"{TICK} BIGINT"]))
+        for commit in run:
+            table = read_partials(
+                store, commit, view, frozenset(segment.tick for segment in commit.segments)
+            )
+            if table is not None:
+                insert_rows(connection, "partials", table)
+        merged = connection.sql(merge_select(view, ["partials"], [TICK])).to_arrow_table()
+    return store.write_table(path, merged) if merged.num_rows else None
+
+
 def compact(
     store: Store,
     stream: Stream,
@@ -43,7 +59,7 @@ def compact(
     at_least: int,
     *,
     recent_ms: int = RECENT_MS,
-    clock: Callable[[], int] = now_ms,
+    merge: Callable[[Store, View, Sequence[Commit], str], StoredFile | None] = merge_partials,
 ) -> Commit | None:
     """Merges neighbouring commits of like size once there are `at_least` of them.
 
@@ -61,7 +77,7 @@ def compact(
         at_least: How many commits of like size are merged.
         recent_ms: How long before the newest commit a commit of an open tick must have been made to
             be merged.
-        clock: This machine's clock, in ms since 1970.
+        merge: Merges the partials of a view, as `merge_partials` does.
 
     Returns:
         The wide commit, or None where nothing was due.
@@ -75,7 +91,7 @@ def compact(
     if len(commits) <= at_least:
         return None
     run: list[Commit] = []
-    for group in _groups(store, stream, generation, commits, recent_ms, clock()):
+    for group in _groups(store, stream, generation, commits, recent_ms, store.clock()):
         run = run or _of_like_size(group, at_least)
     if not run:
         return None
@@ -87,7 +103,7 @@ def compact(
             view.name: file
             for view in views
             if (
-                file := _merged(
+                file := merge(
                     store, view, run, layout.segment(stream, generation, first, last, view.name)
                 )
             )
@@ -109,7 +125,9 @@ def compact(
     failpoint("compaction.before-delete")
     for commit in run:
         of_stream.delete_commit(generation, commit)
-    logger.debug("stream %s: %s commits compacted into one at %s", stream.name, len(run), now_ms())
+    logger.debug(
+        "stream %s: %s commits compacted into one at %s", stream.name, len(run), store.clock()
+    )
     return wide
 
 
@@ -230,19 +248,6 @@ def _sides(segment: Segment, cut: Cut) -> set[str]:
 
 def _ticks(commit: Commit) -> set[int]:
     return {segment.tick for segment in commit.segments}
-
-
-def _merged(store: Store, view: View, run: Sequence[Commit], path: str) -> StoredFile | None:
-    with open_duckdb(threads=1) as connection:
-        connection.execute(create_table_sql("partials", view, [f"{TICK} BIGINT"]))
-        for commit in run:
-            table = read_partials(
-                store, commit, view, frozenset(segment.tick for segment in commit.segments)
-            )
-            if table is not None:
-                insert_rows(connection, "partials", table)
-        merged = connection.sql(merge_select(view, ["partials"], [TICK])).to_arrow_table()
-    return store.write_table(path, merged) if merged.num_rows else None
 
 
 def _quarantine(store: Store, run: Sequence[Commit], path: str) -> StoredFile | None:

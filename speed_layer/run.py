@@ -19,7 +19,6 @@ from trilayer_core.compute.rows import check_rows
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.errors import EnvironmentFault, LogError, TrilayerError
 from trilayer_core.log.broker import Log
-from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.kafka_source import lost_by_log
 from trilayer_core.runtime.session import driver_at_work, first_cause, session
 from trilayer_core.runtime.settings import Settings
@@ -267,7 +266,7 @@ class Compactor(threading.Thread):
         # A batch run may have cleared away what it read; a disk that is full may have room again.
         except (TrilayerError, OSError, duckdb.Error) as error:
             logger.warning("stream %s: not compacted this time: %s", stream.name, error)
-            since_ms = self._fault.since_ms if self._fault else now_ms()
+            since_ms = self._fault.since_ms if self._fault else self._store.clock()
             self._show(generation, CompactionFault(since_ms, str(error)))
         else:
             self._show(generation, None)

@@ -18,9 +18,8 @@ from trilayer_core.compute.parsing import FITS, LOG_COLUMNS, REJECT, kafka_sql, 
 from trilayer_core.compute.rows import rows_made
 from trilayer_core.definitions.stream import Rows, Stream
 from trilayer_core.log.broker import Marks
-from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.failpoints import failpoint
-from trilayer_core.seam import Range, size
+from trilayer_core.seam import Range, RangesByTick, size
 from trilayer_core.store import layout
 from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.generations import Generations
@@ -59,9 +58,6 @@ They go through the driver's memory: a micro-batch may hold a million such event
 each. The log and the master dataset have them whole.
 """
 
-Parts = Mapping[int, Mapping[int, Range]]
-"""Tick to partition to offsets."""
-
 
 @dataclass(frozen=True)
 class Census:
@@ -79,7 +75,7 @@ class Census:
 def write_segment(
     records: DataFrame,
     batch_id: int,
-    parts: Parts,
+    parts: RangesByTick,
     stream: Stream,
     passes: list[Pass],
     generation: Generation,
@@ -128,7 +124,7 @@ def write_segment(
         else None
     )
     marks = before_commit()
-    committed_ms = now_ms()
+    committed_ms = store.clock()
     segments = [
         _segment(tick, ranges, census.get(tick), committed_ms) for tick, ranges in parts.items()
     ]
@@ -149,7 +145,7 @@ def _segment(
 
 
 def _compute(
-    spark: SparkSession, parsed: str, parts: Parts, passes: list[Pass]
+    spark: SparkSession, parsed: str, parts: RangesByTick, passes: list[Pass]
 ) -> tuple[dict[str, pa.Table], dict[int, Census]]:
     """Per view its partials by tick; per tick its census."""
     tables: dict[str, list[pa.Table]] = {view.name: [] for pass_ in passes for view in pass_.views}
@@ -176,7 +172,7 @@ def _compute(
     return {name: pa.concat_tables(found) for name, found in tables.items()}, census
 
 
-def _placed(parsed: str, some: Parts, parts: Parts) -> str:
+def _placed(parsed: str, some: RangesByTick, parts: RangesByTick) -> str:
     """A SELECT in brackets of the parsed rows in `some` of the micro-batch's `parts`.
 
     With their place and part.
@@ -204,7 +200,7 @@ def _placed(parsed: str, some: Parts, parts: Parts) -> str:
     )
 
 
-def _collect(rows: DataFrame, some: Parts) -> pa.Table:
+def _collect(rows: DataFrame, some: RangesByTick) -> pa.Table:
     """The rows as Arrow, with their tick, and whether they fit, instead of their part."""
     table = rows.toArrow()
     part = table[PART].combine_chunks()
@@ -241,7 +237,7 @@ def _census(table: pa.Table) -> dict[int, Census]:
 
 
 def _rejected(
-    spark: SparkSession, parsed: str, parts: Parts, columns: list[str], bad: int
+    spark: SparkSession, parsed: str, parts: RangesByTick, columns: list[str], bad: int
 ) -> pa.Table:
     """The `bad` events that do not fit, with their reasons.
 
@@ -284,7 +280,7 @@ def fit_quarantine(table: pa.Table, events: int) -> pa.Table:
     return table
 
 
-def _batched(parts: Parts) -> Iterator[Parts]:
+def _batched(parts: RangesByTick) -> Iterator[RangesByTick]:
     ticks = list(parts)
     for start in range(0, len(ticks), MAX_TICKS):
         yield {tick: parts[tick] for tick in ticks[start : start + MAX_TICKS]}

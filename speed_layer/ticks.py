@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.log.broker import Log, Topic
 from trilayer_core.log.time_index import TimeIndex
-from trilayer_core.runtime.clock import now_ms
 from trilayer_core.seam import Cut, Range, Ranges, effective_cut, split_by_ticks, tick_of
 from trilayer_core.store.files import Store
 from trilayer_core.store.intervals import Interval
@@ -41,11 +40,10 @@ class Ticks:
         store: Store,
         tick_ms: int,
         settle_ms: int,
-        clock: Callable[[], int] = now_ms,
     ) -> None:
         self._stream, self._log, self._store, self._tick_ms = stream, log, store, tick_ms
-        self._settle_ms, self._clock = settle_ms, clock
-        self._index = TimeIndex(log, topic, tick_ms, settle_ms, clock)
+        self._settle_ms = settle_ms
+        self._index = TimeIndex(log, topic, tick_ms, settle_ms, store.clock)
         self._boundaries: dict[int, Cut] = {}
         self._floors: dict[int, dict[int, int]] = {}
         self._next_ms = 0
@@ -138,7 +136,7 @@ class Ticks:
 
         Those before it bound nothing that is read now.
         """
-        latest_ms = self._clock() + self._settle_ms
+        latest_ms = self._store.clock() + self._settle_ms
         back_to: Callable[[Interval], bool] = lambda interval: self._is_passed(interval.end)  # noqa: E731
         return Master(self._store, self._stream).recorded_cuts(
             latest_ms, back_to, identity=self._origin

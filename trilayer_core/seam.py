@@ -31,6 +31,9 @@ class Range:
 Ranges = Mapping[int, Range]
 """One range of offsets for each partition."""
 
+RangesByTick = Mapping[int, Ranges]
+"""Tick to partition to range."""
+
 
 def ranges_between(start: Cut, end: Cut) -> dict[int, Range]:
     """The offsets between two cuts, for each partition.

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 import serving_layer
 from batch_layer.cut import choose_t, cut
+from batch_layer.engine import Engine
 from batch_layer.ingest import ingest
 from batch_layer.publish import publish, rollback
 from batch_layer.recompute import recompute
@@ -42,6 +43,7 @@ class Pipeline:
     ) -> None:
         (self.stream,) = catalog.streams
         self.catalog, self.settings, self.store, self.spark = catalog, settings, store, spark
+        self._engine = Engine(settings, store, lambda: spark)
         self._query: StreamQuery | None = None
         with Log(settings.bootstrap_servers) as log:
             self.topic = log.ensure(self.stream)
@@ -128,11 +130,11 @@ class Pipeline:
     def ingest(self, *, until_ms: int | None = None, full: bool = False) -> Run:
         t_ms = choose_t(self.catalog, self.settings, self.store, until_ms)
         run = cut(self.catalog, self.settings, self.store, t_ms, full)
-        ingest(self.stream, run, self.settings, self.store, lambda: self.spark)
+        ingest(self.stream, run, self.settings, self.store, self._engine)
         return run
 
     def recompute(self, run: Run) -> tuple[Run, Recomputed]:
-        return run, recompute(self.catalog, run, self.store, lambda: self.spark)
+        return run, recompute(self.catalog, run, self.store, self._engine)
 
     def publish(self, run: Run, recomputed: Recomputed) -> Publication:
         found = reconcile(self.catalog, run, recomputed, self.settings, self.store)

@@ -172,7 +172,7 @@ def ingest(
     """Step 2: the log below the cut into the master dataset. Prints what was ingested as JSON."""
     p = project()
     streams = [p.catalog.stream(stream)] if stream else p.catalog.streams
-    begun, ingested = operation.ingest(p, token, _ms(until), streams, accept_loss=accept_loss)
+    begun, ingested = operation.layer(p).ingest(streams, token, _ms(until), accept_loss=accept_loss)
     print_json(
         {
             name: {
@@ -189,7 +189,7 @@ def ingest(
 @app.command()
 def recompute(token: RunToken = None, until: Until = None) -> None:
     """Step 3: the views below the cut. Prints their rows as JSON."""
-    recomputed = operation.recompute(project(), token, _ms(until))
+    recomputed = operation.layer(project()).recompute(token, _ms(until))
     print_json(
         {
             "kinds": recomputed.kinds,
@@ -202,7 +202,7 @@ def recompute(token: RunToken = None, until: Until = None) -> None:
 @app.command()
 def reconcile(token: RunToken = None, until: Until = None) -> None:
     """Step 4: batch against speed over the same events, key by key. Prints the counts as JSON."""
-    reconciled = operation.reconcile(project(), token, _ms(until))
+    reconciled = operation.layer(project()).reconcile(token, _ms(until))
     print_json({name: encode(view) for name, view in reconciled.items()})
 
 

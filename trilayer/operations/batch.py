@@ -3,38 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from batch_layer import cut as cut_step
-from batch_layer.cut import find_run
-from batch_layer.ingest import ingest as ingest_step
-from batch_layer.publish import publish as publish_step
-from batch_layer.recompute import recompute as recompute_step
-from batch_layer.recompute import recomputed_before
-from batch_layer.reconcile import reconcile as reconcile_step
-from batch_layer.run import (
-    accept_losses,
-    batch_lock,
-    batch_run,
-    batch_spark,
-    covered_by,
-    ingest_lock,
-)
+from batch_layer.cut import latest_ms, t_of_all, wait_until_settled
+from batch_layer.run import BatchLayer
 from trilayer.operations.delivery import deliver
 from trilayer.operations.project import Project
-from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import EnvironmentFault, LogError, SinkError, UsageError
 from trilayer_core.log.lag import after_cut
 from trilayer_core.seam import format_time
 from trilayer_core.store.files import Store
 from trilayer_core.store.looks import Looks
-from trilayer_core.store.master import Interval
 from trilayer_core.store.pointer import PointerFile
 from trilayer_core.store.publication import Publication, choose_version
 from trilayer_core.store.publications import Publications
-from trilayer_core.store.runs import Recomputed, ReconciledView, Reconciliation, Run
+from trilayer_core.store.runs import Run
 
 logger = logging.getLogger("trilayer.batch")
 
@@ -54,6 +38,11 @@ class Outcome:
     undelivered: SinkError | None = None
 
 
+def layer(p: Project) -> BatchLayer:
+    """The batch layer of the project's store."""
+    return BatchLayer(p.catalog, p.settings, p.store)
+
+
 def whole_run(
     p: Project,
     *,
@@ -68,23 +57,20 @@ def whole_run(
 
     Args:
         p: The project.
-        until_ms: As for `batch_run`.
-        full: As for `batch_run`.
-        accept_loss: As for `batch_run`.
-        accept_clock: As for `batch_run`.
+        until_ms: As for `BatchLayer.run`.
+        full: As for `BatchLayer.run`.
+        accept_loss: As for `BatchLayer.run`.
+        accept_clock: As for `BatchLayer.run`.
         wait: Wait first for a T that covers every event that is in the log now.
         tell: Called with how far the run has come.
     """
     before = Publications(p.store).in_force()
     if wait:
         PointerFile(p.store).check_not_held()
-        t_ms = cut_step.t_of_all(p.catalog, p.settings)
+        t_ms = t_of_all(p.catalog, p.settings, p.store)
         tell(f"waiting for T={format_time(t_ms)}, which covers every event that is there now")
-        cut_step.wait_until_settled(p.settings, t_ms)
-    published = batch_run(
-        p.catalog,
-        p.settings,
-        p.store,
+        wait_until_settled(p.settings, p.store, t_ms)
+    published = layer(p).run(
         until_ms=until_ms,
         full=full,
         accept_loss=accept_loss,
@@ -122,90 +108,19 @@ def cut(
     accept_clock: bool,
 ) -> Run | Covered:
     """The first step: takes a token and cuts the log, unless T is covered `at_least`."""
-    with batch_lock(p.store):
-        PointerFile(p.store).check_not_held()
-        if accept_loss:
-            accept_losses(p.catalog, p.settings, p.store)
-        t_ms = cut_step.choose_t(
-            p.catalog,
-            p.settings,
-            p.store,
-            until_ms,
-            at_least=at_least,
-            accept_clock=accept_clock,
-        )
-        if at_least and not full:
-            # By the T asked for: a run under way may have ingested more than that already, and must
-            # not be fenced off for nothing.
-            covering = covered_by(p.catalog, p.settings, p.store, until_ms or t_ms)
-            if covering:
-                covered_ms = Looks(p.store).complete_to_ms(covering, cut_step.latest_ms(p.settings))
-                return Covered(covering.version, format_time(covered_ms))
-        return cut_step.cut(p.catalog, p.settings, p.store, t_ms, full, accept_clock=accept_clock)
-
-
-def ingest(
-    p: Project,
-    token: int | None,
-    until_ms: int | None,
-    streams: Sequence[Stream],
-    *,
-    accept_loss: bool,
-) -> tuple[Run, dict[str, Interval]]:
-    """The second step, for these streams. Returns the run, and what was ingested for it."""
-    ingested: dict[str, Interval] = {}
-    with batch_spark(p.settings, p.catalog.rows) as spark:
-        run = find_run(p.store, token, until_ms)
-        for stream in streams:
-            with ingest_lock(p.store, stream):
-                ingested[stream.name] = ingest_step(
-                    stream, run, p.settings, p.store, spark, accept_loss=accept_loss
-                )
-    return run, ingested
-
-
-def recompute(p: Project, token: int | None, until_ms: int | None) -> Recomputed:
-    """The third step."""
-    with (
-        _locked_run(p, token, until_ms) as run,
-        batch_spark(p.settings, p.catalog.rows) as spark,
-    ):
-        return recompute_step(p.catalog, run, p.store, spark)
-
-
-def reconcile(p: Project, token: int | None, until_ms: int | None) -> Mapping[str, ReconciledView]:
-    """The fourth step."""
-    with _locked_run(p, token, until_ms) as run:
-        return reconcile_step(p.catalog, run, _recomputed(p, run), p.settings, p.store)
+    found = layer(p).cut(
+        until_ms, full=full, at_least=at_least, accept_loss=accept_loss, accept_clock=accept_clock
+    )
+    if isinstance(found, Run):
+        return found
+    covered_ms = Looks(p.store).complete_to_ms(found, latest_ms(p.settings, p.store))
+    return Covered(found.version, format_time(covered_ms))
 
 
 def publish(p: Project, token: int | None, until_ms: int | None) -> Outcome:
     """The fifth step."""
-    with _locked_run(p, token, until_ms) as run:
-        recomputed = _recomputed(p, run)
-        reconciled = run.path("reconcile")
-        reconciliation = (
-            p.store.read_document(reconciled, Reconciliation).views
-            if p.store.exists(reconciled)
-            else {}
-        )
-        published = publish_step(p.catalog, run, recomputed, reconciliation, p.settings, p.store)
-        return Outcome(published, anew=published.token == run.token)
-
-
-@contextmanager
-def _locked_run(p: Project, token: int | None, until_ms: int | None) -> Iterator[Run]:
-    with batch_lock(p.store):
-        yield find_run(p.store, token, until_ms)
-
-
-def _recomputed(p: Project, run: Run) -> Recomputed:
-    recomputed = recomputed_before(p.catalog, run, p.store)
-    if recomputed is None:
-        raise UsageError(
-            f"this step must follow `trilayer batch recompute`; the run until {run.t} has none yet"
-        )
-    return recomputed
+    run, published = layer(p).publish(token, until_ms)
+    return Outcome(published, anew=published.token == run.token)
 
 
 def kept_version(store: Store, version: int | None, *, full: bool) -> Publication:

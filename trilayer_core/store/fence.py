@@ -10,7 +10,6 @@ import logging
 from dataclasses import dataclass
 
 from trilayer_core.errors import IntegrityError, OvertakenError, StoreError
-from trilayer_core.runtime.clock import now_ms
 from trilayer_core.store import layout
 from trilayer_core.store.files import Store
 from trilayer_core.store.pointer import pointer_lock
@@ -60,7 +59,9 @@ class Fence:
         """As `take`, for a caller that holds the pointer's lock."""
         while True:
             token = self.newest() + 1
-            if self._store.create_document(layout.token(token), Token(token, what, now_ms())):
+            if self._store.create_document(
+                layout.token(token), Token(token, what, self._store.clock())
+            ):
                 for old in self._store.names(layout.FENCE)[:-MOST_KEPT]:
                     self._store.delete(f"{layout.FENCE}/{old}")
                 return token

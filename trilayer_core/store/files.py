@@ -35,6 +35,7 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from trilayer_core.errors import IntegrityError, SettingsError, StoreError
+from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.runtime.file_lock import exclusive, unless_held
 from trilayer_core.store.documents import document_bytes, mending, parse_document
@@ -79,9 +80,14 @@ class Store:
 
     `uri` is a folder, or a `file://`, `s3://` or `hdfs://` URI; other schemes as pyarrow.fs knows
     them.
+
+    Attributes:
+        clock: This machine's clock, in ms since 1970: whoever decides by the time, or says when
+            something was written, asks here.
     """
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, clock: Callable[[], int] = now_ms) -> None:
+        self.clock = clock
         if "://" not in uri:
             uri = Path(uri).expanduser().resolve().as_uri()
         try:
@@ -106,6 +112,10 @@ class Store:
         if self._netloc_in_path:
             return f"{urlparse(self._prefix).scheme}://{path}"
         return f"{self._prefix}{path}"
+
+    def unique(self) -> str:
+        """Six characters for a name that no other process gives to what it writes."""
+        return uuid4().hex[:6]
 
     # -- files -------------------------------------------------------------------------------------
 

@@ -17,7 +17,6 @@ from pydantic import Field
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import ConflictError, LogError
 from trilayer_core.log.broker import Log, Topic
-from trilayer_core.runtime.clock import now_ms
 from trilayer_core.seam import Cut, Ranges
 from trilayer_core.store import layout
 from trilayer_core.store.documents import ABSENT_IF_NONE, StoredRange
@@ -125,7 +124,14 @@ class Origins:
         """
         number = before.number + 1
         begun = Origin(
-            topic.name, topic.id, start, number, before.identity, reason, departed, now_ms()
+            topic.name,
+            topic.id,
+            start,
+            number,
+            before.identity,
+            reason,
+            departed,
+            self._store.clock(),
         )
         path = layout.origin(self._stream, number)
         if not self._store.create_document(path, begun):

@@ -6,7 +6,6 @@ import logging
 from dataclasses import replace
 
 from trilayer_core.errors import ConflictError, IntegrityError, StoreError, UsageError
-from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.store import layout
 from trilayer_core.store.documents import digest_in, parse_document
@@ -206,7 +205,9 @@ class Publications:
         past = self._past().moved_to(version, self.numbers())
         _, digest = self._read(version)
         self._pointer.write(
-            Pointer(version, digest, token, reason, now_ms(), past.before, past.left, held)
+            Pointer(
+                version, digest, token, reason, self._store.clock(), past.before, past.left, held
+            )
         )
 
     def _past(self) -> Past:

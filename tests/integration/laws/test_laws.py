@@ -124,7 +124,7 @@ def partials_of(spark, view, table, part=""):
 
 
 def merged_by_spark(spark, view, partials):
-    from batch_layer.recompute import merge
+    from batch_layer.engine import merge
 
     return merge(view, spark.createDataFrame(partials)).toArrow().cast(partial_schema(view))
 

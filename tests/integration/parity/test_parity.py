@@ -12,7 +12,7 @@ from decimal import Decimal
 
 import pytest
 
-from batch_layer.recompute import merge
+from batch_layer.engine import merge
 from tests.support.layers import Pipeline, quick
 from tests.support.oracle import Asked, Event, Windowed, answer, differences, field
 from trilayer import (

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from batch_layer.ingest import _rejected
+from batch_layer.engine import rejected_in
 from serving_layer.result import Provenance, Result, Table
 from trilayer import Rows, Stream, View, count, latest, max_, min_, sliding, sum_, tumbling
 from trilayer.cli.sql import Format, _print
@@ -207,7 +207,7 @@ def test_rejected_events_are_counted_where_parquet_has_no_statistics(store):
     store.fs.create_dir(path.rpartition("/")[0])
     pq.write_table(table, path, filesystem=store.fs, write_statistics=False)
     (file,) = store.describe_folder("")
-    assert _rejected(store, file) == 2
+    assert rejected_in(store, file) == 2
 
 
 def test_a_total_that_does_not_fit_is_null_beside_others_in_a_comparison():

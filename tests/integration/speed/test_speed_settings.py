@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from speed_layer import query as speed_query
+from speed_layer.query import StreamQuery
 from tests.support.layers import Pipeline, quick
 from tests.support.waiting import until
 from trilayer import Catalog, Stream, View, count
@@ -15,9 +15,7 @@ from trilayer_core.store.generations import Generations
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
 
-def test_less_intake_after_a_micro_batch_that_was_too_large(
-    broker, spark, new_topic, store, monkeypatch
-):
+def test_less_intake_after_a_micro_batch_that_was_too_large(broker, spark, new_topic, store):
     stream = Stream("sales", "k int, at timestamp", event_time="at", topic=new_topic())
     catalog = Catalog(views=[View("by_k", source=stream, key=["k"], aggregates={"n": count()})])
     settings = quick(broker.bootstrap)
@@ -32,12 +30,10 @@ def test_less_intake_after_a_micro_batch_that_was_too_large(
         def out_of_memory(*_, **__):
             raise MemoryError
 
-        with monkeypatch.context() as patch:
-            patch.setattr(speed_query, "write_segment", out_of_memory)
-            first = speed_query.StreamQuery(catalog, stream, settings, store, spark)
-            first.start()
-            until(lambda: first.failure() is not None, timeout_s=60)
-            first.stop()
+        first = StreamQuery(catalog, stream, settings, store, spark, write=out_of_memory)
+        first.start()
+        until(lambda: first.failure() is not None, timeout_s=60)
+        first.stop()
     lower = settings.model_copy(update={"speed_max_events": 50})
     with Pipeline(catalog, lower, store, spark) as pipeline:
         pipeline.catch_up()

@@ -16,10 +16,9 @@ from __future__ import annotations
 import json
 import random
 import re
-import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import cache, partial
 from types import SimpleNamespace
@@ -28,19 +27,14 @@ from unittest import mock
 
 import pyarrow as pa
 
-import trilayer.cli.batch as commands
-from batch_layer import accept as accept_step
-from batch_layer import ingest as ingest_step
-from batch_layer import publish as publish_step
-from batch_layer import recompute as recompute_step
-from batch_layer import reconcile as reconcile_step
-from batch_layer import run as run_step
+from batch_layer.engine import Ingested
+from batch_layer.publish import rollback as roll_back
+from batch_layer.run import BatchLayer
 from serving_layer import refresh as refresh_step
 from serving_layer.refresh import Refresh, batch_table, speed_table
-from speed_layer import compaction, query, segments
+from speed_layer import compaction, segments
 from speed_layer import run as speed_run
 from speed_layer.query import StreamQuery
-from speed_layer.ticks import Ticks
 from tests.support.seam.machine import (
     Database,
     Machine,
@@ -66,16 +60,15 @@ from trilayer_core.errors import (
     UsageError,
 )
 from trilayer_core.log.broker import Log, Mark, Topic
-from trilayer_core.runtime import clock
 from trilayer_core.runtime.settings import Settings
-from trilayer_core.seam import Range, format_time
+from trilayer_core.seam import Range
 from trilayer_core.store import layout
 from trilayer_core.store.files import StoredFile
 from trilayer_core.store.generations import Generations
 from trilayer_core.store.master import Master
 from trilayer_core.store.origins import Origins
+from trilayer_core.store.publication import Publication
 from trilayer_core.store.publications import Publications
-from trilayer_core.store.runs import ReconciledView
 from trilayer_core.store.segments import TICK, Commit, read_partials
 
 TICK_MS, SETTLE_MS = 1000, 200
@@ -217,17 +210,23 @@ def mark_of(offset: int, stamp: int, event: int | None, epoch: int = -1) -> Mark
     return Mark.of_record(offset, stamp, None, str(event).encode(), epoch)
 
 
-def read_offsets(store: ModelStore, interval: Any, partition: int, r: Any) -> list[int]:
-    """As `accept_loss` reads them in the master dataset."""
-    store.check_all(interval.files)
-    rows = [row for file in interval.files for row in _content(store, file.path)]
-    return sorted(row[1] for row in rows if row[0] == partition and r.start <= row[1] < r.end)
+class Records:
+    """The records of intervals, as `accept_loss` reads them in the master dataset."""
 
+    def __init__(self, store: ModelStore) -> None:
+        self._store = store
 
-def read_mark(store: ModelStore, interval: Any, partition: int, offset: int) -> Mark:
-    rows = [row for file in interval.files for row in _content(store, file.path)]
-    (row,) = [row for row in rows if row[:2] == (partition, offset)]
-    return mark_of(offset, row[5], row[2])
+    def offsets(self, interval: Any, partition: int, r: Any) -> list[int]:
+        self._store.check_all(interval.files)
+        rows = self._rows(interval)
+        return sorted(row[1] for row in rows if row[0] == partition and r.start <= row[1] < r.end)
+
+    def mark(self, interval: Any, partition: int, offset: int) -> Mark:
+        (row,) = [row for row in self._rows(interval) if row[:2] == (partition, offset)]
+        return mark_of(offset, row[5], row[2])
+
+    def _rows(self, interval: Any) -> list[Any]:
+        return [row for file in interval.files for row in _content(self._store, file.path)]
 
 
 def read_slots(world: World, ranges: Mapping[int, Any]) -> list[tuple[int, int, Slot]]:
@@ -369,58 +368,6 @@ class SparkQuery:
         return {int(p): o for p, o in json.loads(lines[2])[self.topic].items()}
 
 
-class Paths(tuple[str, ...]):
-    """A DataFrame of files that are read when it is computed."""
-
-    def select(self, *columns: str) -> Paths:
-        return self
-
-
-def batch_session(settings: Settings) -> Any:
-    return SimpleNamespace(
-        read=SimpleNamespace(parquet=lambda *paths: Paths(paths)), stop=lambda: None
-    )
-
-
-class Serial:
-    """A pool of threads that does one thing after another."""
-
-    def __init__(self, *settings: Any, **named: Any) -> None:
-        pass
-
-    def __enter__(self) -> Serial:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
-
-    def map(self, work: Callable[..., Any], *what: Any) -> Iterator[Any]:
-        return map(work, *what)
-
-
-def write_interval(
-    stream: Stream, number: int, records: Any, store: ModelStore
-) -> tuple[Any, int, int]:
-    if records is None:
-        return [], 0, 0
-    world, found = World.current, records()
-    if isinstance(found, Paths):
-        rows = [row for path in found for row in _content(store, path)]
-    else:
-        rows = [
-            (p, o, slot.event, slot.key, slot.kind, slot.stamp)
-            for p, o, slot in read_slots(world, found)
-        ]
-    where = f"master/{stream.name}/{stream.fingerprint}/{number:08d}-{world.machine.number():06x}"
-    half = len(rows) // 2
-    parts = [part for part in (rows[:half], rows[half:]) if part]
-    files = [
-        store.write_rows(f"{where}/part-{i}.parquet", part, part, len(part))
-        for i, part in enumerate(parts)
-    ]
-    return files, len(rows), sum(not fits(stream, row[4]) for row in rows)
-
-
 def _content(store: ModelStore, path: str) -> Any:
     store.machine.point(f"read {path}")
     if path not in store.machine.files:
@@ -428,34 +375,66 @@ def _content(store: ModelStore, path: str) -> Any:
     return store.machine.files[path].content
 
 
-def compute(
-    pass_: Any, intervals: Sequence[Any], run: Any, store: ModelStore, spark: Any, kind: str
-) -> dict[str, Sequence[StoredFile]]:
-    files = [file for interval in intervals for file in interval.files]
-    store.check_all(files)
-    rows = [row for file in files for row in _content(store, file.path)]
-    made: dict[str, Sequence[StoredFile]] = {}
-    for view in pass_.views:
-        function = FUNCTIONS[view.fingerprint]
-        found = Counter(
-            (function(e, k),) for _, _, e, k, kind_, _ in rows if fits(view.stream, kind_)
-        )
-        made[view.name] = write_partials(found, view, run, store, kind) if files else []
-    return made
+class Counting:
+    """What Spark computes for a batch run, as an `Engine` does it: here a count by key."""
 
+    def __init__(self, store: ModelStore) -> None:
+        self._store = store
 
-def write_partials(
-    rows: Counter[tuple[int, ...]], view: View, run: Any, store: ModelStore, kind: str
-) -> list[StoredFile]:
-    where = f"batch/{view.name}/{run.token:08d}-{kind}-{World.current.machine.number():06x}"
-    return [store.write_table(f"{where}/part-0.parquet", counted(view, rows))] if rows else []
+    def ingest(self, stream: Stream, number: int, ranges: Mapping[int, Any]) -> Ingested:
+        found = read_slots(World.current, ranges)
+        rows = [(p, o, slot.event, slot.key, slot.kind, slot.stamp) for p, o, slot in found]
+        return self._write_interval(stream, number, rows)
 
+    def parse_again(self, stream: Stream, interval: Any) -> Ingested:
+        self._store.check_all(interval.files)
+        rows = [row for file in interval.files for row in _content(self._store, file.path)]
+        return self._write_interval(stream, interval.number, rows)
 
-def merge(view: View, partials: Paths) -> Counter[tuple[int, ...]]:
-    thread = World.current.machine.current
-    assert thread is not None
-    tables = [_content(thread.process.store, path) for path in partials]
-    return Counter({(key,): n for key, n in rows_of(tables, view).items()})
+    def compute(
+        self, pass_: Any, intervals: Sequence[Any], token: int, kind: str
+    ) -> dict[str, Sequence[StoredFile]]:
+        files = [file for interval in intervals for file in interval.files]
+        self._store.check_all(files)
+        rows = [row for file in files for row in _content(self._store, file.path)]
+        made: dict[str, Sequence[StoredFile]] = {}
+        for view in pass_.views:
+            function = FUNCTIONS[view.fingerprint]
+            found = Counter(
+                (function(e, k),) for _, _, e, k, kind_, _ in rows if fits(view.stream, kind_)
+            )
+            made[view.name] = self._write(found, view, token, kind) if files else []
+        return made
+
+    def merge(
+        self, views: Sequence[View], files: Mapping[str, Sequence[StoredFile]], token: int
+    ) -> dict[str, Sequence[StoredFile]]:
+        made: dict[str, Sequence[StoredFile]] = {}
+        for view in views:
+            self._store.check_all(files[view.name])
+            tables = [_content(self._store, file.path) for file in files[view.name]]
+            rows = Counter({(key,): n for key, n in rows_of(tables, view).items()})
+            made[view.name] = self._write(rows, view, token, "merged")
+        return made
+
+    def _write_interval(self, stream: Stream, number: int, rows: list[Any]) -> Ingested:
+        folder = f"{number:08d}-{self._store.unique()}"
+        where = f"master/{stream.name}/{stream.fingerprint}/{folder}"
+        half = len(rows) // 2
+        parts = [part for part in (rows[:half], rows[half:]) if part]
+        files = [
+            self._store.write_rows(f"{where}/part-{i}.parquet", part, part, len(part))
+            for i, part in enumerate(parts)
+        ]
+        return Ingested(files, len(rows), sum(not fits(stream, row[4]) for row in rows))
+
+    def _write(
+        self, rows: Counter[tuple[int, ...]], view: View, token: int, kind: str
+    ) -> list[StoredFile]:
+        where = f"batch/{view.name}/{token:08d}-{kind}-{self._store.unique()}"
+        if not rows:
+            return []
+        return [self._store.write_table(f"{where}/part-0.parquet", counted(view, rows))]
 
 
 def write_segment(
@@ -512,7 +491,7 @@ def write_segment(
         table = table.append_column("_key", records).append_column("_value", records)
         quarantine = segments._write("_quarantine", table, batch_id, stream, generation, store)
     marks = before_commit()
-    committed_ms = segments.now_ms()
+    committed_ms = store.clock()
     found = [
         segments._segment(tick, ranges, census.get(tick), committed_ms)
         for tick, ranges in parts.items()
@@ -536,72 +515,60 @@ def merged(store: ModelStore, view: View, run: Sequence[Commit], path: str) -> S
     return store.write_table(path, counted(view, rows, [TICK])) if rows else None
 
 
-def compare_shares(
-    database: Database,
-    view: View,
-    share: Any,
-    recomputed: Any,
-    base: Any,
-    run: Any,
-    store: ModelStore,
-) -> ReconciledView:
+class Shares:
     """Reconcile's comparison of what both layers have made of the same events."""
-    if isinstance(share, reconcile_step.NotCompared):
-        return ReconciledView(not_compared=share.why)
-    if base is not None and view.name not in recomputed.added:
-        return ReconciledView(not_compared="the definition has changed")
-    added = recomputed.added[view.name] if base is not None else recomputed.views[view.name]
-    batch = rows_of([store.read_table(file) for file in added], view)
-    speed = rows_of(database.tables["speed_share"], view)
-    World.current.compared(view, batch, speed)
-    return ReconciledView(len(batch), 0, 0, 0, [])
 
+    def __init__(self, settings: Settings, store: ModelStore) -> None:
+        self._store, self._speed = store, Counter[int]()
 
-def compare_files(
-    database: Database,
-    view: View,
-    left: Sequence[StoredFile],
-    right: Sequence[StoredFile],
-    store: ModelStore,
-) -> Comparison:
-    mine, theirs = (
-        rows_of([store.read_table(file) for file in files], view) for files in (left, right)
-    )
-    World.current.compared(view, mine, theirs)
-    return Comparison(len(mine), 0, 0, 0, [])
+    def __enter__(self) -> Shares:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def load_speed(self, view: View, partials: Iterable[pa.Table]) -> None:
+        self._speed = rows_of(list(partials), view)
+
+    def compare(
+        self, view: View, batch: Sequence[StoredFile], path: str
+    ) -> tuple[Comparison, StoredFile | None]:
+        rows = self._rows(view, batch)
+        World.current.compared(view, rows, self._speed)
+        return Comparison(len(rows), 0, 0, 0, []), None
+
+    def differences(
+        self, view: View, left: Sequence[StoredFile], right: Sequence[StoredFile]
+    ) -> Comparison:
+        mine, theirs = self._rows(view, left), self._rows(view, right)
+        World.current.compared(view, mine, theirs)
+        return Comparison(len(mine), 0, 0, 0, [])
+
+    def _rows(self, view: View, files: Sequence[StoredFile]) -> Counter[int]:
+        return rows_of([self._store.read_table(file) for file in files], view)
 
 
 # -- in the product's place ------------------------------------------------------------------------
 
 
-def _project() -> Any:
+def wait(seconds: float) -> None:
     world = World.current
-    assert world.machine.current is not None
-    process: Any = world.machine.current.process
-    return SimpleNamespace(settings=process.settings, catalog=process.catalog, store=process.store)
+    due = world.now + int(seconds * 1000)
+    world.machine.wait("sleep", lambda: world.now >= due)
 
 
-def _print_json(document: Any) -> None:
-    assert World.current.machine.current is not None
-    World.current.machine.current.process.printed = document
-
-
-def _now_ms() -> int:
-    """The clock of the host that asks."""
-    world = World.current
-    thread = world.machine.current
-    world.machine.point("clock")
-    return world.now + (world.ahead[thread.process.host] if thread else 0)
-
-
-class _Waiting:
-    """`threading.Event`, for waiting only."""
-
-    def wait(self, seconds: float) -> bool:
-        world = World.current
-        due = world.now + int(seconds * 1000)
-        world.machine.wait("sleep", lambda: world.now >= due)
-        return False
+def batch_layer(host: Any) -> BatchLayer:
+    """The product's, on a host of the model."""
+    return BatchLayer(
+        host.catalog,
+        host.settings,
+        host.store,
+        open_log=ModelLog,
+        open_engine=lambda settings, store, rows: nullcontext(Counting(store)),  # type: ignore[arg-type, return-value]
+        open_shares=Shares,  # type: ignore[arg-type]
+        read_records=Records,  # type: ignore[arg-type]
+        wait=wait,
+    )
 
 
 @cache
@@ -628,79 +595,18 @@ def _schema(view: str, extra: tuple[str, ...]) -> pa.Schema:
     return partial_schema(VIEWS[view], {name: pa.int64() for name in extra})
 
 
-_clean = publish_step.clean
-
-
-def clean(*what: Any) -> None:
-    """The product's, with a note that it is at work, for a kill in the middle of it."""
-    thread = World.current.machine.current
-    assert thread is not None
-    thread.process.cleaning = True
-    _clean(*what)
-    thread.process.cleaning = False
-
-
 @contextmanager
 def installed() -> Iterator[None]:
-    """Puts the model's broker, clock and arithmetic in the place of Kafka's, the machine's and
-    Spark's.
-    """
-    real = {id(Log): ModelLog, id(clock.now_ms): _now_ms}
+    """Puts the model's database in DuckDB's place."""
     with ExitStack() as stack:
-        for name, module in list(sys.modules.items()):
-            if name.split(".")[0] in (
-                "trilayer",
-                "trilayer_core",
-                "batch_layer",
-                "speed_layer",
-                "serving_layer",
-            ):
-                for attribute, value in list(vars(module).items()):
-                    if attribute in ("Log", "now_ms"):
-                        # What another model has left in its place would be a clock that stands
-                        # still.
-                        assert id(value) in real, (
-                            f"{name}.{attribute} must be the product's; got {value}"
-                        )
-                        stack.enter_context(mock.patch.object(module, attribute, real[id(value)]))
-                    if attribute == "uuid4":
-                        stack.enter_context(mock.patch.object(module, attribute, _uuid4))
         for owner, attribute, value in (
-            (accept_step, "read_offsets", read_offsets),
-            (accept_step, "read_mark", read_mark),
-            (ingest_step, "read_log", lambda spark, servers, topic, ranges: ranges),
-            (ingest_step, "log_columns", lambda ranges: ranges),
-            (ingest_step, "_write", write_interval),
-            (recompute_step, "_compute", compute),
-            (recompute_step, "merge", merge),
-            (recompute_step, "_write", write_partials),
-            (recompute_step, "ThreadPoolExecutor", Serial),
-            (reconcile_step, "_compare", compare_shares),
-            (reconcile_step, "_comparison", compare_files),
-            (reconcile_step, "open_duckdb", lambda *a, **k: Database()),
-            (reconcile_step, "insert_rows", insert_rows),
-            (publish_step, "clean", clean),
-            (run_step, "batch_session", batch_session),
-            (run_step, "driver_at_work", lambda what: nullcontext()),
-            (query, "write_segment", write_segment),
-            (query, "time", SimpleNamespace(monotonic=lambda: World.current.now / 1000)),
-            (query, "Ticks", partial(Ticks, clock=_now_ms)),
-            (compaction, "_merged", merged),
             (refresh_step, "insert_rows", insert_rows),
             # Rendered once: it is a fifth of a schedule's time otherwise.
             (refresh_step, "create_table_sql", _create_table_sql),
             (refresh_step, "quoted_duckdb", cache(quoted_duckdb)),
-            (commands, "project", _project),
-            (commands, "print_json", _print_json),
-            (commands, "_tell", lambda *a, **k: None),
-            (sys.modules["batch_layer.cut"], "threading", SimpleNamespace(Event=_Waiting)),
         ):
             stack.enter_context(mock.patch.object(owner, attribute, value))
         yield
-
-
-def _uuid4() -> Any:
-    return SimpleNamespace(hex=f"{World.current.machine.number():06x}")
 
 
 # -- the world -------------------------------------------------------------------------------------
@@ -734,7 +640,6 @@ class World:
         self.now = START_MS + rng.randrange(TICK_MS)
         self.log = [Partition() for _ in range(rng.randint(1, 3))]
         self.events = 0
-        self.ahead: Counter[str] = Counter()
         self.broker_ahead = 0
         self.broker_away = 0
         self.tick_s, self.keep_versions, self.schema, self.catalog = 1, 2, 0, 0
@@ -1161,37 +1066,26 @@ def _batch(world: World, rng: random.Random) -> Task:
     accept_clock = world.clocks and rng.random() < 0.3
 
     def run() -> None:
-        run_step.batch_run(
-            host.catalog,
-            host.settings,
-            host.store,
-            full=full,
-            accept_loss=accept_loss,
-            accept_clock=accept_clock,
-        )
+        batch_layer(host).run(full=full, accept_loss=accept_loss, accept_clock=accept_clock)
         world.deeds.append("a batch run")
         world.well("batch")
 
     def steps() -> None:
         """As Airflow does: each step is a process of its own, tried again if that may help."""
-        until = None
+        layer, until_ms = batch_layer(host), None
         if kind == "late steps":
             t_ms = world.now - late_ms
-            until = format_time(t_ms - t_ms % (1000 * world.tick_s))
-        cut = _try(
-            host,
-            lambda: commands.cut(until=until, full=full, at_least=True, accept_clock=accept_clock),
+            until_ms = t_ms - t_ms % (1000 * world.tick_s)
+        begun = _try(
+            partial(layer.cut, until_ms, full=full, at_least=True, accept_clock=accept_clock)
         )
-        if "covered_by" in cut:
+        if isinstance(begun, Publication):
             return
-        token = cut["token"]
-        _try(
-            host,
-            lambda: commands.ingest(token=token, until=None, stream=None, accept_loss=accept_loss),
-        )
-        _try(host, lambda: commands.recompute(token=token, until=None))
-        _try(host, lambda: commands.reconcile(token=token, until=None))
-        _try(host, lambda: commands.publish(token=token, until=None))
+        streams, token = host.catalog.streams, begun.token
+        _try(partial(layer.ingest, streams, token, accept_loss=accept_loss))
+        _try(partial(layer.recompute, token))
+        _try(partial(layer.reconcile, token))
+        _try(partial(layer.publish, token))
         world.deeds.append("a batch run")
         world.well("batch")
 
@@ -1207,13 +1101,7 @@ def whole_run(world: World, *, accept_loss: bool = False, accept_clock: bool = F
     host = world.process("batch", "batch")
 
     def run() -> None:
-        run_step.batch_run(
-            host.catalog,
-            host.settings,
-            host.store,
-            accept_loss=accept_loss,
-            accept_clock=accept_clock,
-        )
+        batch_layer(host).run(accept_loss=accept_loss, accept_clock=accept_clock)
         world.deeds.append("a batch run")
 
     return "run" + (" --accept-loss" if accept_loss else ""), host, run
@@ -1238,11 +1126,10 @@ def caught_up(world: World) -> bool:
     )
 
 
-def _try(host: Any, step: Callable[[], None]) -> Any:
+def _try(step: Callable[[], Any]) -> Any:
     for attempt in range(RETRIES):
         try:
-            step()
-            return host.printed
+            return step()
         except (UsageError, OvertakenError):
             raise
         except (TrilayerError, SparkError, OSError):
@@ -1264,7 +1151,7 @@ def _operator(world: World, rng: random.Random) -> Task:
             return
         world.setbacks += 1
         version = rng.choice(there) if named else None
-        publish_step.rollback(version, host.store)
+        roll_back(version, host.store)
         world.setbacks += 1
         world.deeds.append("a rollback")
 
@@ -1301,6 +1188,9 @@ def _speed(world: World, rng: random.Random) -> Task:
             process.settings,
             process.store,
             SimpleNamespace(readStream=Anything()),  # type: ignore[arg-type]
+            open_log=ModelLog,
+            write=write_segment,
+            elapsed=lambda: world.now / 1000,
         )
         made.start(rebuild)
         world.speed_query = made
@@ -1330,6 +1220,7 @@ def _compaction(world: World, rng: random.Random) -> Task:
             running.generation.name,
             at_least=2,
             recent_ms=0,
+            merge=merged,
         )
         world.well("compaction")
 

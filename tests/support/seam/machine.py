@@ -46,7 +46,6 @@ class Process:
         self.cleaning = False
         self.alive = True
         self.store = ModelStore(machine, self)
-        self.printed: Any = None
 
     def end(self) -> None:
         """As kill -9 does it: locks are free again, and none of its threads goes on."""
@@ -90,6 +89,7 @@ class Machine:
         self.locks: dict[str, Process] = {}
         self.current: Thread | None = None
         self.now: Callable[[], int] = lambda: 0
+        self.ahead: Counter[str] = Counter()
         self.times: dict[str, int] = {}
         self.operations = 0
         self.numbers = 0
@@ -151,6 +151,12 @@ class Machine:
                     thread.done = True
                 finally:
                     self.current = None
+
+    def clock(self) -> int:
+        """The clock of the host that asks, which may be ahead."""
+        thread = self.current
+        self.point("clock")
+        return self.now() + (self.ahead[thread.process.host] if thread else 0)
 
     def number(self) -> int:
         """Numbers in the place of random ones."""
@@ -217,6 +223,12 @@ class ModelStore(Store):
     def __init__(self, machine: Machine, process: Process | None = None) -> None:
         self.machine, self.process = machine, process
         self.root, self.local = "model", True
+
+    def clock(self) -> int:
+        return self.machine.clock()
+
+    def unique(self) -> str:
+        return f"{self.machine.number():06x}"
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -349,6 +361,8 @@ class ModelStore(Store):
         if relative in locks:
             raise ConflictError(f"{what} must run once at a time; {locks[relative].name} is at it")
         locks[relative] = holder
+        if what == "the clearing away of versions":
+            holder.cleaning = True  # the last that a process does, for a kill in the middle of it
         try:
             yield
         finally:

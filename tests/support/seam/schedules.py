@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from speed_layer.query import LOOK_BACK_S
+from speed_layer.reading import LOOK_BACK_S
 from tests.support.seam.interleaved import ACTORS, READERS, Reader, World, Wrong, plain
 from tests.support.seam.machine import Slot
 from trilayer_core.store.intervals import chain_end
@@ -182,7 +182,7 @@ def _clock(host: str) -> Callable[[World, random.Random], str]:
         if host == "broker":
             world.broker_ahead = ms
         else:
-            world.ahead[host] = ms
+            world.machine.ahead[host] = ms
         return f"the clock of {host} is {ms} ms ahead"
 
     return jump
@@ -416,7 +416,7 @@ def heal(world: World) -> None:
     for _ in ACTORS:  # one may wait for a lock of another that comes after it
         for name in ACTORS:
             _finish(world, name)
-    world.ahead.clear()
+    world.machine.ahead.clear()
     world.broker_ahead = world.jitter_ms = 0
     world.now += 10_000
     advice = ""

@@ -15,23 +15,25 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import SimpleNamespace
+from functools import partial
 from typing import Any
 
-from batch_layer import ingest as ingest_step
-from batch_layer import publish as publish_step
-from batch_layer import recompute as recompute_step
-from batch_layer import reconcile as reconcile_step
 from batch_layer.cut import choose_t, cut
-from batch_layer.recompute import is_continued
-from speed_layer import compaction, query
-from speed_layer.query import StreamQuery
-from speed_layer.ticks import Ticks
+from batch_layer.engine import Ingested
+from batch_layer.ingest import ingest
+from batch_layer.publish import publish, rollback
+from batch_layer.recompute import is_continued, recompute
+from batch_layer.reconcile import NotCompared, speed_share
+from batch_layer.run import BatchLayer
+from speed_layer.compaction import compact
+from speed_layer.reading import Reading
+from speed_layer.succession import Succession
 from trilayer import Catalog, Stream, View, count
+from trilayer_core.compute.grouping import Pass
 from trilayer_core.errors import ClockError, CoverageError
-from trilayer_core.log.broker import Log, Mark, Topic
+from trilayer_core.log.broker import Log, Mark, Marks, Topic
 from trilayer_core.runtime.settings import Settings
-from trilayer_core.seam import size
+from trilayer_core.seam import Ranges, RangesByTick, size
 from trilayer_core.store import layout
 from trilayer_core.store.cover import best_cover
 from trilayer_core.store.documents import decode, document_bytes, encode
@@ -64,8 +66,9 @@ class Crash(BaseException):
 class DictStore(Store):
     """A store in a dictionary. `fuse` counts writes until the process dies; None is never."""
 
-    def __init__(self, rng: random.Random) -> None:
-        self._rng = rng
+    def __init__(self, rng: random.Random, clock: Callable[[], int]) -> None:
+        self._rng, self.clock = rng, clock
+        self._names = 0
         self.files: dict[str, Any] = {}
         self.folders: dict[str, dict[str, None]] = {}
         self.fuse: int | None = None
@@ -93,6 +96,10 @@ class DictStore(Store):
         self.files.pop(path, None)
         parent, name = path.rsplit("/", 1)
         self.folders.get(parent, {}).pop(name, None)
+
+    def unique(self) -> str:
+        self._names += 1
+        return f"{self._names:06x}"
 
     def exists(self, relative: str) -> bool:
         return relative in self.files or bool(self.folders.get(relative))
@@ -148,6 +155,17 @@ def super_read_error(relative: str) -> None:
     raise IntegrityError(f"{relative} must be in the store; it is missing")
 
 
+def merge_partials(
+    store: DictStore, view: View, run: Sequence[Commit], path: str
+) -> StoredFile | None:
+    """Compaction's merge of a view's partials."""
+    rows: Counter[tuple[int, int]] = Counter()
+    for commit in run:
+        if view.name in commit.files:
+            rows.update(store.content(commit.files[view.name].path))
+    return store.write_rows(path, rows) if rows else None
+
+
 class ModelLog(Log):
     """The broker, as `Log` asks it: what is visible now, and the time index over it."""
 
@@ -165,7 +183,7 @@ class ModelLog(Log):
         pass
 
     def beginning(self, topic: Topic) -> dict[int, int]:
-        return dict.fromkeys(topic.partitions, 0)
+        return {p: self._world.begins.get(p, 0) for p in topic.partitions}
 
     def end(self, topic: Topic) -> dict[int, int]:
         return {p: self._world.visible(p) for p in topic.partitions}
@@ -190,6 +208,47 @@ class ModelLog(Log):
         ][:3]
 
 
+class Counting:
+    """What Spark computes for a batch run, as an `Engine` does it: here a count of keys."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def ingest(self, stream: Stream, number: int, ranges: Ranges) -> Ingested:
+        keys = self.world.keys(ranges)
+        folder = f"{number:08d}-{self.world.rng.randrange(1 << 24):06x}"
+        path = f"master/{stream.name}/{stream.fingerprint}/{folder}/part.parquet"
+        files = [self.world.store.write_rows(path, keys)]
+        return Ingested(files, len(keys), keys.count(None))
+
+    def compute(
+        self, pass_: Pass, intervals: Sequence[Interval], token: int, kind: str
+    ) -> dict[str, Sequence[StoredFile]]:
+        files = [file for interval in intervals for file in interval.files]
+        keys = [key for file in files for key in self.world.store.content(file.path)]
+        made = {}
+        for view in pass_.views:
+            rows = Counter(KEY_OF[view.name](key) for key in keys if key is not None)
+            made[view.name] = self._write(rows, view, token, kind) if rows else []
+        return made
+
+    def merge(
+        self, views: Sequence[View], files: Mapping[str, Sequence[StoredFile]], token: int
+    ) -> dict[str, Sequence[StoredFile]]:
+        made = {}
+        for view in views:
+            self.world.store.check_all(files[view.name])
+            rows: Counter[int] = Counter()
+            for file in files[view.name]:
+                rows.update(self.world.store.content(file.path))
+            made[view.name] = self._write(rows, view, token, "merged")
+        return made
+
+    def _write(self, rows: Any, view: View, token: int, kind: str) -> list[StoredFile]:
+        path = f"batch/{view.name}/{token:08d}-{kind}/part.parquet"
+        return [self.world.store.write_rows(path, rows)]
+
+
 class World:
     """One schedule's state: broker, clock, store, and the two layers on it.
 
@@ -198,23 +257,36 @@ class World:
     up to so much, either way, record by record.
     """
 
-    def __init__(self, seed: int, skew_ms: int) -> None:
+    def __init__(self, seed: int, skew_ms: int, tick_s: int = 1) -> None:
         self.rng = random.Random(seed)
         self.skew_ms, self.good = skew_ms, skew_ms == 0
-        self.now = 1_700_000_000_000 + self.rng.randrange(TICK_MS)
+        self.settings = SETTINGS.model_copy(update={"tick_s": tick_s})
+        self.now = 1_700_000_000_000 + self.rng.randrange(self.settings.tick_ms)
         # Per partition (append time, visible from, key), key None for an event that goes to
         # quarantine.
         self.records: list[list[tuple[int, int, int | None]]] = [
             [] for _ in range(self.rng.randint(1, 3))
         ]
-        self.store = DictStore(self.rng)
-        self.speed: StreamQuery | None = None
+        self.store = DictStore(self.rng, self.clock)
+        self.engine: Any = Counting(self)
+        self.speed: Reading | None = None
+        self.begins: dict[int, int] = {}
         self.head: dict[int, int] = {}
         self.refusals: list[str] = []
         self.accept_clock = False
         self.steps: list[str] = []
 
+    def clock(self) -> int:
+        return self.now
+
     # -- broker ------------------------------------------------------------------------------------
+
+    @property
+    def layer(self) -> BatchLayer:
+        return BatchLayer(CATALOG, self.settings, self.store, open_log=self.open_log)
+
+    def open_log(self, servers: str = "") -> Log:
+        return ModelLog(self)
 
     def visible(self, partition: int) -> int:
         records = self.records[partition]
@@ -237,7 +309,8 @@ class World:
             self.records[p].append((self.now + off, max(before, self.now + delay), key))
 
     def advance(self) -> None:
-        self.now += self.rng.choice((1, 20, 150, 400, TICK_MS, TICK_MS, 3 * TICK_MS))
+        tick_ms = self.settings.tick_ms
+        self.now += self.rng.choice((1, 20, 150, 400, tick_ms, tick_ms, 3 * tick_ms))
 
     def add_partition(self) -> None:
         if len(self.records) < 4:
@@ -249,13 +322,14 @@ class World:
     # -- speed layer -------------------------------------------------------------------------------
 
     def start_speed(self, rebuild: bool = False) -> None:
-        self.speed = StreamQuery(CATALOG, STREAM, SETTINGS, self.store, None)  # type: ignore[arg-type]  # no Spark here
-        log = ModelLog(self)
+        log = self.open_log()
         topic = log.topic(STREAM)
-        self.speed.choose(topic, log, rebuild)
-        self.speed._ticks = Ticks(
-            STREAM, topic, log, self.store, TICK_MS, SETTLE_MS, clock=lambda: self.now
-        )
+        succession = Succession(CATALOG, STREAM, self.settings, self.store, topic, log)
+        generation, read = succession.choose(rebuild=rebuild)
+        self.speed = Reading(
+            STREAM, generation, read, topic, log, self.settings, self.store,
+            elapsed=lambda: self.now / 1000,
+        )  # fmt: skip
 
     def micro_batch(self) -> None:
         """One trigger as Spark does it: offsets first, then the batch, then Spark's own commit; a
@@ -263,7 +337,6 @@ class World:
         """
         if self.speed is None:
             return self.start_speed()
-        assert self.speed.generation
         checkpoint = layout.checkpoint(STREAM, self.speed.generation.name)
         planned = [int(name) for name in self.store.names(f"{checkpoint}/offsets")]
         batch = max(planned, default=-1)
@@ -285,7 +358,7 @@ class World:
                 ["v1", "{}", json.dumps({STREAM.topic: {str(p): o for p, o in end.items()}})]
             )
             self.store.write(f"{checkpoint}/offsets/{batch}", text.encode())
-        self.speed._process(None, batch)  # type: ignore[arg-type]  # write_segment is stood in for
+        self.speed.commit(batch, partial(self.write_segment, batch))
         self.store.write(f"{checkpoint}/commits/{batch}", b"v1")
 
     def _planned(self, checkpoint: str, batch: int) -> dict[int, int]:
@@ -293,52 +366,41 @@ class World:
         return {int(p): o for p, o in json.loads(text)[STREAM.topic].items()}
 
     def write_segment(
-        self,
-        records: Any,
-        batch_id: int,
-        parts: Any,
-        stream: Any,
-        passes: Any,
-        generation: Any,
-        store: DictStore,
-        before_commit: Any,
+        self, batch_id: int, parts: RangesByTick, before_commit: Callable[[], Marks]
     ) -> Commit:
-        data = f"{layout.generation(stream, generation.name)}/data/{batch_id:012d}-{batch_id:012d}"
+        assert self.speed
+        store, generation = self.store, self.speed.generation.name
+        data = f"{layout.generation(STREAM, generation)}/data/{batch_id:012d}-{batch_id:012d}"
         rows: dict[str, Counter[tuple[int, int]]] = {view.name: Counter() for view in CATALOG.views}
         segments = []
         for tick, ranges in parts.items():
             keys = self.keys(ranges)
             for view, found in rows.items():
                 found.update((tick, KEY_OF[view](key)) for key in keys if key is not None)
-            segments.append(Segment(tick, ranges, size(ranges), keys.count(None)))
+            segments.append(self.segment(tick, ranges, size(ranges), keys.count(None)))
         files = {
             view: store.write_rows(f"{data}-{view}.parquet", found)
             for view, found in rows.items()
             if found
         }
         commit = Commit(batch_id, batch_id, segments, files, None, self.now, before_commit())
-        store.create_document(layout.commit(stream, generation.name, batch_id, batch_id), commit)
+        store.create_document(layout.commit(STREAM, generation, batch_id, batch_id), commit)
         return commit
 
+    def segment(self, tick: int, ranges: Ranges, events: int, quarantined: int) -> Segment:
+        return Segment(tick, ranges, events, quarantined)
+
     def compact(self) -> None:
-        if self.speed is not None and self.speed.generation:
-            compaction.compact(
+        if self.speed is not None:
+            compact(
                 self.store,
                 STREAM,
                 CATALOG.views,
                 self.speed.generation.name,
                 at_least=2,
                 recent_ms=0,
+                merge=merge_partials,
             )
-
-    def merged(
-        self, store: DictStore, view: View, run: Sequence[Commit], path: str
-    ) -> StoredFile | None:
-        rows: Counter[tuple[int, int]] = Counter()
-        for commit in run:
-            if view.name in commit.files:
-                rows.update(store.content(commit.files[view.name].path))
-        return store.write_rows(path, rows) if rows else None
 
     def rebuild(self) -> None:
         self.start_speed(rebuild=True)
@@ -364,29 +426,34 @@ class World:
             and is_continued(CATALOG, STREAM, published)
         ):
             return
-        spark: Any = lambda: SimpleNamespace(read=SimpleNamespace(parquet=lambda *paths: paths))  # noqa: E731
-        ingest_step.ingest(STREAM, run, SETTINGS, self.store, spark)
-        recomputed = recompute_step.recompute(CATALOG, run, self.store, spark)
+        ingest(STREAM, run, self.settings, self.store, self.engine, open_log=self.open_log)
+        recomputed = recompute(CATALOG, run, self.store, self.engine)
         self._reconcile(run, recomputed)
-        publish_step.publish(CATALOG, run, recomputed, {}, SETTINGS, self.store)
+        publish(CATALOG, run, recomputed, {}, self.settings, self.store)
 
     def cut(self, full: bool) -> Run:
         """As an operator has it who knows of the broker's clock."""
         accept = self.accept_clock
-        t_ms = choose_t(CATALOG, SETTINGS, self.store, None, accept_clock=accept)
+        t_ms = choose_t(CATALOG, self.settings, self.store, None, accept_clock=accept)
         try:
-            return cut(CATALOG, SETTINGS, self.store, t_ms, full, accept_clock=accept)
+            return self.cut_at(t_ms, full, accept_clock=accept)
         except ClockError:
             assert not self.good
-            return cut(CATALOG, SETTINGS, self.store, t_ms, full, accept_clock=True)
+            return self.cut_at(t_ms, full, accept_clock=True)
+
+    def cut_at(self, t_ms: int, full: bool = False, *, accept_clock: bool = False) -> Run:
+        return cut(
+            CATALOG, self.settings, self.store, t_ms, full,
+            accept_clock=accept_clock, open_log=self.open_log,
+        )  # fmt: skip
 
     def _reconcile(self, run: Any, recomputed: Any) -> None:
         """What both layers have of the same ticks must be the same, where the product says that it
         can be compared.
         """
         base = Publications(self.store).in_force()
-        share = reconcile_step._speed_share(CATALOG, STREAM, run, base, self.store)
-        if isinstance(share, reconcile_step.NotCompared):
+        share = speed_share(CATALOG, STREAM, run, base, self.store)
+        if isinstance(share, NotCompared):
             return
         for view in CATALOG.views:
             speed = self._rows(view.name, share.cover.commits, share.ticks)
@@ -400,57 +467,12 @@ class World:
     def ingest_only(self) -> None:
         """A run that died after its ingest."""
         run = self.cut(False)
-        ingest_step.ingest(STREAM, run, SETTINGS, self.store, lambda: None)  # type: ignore[arg-type, return-value]
-
-    def write_interval(
-        self, stream: Stream, number: int, records: Any, store: DictStore
-    ) -> tuple[Any, int, int]:
-        if records is None:
-            return [], 0, 0
-        keys = self.keys(records())
-        folder = f"{number:08d}-{self.rng.randrange(1 << 24):06x}"
-        path = f"master/{stream.name}/{stream.fingerprint}/{folder}/part.parquet"
-        return [store.write_rows(path, keys)], len(keys), keys.count(None)
-
-    def compute(
-        self,
-        pass_: Any,
-        intervals: Sequence[Interval],
-        run: Any,
-        store: DictStore,
-        spark: Any,
-        kind: str,
-    ) -> dict[str, Sequence[StoredFile]]:
-        keys = [
-            key
-            for interval in intervals
-            for file in interval.files
-            for key in store.content(file.path)
-        ]
-        made = {}
-        for view in pass_.views:
-            rows = Counter(KEY_OF[view.name](key) for key in keys if key is not None)
-            made[view.name] = self.write_partials(rows, view, run, store, kind) if rows else []
-        return made
-
-    def write_partials(
-        self, partials: Any, view: View, run: Any, store: DictStore, kind: str
-    ) -> list[StoredFile]:
-        return [
-            store.write_rows(f"batch/{view.name}/{run.token:08d}-{kind}/part.parquet", partials)
-        ]
-
-    def merge(self, view: View, paths: Sequence[str]) -> Counter[int]:
-        rows: Counter[int] = Counter()
-        for path in paths:
-            rows.update(self.store.content(path))
-        return rows
+        ingest(STREAM, run, self.settings, self.store, self.engine, open_log=self.open_log)
 
     def rollback(self) -> None:
         if Publications(self.store).in_force():
-            publish_step.rollback(
-                self.rng.choice(Publications(self.store).versions()).version, self.store
-            )
+            versions = Publications(self.store).versions()
+            rollback(self.rng.choice(versions).version, self.store)
 
     # -- what must hold ----------------------------------------------------------------------------
 
@@ -552,7 +574,7 @@ class World:
         """With good clocks the speed layer just goes on, and with bad ones a rebuild mends every
         refusal, until all that arrived is counted.
         """
-        self.now += 10 * TICK_MS
+        self.now += 10 * self.settings.tick_ms
         if self.good:
             self.restart_speed()
         else:
@@ -569,7 +591,6 @@ class World:
 
     def _caught_up(self) -> bool:
         assert self.speed
-        assert self.speed.generation
         checkpoint = layout.checkpoint(STREAM, self.speed.generation.name)
         planned = [int(name) for name in self.store.names(f"{checkpoint}/offsets")]
         end = (
@@ -579,33 +600,6 @@ class World:
         )
         done = not planned or self.store.exists(f"{checkpoint}/commits/{max(planned)}")
         return done and all(end.get(p, 0) >= self.visible(p) for p in range(len(self.records)))
-
-
-@contextmanager
-def installed(world: World, monkeypatch: Any) -> Iterator[World]:
-    """Puts the world's broker, clock and arithmetic in the place of Kafka's, the machine's and
-    Spark's.
-
-    At the end all that `monkeypatch` has changed is undone. Were what a test has put on top of the
-    world undone later, the world would come back with it, and stay in the product.
-    """
-    with monkeypatch.context() as patch:
-        patch.setattr("batch_layer.cut.Log", lambda servers: ModelLog(world))
-        patch.setattr("batch_layer.cut.now_ms", lambda: world.now)
-        patch.setattr(ingest_step, "Log", lambda servers: ModelLog(world))
-        patch.setattr(ingest_step, "read_log", lambda spark, servers, topic, ranges: ranges)
-        patch.setattr(ingest_step, "log_columns", lambda ranges: ranges)
-        patch.setattr(ingest_step, "_write", world.write_interval)
-        patch.setattr(recompute_step, "_compute", world.compute)
-        patch.setattr(recompute_step, "merge", world.merge)
-        patch.setattr(recompute_step, "_write", world.write_partials)
-        patch.setattr(DictStore, "uri", lambda store, path: path)
-        patch.setattr(query, "write_segment", world.write_segment)
-        patch.setattr(compaction, "_merged", world.merged)
-        try:
-            yield world
-        finally:
-            monkeypatch.undo()
 
 
 def arrive(world, number=10):

@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from batch_layer.engine import Engine
 from batch_layer.publish import publish
 from batch_layer.recompute import recompute
 from tests.support.verification.healthy import Healthy
@@ -101,7 +102,8 @@ class Damage:
             {self.stream.name: of_stream.cut},
             {self.stream.name: of_stream.topic_id},
         )
-        recomputed = recompute(self.catalog, run, self.store, lambda: self.healthy.spark)
+        engine = Engine(self.healthy.settings, self.store, lambda: self.healthy.spark)
+        recomputed = recompute(self.catalog, run, self.store, engine)
         publish(self.catalog, run, recomputed, {}, self.healthy.settings, self.store)
 
     def place(self, number: int, *, fits: bool = True, partition: int = 1, nth: int = 3) -> int:

@@ -100,13 +100,13 @@ def test_every_command_says_which_record_it_is(project, spark):
     assert "offset 2 is stamped" in " ".join(out.split())
 
 
-def test_a_t_later_than_now_is_told_and_gone_past(project, spark, monkeypatch):
+def test_a_t_later_than_now_is_told_and_gone_past(project, spark):
     with _pipeline(project, spark) as pipeline:
         pipeline.produce([(0, _event("a"))] * 3)
         pipeline.catch_up()
-        with monkeypatch.context() as patch:
-            patch.setattr("batch_layer.cut.now_ms", lambda: now_ms() + 86_400_000)
-            ahead = pipeline.batch()
+        pipeline.store.clock = lambda: now_ms() + 86_400_000
+        ahead = pipeline.batch()
+        pipeline.store.clock = now_ms
         _, err = project.run("batch", "run", expect=1)
         assert f"T={ahead.t}" in err
         assert "--accept-clock" in err

@@ -13,7 +13,7 @@ import pytest
 from kafka import KafkaProducer
 
 from batch_layer.accept import accept_loss
-from speed_layer.query import StreamQuery
+from speed_layer.reading import Reading
 from tests.support.layers import Pipeline, quick
 from tests.support.places import JARS
 from tests.support.waiting import until
@@ -154,7 +154,7 @@ def test_a_loss_above_the_cut_is_read_anew_and_one_below_it_is_refused(home, spa
 def test_what_spark_has_fetched_ahead_of_a_loss_is_not_counted(home, spark, store, monkeypatch):
     """Its consumers keep what came with a micro-batch's records, and would hand it on."""
     committed, go_on = threading.Event(), threading.Event()
-    commit = StreamQuery._commit
+    commit = Reading._commit
 
     def commit_and_wait(*arguments):
         if committed.is_set():
@@ -171,7 +171,7 @@ def test_what_spark_has_fetched_ahead_of_a_loss_is_not_counted(home, spark, stor
         produce(pipeline, 10, "a")
         produce(pipeline, 30, "lost")
         pipeline.batch(until_ms=1000)
-        monkeypatch.setattr(StreamQuery, "_commit", commit_and_wait)
+        monkeypatch.setattr(Reading, "_commit", commit_and_wait)
         query = pipeline.start_speed()
         until(committed.is_set)
         broker = lose_end(home, broker, 0, 10)

@@ -9,9 +9,8 @@ import logging
 
 import pytest
 
-from batch_layer.cut import choose_t, cut
-from batch_layer.run import covered_by
-from tests.support.seam.world import CATALOG, SETTINGS, STREAM, TICK_MS, World, installed
+from batch_layer.cut import choose_t
+from tests.support.seam.world import CATALOG, STREAM, TICK_MS, World
 from trilayer_core.errors import ClockError
 from trilayer_core.store.generations import Generations
 from trilayer_core.store.master import Master
@@ -22,13 +21,12 @@ YEARS_3 = 3 * 365 * 86_400_000
 
 
 @pytest.fixture
-def world(monkeypatch):
+def world():
     made = World(7, 0)
     made.records = [[]]
     made.rng.random = lambda: 0.9  # type: ignore[method-assign]  # no full runs, no micro-batch that stays behind
-    with installed(made, monkeypatch):
-        made.start_speed()
-        yield made
+    made.start_speed()
+    return made
 
 
 def arrive(world, n=3, ahead_ms=0, partition=0):
@@ -154,11 +152,11 @@ def test_a_broker_whose_clock_jumps_for_a_while(world):
     live(world, 3)
     before = batch(world)
     live(world, 3, MINUTES_50)
-    t_ms = choose_t(CATALOG, SETTINGS, world.store, None)
+    t_ms = choose_t(CATALOG, world.settings, world.store, None)
     with pytest.raises(
         ClockError, match=r"partition 0: .* the newest records, offsets 24 to 47, .* --accept-clock"
     ):
-        cut(CATALOG, SETTINGS, world.store, t_ms, False)
+        world.cut_at(t_ms)
     world.check()
     assert cut_of(world) == before
     live(world, 2)
@@ -206,16 +204,16 @@ def test_a_t_later_than_now_is_an_error_that_names_it(after_a_jump):
     live(world, 2)
     for until in (None, world.now - world.now % TICK_MS - TICK_MS):
         with pytest.raises(ClockError, match=rf"is of T={t}: .* --accept-clock") as error:
-            choose_t(CATALOG, SETTINGS, world.store, until, at_least=until is not None)
+            choose_t(CATALOG, world.settings, world.store, until, at_least=until is not None)
         assert "version 2" in str(error.value) or "interval 1 of stream 'events'" in str(
             error.value
         )
 
 
 def accept(world):
-    t_ms = choose_t(CATALOG, SETTINGS, world.store, None, accept_clock=True)
+    t_ms = choose_t(CATALOG, world.settings, world.store, None, accept_clock=True)
     assert t_ms <= world.now
-    assert covered_by(CATALOG, SETTINGS, world.store, t_ms) is None
+    assert world.layer.covered_by(t_ms) is None
     world.accept_clock = True
     world.batch()
     world.accept_clock = False
@@ -305,21 +303,20 @@ class Jumpy(World):
         finally:
             self.batch_ms = 0
 
+    def clock(self):
+        return self.now + self.batch_ms
+
 
 @pytest.mark.parametrize("first", range(0, 100, 50))
-def test_every_event_once_or_a_refusal_that_a_rebuild_heals(first, monkeypatch):
+def test_every_event_once_or_a_refusal_that_a_rebuild_heals(first):
     logging.getLogger("trilayer").setLevel(logging.ERROR)
     for seed in range(first, first + 50):
         made = Jumpy(seed)
-        with installed(made, monkeypatch):
-            monkeypatch.setattr(
-                "batch_layer.cut.now_ms", lambda made=made: made.now + made.batch_ms
-            )
-            try:
-                for _ in range(30):
-                    made.step()
-                made.heal()
-            except Exception as error:
-                error.add_note(f"seed {seed}, steps: {'; '.join(made.steps)}")
-                raise
+        try:
+            for _ in range(30):
+                made.step()
+            made.heal()
+        except Exception as error:
+            error.add_note(f"seed {seed}, steps: {'; '.join(made.steps)}")
+            raise
     logging.getLogger("trilayer").setLevel(logging.NOTSET)

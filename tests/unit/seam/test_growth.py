@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from speed_layer.ticks import MOST_WAITING, Ticks
-from tests.support.seam.world import STREAM, TICK_MS, Crash, World, installed
+from tests.support.seam.world import STREAM, TICK_MS, Crash, World
 from trilayer_core.errors import CoverageError, IntegrityError
 from trilayer_core.log.broker import Topic
 from trilayer_core.seam import Range
@@ -28,27 +28,26 @@ def quiet():
 
 
 @pytest.fixture
-def world(monkeypatch):
+def world():
     world = World(0, 0)
     world.records = [[]]
     world.rng.random = lambda: 1.0
-    with installed(world, monkeypatch):
-        world.start_speed()
-        yield world
+    world.start_speed()
+    return world
 
 
 @pytest.fixture
-def asked(world, monkeypatch):
+def asked(world):
     """What the store was asked below the chain's folder."""
     found = Counter()
     for name in ("read_document", "exists", "names"):
-        ask = getattr(type(world.store), name)
+        ask = getattr(world.store, name)
 
-        def counted(store, path, *kind, name=name, ask=ask):
+        def counted(path, *kind, name=name, ask=ask):
             found[name] += path.startswith(FOLDER)
-            return ask(store, path, *kind)
+            return ask(path, *kind)
 
-        monkeypatch.setattr(type(world.store), name, counted)
+        setattr(world.store, name, counted)
     return found
 
 
@@ -182,6 +181,7 @@ def test_a_partition_without_records_keeps_no_boundary_for_each_tick(store):
             return [(o, self.late[0] if partition else o * TICK_MS) for o in range(offset, end)]
 
     log, number = TwoPartitions(), 3 * MOST_WAITING
+    store.clock = lambda: (log.ticks + 1) * TICK_MS
     ticks = Ticks(
         STREAM,
         Topic("events", "id", (0, 1)),
@@ -189,7 +189,6 @@ def test_a_partition_without_records_keeps_no_boundary_for_each_tick(store):
         store,
         TICK_MS,
         200,
-        clock=lambda: (log.ticks + 1) * TICK_MS,
     )
     for tick in range(number):
         log.ticks = tick + 1

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from batch_layer.publish import rollback
-from tests.support.seam.world import World, arrive, installed, run_later
+from tests.support.seam.world import World, arrive, run_later
 from trilayer_core.errors import HeldError, OvertakenError, UsageError
 from trilayer_core.store import layout
 from trilayer_core.store.fence import Fence
@@ -17,16 +17,15 @@ ANN = Held("ann@laptop", "prices were wrong", 1_767_225_600_000)
 
 
 @pytest.fixture
-def world(monkeypatch):
+def world():
     world = World(0, 0)
     world.records = [[]]
     world.rng.random = lambda: 1.0
-    with installed(world, monkeypatch):
-        world.start_speed()
-        for _ in range(3):
-            arrive(world)
-            run_later(world)
-        yield world
+    world.start_speed()
+    for _ in range(3):
+        arrive(world)
+        run_later(world)
+    return world
 
 
 def test_no_run_publishes_on_top_of_it_and_the_answers_stay_fresh(world):
@@ -92,15 +91,11 @@ def test_there_must_be_something_to_hold(tmp_path):
 
 
 @pytest.mark.parametrize("torn", ["", "{", '{"version": 3}'])
-def test_a_torn_pointer_holds_nothing_up(torn, world, monkeypatch, caplog):
+def test_a_torn_pointer_holds_nothing_up(torn, world, caplog):
     """`rollback N` is how one comes out of it."""
     Publications(world.store).hold(ANN)
-    read = type(world.store).read
-    monkeypatch.setattr(
-        type(world.store),
-        "read",
-        lambda store, path: torn.encode() if path == layout.POINTER else read(store, path),
-    )
+    read = world.store.read
+    world.store.read = lambda path: torn.encode() if path == layout.POINTER else read(path)
     logging.getLogger("trilayer").setLevel(logging.WARNING)
     target = Publications(world.store).versions()[0].version
     assert rollback(target, world.store, ANN).version == target

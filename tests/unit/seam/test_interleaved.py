@@ -14,6 +14,8 @@ from speed_layer import compaction
 from tests.support.seam import interleaved, schedules
 from tests.support.seam.interleaved import World, Wrong
 from tests.support.seam.schedules import FAULTS, plan, report, run, shrink
+from trilayer_core.store import layout
+from trilayer_core.store.generations import Generations
 
 SCHEDULES, AT_ONCE = 240, 40
 
@@ -52,11 +54,9 @@ def test_a_schedule_follows_from_its_seed():
 
 def narrow_first(store, stream, views, generation, at_least, **more):
     """Compaction that deletes what it replaces before it writes the replacement."""
-    commits = compaction.read_commits(store, stream, generation)
+    commits = Generations(store, stream).commits(generation)
     if len(commits) > 2:
-        store.delete(
-            compaction.layout.commit(stream, generation, commits[0].first, commits[0].last)
-        )
+        store.delete(layout.commit(stream, generation, commits[0].first, commits[0].last))
 
 
 def below_the_cut(stream, cut, pieces):

@@ -6,11 +6,8 @@ import logging
 
 import pytest
 
-from batch_layer.cut import cut
-from speed_layer import compaction
 from speed_layer.compaction import compact
-from tests.support.seam import world as model
-from tests.support.seam.world import CATALOG, STREAM, World, installed
+from tests.support.seam.world import CATALOG, STREAM, World, merge_partials
 from trilayer_core.seam import Range
 from trilayer_core.store import layout
 from trilayer_core.store.generations import Generations
@@ -27,17 +24,14 @@ def quiet():
 
 
 @pytest.fixture
-def world(monkeypatch):
+def world():
     """Ticks of an hour, one partition, a good clock that stands at the beginning of a tick."""
-    monkeypatch.setattr(model, "TICK_MS", HOUR_MS)
-    monkeypatch.setattr(model, "SETTINGS", model.SETTINGS.model_copy(update={"tick_s": 3600}))
-    world = World(0, 0)
+    world = World(0, 0, tick_s=3600)
     world.records = [[]]
     world.now -= world.now % HOUR_MS
     world.rng.random = lambda: 1.0  # micro-batches read up to the end of the log
-    with installed(world, monkeypatch):
-        world.start_speed()
-        yield world
+    world.start_speed()
+    return world
 
 
 def micro_batch(world, after_ms=0, stamped=0):
@@ -47,7 +41,7 @@ def micro_batch(world, after_ms=0, stamped=0):
     world.micro_batch()
 
 
-def compacted(world, at_least=8, recent_ms=0):
+def compacted(world, at_least=8, recent_ms=0, merge=merge_partials):
     while compact(
         world.store,
         STREAM,
@@ -55,7 +49,7 @@ def compacted(world, at_least=8, recent_ms=0):
         generation(world),
         at_least,
         recent_ms=recent_ms,
-        clock=lambda: world.now,
+        merge=merge,
     ):
         pass
 
@@ -74,19 +68,17 @@ def answered(world, events):
     assert world.head == {0: events}
 
 
-def test_an_open_tick_has_few_commits_each_written_a_few_times(world, monkeypatch):
+def test_an_open_tick_has_few_commits_each_written_a_few_times(world):
     written = []
-    merged = compaction._merged
 
     def count(store, view, run, path):
         written.append(sum(commit.last - commit.first + 1 for commit in run))
-        return merged(store, view, run, path)
+        return merge_partials(store, view, run, path)
 
-    monkeypatch.setattr(compaction, "_merged", count)
     for number in range(1, 1001):
         micro_batch(world, after_ms=100)
         if number % 20 == 0:
-            compacted(world)
+            compacted(world, merge=count)
     assert (
         len(
             {
@@ -154,7 +146,7 @@ def test_a_recorded_cut_divides_what_is_of_one_tick(world):
 def test_a_cut_that_a_run_has_chosen_divides_before_it_is_recorded(world):
     def choose():
         t_ms = world.now - world.now % HOUR_MS
-        assert cut(CATALOG, model.SETTINGS, world.store, t_ms, False).cuts["events"] == {0: 10}
+        assert world.cut_at(t_ms).cuts["events"] == {0: 10}
 
     found = before_and_after(world, choose)
     assert all(last < 10 or first >= 10 for first, last in found), found

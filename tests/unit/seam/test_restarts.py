@@ -7,8 +7,7 @@ import logging
 import pytest
 
 from speed_layer.compaction import compact
-from tests.support.seam import world as model
-from tests.support.seam.world import CATALOG, STREAM, TICK_MS, World, installed
+from tests.support.seam.world import CATALOG, STREAM, TICK_MS, World, merge_partials
 from trilayer_core.errors import CoverageError
 from trilayer_core.seam import Range
 from trilayer_core.store import layout
@@ -21,14 +20,13 @@ FINGERPRINTS = {view.name: view.fingerprint for view in CATALOG.views}
 
 
 @pytest.fixture
-def world(monkeypatch):
+def world():
     """One partition, a good clock, and a clock that stands at the beginning of a tick."""
     world = World(0, 0)
     world.records = [[]]
     world.now -= world.now % TICK_MS
-    with installed(world, monkeypatch):
-        world.start_speed()
-        yield world
+    world.start_speed()
+    return world
 
 
 def arrive(world, number, after_ms=0):
@@ -51,17 +49,16 @@ def numbers(world):
     return [generation.number for generation in Generations(world.store, STREAM).all()]
 
 
-def with_settings(monkeypatch, **changed):
-    monkeypatch.setattr(model, "SETTINGS", model.SETTINGS.model_copy(update=changed))
+def with_settings(world, **changed):
+    world.settings = world.settings.model_copy(update=changed)
 
 
 @pytest.mark.parametrize("tick_s", [5, 2])
-def test_another_length_of_ticks_begins_a_generation(tick_s, world, monkeypatch, caplog):
+def test_another_length_of_ticks_begins_a_generation(tick_s, world, caplog):
     for _ in range(5):
         arrive(world, 3, after_ms=500)
         catch_up(world)
-    with_settings(monkeypatch, tick_s=tick_s)
-    monkeypatch.setattr(model, "TICK_MS", tick_s * 1000)
+    with_settings(world, tick_s=tick_s)
     with caplog.at_level("WARNING", "trilayer.speed"):
         world.restart_speed()
     assert numbers(world) == [1, 2]
@@ -75,7 +72,7 @@ def test_another_length_of_ticks_begins_a_generation(tick_s, world, monkeypatch,
     assert world.head == {0: 105}
 
 
-def test_a_generation_from_before_the_length_was_kept_is_known_by_its_ticks(world, monkeypatch):
+def test_a_generation_from_before_the_length_was_kept_is_known_by_its_ticks(world):
     for _ in range(5):
         arrive(world, 3, after_ms=500)
         catch_up(world)
@@ -83,16 +80,16 @@ def test_a_generation_from_before_the_length_was_kept_is_known_by_its_ticks(worl
     del world.store.files[path]["tick_ms"]
     world.restart_speed()
     assert numbers(world) == [1]
-    with_settings(monkeypatch, tick_s=5)
+    with_settings(world, tick_s=5)
     world.restart_speed()
     assert numbers(world) == [1, 2]
 
 
-def test_settings_that_change_nothing_of_the_segments_go_on(world, monkeypatch):
+def test_settings_that_change_nothing_of_the_segments_go_on(world):
     arrive(world, 3)
     catch_up(world)
     with_settings(
-        monkeypatch, speed_memory_mb=2048, speed_max_events=10, speed_trigger_s=1.0, compact_after=5
+        world, speed_memory_mb=2048, speed_max_events=10, speed_trigger_s=1.0, compact_after=5
     )
     world.restart_speed()
     assert numbers(world) == [1]
@@ -111,7 +108,7 @@ def test_ranges_that_do_not_follow_each_other_are_not_joined(world):
             batch, batch, [segment], {"by_key": file, "by_parity": file}, None, world.now
         )
         world.store.create_document(layout.commit(STREAM, generation, batch, batch), commit)
-    while compact(world.store, STREAM, CATALOG.views, generation, at_least=2):
+    while compact(world.store, STREAM, CATALOG.views, generation, at_least=2, merge=merge_partials):
         pass
     assert Generations(world.store, STREAM).spans(generation) == [(0, 0), (1, 2), (3, 3)]
 
@@ -119,29 +116,28 @@ def test_ranges_that_do_not_follow_each_other_are_not_joined(world):
 # -- intake ----------------------------------------------------------------------------------------
 
 
-def test_a_micro_batch_larger_than_may_be_now_is_not_replayed(world, monkeypatch, caplog):
+def test_a_micro_batch_larger_than_may_be_now_is_not_replayed(world, caplog):
     arrive(world, 100)
 
-    def out_of_memory(*_, **__):
+    def out_of_memory(*_):
         raise MemoryError
 
-    with monkeypatch.context() as patch:
-        patch.setattr("speed_layer.query.write_segment", out_of_memory)
-        with pytest.raises(MemoryError):
-            catch_up(world)
+    world.write_segment = out_of_memory
+    with pytest.raises(MemoryError):
+        catch_up(world)
     world.restart_speed()
     assert numbers(world) == [1], "with the settings as they were it is replayed"
-    with_settings(monkeypatch, speed_max_events=40)
+    with_settings(world, speed_max_events=40)
     with caplog.at_level("WARNING", "trilayer.speed"):
         world.restart_speed()
     assert numbers(world) == [1, 2]
     assert "micro-batch 0 was planned with 100 events; speed_max_events is 40 now" in caplog.text
 
 
-def test_a_large_micro_batch_that_was_committed_is_no_reason_to_begin_anew(world, monkeypatch):
+def test_a_large_micro_batch_that_was_committed_is_no_reason_to_begin_anew(world):
     arrive(world, 100)
     catch_up(world)
-    with_settings(monkeypatch, speed_max_events=40)
+    with_settings(world, speed_max_events=40)
     world.restart_speed()
     assert numbers(world) == [1]
 
@@ -163,10 +159,10 @@ def test_a_torn_checkpoint_begins_a_generation(world):
 
 
 @pytest.fixture
-def retention(monkeypatch):
+def retention(world):
     """What is taken is set here: the first offset that the log still holds."""
     first = {0: 0}
-    monkeypatch.setattr(model.ModelLog, "beginning", lambda log, topic: dict(first))
+    world.begins = first
     return first
 
 

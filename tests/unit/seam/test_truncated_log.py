@@ -4,14 +4,11 @@ import json
 
 import pytest
 
-from batch_layer import accept
 from batch_layer.accept import accept_loss
-from batch_layer.cut import choose_t, cut
+from batch_layer.cut import choose_t
 from batch_layer.ingest import ingest
 from batch_layer.publish import rollback
-from batch_layer.run import covered_by
-from speed_layer import query
-from tests.support.seam.world import CATALOG, SETTINGS, STREAM, TICK_MS, ModelLog, World, installed
+from tests.support.seam.world import CATALOG, STREAM, TICK_MS, Counting, ModelLog, World
 from trilayer_core.errors import LogError, OvertakenError
 from trilayer_core.log.broker import Mark, Topic
 from trilayer_core.seam import Range
@@ -37,9 +34,8 @@ class Truncated(World):
     def __init__(self):
         super().__init__(0, 0)
         self.records = [[]]
-        self.first = 0
         self.topic_id = "id"
-        self.ingested = {}
+        self.ingested, self.engine = {}, Noting(self)
 
     def add(self, number, key):
         for _ in range(number):
@@ -52,22 +48,34 @@ class Truncated(World):
         self.now += 5000
 
     def create_again(self):
-        self.records, self.topic_id, self.first = [[]], self.topic_id + "x", 0
+        self.records, self.topic_id, self.begins = [[]], self.topic_id + "x", {}
 
-    def write_interval(self, stream, number, records, store):
-        files = super().write_interval(stream, number, records, store)
-        rows = {}
-        if records is not None:
-            rows = {o: self.mark(p, o) for p, r in records().items() for o in range(r.start, r.end)}
-        self.ingested[number] = rows
-        return files
+    def segment(self, tick, ranges, events, quarantined):
+        """A segment that says when its newest record was appended, as those of Spark do."""
+        newest = [self.records[p][r.end - 1][0] for p, r in ranges.items() if len(r)]
+        return Segment(tick, ranges, events, quarantined, min(newest), max(newest), 0)
+
+    def accept_loss(self):
+        return accept_loss(
+            STREAM,
+            self.settings,
+            self.store,
+            open_log=self.open_log,
+            read_records=lambda store: self.engine,
+        )
+
+    def ingest(self, run):
+        return ingest(STREAM, run, self.settings, self.store, self.engine, open_log=self.open_log)
 
     def run(self, *, accept=False, full=False):
         """A whole batch run, as `trilayer batch run [--accept-loss] [--full]` does it."""
         if accept:
-            accept_loss(STREAM, SETTINGS, self.store)
+            self.accept_loss()
         self.rng.random = lambda: 0.0 if full else 0.9
         self.batch()
+
+    def open_log(self, servers=""):
+        return TruncatedLog(self)
 
     def answers(self):
         publication = Publications(self.store).in_force()
@@ -99,38 +107,26 @@ class TruncatedLog(ModelLog):
     def find(self, stream):
         return Topic(stream.topic, self._world.topic_id, (0,))
 
-    def beginning(self, topic):
-        return {0: self._world.first}
+
+class Noting(Counting):
+    """Notes the records of each interval, in which a loss is looked for."""
+
+    def ingest(self, stream, number, ranges):
+        self.world.ingested[number] = {
+            o: self.world.mark(p, o) for p, r in ranges.items() for o in range(r.start, r.end)
+        }
+        return super().ingest(stream, number, ranges)
+
+    def offsets(self, interval, partition, r):
+        return sorted(o for o in self.world.ingested[interval.number] if r.start <= o < r.end)
+
+    def mark(self, interval, partition, offset):
+        return self.world.ingested[interval.number][offset]
 
 
 @pytest.fixture
-def world(monkeypatch):
-    world = Truncated()
-    with installed(world, monkeypatch):
-        for module in ("batch_layer.cut", "batch_layer.ingest", "batch_layer.accept"):
-            monkeypatch.setattr(f"{module}.Log", lambda servers: TruncatedLog(world))
-        monkeypatch.setattr("tests.support.seam.world.ModelLog", lambda world: TruncatedLog(world))
-        monkeypatch.setattr("tests.support.seam.world.Segment", stamped(world))
-        monkeypatch.setattr(
-            accept,
-            "read_offsets",
-            lambda store, i, p, r: sorted(
-                o for o in world.ingested[i.number] if r.start <= o < r.end
-            ),
-        )
-        monkeypatch.setattr(accept, "read_mark", lambda store, i, p, o: world.ingested[i.number][o])
-        monkeypatch.setattr(query, "LOOK_BACK_S", 0.0)
-        yield world
-
-
-def stamped(world):
-    """Segments that say when their newest record was appended, as those of Spark do."""
-
-    def make(tick, ranges, events, quarantined):
-        newest = [world.records[p][r.end - 1][0] for p, r in ranges.items() if len(r)]
-        return Segment(tick, ranges, events, quarantined, min(newest), max(newest), 0)
-
-    return make
+def world():
+    return Truncated()
 
 
 def test_records_that_come_after_a_truncation_are_not_ingested_on_top(world):
@@ -161,24 +157,24 @@ def test_a_log_truncated_between_cut_and_ingest_is_refused_by_the_ingest(world):
     world.add(100, 1)
     world.run()
     world.add(20, 1)
-    t_ms = choose_t(CATALOG, SETTINGS, world.store, None)
-    run = cut(CATALOG, SETTINGS, world.store, t_ms, False)
+    t_ms = choose_t(CATALOG, world.settings, world.store, None)
+    run = world.cut_at(t_ms)
     world.truncate(110)
     with pytest.raises(LogError, match="must reach offset 120"):
-        ingest(STREAM, run, SETTINGS, world.store, lambda: None)
+        world.ingest(run)
     world.truncate(90)
     world.add(40, 2)
     with pytest.raises(LogError, match="offset 99"):
-        ingest(STREAM, run, SETTINGS, world.store, lambda: None)
+        world.ingest(run)
     assert len(Master(world.store, STREAM).read_chain()) == 1
 
 
 @pytest.mark.parametrize("grown", [0, 30])
-def test_a_log_that_changes_while_it_is_read_is_not_committed(world, monkeypatch, grown):
+def test_a_log_that_changes_while_it_is_read_is_not_committed(world, grown):
     world.add(100, 1)
     world.run()
     world.add(20, 1)
-    write = world.write_interval
+    write = world.engine.ingest
 
     def write_and_lose(*arguments):
         made = write(*arguments)
@@ -186,11 +182,11 @@ def test_a_log_that_changes_while_it_is_read_is_not_committed(world, monkeypatch
         world.add(grown, 2)
         return made
 
-    monkeypatch.setattr("batch_layer.ingest._write", write_and_lose)
+    world.engine.ingest = write_and_lose
     with pytest.raises(LogError, match="offset 119 did"):
         world.run()
     assert len(Master(world.store, STREAM).read_chain()) == 1
-    monkeypatch.setattr("batch_layer.ingest._write", write)
+    world.engine.ingest = write
     world.run()
     assert world.answers() == {1: 110} | ({2: grown} if grown else {})
 
@@ -228,7 +224,7 @@ def test_accepting_does_nothing_to_a_log_that_is_as_it_was(world):
     world.add(10, 1)
     world.run()
     before = dict(world.store.files)
-    assert accept_loss(STREAM, SETTINGS, world.store) is None
+    assert world.accept_loss() is None
     assert world.store.files == before
 
 
@@ -273,24 +269,18 @@ def test_a_run_that_died_after_the_new_origin_is_continued_by_the_next(world):
     version = Publications(world.store).in_force().version
     world.truncate(80)
     world.add(40, 2)
-    t_ms = choose_t(CATALOG, SETTINGS, world.store, None)
+    t_ms = choose_t(CATALOG, world.settings, world.store, None)
     old = cut_as_it_was(world, t_ms)
-    accept_loss(STREAM, SETTINGS, world.store)
+    world.accept_loss()
     # What is in force stays so, and answers, until the next publication.
     assert Publications(world.store).in_force().version == version
     assert world.answers() == {1: 100}
-    assert (
-        covered_by(CATALOG, SETTINGS, world.store, Publications(world.store).in_force().t_ms)
-        is None
-    )
+    assert world.layer.covered_by(Publications(world.store).in_force().t_ms) is None
     with pytest.raises(OvertakenError, match="a loss was accepted since"):
-        ingest(STREAM, old, SETTINGS, world.store, lambda: None)
+        world.ingest(old)
     world.run()
     assert world.answers() == {1: 100, 2: 40}
-    assert (
-        covered_by(CATALOG, SETTINGS, world.store, Publications(world.store).in_force().t_ms)
-        is not None
-    )
+    assert world.layer.covered_by(Publications(world.store).in_force().t_ms) is not None
 
 
 def cut_as_it_was(world, t_ms):
@@ -330,7 +320,7 @@ def test_the_same_t_in_two_origins_is_two_intervals(world):
     now = world.now
     world.truncate(80)
     world.now = now
-    accept_loss(STREAM, SETTINGS, world.store)
+    world.accept_loss()
     world.run(full=True)
     assert [i.t_ms for i in Master(world.store, STREAM).read_chain()] == [t_ms, t_ms]
     assert world.answers() == {1: 100}
@@ -339,7 +329,7 @@ def test_the_same_t_in_two_origins_is_two_intervals(world):
 def test_what_retention_took_is_no_departure(world):
     world.add(100, 1)
     world.run()
-    world.first = 100
+    world.begins = {0: 100}
     world.add(20, 2)
     world.run()
     assert world.answers() == {1: 100, 2: 20}
@@ -352,7 +342,7 @@ def test_what_retention_took_is_no_departure(world):
 def test_a_loss_in_a_log_that_retention_has_shortened(world, first, kept, start):
     world.add(100, 1)
     world.run()
-    world.first = first
+    world.begins = {0: first}
     world.truncate(kept)
     world.add(40, 2)
     world.run(accept=True)
@@ -427,7 +417,7 @@ def test_a_micro_batch_that_was_planned_over_a_shorter_log_is_not_read(world):
     with pytest.raises(
         LogError, match="must reach offset 100, up to which it was read; it ends at offset 80"
     ):
-        world.speed._process(None, batch)
+        world.speed.commit(batch, world.write_segment)
     assert world.speed.departed
     world.restart_speed()
     world.add(40, 2)
@@ -460,7 +450,7 @@ def test_a_generation_that_a_batch_run_has_ruled_out_is_not_resumed(noticed_by_b
     reader would look at that.
     """
     world = noticed_by_batch
-    world.first = 100
+    world.begins = {0: 100}
     world.restart_speed()
     assert [g.number for g in Generations(world.store, STREAM).all()] == [1, 2]
     world.add(5, 3)
@@ -470,7 +460,7 @@ def test_a_generation_that_a_batch_run_has_ruled_out_is_not_resumed(noticed_by_b
 
 def test_a_generation_that_a_batch_run_has_ruled_out_ends_at_its_next_micro_batch(noticed_by_batch):
     world = noticed_by_batch
-    world.first = 100
+    world.begins = {0: 100}
     world.add(5, 3)
     with pytest.raises(
         LogError, match="a batch run has found that the log lost records which generation 1 "

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from batch_layer.ingest import StartSpark
+from batch_layer.engine import StartSpark
 from trilayer.operations.verification.findings import Notes
 from trilayer.operations.verification.state import StreamState
 from trilayer_core.compute.parsing import FITS, LOG_COLUMNS, REJECT, log_columns, parse

@@ -7,8 +7,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import serving_layer
-from batch_layer.ingest import StartSpark
-from batch_layer.run import batch_spark
+from batch_layer.engine import StartSpark, batch_spark
 from trilayer.operations.project import Project
 from trilayer.operations.verification.findings import Notes, StreamFindings, Verification
 from trilayer.operations.verification.log import compare_with_log, ranges_of_log

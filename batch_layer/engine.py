@@ -1,0 +1,206 @@
+"""What Spark computes for a batch run.
+
+The steps decide what is to be computed, and hand an `Engine` the files and offsets; what it has
+written it names, with digests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Lock
+
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from trilayer_core.compute.grouping import Pass, merge_sql, quoted
+from trilayer_core.compute.parsing import FITS, LOG_COLUMNS, REJECT, log_columns, parse
+from trilayer_core.compute.rows import check_rows, rows_made
+from trilayer_core.definitions.stream import Rows, Stream
+from trilayer_core.definitions.view import View
+from trilayer_core.runtime.failpoints import failpoint
+from trilayer_core.runtime.kafka_source import read_log
+from trilayer_core.runtime.session import batch_session, driver_at_work
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.seam import Ranges
+from trilayer_core.store import layout
+from trilayer_core.store.files import Store, StoredFile
+from trilayer_core.store.intervals import Interval
+from trilayer_core.store.spark_files import write_files
+
+StartSpark = Callable[[], SparkSession]
+Files = Mapping[str, Sequence[StoredFile]]
+"""View to the files of its partials."""
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """What was written of an interval.
+
+    Attributes:
+        files: Its files.
+        events: How many, the quarantined ones included.
+        quarantined: How many do not fit their schema.
+    """
+
+    files: Sequence[StoredFile] = ()
+    events: int = 0
+    quarantined: int = 0
+
+
+class Engine:
+    """Spark, as the steps of a batch run use it."""
+
+    def __init__(self, settings: Settings, store: Store, spark: StartSpark) -> None:
+        """Starts nothing.
+
+        Args:
+            settings: The brokers.
+            store: Where it reads and writes.
+            spark: Gives the session, which is started only if there is something to compute.
+        """
+        self._settings, self._store, self._spark = settings, store, spark
+
+    def ingest(self, stream: Stream, number: int, ranges: Ranges) -> Ingested:
+        """Copies offsets of the stream's log into the files of an interval, parsed."""
+        log = read_log(self._spark(), self._settings.bootstrap_servers, stream.topic, ranges)
+        return self._write_interval(stream, number, log_columns(log))
+
+    def parse_again(self, stream: Stream, interval: Interval) -> Ingested:
+        """Parses an interval of another schema anew, from its raw bytes."""
+        for file in interval.files:
+            self._store.check(file)
+        raw = self._read(interval.files).select(*LOG_COLUMNS)
+        return self._write_interval(stream, interval.number, raw)
+
+    def compute(self, pass_: Pass, intervals: Sequence[Interval], token: int, kind: str) -> Files:
+        """Per view of the pass, the files of its partials of all events in the intervals.
+
+        Args:
+            pass_: The views.
+            intervals: Whose files are read, digests checked first.
+            token: The run's, by which folders are named.
+            kind: What the files are, likewise.
+        """
+        rows = rows_of(pass_, intervals, self._store, self._spark)
+        if rows is None:
+            return {view.name: [] for view in pass_.views}
+        result = pass_.run(rows).persist()
+        try:
+            return _side_by_side(
+                pass_.views,
+                lambda view: self._write(pass_.slice_of(view, result), view, token, kind),
+            )
+        finally:
+            result.unpersist()
+
+    def merge(self, views: Sequence[View], files: Files, token: int) -> Files:
+        """Per view, the files of its partials in `files`, merged by key, digests checked first."""
+
+        def merged(view: View) -> Sequence[StoredFile]:
+            self._store.check_all(files[view.name])
+            partials = merge(view, self._read(files[view.name]))
+            return self._write(partials, view, token, "merged")
+
+        return _side_by_side(views, merged)
+
+    def _read(self, files: Sequence[StoredFile]) -> DataFrame:
+        return self._spark().read.parquet(*(self._store.uri(file.path) for file in files))
+
+    def _write_interval(self, stream: Stream, number: int, records: DataFrame) -> Ingested:
+        """A folder of a killed attempt has no manifest and is never read."""
+        failpoint("ingest.before-write")
+        chain = layout.chain(stream, stream.fingerprint)
+        folder = layout.records(chain, number, self._store.unique())
+        files = write_files(parse(records, stream).drop(FITS), folder, self._store)
+        rejected = sum(rejected_in(self._store, file) for file in files)
+        return Ingested(files, sum(file.rows for file in files), rejected)
+
+    def _write(
+        self, partials: DataFrame, view: View, token: int, kind: str
+    ) -> Sequence[StoredFile]:
+        # A folder of its own for each attempt: what a killed one has begun may still be written to
+        # on a server or a cluster.
+        folder = layout.partials(view.name, token, kind, self._store.unique())
+        return write_files(partials, folder, self._store)
+
+
+def rows_of(
+    pass_: Pass, intervals: Sequence[Interval], store: Store, spark: StartSpark
+) -> DataFrame | None:
+    """The pass's rows in the master dataset, digests checked first; None where there are none."""
+    files = [file for interval in intervals for file in interval.files]
+    if not files:
+        return None
+    store.check_all(files)
+    rows = (
+        spark()
+        .read.parquet(*(store.uri(file.path) for file in files))
+        .where(F.col(REJECT).isNull())
+    )
+    if isinstance(pass_.source, Rows):
+        return rows_made(pass_.source, rows)
+    return rows
+
+
+def merge(view: View, partials: DataFrame) -> DataFrame:
+    """Partials of `view`, merged by key in Spark."""
+    states = [
+        F.expr(merge_sql(column, state, "spark")).alias(column)
+        for column, state in view.states.items()
+    ]
+    return partials.groupBy(*(quoted(key.name) for key in view.keys)).agg(*states)
+
+
+def rejected_in(store: Store, file: StoredFile) -> int:
+    """How many rows of the file have a reason.
+
+    The column itself is counted: Parquet has no statistics of long values.
+    """
+    column = pq.read_table(store.path(file.path), columns=[REJECT], filesystem=store.fs)[REJECT]
+    return len(column) - int(column.null_count)
+
+
+def _side_by_side(
+    views: Sequence[View], work: Callable[[View], Sequence[StoredFile]]
+) -> dict[str, Sequence[StoredFile]]:
+    """By view, what `work` returns. Most of a small Spark job is waiting for the driver."""
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        return dict(zip((view.name for view in views), pool.map(work, views), strict=True))
+
+
+@contextmanager
+def batch_spark(settings: Settings, rows: Sequence[Rows] = ()) -> Iterator[StartSpark]:
+    """A Spark session that is started when first asked for, and stopped at the end.
+
+    Args:
+        settings: The settings.
+        rows: What will be run; starting the session raises DefinitionError where the function of
+            one does not return what it declares.
+    """
+    started: list[SparkSession] = []
+    one_at_a_time = Lock()
+
+    def start() -> SparkSession:
+        with one_at_a_time:
+            if not started:
+                started.append(batch_session(settings))
+                check_rows(rows, started[0])
+            return started[0]
+
+    with driver_at_work("batch_memory_mb"):
+        try:
+            yield start
+        finally:
+            for spark in started:
+                spark.stop()
+
+
+@contextmanager
+def batch_engine(settings: Settings, store: Store, rows: Sequence[Rows]) -> Iterator[Engine]:
+    """An engine whose Spark session is stopped at the end, see `batch_spark`."""
+    with batch_spark(settings, rows) as spark:
+        yield Engine(settings, store, spark)

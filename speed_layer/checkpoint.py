@@ -1,0 +1,59 @@
+"""What Spark has planned and done of a generation's micro-batches.
+
+Spark writes into its checkpoint where a micro-batch ends before it runs it, and that it is done
+after it has run. Both are read here, and written nowhere else than in Spark.
+"""
+
+from __future__ import annotations
+
+import json
+
+from trilayer_core.definitions.stream import Stream
+from trilayer_core.errors import IntegrityError
+from trilayer_core.seam import Cut
+from trilayer_core.store import layout
+from trilayer_core.store.files import Store
+from trilayer_core.store.segments import Generation
+
+
+class Checkpoint:
+    """Spark's checkpoint of one generation.
+
+    Attributes:
+        path: Where it is in the store.
+    """
+
+    def __init__(self, store: Store, stream: Stream, generation: Generation) -> None:
+        self.path = layout.checkpoint(stream, generation.name)
+        self._store, self._stream, self._generation = store, stream, generation
+
+    def planned(self) -> list[int]:
+        """The micro-batches that Spark has planned and not yet forgotten, in order."""
+        names = self._store.names(f"{self.path}/offsets")
+        return sorted(int(name) for name in names if name.isdigit())
+
+    def is_done(self, batch_id: int) -> bool:
+        """Whether Spark counts the micro-batch as done."""
+        return self._store.exists(f"{self.path}/commits/{batch_id}")
+
+    def begin(self, batch_id: int) -> Cut:
+        """The offsets at which a micro-batch begins: where the one before it ends.
+
+        Raises IntegrityError if Spark's plan can't be read.
+        """
+        return self.end(batch_id - 1) if batch_id else self._generation.start
+
+    def end(self, batch_id: int) -> Cut:
+        """The offsets at which Spark's plan for a micro-batch ends.
+
+        Raises IntegrityError if it can't be read.
+        """
+        path = f"{self.path}/offsets/{batch_id}"
+        try:
+            planned = json.loads(self._store.read(path).decode().splitlines()[2])
+            return {int(p): offset for p, offset in planned[self._stream.topic].items()}
+        except (ValueError, LookupError, TypeError, AttributeError):
+            raise IntegrityError(
+                f"{path} must hold the offsets that Spark has planned; it was truncated or"
+                " altered, as by a power cut; run `trilayer speed run --rebuild`"
+            ) from None

@@ -1,0 +1,270 @@
+"""Which generation of a stream goes on when its query starts, and how another begins.
+
+A generation goes on only if it still has everything that Spark needs to go on, if it is of today's
+definitions and ticks, and if the log still holds what it has read and is about to read. Nothing
+here starts Spark.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from speed_layer.checkpoint import Checkpoint
+from speed_layer.reading import lost, ruled_out
+from trilayer_core.definitions.catalog import Catalog
+from trilayer_core.definitions.stream import Stream
+from trilayer_core.errors import IntegrityError
+from trilayer_core.log.broker import Log, Topic
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.seam import Cut, ranges_between, size
+from trilayer_core.store.continuity import NOTHING_READ, Read, check_log
+from trilayer_core.store.files import Store, read_listed
+from trilayer_core.store.generations import Generations
+from trilayer_core.store.intervals import newest_departed
+from trilayer_core.store.master import Master
+from trilayer_core.store.origins import Origin, Origins
+from trilayer_core.store.publication import oldest_cut
+from trilayer_core.store.publications import Publications
+from trilayer_core.store.segments import Generation
+
+logger = logging.getLogger("trilayer.speed")
+
+
+@dataclass(frozen=True)
+class Succession:
+    """The generations of one stream, one of which goes on or gives way to the next.
+
+    Attributes:
+        catalog: The definitions of today.
+        stream: The stream.
+        settings: The settings of today.
+        store: Where the generations are.
+        topic: The stream's topic.
+        log: The log.
+    """
+
+    catalog: Catalog
+    stream: Stream
+    settings: Settings
+    store: Store
+    topic: Topic
+    log: Log
+
+    def choose(
+        self, *, departed: str | None = None, rebuild: bool = False
+    ) -> tuple[Generation, Read]:
+        """The generation to go on with, and what it has read.
+
+        It is the newest one if it can go on, else another begins.
+
+        Args:
+            departed: What the log was found to have lost of what the newest one has read.
+            rebuild: Whether to begin a generation in any case.
+
+        Raises:
+            LogError: The topic was created again, or the log no longer holds what was ingested.
+            EnvironmentFault: No broker answers.
+        """
+        present = Origins(self.store, self.stream).at(self.topic, self.log)
+        chain = Master(self.store, self.stream).longest_chain()
+        check_log(self.stream, self.topic, present, chain, self.log)
+        known = self._generations.all()
+        read, gone = NOTHING_READ, None
+        if known and known[-1].topic_id == present.identity:
+            gone = departed or ruled_out(known[-1], chain)
+            if gone is None:
+                read, gone = lost(self.stream, known[-1], self.topic, self.log, self.store)
+        if gone:
+            logger.warning(
+                "stream %s: %s; another generation begins, which reads what the log holds now",
+                self.stream.name,
+                gone,
+            )
+        going_on = None if rebuild or gone else self._going_on(present)
+        if going_on is not None:
+            return going_on, read
+        return self._begin(present, anew=gone is not None), NOTHING_READ
+
+    @property
+    def _generations(self) -> Generations:
+        return Generations(self.store, self.stream)
+
+    # -- whether the newest one can go on ----------------------------------------------------------
+
+    def _going_on(self, present: Origin) -> Generation | None:
+        known = self._generations.all()
+        if not known:
+            return None
+        newest = known[-1]
+        why = self._ended(newest, present.identity)
+        if why:
+            logger.warning(
+                "stream %s: generation %s ends, and another begins: %s",
+                self.stream.name,
+                newest.number,
+                why,
+            )
+        return None if why else newest
+
+    def _ended(self, generation: Generation, identity: str) -> str:
+        """Why the generation can't go on; an empty text if it can."""
+        if generation.topic_id != identity:
+            return "a new origin has begun"
+        if generation.fingerprint != self.catalog.stream_fingerprint(self.stream):
+            return "definitions have changed"
+        checkpoint = Checkpoint(self.store, self.stream, generation)
+        planned = checkpoint.planned()
+        if not planned:
+            return "it has no checkpoint"
+        tick_ms = self._tick_ms_of(generation)
+        if tick_ms != self.settings.tick_ms:
+            was = f"{tick_ms / 1000:g} s" if tick_ms else "another length"
+            return f"ticks are {self.settings.tick_s} s now; they were {was}"
+        return (
+            self._torn(generation)
+            or self._taken(checkpoint, planned[-1])
+            or self._too_large(generation, checkpoint, planned[-1])
+        )
+
+    def _tick_ms_of(self, generation: Generation) -> int | None:
+        """The length of the generation's ticks.
+
+        None if it was not kept and a segment's tick is not on today's grid.
+        """
+        if generation.tick_ms is not None:
+            return generation.tick_ms
+        commits = self._generations.commits(generation.name)
+        ticks = {segment.tick for commit in commits for segment in commit.segments}
+        on_grid = all(tick % self.settings.tick_ms == 0 for tick in ticks)
+        return self.settings.tick_ms if on_grid else None
+
+    def _torn(self, generation: Generation) -> str:
+        """Says so if a micro-batch's segment is not as it was committed.
+
+        Segments of micro-batches are not forced to the disk, so that a power cut may take the
+        newest of them. What compaction writes is.
+        """
+
+        def narrow() -> list[tuple[int, int]]:
+            spans = self._generations.spans(generation.name)
+            return [(first, last) for first, last in spans if first == last]
+
+        def check(span: tuple[int, int]) -> None:
+            commit = self._generations.commit(generation.name, *span)
+            self.store.check_all(commit.files.values())
+
+        try:
+            read_listed(narrow, check)  # read again where a batch run has just cleared some away
+        except IntegrityError as error:
+            return f"a segment was lost, as in a power cut: {error}"
+        return ""
+
+    def _taken(self, checkpoint: Checkpoint, newest: int) -> str:
+        """Says so if the log no longer holds what the generation would go on with.
+
+        Spark would refuse to go on, at each start.
+        """
+        try:
+            following = (
+                checkpoint.end(newest) if checkpoint.is_done(newest) else checkpoint.begin(newest)
+            )
+        except IntegrityError as error:
+            return f"its checkpoint can't be read: {error}"
+        for partition, first in self.log.beginning(self.topic).items():
+            offset = following.get(partition, 0)
+            if offset < first:
+                return (
+                    f"the log no longer holds offsets [{offset}, {first}) of partition {partition}"
+                )
+        return ""
+
+    def _too_large(self, generation: Generation, checkpoint: Checkpoint, newest: int) -> str:
+        """Says so if the micro-batch to be replayed has more events than one may have now.
+
+        It was planned with other settings. Spark replays it with the very same offsets: one that
+        did not fit into the driver's memory never would.
+        """
+        if checkpoint.is_done(newest) or self._generations.has_commit(
+            generation.name, newest, newest
+        ):
+            return ""
+        try:
+            end, start = checkpoint.end(newest), checkpoint.begin(newest)
+        except IntegrityError as error:
+            return f"its checkpoint can't be read: {error}"
+        most = self.settings.speed_max_events
+        events = size(ranges_between(start, end))
+        # Spark rounds each partition's share of the most up to one.
+        if events <= most + len(end):
+            return ""
+        return (
+            f"micro-batch {newest} was planned with {events:,} events; speed_max_events is"
+            f" {most:,} now"
+        )
+
+    # -- how another begins ------------------------------------------------------------------------
+
+    def _begin(self, present: Origin, *, anew: bool) -> Generation:
+        """A generation that reads from the cut of the oldest publication kept.
+
+        A rollback then never meets a hole.
+        """
+        start = self._start(present)
+        known = self._generations.all()
+        # Above those that are ruled out too, whether their folders are still there or not.
+        departed = newest_departed(
+            Master(self.store, self.stream).longest_chain(), present.identity
+        )
+        number = max(known[-1].number if known else 0, departed) + 1
+        views = {view.name: view.fingerprint for view in self.catalog.views_of(self.stream)}
+        generation = Generation(
+            f"{number:06d}-{self.store.unique()}",
+            present.identity,
+            self.catalog.stream_fingerprint(self.stream),
+            views,
+            start,
+            self.store.clock(),
+            self.settings.tick_ms,
+            anew,
+        )
+        self._generations.begin(generation)
+        logger.info(
+            "stream %s: generation %s from %s",
+            self.stream.name,
+            number,
+            ", ".join(f"{p}:{o}" for p, o in sorted(start.items())),
+        )
+        return generation
+
+    def _start(self, present: Origin) -> Cut:
+        """From where a generation that begins now reads.
+
+        Publications of an older origin do not count: their cuts are no offsets of the log as it is
+        now.
+        """
+        # Before the first publication answers begin at the origin, whatever a run that died has
+        # written.
+        publications = Publications(self.store)
+        standing = publications.in_force()
+        kept = publications.versions() if standing else []
+        start = oldest_cut(kept, self.stream.name, present.identity, present.start)
+        published = standing.streams.get(self.stream.name) if standing else None
+        of_present = published is not None and published.topic_id == present.identity
+        needed = published.cut if published and of_present else dict(start)
+        beginning = self.log.beginning(self.topic)
+        for partition, offset in start.items():
+            first = beginning.get(partition, 0)
+            if offset < first:
+                start[partition] = first
+                if needed.get(partition, 0) < first:
+                    logger.warning(
+                        "stream %s partition %s: the log no longer holds offsets [%s, %s), which"
+                        " follow the batch views in force; this generation answers from the next"
+                        " publication on: run `trilayer batch run`",
+                        self.stream.name,
+                        partition,
+                        needed.get(partition, 0),
+                        first,
+                    )
+        return start
