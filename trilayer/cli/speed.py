@@ -74,4 +74,4 @@ def restart() -> None:
 def show_definitions() -> None:
     """The fingerprints of what the project's files define, for `trilayer up`."""
     catalog = load_catalog(load_settings().catalog)
-    sys.stdout.write("\n" + definitions.as_line(definitions.loaded(catalog, Path.cwd())) + "\n")
+    sys.stdout.write(definitions.as_line(definitions.loaded(catalog, Path.cwd())) + "\n")

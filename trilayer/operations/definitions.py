@@ -62,8 +62,7 @@ def saved() -> Definitions:
         raise UsageError(f"the catalog must load within {LOAD_S} s; it did not") from None
     if done.returncode:
         raise UsageError((done.stderr.strip().splitlines() or ["it said nothing"])[-1])
-    # Whatever the project's modules print comes before.
-    document = json.loads(done.stdout.splitlines()[-1])
+    document = json.loads(done.stdout)
     return Definitions(document["views"], document["streams"], tuple(document["files"]))
 
 

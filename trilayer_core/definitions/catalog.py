@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 import sys
+import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from trilayer_core.definitions.expressions import check_name
 from trilayer_core.definitions.sinks import Sink
 from trilayer_core.definitions.stream import Rows, Source, Stream, digest
 from trilayer_core.definitions.view import View
-from trilayer_core.errors import DefinitionError, UsageError, did_you_mean
+from trilayer_core.errors import DefinitionError, TrilayerError, UsageError, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -163,11 +164,11 @@ def _searched(folder: str) -> Iterator[None]:
 def load_catalog(name: str) -> Catalog:
     """Imports the catalog that `module:attribute` names.
 
-    The module is searched for in the working directory as well. Errors inside the module are passed
-    on unchanged.
+    The module is searched for in the working directory as well. What it prints goes to stderr, so
+    that it does not become a part of a command's answer.
 
     Raises:
-        UsageError: The module or the attribute was not found.
+        UsageError: The module or the attribute was not found, or the module fails; names the line.
     """
     module_name, _, attribute = name.partition(":")
     if not module_name or not attribute:
@@ -176,17 +177,22 @@ def load_catalog(name: str) -> Catalog:
         )
     here = str(Path.cwd())
     try:
-        with _searched(here):
+        with _searched(here), redirect_stdout(sys.stderr):
             module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not (
-            module_name == error.name or module_name.startswith(error.name + ".")
-        ):
-            raise
+    except TrilayerError:
+        raise
+    # The module is the user's: anything may come, and sys.exit() is no request to end quietly.
+    except (Exception, SystemExit) as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing and f"{module_name}.".startswith(f"{missing}."):
+            raise UsageError(
+                f"catalog {name!r} must be importable from {here}; got no module {missing!r}; run"
+                " from your project's folder, or set `catalog` in trilayer.toml"
+            ) from None
         raise UsageError(
-            f"catalog {name!r} must be importable from {here}; got no module {error.name!r}; run"
-            " from your project's folder, or set `catalog` in trilayer.toml"
-        ) from None
+            f"catalog {name!r} must be importable; got {_said(error)}, at {_place(error, here)};"
+            " correct that line"
+        ) from error
     catalog = getattr(module, attribute, None)
     if not isinstance(catalog, Catalog):
         known = [k for k, v in vars(module).items() if isinstance(v, Catalog)]
@@ -195,3 +201,24 @@ def load_catalog(name: str) -> Catalog:
             f" {type(catalog).__name__}{did_you_mean(attribute, known)}"
         )
     return catalog
+
+
+def _said(error: BaseException) -> str:
+    """The kind and the text of an error, in one line."""
+    text = " ".join(str(error.msg if isinstance(error, SyntaxError) else error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _place(error: BaseException, folder: str) -> str:
+    """The innermost line of the project's own files that an error came from, as FILE:LINE."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}:{error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [
+        frame
+        for frame in frames
+        if Path(frame.filename).is_relative_to(folder)
+        and not Path(frame.filename).is_relative_to(sys.prefix)
+    ]
+    frame = (own or frames)[-1]
+    return f"{frame.filename}:{frame.lineno}"

@@ -526,10 +526,49 @@ def test_a_projects_files_are_its_own_and_shadow_nothing_imported_later(project,
     assert importlib.util.find_spec("helper") is not None
 
 
-def test_errors_inside_the_module_come_through(project):
-    (project / "broken_inside.py").write_text("import a_module_that_is_not_there\n")
-    with pytest.raises(ModuleNotFoundError, match="a_module_that_is_not_there"):
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "import a_module_that_is_not_there\n",
+            "ModuleNotFoundError: No module named 'a_module_that_is_not_there', at {file}:1",
+        ),
+        (
+            "from math import pie\n",
+            "ImportError: cannot import name 'pie' from 'math' (.*), at {file}:1",
+        ),
+        ("\nviews = viwes\n", "NameError: name 'viwes' is not defined, at {file}:2"),
+        (
+            "from trilayer import latest\n\nlast = latest('a')\n",
+            "TypeError: latest\\(\\) missing 1 required keyword-only argument: 'by', at {file}:3",
+        ),
+        ("one = 1\ncatalog = (\n", "SyntaxError: '\\(' was never closed, at {file}:2"),
+        ("import sys\nsys.exit('bye')\n", "SystemExit: bye, at {file}:2"),
+        (
+            "raise ValueError('1 error\\n  field required')\n",
+            "ValueError: 1 error field required, at {file}:1",
+        ),
+        ("import re\n\nre.compile('(')\n", "error: missing .* at position 0, at {file}:3"),
+        ("assert 1 == 2\n", "AssertionError, at {file}:1"),
+    ],
+)
+def test_a_slip_in_the_module_is_one_line_that_names_its_place(text, says, project):
+    file = project / "broken_inside.py"
+    file.write_text(text)
+    with pytest.raises(UsageError) as raised:
         load_catalog("broken_inside:catalog")
+    expected = "catalog 'broken_inside:catalog' must be importable; got {}; correct that line"
+    assert re.fullmatch(expected.format(says.format(file=file)), str(raised.value)), raised.value
+
+
+def test_what_the_module_prints_is_no_part_of_an_answer(project, capsys):
+    (project / "that_prints.py").write_text(
+        "from trilayer import *\nprint('hello')\n"
+        "s = Stream('s', 'at timestamp, k int', event_time='at')\n"
+        "catalog = Catalog(views=[View('v', source=s, key=['k'], aggregates={'n': count()})])\n"
+    )
+    load_catalog("that_prints:catalog")
+    assert capsys.readouterr() == ("", "hello\n")
 
 
 @pytest.mark.parametrize(
