@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from trilayer.cli.context import err, out, print_json
 from trilayer.operations.checks.all_checks import CHECKS, WITHIN_S
-from trilayer.operations.checks.examination import Here, examine, unfinished
+from trilayer.operations.checks.examination import Finding, Here, examine, unfinished
 from trilayer_core.store.leftovers import clear, find_leftovers
 
 LEAST_S = 1.0
@@ -25,6 +25,18 @@ MARKS = {
     "fail": "[red]fail[/]",
     "skip": "[yellow]--[/]  ",
 }
+
+
+def _print(found: list[Finding], as_json: bool) -> None:
+    if as_json:
+        print_json([{"check": f.check, "ok": f.ok, "mark": f.mark, "says": f.says} for f in found])
+        return
+    # What keeps several checks from looking is said once.
+    checks: dict[tuple[str, str], list[str]] = {}
+    for line in found:
+        checks.setdefault((line.mark, line.says), []).append(line.check)
+    for (mark, says), names in checks.items():
+        out.print(f"{MARKS[mark]} {', '.join(names):<12} {escape(says)}")
 
 
 def doctor(
@@ -60,12 +72,10 @@ def doctor(
             raise here.fault
         cleared = clear(here.store, find_leftovers(here.store))
         err.print(f"{cleared} leftovers deleted")
+    answer_to = sys.stdout
     found = examine(here, CHECKS, left_s)
-    if as_json:
-        print_json([{"check": f.check, "ok": f.ok, "mark": f.mark, "says": f.says} for f in found])
-    else:
-        for line in found:
-            out.print(f"{MARKS[line.mark]} {line.check:<12} {escape(line.says)}")
+    sys.stdout = answer_to  # a catalog that is still being imported has sent it to stderr
+    _print(found, as_json)
     code = int(any(line.ok is False for line in found))
     if unfinished():
         # A look at a store that does not answer would keep the process for as long as its client

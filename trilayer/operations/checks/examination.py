@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Literal, Protocol
 
 from trilayer_core.definitions.catalog import Catalog, load_catalog
@@ -56,7 +58,7 @@ class Here:
         except TrilayerError as error:
             self.fault = error
         self._lock = threading.Lock()
-        self._catalog: Catalog | Exception | None = None
+        self._catalog: Catalog | TrilayerError | None = None
 
     @property
     def settings(self) -> Settings:
@@ -73,9 +75,9 @@ class Here:
             if self._catalog is None:
                 try:
                     self._catalog = load_catalog(name)
-                except Exception as error:  # noqa: BLE001  # the module is the user's: anything may come
+                except TrilayerError as error:
                     self._catalog = error
-            if isinstance(self._catalog, Exception):
+            if isinstance(self._catalog, TrilayerError):
                 raise Unchecked("the catalog can't be read") from self._catalog
             return self._catalog
 
@@ -120,12 +122,10 @@ class Check:
     Attributes:
         name: What it is about.
         look: Looks, and yields lines that tell of no fault; raises what is wrong.
-        long: Whether it may have much to read.
     """
 
     name: str
     look: Callable[[Subject], Iterator[str]]
-    long: bool = False
 
 
 _THREAD = "check-"
@@ -173,23 +173,29 @@ def _run(
         for line in check():
             lines.append(Finding(name, "note" if isinstance(line, Note) else "ok", str(line)))
     except Unchecked as error:
-        lines.append(Finding(name, "skip", f"not checked: {error}"))
+        # What the check has seen before it missed something is its answer.
+        lines = lines or [Finding(name, "skip", f"not checked: {error}")]
     except TrilayerError as error:
         lines.append(Finding(name, "fail", str(error)))
     except BaseException as error:  # noqa: BLE001  # whatever it is, the other checks still answer
-        lines.append(Finding(name, "fail", f"{place_of(error)}{type(error).__name__}: {error}"))
+        lines.append(Finding(name, "fail", f"{_place(error)}{type(error).__name__}: {error}"))
     findings.put((number, lines))
 
 
 def _unfinished(check: Check, within_s: float) -> Finding:
     says = f"no answer within {within_s:.1f} s; `trilayer doctor --within 60` waits longer"
-    # What has much to read may need the time; what has little hangs.
-    return Finding(check.name, "skip" if check.long else "fail", says, finished=False)
+    return Finding(check.name, "skip", says, finished=False)
 
 
-def place_of(error: BaseException) -> str:
+def _place(error: BaseException) -> str:
     """The place of an error in Python code, for a person to go to."""
-    if isinstance(error, SyntaxError):
-        return f"{error.filename}:{error.lineno}: "
     frames = traceback.extract_tb(error.__traceback__)
     return f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
+
+
+def writable(folder: Path) -> str:
+    """Says that a folder can be written, or made if it is not there. Raises OSError if not."""
+    there = next(parent for parent in [folder, *folder.parents] if parent.exists())
+    with TemporaryFile(dir=there):
+        pass
+    return f"{folder} {'is writable' if there == folder else 'is not there yet, and can be made'}"

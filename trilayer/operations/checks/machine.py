@@ -6,14 +6,13 @@ import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryFile
 
 import psutil
 
 from trilayer.local import airflow, processes
-from trilayer.operations.checks.examination import Here, Note, Subject, Unchecked, place_of
+from trilayer.operations.checks.examination import Here, Note, Subject, Unchecked, writable
 from trilayer.operations.checks.log import own_broker
-from trilayer_core.errors import EnvironmentFault, TrilayerError, UsageError
+from trilayer_core.errors import EnvironmentFault
 from trilayer_core.runtime import jars, java
 from trilayer_core.runtime.ports import is_free
 from trilayer_core.runtime.settings import FILE, settings_folder
@@ -45,13 +44,7 @@ def check_catalog(p: Subject) -> Iterator[str]:
     try:
         catalog = p.catalog
     except Unchecked as error:
-        cause = error.__cause__
-        if not isinstance(cause, Exception) or isinstance(cause, TrilayerError):
-            raise cause or error from None
-        raise UsageError(
-            f"catalog {name!r} must be importable; got {type(cause).__name__}: {cause}, at"
-            f" {place_of(cause)[:-2]}; correct that line"
-        ) from None
+        raise error.__cause__ or error from None
     yield f"{name}: {len(catalog.views)} views on {', '.join(s.name for s in catalog.streams)}"
 
 
@@ -120,15 +113,12 @@ def check_home(p: Subject) -> Iterator[str]:
     """Whether the folder `home` can be written."""
     home = p.settings.home.resolve()
     try:
-        home.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=home):
-            pass
+        yield writable(home)
     except OSError as error:
         raise EnvironmentFault(
             f"home must be a folder that can be written; got {home}: {error.strerror}; correct"
             " that, or set another home"
         ) from None
-    yield f"{home} is writable"
 
 
 def check_jars(p: Subject) -> Iterator[str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from trilayer.operations.checks.examination import Note, Subject, Unchecked
+from trilayer.operations.checks.examination import Note, Subject, Unchecked, writable
 from trilayer_core.errors import StoreError, TrilayerError
 from trilayer_core.store.files import Store
 from trilayer_core.store.generations import Generations
@@ -17,13 +18,16 @@ def check_store(p: Subject) -> Iterator[str]:
     """Whether the store can be written, and what it does not promise."""
     store = p.store
     try:
-        store.write("doctor", b"writable")
-        store.delete("doctor")
-    except StoreError as error:
+        if store.local and not Path(store.root).exists():
+            yield writable(Path(store.root))
+        else:
+            store.write("doctor", b"writable")
+            store.delete("doctor")
+            yield f"{p.settings.store} is writable"
+    except (StoreError, OSError) as error:
         raise StoreError(
             f"store must be a folder or URI that can be written; got {p.settings.store!r}: {error}"
         ) from None
-    yield f"{p.settings.store} is writable"
     yield from store.limits()
 
 
