@@ -227,21 +227,21 @@ def deliver(
 def history(as_json: Json = False) -> None:
     """The versions kept, oldest first, and which one is in force."""
     store = project_store()
-    found = [asdict(version) for version in kept_versions(store)]
+    kept = [asdict(version) for version in kept_versions(store)]
     by = PointerFile(store).held()
     if as_json:
-        print_json(found)
+        print_json(kept)
         return
     table = Table(title="publications", caption="* in force; - never in force")
     for name in ("version", "T", "kind", "events", "quarantined", "differ"):
         table.add_column(name, no_wrap=True)
-    for row in found:
+    for row in kept:
         differing = "?" if row["differing_keys"] is None else str(row["differing_keys"])
         mark = " *" if row["in_force"] else "" if row["published"] else " -"
         counts = (f"{row['events']:,}", f"{row['quarantined']:,}", differing)
         table.add_row(f"{row['version']}{mark}", row["t"], row["kind"], *counts)
-    out.print(table if found else "no publication yet; run `trilayer batch run`")
-    for row in found:
+    out.print(table if kept else "no publication yet; run `trilayer batch run`")
+    for row in kept:
         if row["looked_t"]:
             out.print(
                 f"version {row['version']}: a run has found nothing new up to T={row['looked_t']}"
@@ -280,10 +280,10 @@ def reconciliation(
         else:
             out.print(said)
         return
-    found = {"version": publication.version, "t": publication.t, "kind": publication.kind}
+    head = {"version": publication.version, "t": publication.t, "kind": publication.kind}
     if as_json:
         print_json(
-            found | {"views": {name: encode(v) for name, v in publication.reconciliation.items()}}
+            head | {"views": {name: encode(v) for name, v in publication.reconciliation.items()}}
         )
         return
     table = Table(

@@ -86,16 +86,16 @@ def _tell(step: Step) -> None:
             _tell_verified(verification)
 
 
-def _tell_verified(found: Verification) -> None:
-    if not found.clean:
+def _tell_verified(verification: Verification) -> None:
+    if not verification.clean:
         err.print("[red]the answers are wrong; `trilayer verify` shows where[/]")
         return
-    flights = found.streams["flights"]
-    keys = sum(comparison.match for comparison in found.views.values())
+    flights = verification.streams["flights"]
+    keys = sum(comparison.match for comparison in verification.views.values())
     out.print(
         f"[green]{flights.counted:,} events counted, each once[/]: {flights.batch:,} by the batch"
         f" layer, {flights.speed:,} by the speed layer, {flights.quarantined:,} in quarantine;"
-        f" {keys:,} keys of {len(found.views)} views equal their recompute"
+        f" {keys:,} keys of {len(verification.views)} views equal their recompute"
     )
 
 

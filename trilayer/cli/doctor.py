@@ -27,13 +27,14 @@ MARKS = {
 }
 
 
-def _print(found: list[Finding], as_json: bool) -> None:
+def _print(findings: list[Finding], as_json: bool) -> None:
     if as_json:
-        print_json([{"check": f.check, "ok": f.ok, "mark": f.mark, "says": f.says} for f in found])
+        lines = [{"check": f.check, "ok": f.ok, "mark": f.mark, "says": f.says} for f in findings]
+        print_json(lines)
         return
     # What keeps several checks from looking is said once.
     checks: dict[tuple[str, str], list[str]] = {}
-    for line in found:
+    for line in findings:
         checks.setdefault((line.mark, line.says), []).append(line.check)
     for (mark, says), names in checks.items():
         out.print(f"{MARKS[mark]} {', '.join(names):<12} {escape(says)}")
@@ -73,10 +74,10 @@ def doctor(
         cleared = clear(here.store, find_leftovers(here.store))
         err.print(f"{cleared} leftovers deleted")
     answer_to = sys.stdout
-    found = examine(here, CHECKS, left_s)
+    findings = examine(here, CHECKS, left_s)
     sys.stdout = answer_to  # a catalog that is still being imported has sent it to stderr
-    _print(found, as_json)
-    code = int(any(line.ok is False for line in found))
+    _print(findings, as_json)
+    code = int(any(line.ok is False for line in findings))
     if unfinished():
         # A look at a store that does not answer would keep the process for as long as its client
         # waits.

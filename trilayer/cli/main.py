@@ -74,13 +74,13 @@ def load(name: str) -> TyperGroup | TyperCommand:
     All modules together take seconds, with their engines.
     """
     module, _, attribute = COMMANDS[name].at.partition(":")
-    found = getattr(import_module(module), attribute)
+    defined = getattr(import_module(module), attribute)
     alone = typer.Typer()
     alone.callback()(lambda: None)
-    if isinstance(found, typer.Typer):
-        alone.add_typer(found, name=name)
+    if isinstance(defined, typer.Typer):
+        alone.add_typer(defined, name=name)
     else:
-        alone.command(name)(found)
+        alone.command(name)(defined)
     command = get_group(alone).commands[name]
     assert isinstance(command, TyperGroup | TyperCommand)
     return command

@@ -28,21 +28,21 @@ def notebooks(
 
     They show batch against speed, and freshness and lag.
     """
-    found = {
+    shipped = {
         entry.name: entry.read_bytes()
         for entry in files("trilayer.notebooks").iterdir()
         if entry.name.endswith(".ipynb")
     }
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"DIR must be a folder; got the file {str(folder)!r}; name another one")
-    changed = [name for name, data in found.items() if _differs(folder / name, data)]
+    changed = [name for name, data in shipped.items() if _differs(folder / name, data)]
     if changed and not force:
         raise UsageError(
             f"{folder} must not hold other notebooks of these names; got"
             f" {', '.join(sorted(changed))}; name another folder, or replace them with --force"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    for name, data in sorted(found.items()):
+    for name, data in sorted(shipped.items()):
         (folder / name).write_bytes(data)
         out.print(f"wrote {escape(str(folder / name))}")
     above = [folder.resolve(), *folder.resolve().parents]

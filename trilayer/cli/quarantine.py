@@ -6,8 +6,7 @@ import json
 import re
 import sys
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -18,11 +17,16 @@ from rich.table import Table
 from trilayer.cli.context import err, out, print_json
 from trilayer.operations.corrections import send_corrections
 from trilayer.operations.project import Project, project, who
-from trilayer.operations.quarantine import Quarantined, quarantined
+from trilayer.operations.quarantine import (
+    Quarantined,
+    choose,
+    count_reasons,
+    event_at,
+    of_streams,
+)
 from trilayer.operations.quarantine import discard as discard_events
-from trilayer_core.compute.fitting import reasons_of
 from trilayer_core.definitions.stream import Stream
-from trilayer_core.errors import UsageError, did_you_mean
+from trilayer_core.errors import UsageError
 from trilayer_core.runtime.progress import shown
 
 app = typer.Typer(no_args_is_help=True, help="Events that did not fit their schema.")
@@ -52,7 +56,7 @@ def list_(
     """What is in quarantine, and why."""
     p = project()
     wide = out.width >= _WIDE
-    events = _all(p, stream, values=jsonl or wide, whole=all_)
+    events = of_streams(p.store, _streams(p, stream), values=jsonl or wide, whole=all_)
     if jsonl and limit is None:
         for event in events:
             sys.stdout.write(json.dumps(event.to_json()) + "\n")
@@ -88,14 +92,6 @@ def list_(
     out.print(table if newest else "nothing in quarantine")
 
 
-@dataclass
-class _Count:
-    """How many events have a reason, and the place of the newest of them."""
-
-    events: int = 0
-    newest: str = ""
-
-
 @app.command()
 def reasons(
     stream: Annotated[str | None, typer.Option(help="one stream; all unless given")] = None,
@@ -106,34 +102,17 @@ def reasons(
     One with two wrong fields counts for both; those discarded or replayed count no more.
     """
     p = project()
-    found: dict[tuple[str, str], _Count] = {}
-    streams = {one.name: one for one in _streams(p, stream)}
-    for event in _all(p, stream, values=False):
-        for reason in reasons_of(event.reason, streams[event.stream]):
-            count = found.setdefault((event.stream, reason), _Count())
-            count.events += 1
-            count.newest = event.place
-    counts = sorted(found.items(), key=lambda item: -item[1].events)
+    counts = count_reasons(p.store, _streams(p, stream))
     if json_:
-        print_json(
-            [
-                {
-                    "stream": name,
-                    "reason": reason,
-                    "events": count.events,
-                    "newest": count.newest,
-                }
-                for (name, reason), count in counts
-            ]
-        )
+        print_json([asdict(count) for count in counts])
         return
     table = Table(show_edge=False)
     table.add_column("stream", no_wrap=True)
     table.add_column("reason")
     table.add_column("events", justify="right", no_wrap=True)
     table.add_column("the newest", no_wrap=True)
-    for (name, reason), count in counts:
-        table.add_row(escape(name), escape(reason), f"{count.events:,}", count.newest)
+    for count in counts:
+        table.add_row(escape(count.stream), escape(count.reason), f"{count.events:,}", count.newest)
     out.print(table if counts else "nothing in quarantine")
 
 
@@ -167,31 +146,7 @@ def discard(
             "either PLACES or --reason must say which events are discarded; got both or none"
         )
     wanted = {_parse_place(place) for place in places or []}
-    streams = {one.name: one for one in _streams(p, stream)}
-    chosen: list[Quarantined] = []
-    known: set[str] = set()
-    for event in _all(p, stream, values=False):
-        reasons = reasons_of(event.reason, streams[event.stream])
-        known.update(reasons)
-        if (event.partition, event.offset) in wanted or reason in reasons:
-            chosen.append(event)
-    left = wanted - {(event.partition, event.offset) for event in chosen}
-    if left:
-        missing = ", ".join(f"{partition}:{offset}" for partition, offset in sorted(left))
-        raise UsageError(
-            "the events must be in quarantine, and be neither replayed nor discarded yet; got"
-            f" {missing}, which is not; `trilayer quarantine list` shows what is"
-        )
-    if not chosen:
-        raise UsageError(
-            "--reason must be one that `trilayer quarantine reasons` prints; got"
-            f" {reason!r}{did_you_mean(str(reason), known)}"
-        )
-    having = sorted({event.stream for event in chosen})
-    if wanted and len(having) > 1:
-        raise UsageError(
-            f"--stream must say which of {', '.join(having)} is meant; all have such an event"
-        )
+    chosen = choose(p.store, _streams(p, stream), wanted, reason)
     by = who()
     number = discard_events(p.store, chosen, by=by, why=why)
     out.print(f"{number:,} events discarded by {by}: {escape(why)}")
@@ -213,27 +168,14 @@ def show(
 ) -> None:
     """One event: its reason on stderr, its bytes, as they are, on stdout."""
     p = project()
-    partition, offset = _parse_place(place)
-    found = [
-        event
-        for event in _all(p, stream, values=True, whole=True)
-        if (event.partition, event.offset) == (partition, offset)
-    ]
-    for event in found:
-        # Of a topic that was deleted and created again, the newest origin's.
-        if event.origin == max(e.origin for e in found if e.stream == event.stream):
-            err.print(f"{event.stream} {place}: {escape(event.reason)}")
-            if event.is_cut:
-                err.print(
-                    f"of its {event.bytes:,} bytes these are the first {len(event.value or b''):,};"
-                    " run `trilayer batch run` to have it whole"
-                )
-            sys.stdout.buffer.write(event.value or b"")
-            return
-    raise UsageError(
-        f"the event must be in quarantine; got {place}, which is not; `trilayer quarantine list`"
-        " shows what is"
-    )
+    event = event_at(p.store, _streams(p, stream), *_parse_place(place))
+    err.print(f"{event.stream} {place}: {escape(event.reason)}")
+    if event.is_cut:
+        err.print(
+            f"of its {event.bytes:,} bytes these are the first {len(event.value or b''):,};"
+            " run `trilayer batch run` to have it whole"
+        )
+    sys.stdout.buffer.write(event.value or b"")
 
 
 @app.command()
@@ -257,25 +199,15 @@ def replay(
     """
     p = project()
     with shown("Sending corrected events", echo=err.print, console=err, after_s=2.0) as tell:
-        found = send_corrections(p, file, again=again, tell=tell)
-    for line in found.refused:
+        sent = send_corrections(p, file, again=again, tell=tell)
+    for line in sent.refused:
         err.print(f"[red]not sent:[/] {escape(line)}", soft_wrap=True)
-    before = f"; {found.before} had been sent before" if found.before else ""
-    refused = f"; {len(found.refused)} were not, see above" if found.refused else ""
-    events = "event" if found.now == 1 else "events"
-    out.print(f"{found.now} corrected {events} sent{before}{refused}")
-    if found.refused:
+    before = f"; {sent.before} had been sent before" if sent.before else ""
+    refused = f"; {len(sent.refused)} were not, see above" if sent.refused else ""
+    events = "event" if sent.now == 1 else "events"
+    out.print(f"{sent.now} corrected {events} sent{before}{refused}")
+    if sent.refused:
         raise typer.Exit(1)
-
-
-def _all(
-    p: Project, stream: str | None, *, values: bool, whole: bool = False
-) -> Iterator[Quarantined]:
-    """The events of one stream or all, those replayed or discarded only if the `whole` is asked."""
-    for one in _streams(p, stream):
-        for event in quarantined(p.store, one, values=values):
-            if whole or event.is_open:
-                yield event
 
 
 def _streams(p: Project, name: str | None) -> list[Stream]:

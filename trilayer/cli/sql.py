@@ -78,11 +78,11 @@ def sql(
         if text is None:
             Prompt(connection, p.settings.home / "sql_history", chosen, format_).run()
         else:
-            found = statements(text)
-            if format_ is Format.json and len(found) > 1:
-                raise UsageError(f"--format json must be of one SELECT; got {len(found)}")
+            asked = statements(text)
+            if format_ is Format.json and len(asked) > 1:
+                raise UsageError(f"--format json must be of one SELECT; got {len(asked)}")
             with loaded(connection) as snapshot:
-                for statement in found:
+                for statement in asked:
                     ask(connection, snapshot, statement, chosen, format_)
 
 

@@ -6,7 +6,7 @@ What is compared, and how, is in the package trilayer.operations.verification.
 from __future__ import annotations
 
 import logging
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -31,16 +31,16 @@ def verify(as_json: Annotated[bool, typer.Option("--json", help="answer as JSON"
     """
     p = project()
     with shown("Verifying", echo=logger.info) as tell:
-        found = verification(p, tell=tell)
+        result = verification(p, tell=tell)
     if as_json:
-        print_json(_document(found))
+        _print_json(result)
     else:
-        _print(found)
-    if not found.clean:
+        _print(result)
+    if not result.clean:
         raise typer.Exit(1)
 
 
-def _print(found: Verification) -> None:
+def _print(result: Verification) -> None:
     counts = Table(
         "stream",
         "batch",
@@ -57,7 +57,7 @@ def _print(found: Verification) -> None:
             " by one with what the log still holds"
         ),
     )
-    for name, stream in found.streams.items():
+    for name, stream in result.streams.items():
         numbers = (
             stream.batch,
             stream.speed,
@@ -85,8 +85,8 @@ def _print(found: Verification) -> None:
             " each layer's own states equal theirs"
         ),
     )
-    for name, c in found.views.items():
-        layers = found.layers.get(name, {})
+    for name, c in result.views.items():
+        layers = result.layers.get(name, {})
         alone = [
             _verdict(layers[layer].same) if layer in layers else "" for layer in ("batch", "speed")
         ]
@@ -94,15 +94,15 @@ def _print(found: Verification) -> None:
         numbers_ = [f"{n:,}" for n in (c.match, c.differ, c.missing, c.extra)]
         views.add_row(name, *numbers_, *alone, _verdict(same))
     out.print(views)
-    for line in found.faults():
+    for line in result.faults():
         err.print("[red]" + escape(line).replace(": ", ":[/] ", 1))
-    for name, stream in found.streams.items():
+    for name, stream in result.streams.items():
         for line in stream.not_compared:
             err.print(f"[yellow]not compared[/] {name}: {escape(line)}")
-    for name, why in found.unanswered.items():
-        if name not in found.failed:
+    for name, why in result.unanswered.items():
+        if name not in result.failed:
             err.print(f"[yellow]not verified[/] {name}: {escape(why)}")
-    if not found.verified:
+    if not result.verified:
         err.print("[red]nothing was verified:[/] there is no record and no key to compare")
 
 
@@ -110,20 +110,22 @@ def _verdict(holds: bool) -> str:
     return "[green]holds[/]" if holds else "[red]wrong[/]"
 
 
-def _document(found: Verification) -> dict[str, Any]:
-    return {
-        "clean": found.clean,
-        "verified": found.verified,
-        "streams": {
-            name: vars(stream) | {"counted": stream.counted}
-            for name, stream in found.streams.items()
-        },
-        "views": {name: vars(comparison) for name, comparison in found.views.items()},
-        "layers": {
-            name: {layer: vars(comparison) for layer, comparison in layers.items()}
-            for name, layers in found.layers.items()
-        },
-        "unanswered": found.unanswered,
-        "failed": found.failed,
-        "files": found.files,
-    }
+def _print_json(result: Verification) -> None:
+    print_json(
+        {
+            "clean": result.clean,
+            "verified": result.verified,
+            "streams": {
+                name: vars(stream) | {"counted": stream.counted}
+                for name, stream in result.streams.items()
+            },
+            "views": {name: vars(comparison) for name, comparison in result.views.items()},
+            "layers": {
+                name: {layer: vars(comparison) for layer, comparison in layers.items()}
+                for name, layers in result.layers.items()
+            },
+            "unanswered": result.unanswered,
+            "failed": result.failed,
+            "files": result.files,
+        }
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -11,8 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from trilayer_core.compute.fitting import reasons_of
 from trilayer_core.compute.parsing import REJECT
 from trilayer_core.definitions.stream import Stream
+from trilayer_core.errors import UsageError, did_you_mean
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.seam import format_time
 from trilayer_core.store import layout
@@ -154,6 +156,109 @@ def quarantined(store: Store, stream: Stream, *, values: bool = True) -> Iterato
         )
 
 
+def of_streams(
+    store: Store, streams: Sequence[Stream], *, values: bool, whole: bool = False
+) -> Iterator[Quarantined]:
+    """The events of several streams, those replayed or discarded only if the `whole` is asked."""
+    for stream in streams:
+        for event in quarantined(store, stream, values=values):
+            if whole or event.is_open:
+                yield event
+
+
+@dataclass
+class ReasonCount:
+    """How many events of a stream are in quarantine for a reason, and the place of the newest."""
+
+    stream: str
+    reason: str
+    events: int = 0
+    newest: str = ""
+
+
+def count_reasons(store: Store, streams: Sequence[Stream]) -> list[ReasonCount]:
+    """How many events are in quarantine for each reason, the most frequent first.
+
+    An event with two wrong fields counts for both.
+    """
+    counts: dict[tuple[str, str], ReasonCount] = {}
+    for stream in streams:
+        for event in of_streams(store, [stream], values=False):
+            for reason in reasons_of(event.reason, stream):
+                key = stream.name, reason
+                count = counts.setdefault(key, ReasonCount(*key))
+                count.events += 1
+                count.newest = event.place
+    return sorted(counts.values(), key=lambda count: -count.events)
+
+
+def event_at(store: Store, streams: Sequence[Stream], partition: int, offset: int) -> Quarantined:
+    """The event at a place, with its bytes.
+
+    Raises:
+        UsageError: No event at this place is in quarantine.
+    """
+    there = [
+        event
+        for event in of_streams(store, streams, values=True, whole=True)
+        if (event.partition, event.offset) == (partition, offset)
+    ]
+    for event in there:
+        # Of a topic that was deleted and created again, the newest origin's.
+        if event.origin == max(e.origin for e in there if e.stream == event.stream):
+            return event
+    raise UsageError(
+        f"the event must be in quarantine; got {partition}:{offset}, which is not;"
+        " `trilayer quarantine list` shows what is"
+    )
+
+
+def choose(
+    store: Store,
+    streams: Sequence[Stream],
+    places: Collection[tuple[int, int]],
+    reason: str | None,
+) -> list[Quarantined]:
+    """The events that a person chooses to discard: those at some places, or for a reason.
+
+    Args:
+        store: The store.
+        streams: The streams whose events may be chosen.
+        places: Partition and offset of each event.
+        reason: One of those that `count_reasons` counts, in place of `places`.
+
+    Raises:
+        UsageError: An event is not there, no event has the reason, or a place is one of several
+            streams.
+    """
+    chosen: list[Quarantined] = []
+    known: set[str] = set()
+    for stream in streams:
+        for event in of_streams(store, [stream], values=False):
+            reasons = reasons_of(event.reason, stream)
+            known.update(reasons)
+            if (event.partition, event.offset) in places or reason in reasons:
+                chosen.append(event)
+    left = set(places) - {(event.partition, event.offset) for event in chosen}
+    if left:
+        missing = ", ".join(f"{partition}:{offset}" for partition, offset in sorted(left))
+        raise UsageError(
+            "the events must be in quarantine, and be neither replayed nor discarded yet; got"
+            f" {missing}, which is not; `trilayer quarantine list` shows what is"
+        )
+    if not chosen:
+        raise UsageError(
+            "--reason must be one that `trilayer quarantine reasons` prints; got"
+            f" {reason!r}{did_you_mean(str(reason), known)}"
+        )
+    having = sorted({event.stream for event in chosen})
+    if places and len(having) > 1:
+        raise UsageError(
+            f"--stream must say which of {', '.join(having)} is meant; all have such an event"
+        )
+    return chosen
+
+
 def discard(
     store: Store, events: Iterable[Quarantined], *, by: str, why: str, at_ms: int | None = None
 ) -> int:
@@ -183,17 +288,17 @@ def discard(
 def _discarded(store: Store, stream: Stream) -> dict[tuple[int, int, int], str]:
     """Why the events at these places, each with the number of its origin, were discarded."""
     folder = layout.discarded(stream.name)
-    found: dict[tuple[int, int, int], str] = {}
+    why: dict[tuple[int, int, int], str] = {}
     for name in store.names(folder):
         discarded = store.read_document(f"{folder}/{name}", Discarded)
-        found |= dict.fromkeys(discarded.events, discarded.why)
-    return found
+        why |= dict.fromkeys(discarded.events, discarded.why)
+    return why
 
 
 def _source(row: Mapping[str, Any]) -> str | None:
     headers = row.get("_headers") or []
-    found = [header["value"] for header in headers if header["key"] == SOURCE_HEADER]
-    return found[0].decode(errors="backslashreplace") if found and found[0] is not None else None
+    source = next((h["value"] for h in headers if h["key"] == SOURCE_HEADER), None)
+    return None if source is None else source.decode(errors="backslashreplace")
 
 
 def _rows_of(store: Store, stream: Stream, values: bool) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -125,7 +125,7 @@ def check_clocks(p: Subject) -> Iterator[str]:
     check_clock(p.catalog, p.settings, readable(p))
     with _log(p) as log:
         topics = [topic for stream in p.catalog.streams if (topic := log.find(stream))]
-        found = [
+        ahead = [
             (
                 f"offset {record.offset} of {topic.name!r} partition {partition} is stamped"
                 f" {format_time(record.stamp)}"
@@ -135,10 +135,10 @@ def check_clocks(p: Subject) -> Iterator[str]:
             .stamped_later_than_now()
             .items()
         ]
-    if found:
+    if ahead:
         raise ClockError(
             f"no record may be stamped later than now, {format_time(now_ms())};"
-            f" {', '.join(found)}: a producer stamped it while the topic had CreateTime, or a"
+            f" {', '.join(ahead)}: a producer stamped it while the topic had CreateTime, or a"
             " broker's clock was ahead, or this one's is behind. Set the clock that is wrong, if"
             " one still is. Cuts pass such records by, or wait for them a tick at most, and"
             " answers are right"

@@ -62,12 +62,12 @@ def check_files(p: Subject) -> Iterator[str]:
 def check_leftovers(p: Subject) -> Iterator[str]:
     """Never a failure: they take room and do no harm."""
     store = readable(p)
-    found = find_leftovers(store)
-    if not found:
+    leftovers = find_leftovers(store)
+    if not leftovers:
         yield "no killed process has left anything in the store"
         return
     kinds: dict[str, list[Leftover]] = {}
-    for left in found:
+    for left in leftovers:
         kinds.setdefault(left.what, []).append(left)
     for what, those in kinds.items():
         size = sum(store.size(left.path) for left in those)

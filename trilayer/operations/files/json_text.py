@@ -66,10 +66,8 @@ def _items(text: str, path: Path) -> Iterator[bytes]:
         place = next_after(end)
         ended = text.startswith("]", place)
         if not ended and not text.startswith(",", place):
-            found = f"{text[place : place + 20]!r}" if place < len(text) else "its end"
-            raise wrong(
-                f"an array with an error: after item {text[end - 20 : end]!r} comes {found}"
-            )
+            got = f"{text[place : place + 20]!r}" if place < len(text) else "its end"
+            raise wrong(f"an array with an error: after item {text[end - 20 : end]!r} comes {got}")
         place = next_after(place + 1) if not ended else place
     rest = next_after(place + 1)
     if rest < len(text):

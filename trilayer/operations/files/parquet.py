@@ -69,17 +69,17 @@ def _batches(file: pq.ParquetFile, path: Path, done: Sequence[int]) -> Iterator[
 
 def _leaves(schema: pa.Schema) -> list[str]:
     """Names of the columns, and paths of what structs hold at any depth."""
-    found: list[str] = []
+    names: list[str] = []
 
     def add(field: pa.Field, prefix: tuple[str, ...]) -> None:
         path = (*prefix, field.name)
-        found.append(path_text(path) if prefix else field.name)
+        names.append(path_text(path) if prefix else field.name)
         for inner in field.type if pa.types.is_struct(field.type) else []:
             add(inner, path)
 
     for field in schema:
         add(field, ())
-    return found
+    return names
 
 
 def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
