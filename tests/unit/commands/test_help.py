@@ -7,7 +7,9 @@ import sys
 
 import pytest
 
+from trilayer.cli import batch
 from trilayer.cli.main import COMMANDS, load
+from trilayer_core.definitions.steps import STEPS
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -31,3 +33,14 @@ def test_the_list_of_commands_imports_no_engine():
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == ""
+
+
+def test_each_step_of_a_run_is_a_command_in_order():
+    """A run reports its progress by the table of steps, and Airflow shows its texts."""
+    numbered = {
+        command.callback.__name__: command.callback.__doc__.partition(":")[0]
+        for command in batch.app.registered_commands
+        if command.callback.__doc__.startswith("Step ")
+    }
+    steps = {step.name: f"Step {number}" for number, step in enumerate(STEPS, 1)}
+    assert list(numbered.items()) == list(steps.items())
