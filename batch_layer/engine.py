@@ -115,8 +115,8 @@ class Engine:
         failpoint("ingest.before-write")
         chain = layout.chain(stream, stream.fingerprint)
         folder = layout.records(chain, number, self._store.unique())
-        files = write_files(parse(records, stream).drop(FITS), folder, self._store)
-        rejected = sum(rejected_in(self._store, file) for file in files)
+        files = write_files(self._store, parse(records, stream).drop(FITS), folder)
+        rejected = sum(rejected_in(file, self._store) for file in files)
         return Ingested(files, sum(file.rows for file in files), rejected)
 
     def _write(
@@ -125,7 +125,7 @@ class Engine:
         # A folder of its own for each attempt: what a killed one has begun may still be written to
         # on a server or a cluster.
         folder = layout.partials(view.name, token, kind, self._store.unique())
-        return write_files(partials, folder, self._store)
+        return write_files(self._store, partials, folder)
 
 
 def rows_of(
@@ -155,7 +155,7 @@ def merge(view: View, partials: DataFrame) -> DataFrame:
     return partials.groupBy(*(quoted(key.name) for key in view.keys)).agg(*states)
 
 
-def rejected_in(store: Store, file: StoredFile) -> int:
+def rejected_in(file: StoredFile, store: Store) -> int:
     """How many rows of the file have a reason.
 
     The column itself is counted: Parquet has no statistics of long values.

@@ -93,7 +93,7 @@ def ingest(
                 f" is read; the record at offset {place.offset} did. Nothing was ingested; run"
                 " `trilayer batch run` again"
             )
-        departed = departed_generation(stream, identity, topic, log, store)
+        departed = departed_generation(store, stream, identity, topic, log)
         interval = replace(interval, departed=max(departed, newest_departed(chain, identity)))
     _check_origin(stream, run, Origins(store, stream).present())
     _commit(stream, interval, store)

@@ -368,7 +368,7 @@ def _open_tick(options: Options) -> Iterator[Figure]:
             for number in range(hour // EVERY_MS):
                 written.commit(table, 500, began + number * EVERY_MS)
                 if number % COMPACT_EVERY == 0:
-                    while compact(store, STREAM, [VIEW], written.generation.name, 24):
+                    while compact(STREAM, [VIEW], written.generation.name, store, 24):
                         pass
                 if number % (1000 // EVERY_MS) == 0:
                     _look_around_at_once(connection)

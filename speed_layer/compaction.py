@@ -34,7 +34,7 @@ RECENT_MS = 30_000
 with the next one."""
 
 
-def merge_partials(store: Store, view: View, run: Sequence[Commit], path: str) -> StoredFile | None:
+def merge_partials(view: View, run: Sequence[Commit], path: str, store: Store) -> StoredFile | None:
     """The view's partials in these commits, merged by tick and key, as the file of that path.
 
     None if they have none.
@@ -52,14 +52,14 @@ def merge_partials(store: Store, view: View, run: Sequence[Commit], path: str) -
 
 
 def compact(
-    store: Store,
     stream: Stream,
     views: Sequence[View],
     generation: str,
+    store: Store,
     at_least: int,
     *,
     recent_ms: int = RECENT_MS,
-    merge: Callable[[Store, View, Sequence[Commit], str], StoredFile | None] = merge_partials,
+    merge: Callable[[View, Sequence[Commit], str, Store], StoredFile | None] = merge_partials,
 ) -> Commit | None:
     """Merges neighbouring commits of like size once there are `at_least` of them.
 
@@ -70,10 +70,10 @@ def compact(
     touched, since Spark may replay its micro-batch.
 
     Args:
-        store: The store.
         stream: The stream.
         views: The views that the generation computes.
         generation: Its name.
+        store: The store.
         at_least: How many commits of like size are merged.
         recent_ms: How long before the newest commit a commit of an open tick must have been made to
             be merged.
@@ -91,7 +91,7 @@ def compact(
     if len(commits) <= at_least:
         return None
     run: list[Commit] = []
-    for group in _groups(store, stream, generation, commits, recent_ms, store.clock()):
+    for group in _groups(stream, generation, commits, store, recent_ms, store.clock()):
         run = run or _of_like_size(group, at_least)
     if not run:
         return None
@@ -104,12 +104,12 @@ def compact(
             for view in views
             if (
                 file := merge(
-                    store, view, run, layout.segment(stream, generation, first, last, view.name)
+                    view, run, layout.segment(stream, generation, first, last, view.name), store
                 )
             )
         }
         quarantine = _quarantine(
-            store, run, layout.segment(stream, generation, first, last, "_quarantine")
+            run, layout.segment(stream, generation, first, last, "_quarantine"), store
         )
         marks = NOTHING_READ.and_of(run).marks
         wide = Commit(first, last, segments, files, quarantine, run[-1].committed_ms, marks)
@@ -161,10 +161,10 @@ def _level(commit: Commit, at_least: int) -> int:
 
 
 def _groups(
-    store: Store,
     stream: Stream,
     generation: str,
     commits: Sequence[Commit],
+    store: Store,
     recent_ms: int,
     now: int,
 ) -> list[list[Commit]]:
@@ -186,7 +186,7 @@ def _groups(
     open_ticks = {segment.tick for segment in newest.segments}
     first_open = next((i for i, c in enumerate(due) if _ticks(c) & open_ticks), len(due))
     known = Generations(store, stream).read(generation)
-    cuts = _known_cuts(store, stream, known.topic_id, commits)
+    cuts = _known_cuts(stream, known.topic_id, commits, store)
     # A T later than now is of a clock that was ahead: earlier ones may still be chosen.
     newest_t = max((t_ms for t_ms, _ in cuts if t_ms <= now), default=0)
     groups: list[list[Commit]] = [[]]
@@ -214,7 +214,7 @@ def _groups(
 
 
 def _known_cuts(
-    store: Store, stream: Stream, topic_id: str, commits: Sequence[Commit]
+    stream: Stream, topic_id: str, commits: Sequence[Commit], store: Store
 ) -> list[tuple[int, Cut]]:
     """T and cut of the intervals that end above where the commits begin, and of the runs on record.
 
@@ -250,7 +250,7 @@ def _ticks(commit: Commit) -> set[int]:
     return {segment.tick for segment in commit.segments}
 
 
-def _quarantine(store: Store, run: Sequence[Commit], path: str) -> StoredFile | None:
+def _quarantine(run: Sequence[Commit], path: str, store: Store) -> StoredFile | None:
     files = [commit.quarantine for commit in run if commit.quarantine]
     events = sum(file.rows for file in files)
     tables = [fit_quarantine(store.read_table(file), events) for file in files]

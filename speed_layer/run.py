@@ -260,7 +260,7 @@ class Compactor(threading.Thread):
             return
         try:
             while not self._stopping.is_set() and compact(
-                self._store, stream, self._views, generation.name, self._settings.compact_after
+                stream, self._views, generation.name, self._store, self._settings.compact_after
             ):
                 pass
         # A batch run may have cleared away what it read; a disk that is full may have room again.

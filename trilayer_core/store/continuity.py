@@ -194,7 +194,7 @@ def falls_short(end: Cut, read: Cut) -> str | None:
     return None
 
 
-def departed_generation(stream: Stream, identity: str, topic: Topic, log: Log, store: Store) -> int:
+def departed_generation(store: Store, stream: Stream, identity: str, topic: Topic, log: Log) -> int:
     """The newest generation that has read what the log has lost in an origin.
 
     Its number, or 0 if none has.

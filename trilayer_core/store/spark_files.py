@@ -17,15 +17,15 @@ _REFUSALS = {
 }
 
 
-def write_files(rows: DataFrame, folder: str, store: Store) -> list[StoredFile]:
+def write_files(store: Store, rows: DataFrame, folder: str) -> list[StoredFile]:
     """Writes rows as Parquet files into a new folder of the store.
 
     From there they survive a power cut.
 
     Args:
+        store: The store, which Spark's executors must reach as well.
         rows: What to write.
         folder: A folder that is not there yet.
-        store: The store, which Spark's executors must reach as well.
 
     Returns:
         The files that have rows.

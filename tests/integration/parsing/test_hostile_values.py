@@ -207,7 +207,7 @@ def test_rejected_events_are_counted_where_parquet_has_no_statistics(store):
     store.fs.create_dir(path.rpartition("/")[0])
     pq.write_table(table, path, filesystem=store.fs, write_statistics=False)
     (file,) = store.describe_folder("")
-    assert rejected_in(store, file) == 2
+    assert rejected_in(file, store) == 2
 
 
 def test_a_total_that_does_not_fit_is_null_beside_others_in_a_comparison():

@@ -18,7 +18,7 @@ def spark_without_room(spark, store):
     """Spark's JVM may write no file of more than 4 KB, as on a full disk."""
     # What it unpacks when it first writes must be there: it would not try again, in the session
     # that all tests share.
-    write_files(spark.range(10), "batch/warm/00000001-full-a", store)
+    write_files(store, spark.range(10), "batch/warm/00000001-full-a")
     java = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
     before = resource.prlimit(java, resource.RLIMIT_FSIZE)
     resource.prlimit(java, resource.RLIMIT_FSIZE, (4096, before[1]))
@@ -34,7 +34,7 @@ def test_a_disk_that_is_full_for_spark_is_one_line_that_names_the_folder(store, 
     for attempt in ("a", "b"):
         folder = f"batch/by_key/00000009-full-{attempt}"
         with pytest.raises(StoreError) as raised:
-            write_files(rows, folder, store)
+            write_files(store, rows, folder)
         assert str(raised.value).startswith(
             f"could not have Spark write {store.path(folder)}: File too large; free space"
         )
@@ -45,6 +45,6 @@ def test_a_disk_that_is_full_for_spark_is_one_line_that_names_the_folder(store, 
 def test_another_error_of_spark_is_raised_as_it_is_and_leaves_no_folder(store, spark):
     rows = spark.range(10).selectExpr("if(id = 7, raise_error('seven'), id) AS id")
     with pytest.raises(Exception, match="seven") as raised:
-        write_files(rows, "batch/by_key/00000009-full-a", store)
+        write_files(store, rows, "batch/by_key/00000009-full-a")
     assert not isinstance(raised.value, TrilayerError)
     assert not store.names("batch/by_key")

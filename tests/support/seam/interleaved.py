@@ -503,7 +503,7 @@ def write_segment(
     return commit
 
 
-def merged(store: ModelStore, view: View, run: Sequence[Commit], path: str) -> StoredFile | None:
+def merged(view: View, run: Sequence[Commit], path: str, store: ModelStore) -> StoredFile | None:
     """Compaction's merge of a view's partials."""
     rows: Counter[tuple[int, ...]] = Counter()
     for commit in run:
@@ -1214,10 +1214,10 @@ def _compaction(world: World, rng: random.Random) -> Task:
         assert running.generation
         views = process.catalog.views_of(process.catalog.streams[0])
         compaction.compact(
-            process.store,
             process.catalog.streams[0],
             views,
             running.generation.name,
+            process.store,
             at_least=2,
             recent_ms=0,
             merge=merged,

@@ -156,7 +156,7 @@ def super_read_error(relative: str) -> None:
 
 
 def merge_partials(
-    store: DictStore, view: View, run: Sequence[Commit], path: str
+    view: View, run: Sequence[Commit], path: str, store: DictStore
 ) -> StoredFile | None:
     """Compaction's merge of a view's partials."""
     rows: Counter[tuple[int, int]] = Counter()
@@ -393,10 +393,10 @@ class World:
     def compact(self) -> None:
         if self.speed is not None:
             compact(
-                self.store,
                 STREAM,
                 CATALOG.views,
                 self.speed.generation.name,
+                self.store,
                 at_least=2,
                 recent_ms=0,
                 merge=merge_partials,

@@ -128,7 +128,7 @@ def build(bootstrap: str, topic: str, store: Store, spark: SparkSession) -> Heal
                 pipeline.produce(_arriving(rng, 12))
                 pipeline.catch_up()
             pipeline.wait_for_tick()
-        compact(store, pipeline.stream, made.catalog.views, pipeline.generation, 2)
+        compact(pipeline.stream, made.catalog.views, pipeline.generation, store, 2)
         for _ in range(2):
             pipeline.stop_speed()  # or a micro-batch may come with a part of them
             pipeline.produce(_arriving(rng, 12))

@@ -52,7 +52,7 @@ def test_a_schedule_follows_from_its_seed():
 # -- the model itself: what is broken on purpose must be found -------------------------------------
 
 
-def narrow_first(store, stream, views, generation, at_least, **more):
+def narrow_first(stream, views, generation, store, at_least, **more):
     """Compaction that deletes what it replaces before it writes the replacement."""
     commits = Generations(store, stream).commits(generation)
     if len(commits) > 2:

@@ -43,10 +43,10 @@ def micro_batch(world, after_ms=0, stamped=0):
 
 def compacted(world, at_least=8, recent_ms=0, merge=merge_partials):
     while compact(
-        world.store,
         STREAM,
         CATALOG.views,
         generation(world),
+        world.store,
         at_least,
         recent_ms=recent_ms,
         merge=merge,
@@ -71,9 +71,9 @@ def answered(world, events):
 def test_an_open_tick_has_few_commits_each_written_a_few_times(world):
     written = []
 
-    def count(store, view, run, path):
+    def count(view, run, path, store):
         written.append(sum(commit.last - commit.first + 1 for commit in run))
-        return merge_partials(store, view, run, path)
+        return merge_partials(view, run, path, store)
 
     for number in range(1, 1001):
         micro_batch(world, after_ms=100)

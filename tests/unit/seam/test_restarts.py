@@ -108,7 +108,7 @@ def test_ranges_that_do_not_follow_each_other_are_not_joined(world):
             batch, batch, [segment], {"by_key": file, "by_parity": file}, None, world.now
         )
         world.store.create_document(layout.commit(STREAM, generation, batch, batch), commit)
-    while compact(world.store, STREAM, CATALOG.views, generation, at_least=2, merge=merge_partials):
+    while compact(STREAM, CATALOG.views, generation, world.store, at_least=2, merge=merge_partials):
         pass
     assert Generations(world.store, STREAM).spans(generation) == [(0, 0), (1, 2), (3, 3)]
 

@@ -208,12 +208,12 @@ def test_compaction_that_finds_the_disk_full_leaves_nothing_however_often_it_tri
     for number in range(3, 6):
         before = everything(store)
         with pytest.raises(StoreError, match="No space left"):
-            compaction.compact(store, STREAM, [view], generation.name, 2)
+            compaction.compact(STREAM, [view], generation.name, store, 2)
         assert everything(store) == before
         failing.clear()
         micro_batch(number)
         failing.append(errno.ENOSPC)
     failing.clear()
-    wide = compaction.compact(store, STREAM, [view], generation.name, 2)
+    wide = compaction.compact(STREAM, [view], generation.name, store, 2)
     assert wide
     assert wide.first < wide.last
