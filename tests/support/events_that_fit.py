@@ -10,6 +10,7 @@ STREAM = Stream(
     max_event_bytes=200,
 )
 AT = b'"at": "2026-01-01T00:00:00Z"'
+TOO_LATE = ", and a number is in seconds: are these milliseconds?"
 
 BAD = {
     "tombstone": (None, "tombstone"),
@@ -73,7 +74,12 @@ BAD = {
         f"{what}, for a {type_}": (
             b'{"id": "x", "%s": %s%s}'
             % (name.encode(), value, b"" if name == "at" else b", " + AT),
-            f"wrong type: {name} must be {type_}, got {value.decode()}",
+            f"wrong type: {name} must be {type_}, got {value.decode()}"
+            + (
+                TOO_LATE
+                if what in ("milliseconds", "microseconds", "too many for a bigint")
+                else ""
+            ),
         )
         for name, type_, values in (
             (
@@ -86,7 +92,7 @@ BAD = {
                     "milliseconds": b"1767225600000",
                     "microseconds": b"1767225600000000",
                     "too many for a bigint": b"17672256000000000000000",
-                    "a fraction": b"1.5",
+                    "a fraction as text": b'"1767225600.5"',
                     "seconds as text": b'"1767225600"',
                     "compact": b'"20260301"',
                     "a year": b'"2026"',
@@ -141,6 +147,8 @@ GOOD = {
     "NaN beside an object": b'{"id": "x", "nested": {}, "ratio": NaN, ' + AT + b"}",
     "braces within": b'{"id": "}{ \\"}", "later": "}", ' + AT + b"}",
     "seconds": b'{"id": "x", "at": 1767225600}',
+    "seconds with a fraction": b'{"id": "x", "at": 1793734899.461}',
+    "seconds with an exponent": b'{"id": "x", "at": 1.793734899461e9}',
     "the least byte": b'{"id": "x", "tiny": -128, ' + AT + b"}",
     "the largest byte": b'{"id": "x", "tiny": 127, ' + AT + b"}",
     "first times": (

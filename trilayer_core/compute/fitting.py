@@ -84,7 +84,8 @@ class JsonFitting:
             if found is None:
                 missing += [field.label] if field.required else []
             elif not fits(found):
-                wrong.append(f"{field.label} must be {field.type}, got {_said(found)}")
+                hint = MILLISECONDS if field.type == "timestamp" and _is_too_late(found) else ""
+                wrong.append(f"{field.label} must be {field.type}, got {_said(found)}{hint}")
         if wrong:
             return f"wrong type: {'; '.join(wrong)}"
         return f"missing field: {', '.join(missing)}" if missing else None
@@ -278,16 +279,25 @@ def _day(match: re.Match[str], first: int = 1) -> date | None:
         return None
 
 
-_FIRST = datetime(1, 1, 1, tzinfo=UTC)
-_LAST_SECONDS = (
-    datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)
-).total_seconds()
-_FIRST_SECONDS = (_FIRST - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()
+FIRST_SECOND = -62_135_596_800
+"""The first second of the year 1, in seconds since 1970."""
+
+LAST_SECOND = 253_402_300_799
+"""The last second of the year 9999, in seconds since 1970."""
+
+MILLISECONDS = ", and a number is in seconds: are these milliseconds?"
+"""What is added to the reason of a number that is too large for a time."""
+
+
+def _is_too_late(value: Any) -> bool:
+    return type(value) in (int, Decimal) and value > LAST_SECOND + 1
 
 
 def _is_timestamp(value: Any) -> bool:
     if type(value) is int:
-        return _FIRST_SECONDS <= value <= _LAST_SECONDS
+        return FIRST_SECOND <= value <= LAST_SECOND
+    if type(value) is Decimal:  # a number with a fraction or an exponent
+        return FIRST_SECOND <= float(value) < LAST_SECOND + 1
     return type(value) is str and value[4:5] == "-" and _moment(value) is not None
 
 

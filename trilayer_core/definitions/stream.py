@@ -55,9 +55,10 @@ class Stream:
             `not null` column is quarantined. A column is read from the event's field of the same
             name, or from the field that it names: `vendor_id int from 'VendorID', city string from
             'address.city'`; a name that contains a dot is in backticks. A timestamp is ISO 8601
-            text, in UTC unless it names a zone, or a number of seconds since 1970. Dates and times
-            are in the years 1 to 9999. A decimal is a number, or a number as text without commas,
-            with an exponent of at most three digits and at most 1,000 characters.
+            text, in UTC unless it names a zone, or a number of seconds since 1970, with or without
+            a fraction. Dates and times are in the years 1 to 9999. A decimal is a number, or a
+            number as text without commas, with an exponent of at most three digits and at most
+            1,000 characters.
         event_time: The timestamp or date column that says when an event happened. Events without it
             are quarantined.
         event_id: The column that identifies an event, if there is one. Events without it are

@@ -111,6 +111,8 @@ def test_times_are_read_in_utc(parsed):
 
     assert at("seconds") == at("least") == at("a day as a time") == "2026-01-01 00:00:00"
     assert at("a time with a zone") == "2026-01-01 00:00:00.5"
+    assert at("seconds with a fraction") == at("seconds with an exponent")
+    assert at("seconds with a fraction") == "2026-11-03 19:41:39.461"
     assert at("seconds before 1970") == "1969-12-31 23:59:59"
     assert at("last times") == "9999-12-31 23:59:59.999999"
 

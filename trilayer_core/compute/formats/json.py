@@ -17,7 +17,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from trilayer_core.compute.fitting import JsonFitting
+from trilayer_core.compute.fitting import FIRST_SECOND, LAST_SECOND, MILLISECONDS, JsonFitting
 from trilayer_core.definitions.expressions import (
     RANGES,
     Field,
@@ -190,11 +190,20 @@ def _timestamp_sql(field: Field) -> str:
     number stands for seconds while its digits as text do not.
     """
     text = _found(field)
-    as_number = f"from_json({_TEXT}, {literal(_schema_sql([(field.path, 'bigint')]))})"
-    seconds = _found(field, as_number)
+
+    def as_number(type_: str) -> str:
+        return _found(field, f"from_json({_TEXT}, {literal(_schema_sql([(field.path, type_)]))})")
+
+    # A fraction makes the number a double, which holds microseconds until the year 2255.
+    micros = f"cast(round({as_number('double')} * 1000000) AS bigint)"
+    fraction = (
+        f"CASE WHEN {as_number('double')} BETWEEN {FIRST_SECOND} AND {LAST_SECOND + 1}"
+        f" THEN timestamp_micros({micros}) END"
+    )
     return (
         f"CASE WHEN {_has_day_sql(text)} THEN try_cast({text} AS timestamp)"
-        f" WHEN {text} IS NOT NULL THEN cast({seconds} AS timestamp) END"
+        f" WHEN {text} IS NOT NULL"
+        f" THEN coalesce(cast({as_number('bigint')} AS timestamp), {fraction}) END"
     )
 
 
@@ -375,6 +384,12 @@ def _misfit_sql(field: Field) -> str:
         f" THEN {literal(f'{step[-1]}, which is no object')}"
         for step in steps
     )
+    if field.type == "timestamp":
+        instead += (
+            f" WHEN schema_of_variant({got}) <> 'STRING'"
+            f" AND try_variant_get({got}, '$', 'double') > {LAST_SECOND + 1}"
+            f" THEN concat(substring(to_json({got}), 1, 40), {literal(MILLISECONDS)})"
+        )
     instead = f"CASE {instead} END" if instead else "cast(NULL AS string)"
     return f"IF({bad}, named_struct('rule', {rule}, 'got', {got}, 'instead', {instead}), NULL)"
 
