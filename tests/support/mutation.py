@@ -21,47 +21,84 @@ from mutmut.stats import status_by_exit_code
 
 GOLDEN = "tests/unit/golden/test_sql.py"
 EXAMPLES = "tests/unit/test_doctests.py::test_examples"
-JUDGES = {
-    "trilayer_core/seam.py": [
-        "tests/unit/seam/test_rules.py",
-        f"{EXAMPLES}[trilayer_core.seam]",
-    ],
-    "trilayer_core/compute/fitting.py": ["tests/unit/test_fitting.py"],
-    "trilayer_core/compute/parsing.py": [GOLDEN, "tests/unit/compute/test_json.py"],
-    "trilayer_core/compute/formats/json.py": [
-        GOLDEN,
-        "tests/unit/compute/test_json.py",
-        f"{EXAMPLES}[trilayer_core.compute.formats.json]",
-    ],
-    "trilayer_core/compute/grouping.py": [GOLDEN, "tests/unit/compute/test_grouping.py"],
-    "trilayer_core/compute/merging.py": [GOLDEN, "tests/unit/compute/test_merging.py"],
+STORE_RULES = "tests/unit/storage/test_store_rules.py"
+
+
+@dataclasses.dataclass(frozen=True)
+class Judged:
+    """How a file is tried.
+
+    Attributes:
+        tests: The tests that must notice its mutants.
+        only: The functions that are tried; all if empty.
+        without: Functions that are not: they hand SQL to Spark, and tests/integration judges them.
+    """
+
+    tests: list[str]
+    only: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+
+
+FILES = {
+    "trilayer_core/seam.py": Judged(
+        ["tests/unit/seam/test_seam_rules.py", f"{EXAMPLES}[trilayer_core.seam]"]
+    ),
+    "trilayer_core/compute/fitting.py": Judged(["tests/unit/test_fitting.py"]),
+    "trilayer_core/compute/parsing.py": Judged(
+        [GOLDEN, "tests/unit/compute/test_json.py"], without=("log_columns", "parse")
+    ),
+    "trilayer_core/compute/formats/json.py": Judged(
+        [
+            GOLDEN,
+            "tests/unit/compute/test_json.py",
+            f"{EXAMPLES}[trilayer_core.compute.formats.json]",
+        ]
+    ),
+    "trilayer_core/compute/grouping.py": Judged(
+        [GOLDEN, "tests/unit/compute/test_grouping.py"], without=("run", "slice_of")
+    ),
+    "trilayer_core/compute/merging.py": Judged([GOLDEN, "tests/unit/compute/test_merging.py"]),
+    "trilayer_core/store/continuity.py": Judged([STORE_RULES]),
+    "trilayer_core/store/cover.py": Judged([STORE_RULES]),
+    "trilayer_core/store/intervals.py": Judged([STORE_RULES]),
+    "trilayer_core/store/segments.py": Judged([STORE_RULES], only=("standing",)),
+    "trilayer_core/store/master.py": Judged([STORE_RULES], only=("recorded_cuts",)),
 }
-"""File to the tests that judge it."""
 
 NOTICED = ("killed", "timeout", "segfault", "suspicious")
 
 
 class OutsideOfMessages(file_mutation.MutationVisitor):
-    """Changes everything but the texts in a `raise`."""
+    """Changes the functions that are tried, but no text in a `raise`."""
+
+    judged: Judged
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self._messages = []
+        self._texts = []
 
     def _skip_node_and_children(self, node):
         if isinstance(node, cst.Raise):
-            self._messages += m.findall(node, m.SimpleString())
-        return any(node is text for text in self._messages) or super()._skip_node_and_children(node)
+            self._texts += m.findall(node, m.SimpleString())
+        if any(node is text for text in self._texts):
+            return True
+        outermost = self.get_metadata(file_mutation.OuterFunctionProvider, node, None) is node
+        if outermost and isinstance(node, cst.FunctionDef):
+            name, judged = node.name.value, self.judged
+            if name in judged.without or (judged.only and name not in judged.only):
+                return True
+        return super()._skip_node_and_children(node)
 
 
 def judge(file):
     """Tries all mutants of a file; says how many were noticed, and shows the others."""
     shutil.rmtree("mutants", ignore_errors=True)
+    OutsideOfMessages.judged = FILES[file]
     file_mutation.MutationVisitor = OutsideOfMessages
     configuration._config = dataclasses.replace(
         configuration.config(),
         only_mutate=[file],
-        pytest_add_cli_args_test_selection=JUDGES[file],
+        pytest_add_cli_args_test_selection=FILES[file].tests,
     )
     mutmut._run([], max_children=2)
     data = SourceFileMutationData(path=Path(file))
@@ -76,7 +113,7 @@ def judge(file):
 
 
 if __name__ == "__main__":
-    for file in sys.argv[1:] or JUDGES:
+    for file in sys.argv[1:] or FILES:
         # A process for each, since mutmut keeps what it has found in its modules.
         judging = multiprocessing.Process(target=judge, args=(file,))
         judging.start()

@@ -23,6 +23,7 @@ from trilayer_core.definitions.expressions import (
     Field,
     decimal_precision,
     decimal_scale,
+    has_decimal,
     is_decimal,
     normal_type,
     path_text,
@@ -35,11 +36,8 @@ Fits = Callable[[Any], bool]
 """Whether a value, as Python reads it from JSON, fits a type. The value is never None."""
 
 
-LONG_EXPONENT = 1_000_000
-"""Replaces every exponent that is too long for Python's decimals; no type has such numbers."""
-
 MOST_DIGITS = 1_000
-"""The most digits of a number that is read as an integer; only text can hold longer ones."""
+"""The most digits of a number; Spark does not take an event with a longer one for JSON."""
 
 Known = dict[str, "Known | None"]
 """The fields of an object that a schema knows; None for those that it uses as a whole."""
@@ -51,13 +49,14 @@ class JsonFitting:
     def __init__(self, stream: Stream) -> None:
         self._most_bytes = stream.max_event_bytes
         self._fields = [(field, _of_type(field.type)) for field in stream.fields]
+        decimals = any(has_decimal(field.type) for field in stream.fields)
+        self._number = _short_number if decimals else _number
         self._known: Known = {}
         for field in stream.fields:
-            inner: Known | None = self._known
+            inner: Any = self._known
             for step in field.path[:-1]:
-                inner = inner.setdefault(step, {}) if inner is not None else None
-            if inner is not None:
-                inner[field.path[-1]] = None
+                inner = inner.setdefault(step, {})
+            inner[field.path[-1]] = None
 
     def judge(self, value: bytes | None) -> Judgement:
         """Decides whether an event with these bytes will be quarantined, and why."""
@@ -66,9 +65,14 @@ class JsonFitting:
         if len(value) > self._most_bytes:
             return Judgement(f"oversized: {len(value)} bytes, at most {self._most_bytes}")
         try:
-            event = json.loads(value.decode(), parse_float=_number, parse_int=_integer)
+            event = json.loads(value.decode(), parse_float=self._number, parse_int=_integer)
         except UnicodeDecodeError:
             return Judgement("invalid UTF-8")
+        except LongExponentError:
+            return Judgement(
+                "wrong type: a number must have an exponent of at most 3 digits, at most 1000"
+                " characters, and no comma"
+            )
         except (ValueError, RecursionError):
             event = None
         if not isinstance(event, dict):
@@ -91,18 +95,39 @@ class JsonFitting:
         return f"missing field: {', '.join(missing)}" if missing else None
 
 
-def _integer(text: str) -> int | Decimal:
-    """A number without a fraction and an exponent, which may be too long for a Python integer."""
-    return int(text) if len(text) <= MOST_DIGITS else Decimal(text)
+def _integer(text: str) -> int:
+    """A number without a fraction or an exponent."""
+    _check_length(text)
+    return int(text)
 
 
 def _number(text: str) -> Decimal:
-    """A number with a fraction or an exponent, which may be too long for Python's decimals."""
+    """A number with a fraction or an exponent. Only a stream without decimals has any exponent."""
+    _check_length(text)
     try:
         return Decimal(text)
-    except InvalidOperation:
-        digits, _, exponent = text.lower().partition("e")
-        return Decimal(f"{digits}e{'-' if exponent.startswith('-') else ''}{LONG_EXPONENT}")
+    except InvalidOperation:  # its exponent is too long for Python
+        return Decimal("Infinity")
+
+
+def _short_number(text: str) -> Decimal:
+    """A number of an event of a stream that has decimals, even in a field that is none."""
+    _check_length(text)
+    if _LONG_EXPONENT.search(text):
+        raise LongExponentError
+    return Decimal(text)
+
+
+def _check_length(text: str) -> None:
+    if len(text) > MOST_DIGITS and sum(map(str.isdigit, text)) > MOST_DIGITS:
+        raise ValueError(text)
+
+
+class LongExponentError(Exception):
+    """A number that Spark would take long to make a decimal of, so that the parser does not try."""
+
+
+_LONG_EXPONENT = re.compile(r"[eE][-+]?\d{4}")
 
 
 def _printable(text: str) -> str:
@@ -247,7 +272,7 @@ def _is_decimal(value: Any, precision: int, scale: int) -> bool:
         if len(value) > 1000 or not _NUMBER.match(value):
             return False
         value = Decimal(value)
-    if type(value) not in (int, Decimal) or (type(value) is Decimal and not value.is_finite()):
+    if type(value) not in (int, Decimal):
         return False
     with localcontext(prec=2100) as context:
         context.rounding = ROUND_HALF_UP
@@ -360,10 +385,10 @@ def _zone(text: str) -> tzinfo:
     match = _OFFSET.match(text)
     if match is None:
         return ZoneInfo(text)
-    hours, minutes = int(match[2] or 0), int(match[3] or 0)
-    if hours > 18 or minutes > 59 or (hours == 18 and minutes):
+    hours, minutes, seconds = (int(match[part] or 0) for part in (2, 3, 4))
+    if hours > 18 or minutes > 59 or (hours == 18 and (minutes or seconds)):
         raise ValueError(text)
-    offset = timedelta(hours=hours, minutes=minutes, seconds=int(match[4] or 0))
+    offset = timedelta(hours=hours, minutes=minutes, seconds=seconds)
     return timezone(-offset if match[1] == "-" else offset)
 
 

@@ -144,7 +144,7 @@ class Read:
         for commit in commits:
             for segment in commit.segments:
                 ends |= {p: max(r.end, ends.get(p, 0)) for p, r in segment.ranges.items()}
-            marks |= joined(marks, commit.marks)
+            marks = joined(marks, commit.marks)
         return Read(ends, marks)
 
 

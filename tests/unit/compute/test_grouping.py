@@ -3,13 +3,14 @@
 import pyarrow as pa
 import pytest
 
-from trilayer import Rows, Stream, View, count, max_, sum_
+from trilayer import Rows, State, Stream, View, count, max_, sum_
 from trilayer_core.compute.grouping import (
     EVENTS,
     SET,
     Pass,
     aggregate_sql,
     arrow_type,
+    merge_sql,
     partial_schema,
     plan,
     quoted,
@@ -119,6 +120,12 @@ def test_a_filter_is_put_into_each_aggregate_function():
     )
     assert aggregate_sql("sum(value + other)", columns, "spark") == "SUM(`a b` + other)"
     assert quoted("a b") == "`a b`"
+
+
+def test_a_state_may_be_merged_by_another_function_in_duckdb():
+    state = State("double", "sum(value)", "sum(state)", duckdb_merge="fsum(state)")
+    assert merge_sql("a b", state, "duckdb") == 'CAST(FSUM("a b") AS DOUBLE)'
+    assert merge_sql("a b", state, "spark") == "CAST(SUM(`a b`) AS DOUBLE)"
 
 
 def test_a_filter_needs_an_aggregate_function_that_is_known():
