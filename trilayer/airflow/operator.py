@@ -84,14 +84,14 @@ class TrilayerOperator(BaseOperator):
             )
         if isinstance(answer, dict) and "nothing" in answer:
             self._skip(f"nothing to report: {answer['nothing']}")
-        found = numbers_of(answer)
-        if found:
+        numbers = numbers_of(answer)
+        if numbers:
             self.log.info(
                 "%s",
-                "; ".join(f"{name.replace('_', ' ')}: {value}" for name, value in found.items()),
+                "; ".join(f"{name.replace('_', ' ')}: {value}" for name, value in numbers.items()),
             )
         instance = context.get("ti")
-        for name, value in found.items():
+        for name, value in numbers.items():
             if instance is not None:
                 instance.xcom_push(key=name, value=value)
         return answer
@@ -222,21 +222,21 @@ def numbers_of(answer: Any) -> dict[str, Any]:
 def _of_reconciliation(views: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     kinds = ("match", "differ", "missing", "extra")
     compared = {name: counts for name, counts in views.items() if "not_compared" not in counts}
-    found: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     if compared:
         keys = {
             name: sum(counts.get(kind, 0) for kind in kinds) for name, counts in compared.items()
         }
-        found["compared_keys"] = _short(keys)
-        found["differing_keys"] = sum(
+        numbers["compared_keys"] = _short(keys)
+        numbers["differing_keys"] = sum(
             counts.get(kind, 0) for counts in compared.values() for kind in kinds[1:]
         )
     corrected = {name: counts["changed"] for name, counts in views.items() if counts.get("changed")}
     if corrected:
-        found["corrected_keys"] = _short(corrected)
+        numbers["corrected_keys"] = _short(corrected)
     if left := [name for name in views if name not in compared]:
-        found["not_compared"] = ", ".join(left)
-    return found
+        numbers["not_compared"] = ", ".join(left)
+    return numbers
 
 
 def _short(value: Any) -> Any:

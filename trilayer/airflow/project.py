@@ -66,12 +66,12 @@ class ScheduledProject:
 
         try:
             publications = Publications(Store(self.settings.store))
-            past, found = publications.past(), publications.versions()
+            past, kept = publications.past(), publications.versions()
         except TrilayerError as error:
             logger.warning("the form of lambda_rollback offers no versions: %s", error)
             return []
         lines = []
-        for version in reversed(found):
+        for version in reversed(kept):
             events = sum(stream.events for stream in version.streams.values())
             rows = sum(view.rows for view in version.views.values())
             state = ", in force" if version.version == past.version else ""

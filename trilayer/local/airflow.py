@@ -187,9 +187,9 @@ def pause(api: httpx.Client, dag_id: str, paused: bool = True) -> None:
 
 def runs(api: httpx.Client, dag_id: str, *states: str) -> list[str]:
     """Ids of the DAG's runs that are in one of `states`."""
-    found = api.get(f"/dags/{dag_id}/dagRuns", params={"state": list(states)})
-    found.raise_for_status()
-    return [run["dag_run_id"] for run in found.json()["dag_runs"]]
+    answer = api.get(f"/dags/{dag_id}/dagRuns", params={"state": list(states)})
+    answer.raise_for_status()
+    return [run["dag_run_id"] for run in answer.json()["dag_runs"]]
 
 
 def running(home: Path) -> Airflow | None:
@@ -209,11 +209,11 @@ def stop(home: Path, *, timeout_s: float = 10) -> None:
 
     What has not ended after `timeout_s` seconds is killed.
     """
-    found = [record for name in PROCESSES if (record := processes.running(home, name)) is not None]
+    alive = [record for name in PROCESSES if (record := processes.running(home, name)) is not None]
     with ThreadPoolExecutor(len(PROCESSES)) as pool:
         list(
             pool.map(
-                partial(processes.terminate, home=home, timeout_s=timeout_s, last_s=0.5), found
+                partial(processes.terminate, home=home, timeout_s=timeout_s, last_s=0.5), alive
             )
         )
 

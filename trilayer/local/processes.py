@@ -289,14 +289,14 @@ def log_tail(process: Process, lines: int = 30) -> str:
 def _find(process: Process) -> psutil.Process | None:
     _reap(process.pid)
     try:
-        found = psutil.Process(process.pid)
+        there = psutil.Process(process.pid)
         same = (
-            abs(found.create_time() - process.create_time) < _TICK_S
-            or _token(found, within_s=_EXEC_S) == process.token
+            abs(there.create_time() - process.create_time) < _TICK_S
+            or _token(there, within_s=_EXEC_S) == process.token
         )
     except psutil.NoSuchProcess:
         return None
-    return found if same and _lives(found) else None
+    return there if same and _lives(there) else None
 
 
 def _token(process: psutil.Process, within_s: float = 0.0) -> str | None:
@@ -388,8 +388,8 @@ def _record_path(home: Path, name: str) -> Path:
 
 
 def _records(home: Path) -> list[Process]:
-    found = [_read(path) for path in sorted((home / "processes").glob("*.json"))]
-    return [process for process in found if process is not None]
+    records = [_read(path) for path in sorted((home / "processes").glob("*.json"))]
+    return [process for process in records if process is not None]
 
 
 def _read(path: Path) -> Process | None:

@@ -108,13 +108,13 @@ def cut(
     accept_clock: bool,
 ) -> Run | Covered:
     """The first step: takes a token and cuts the log, unless T is covered `at_least`."""
-    found = layer(p).cut(
+    begun = layer(p).cut(
         until_ms, full=full, at_least=at_least, accept_loss=accept_loss, accept_clock=accept_clock
     )
-    if isinstance(found, Run):
-        return found
-    covered_ms = Looks(p.store).complete_to_ms(found, latest_ms(p.settings, p.store))
-    return Covered(found.version, format_time(covered_ms))
+    if isinstance(begun, Run):
+        return begun
+    covered_ms = Looks(p.store).complete_to_ms(begun, latest_ms(p.settings, p.store))
+    return Covered(begun.version, format_time(covered_ms))
 
 
 def publish(p: Project, token: int | None, until_ms: int | None) -> Outcome:
