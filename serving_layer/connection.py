@@ -20,8 +20,10 @@ import pyarrow as pa
 
 from serving_layer import history
 from serving_layer.lookup import lookup_table
-from serving_layer.refresh import Loaded, Refresh, batch_table, speed_table
+from serving_layer.plan import Loaded
+from serving_layer.refresh import Refresh
 from serving_layer.result import Provenance, Result, StreamProvenance, Table
+from serving_layer.tables import Tables, batch_table, speed_table
 from trilayer_core.compute.merging import open_duckdb, present_select, quoted_duckdb
 from trilayer_core.definitions.catalog import Catalog, Query, load_catalog
 from trilayer_core.definitions.expressions import check_name
@@ -410,7 +412,7 @@ def _open(
 ) -> tuple[duckdb.DuckDBPyConnection, Refresh]:
     """A database with every schema of an analyst's, and what loads it from the store."""
     database = open_duckdb(settings.serving_memory_mb)
-    refresh = Refresh(database, catalog, store, before_swap=before_swap)
+    refresh = Refresh(Tables(database, catalog), catalog, store, before_swap=before_swap)
     database.execute(
         "CREATE TABLE _batch._anchor (one INTEGER); INSERT INTO _batch._anchor VALUES (1)"
     )

@@ -23,20 +23,18 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
 import pyarrow as pa
 
 from batch_layer.engine import Ingested
 from batch_layer.publish import rollback as roll_back
 from batch_layer.run import BatchLayer
-from serving_layer import refresh as refresh_step
-from serving_layer.refresh import Refresh, batch_table, speed_table
+from serving_layer.plan import ViewPlan
+from serving_layer.refresh import Refresh
 from speed_layer import compaction, segments
 from speed_layer import run as speed_run
 from speed_layer.query import StreamQuery
 from tests.support.seam.machine import (
-    Database,
     Machine,
     ModelStore,
     Partition,
@@ -45,11 +43,10 @@ from tests.support.seam.machine import (
     SparkError,
     Thread,
     away,
-    insert_rows,
 )
 from trilayer import Catalog, Stream, View, count
 from trilayer_core.compute.grouping import partial_schema
-from trilayer_core.compute.merging import Comparison, create_table_sql, quoted_duckdb
+from trilayer_core.compute.merging import Comparison
 from trilayer_core.errors import (
     ConflictError,
     CoverageError,
@@ -572,41 +569,44 @@ def batch_layer(host: Any) -> BatchLayer:
 
 
 @cache
-def _rendered(table: str, view: str, extra: tuple[str, ...]) -> str:
-    return create_table_sql(table, VIEWS[view], extra)
-
-
-def _create_table_sql(table: str, view: View, extra: Sequence[str] = ()) -> str:
-    return _rendered(table, view.fingerprint, tuple(extra))
-
-
-@cache
-def batch_name(view: str) -> str:
-    return batch_table(VIEWS[view])
-
-
-@cache
-def speed_name(view: str) -> str:
-    return speed_table(VIEWS[view])
-
-
-@cache
 def _schema(view: str, extra: tuple[str, ...]) -> pa.Schema:
     return partial_schema(VIEWS[view], {name: pa.int64() for name in extra})
 
 
-@contextmanager
-def installed() -> Iterator[None]:
-    """Puts the model's database in DuckDB's place."""
-    with ExitStack() as stack:
-        for owner, attribute, value in (
-            (refresh_step, "insert_rows", insert_rows),
-            # Rendered once: it is a fifth of a schedule's time otherwise.
-            (refresh_step, "create_table_sql", _create_table_sql),
-            (refresh_step, "quoted_duckdb", cache(quoted_duckdb)),
-        ):
-            stack.enter_context(mock.patch.object(owner, attribute, value))
-        yield
+class Tables:
+    """A reader's tables, as the product's `Tables`: by view, batch rows by file, and speed rows."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.batch: dict[str, dict[int, pa.Table]] = {view.name: {} for view in catalog.views}
+        self.speed: dict[str, list[pa.Table]] = {view.name: [] for view in catalog.views}
+
+    def replace(
+        self,
+        plans: Sequence[ViewPlan],
+        batch: Mapping[StoredFile, pa.Table],
+        speed: Mapping[str, Sequence[pa.Table]],
+    ) -> None:
+        for plan in plans:
+            held = self.batch[plan.view.name]
+            for number in plan.gone:
+                del held[number]
+            assert plan.staying is None or held.keys() == set(plan.staying)
+            for file, number in plan.arriving.items():
+                assert number not in held
+                held[number] = batch[file]
+            if plan.speed_anew:
+                self.speed[plan.view.name] = list(speed[plan.view.name])
+
+    def append(self, partials: Mapping[str, Sequence[pa.Table]]) -> None:
+        for name, tables in partials.items():
+            self.speed[name] += tables
+
+    def rows(self, view: View) -> tuple[Counter[int], Counter[int]]:
+        """Counts by key of the batch share and of the speed share."""
+        return (
+            rows_of(list(self.batch[view.name].values()), view),
+            rows_of(self.speed[view.name], view),
+        )
 
 
 # -- the world -------------------------------------------------------------------------------------
@@ -857,7 +857,7 @@ class World:
 
         Of the origins before it they are those that the master dataset has.
         """
-        loaded, database = reader.refresh.loaded, reader.database
+        loaded = reader.refresh.loaded
         stream = reader.catalog.streams[0]
         state = loaded.streams.get(stream.name)
         by_id = next(view for view in reader.catalog.views if view.name == "by_id")
@@ -881,10 +881,8 @@ class World:
                 for row in self.machine.files[file.path].content
             ]
         before = Counter(row[2] for row in rows if fits(stream, row[4]))
-        tables = [
-            t for name in (batch_name, speed_name) for t in database.tables[name(by_id.fingerprint)]
-        ]
-        got = rows_of(tables, by_id)
+        batch, speed = reader.tables.rows(by_id)
+        got = batch + speed
         got.subtract(before)
         cut = dict(published.cut) if published else dict(of.start)
         lost = self.lost(cut, identity)
@@ -971,7 +969,7 @@ class World:
         """What a reader holds is exactly the events below its head, batch and speed each their own
         share.
         """
-        loaded, database = reader.refresh.loaded, reader.database
+        loaded = reader.refresh.loaded
         stream = reader.catalog.streams[0]
         if self.states:
             return self.check_departed(reader)
@@ -989,11 +987,8 @@ class World:
                 continue
             self.answers += 1
             function = FUNCTIONS[view.fingerprint]
-            for what, table, slots in (
-                ("batch", batch_name(view.fingerprint), batch),
-                ("speed", speed_name(view.fingerprint), speed),
-            ):
-                got = rows_of(database.tables[table], view)
+            shares = reader.tables.rows(view)
+            for what, got, slots in (("batch", shares[0], batch), ("speed", shares[1], speed)):
                 expected = Counter(function(s.event, s.key) for s in slots if fits(stream, s.kind))  # type: ignore[arg-type]
                 if got != expected:
                     raise Wrong(
@@ -1234,9 +1229,9 @@ class Reader:
         self.name = name
         self.process: Any = world.process(name, "reader")
         self.catalog: Catalog = self.process.catalog
-        self.database = Database()
+        self.tables = Tables(self.catalog)
         self.refresh = Refresh(
-            self.database,
+            self.tables,  # type: ignore[arg-type]
             self.catalog,
             self.process.store,
             clock=lambda: world.now / 1000,  # type: ignore[arg-type]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -433,66 +432,3 @@ class Partition:
 
 def away() -> EnvironmentFault:
     return EnvironmentFault("no Kafka broker answers at model:1: NoBrokersAvailable")
-
-
-# -- a database as small as can be -----------------------------------------------------------------
-
-
-class Database:
-    """As much of DuckDB as `Refresh` uses: tables of Arrow tables, and transactions over all of
-    them.
-    """
-
-    def __init__(self) -> None:
-        self.tables: dict[str, list[pa.Table]] = {}
-        self._before: dict[str, list[pa.Table]] | None = None
-
-    def execute(self, sql: str) -> Database:
-        for statement in filter(None, map(str.strip, sql.split(";"))):
-            self._execute(statement)
-        return self
-
-    def _execute(self, statement: str) -> None:
-        if statement.startswith("BEGIN"):
-            self._before = {name: list(rows) for name, rows in self.tables.items()}
-        elif statement == "COMMIT":
-            self._before = None
-        elif statement == "ROLLBACK":
-            assert self._before is not None
-            self.tables, self._before = self._before, None
-        elif found := re.match(r"CREATE TABLE (\S+) \(", statement):
-            self.tables[found[1]] = []
-        elif found := re.match(r"DROP TABLE (IF EXISTS )?(\S+)$", statement):
-            self.tables.pop(found[2], None)
-        elif found := re.match(r"DELETE FROM (\S+) WHERE _file IN \(([\d, ]+)\)$", statement):
-            gone = {int(number) for number in found[2].split(",")}
-            self.tables[found[1]] = [
-                t for t in self.tables[found[1]] if t["_file"][0].as_py() not in gone
-            ]
-        elif found := re.match(r"DELETE FROM (\S+)$", statement):
-            self.tables[found[1]] = []
-        elif found := re.match(
-            r"INSERT INTO (\S+) BY NAME FROM (\S+) WHERE _file IN \(([\d, ]+)\)$", statement
-        ):
-            staying = {int(number) for number in found[3].split(",")}
-            self.tables[found[1]] += [
-                t for t in self.tables[found[2]] if t["_file"][0].as_py() in staying
-            ]
-        elif found := re.match(r"ALTER TABLE (\w+)\.(\S+) RENAME TO (\S+)$", statement):
-            self.tables[f"{found[1]}.{found[3]}"] = self.tables.pop(f"{found[1]}.{found[2]}")
-        elif not statement.startswith("CREATE SCHEMA"):
-            raise NotImplementedError(f"the model's database must know {statement!r}")
-
-    def close(self) -> None:
-        pass
-
-    def __enter__(self) -> Database:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
-
-
-def insert_rows(database: Database, table: str, rows: pa.Table, order: Sequence[str] = ()) -> None:
-    if rows.num_rows:
-        database.tables[table].append(rows)

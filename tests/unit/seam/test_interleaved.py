@@ -9,9 +9,9 @@ import logging
 
 import pytest
 
-from serving_layer import refresh as refresh_step
+from serving_layer import plan as reader_plan
 from speed_layer import compaction
-from tests.support.seam import interleaved, schedules
+from tests.support.seam import schedules
 from tests.support.seam.interleaved import World, Wrong
 from tests.support.seam.schedules import FAULTS, plan, report, run, shrink
 from trilayer_core.store import layout
@@ -23,8 +23,7 @@ SCHEDULES, AT_ONCE = 240, 40
 @pytest.fixture(autouse=True)
 def model():
     logging.getLogger("trilayer").setLevel(logging.CRITICAL)
-    with interleaved.installed():
-        yield
+    yield
     logging.getLogger("trilayer").setLevel(logging.NOTSET)
 
 
@@ -66,7 +65,7 @@ def below_the_cut(stream, cut, pieces):
 
 DAMAGES = {
     "compaction loses a commit": (compaction, "compact", narrow_first),
-    "a reader takes segments below the cut too": (refresh_step, "cover", below_the_cut),
+    "a reader takes segments below the cut too": (reader_plan, "cover", below_the_cut),
 }
 
 

@@ -1,0 +1,413 @@
+"""What a reader's tables should hold, and how they come to hold it: decided without DuckDB.
+
+`Loaded` says what the tables hold. From that, the publication in force and what the speed layer has
+above its cut, `replacing` makes a `Plan`, which `Tables` carries out in one transaction:
+
+- A batch file is read once. One that both publications have stays where it is.
+- The rows of files that are no longer wanted are deleted, or the table is written anew without them
+  once too much of it would be deleted rows.
+- The speed tables of a stream are loaded anew if it is stale: what is loaded can't be grown to what
+  is there, since the cut, the generation or what is said of it differs.
+- A view whose definition is not that of the publication has no answer; neither has any view of a
+  stream that the publication does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+
+from trilayer_core.definitions.catalog import Catalog
+from trilayer_core.definitions.stream import Stream
+from trilayer_core.definitions.view import View
+from trilayer_core.seam import Cut, cover
+from trilayer_core.store.cover import Cover, ticks_by_commit
+from trilayer_core.store.files import StoredFile
+from trilayer_core.store.origins import Origin
+from trilayer_core.store.publication import Publication
+from trilayer_core.store.segments import Commit, Generation
+
+MOST_DELETED = 0.25
+"""A view's batch table is written anew once the rows deleted from it are more than this share of
+those that stay.
+
+DuckDB frees deleted rows only at a moment at which no read transaction is open, which may never
+come; a table that is dropped is freed when the last transaction that saw it ends.
+"""
+
+MERGE_ROWS = 100_000
+"""A view's speed rows are merged by tick and key when they are this many, and twice as many as the
+last merge left.
+
+So a row is merged a few times at most, however many keys there are: what one merge costs is paid
+for by as many rows that have come since the last one.
+"""
+
+
+@dataclass(frozen=True)
+class StreamState:
+    """What the tables hold of one stream's speed layer.
+
+    `next_batch` is the micro-batch that would come next; `note` says why there is none.
+    """
+
+    cut: Cut
+    generation: str | None = None
+    head: Cut = field(default_factory=dict)
+    next_batch: int = 0
+    committed_ms: int | None = None
+    events: int = 0
+    quarantined: int = 0
+    note: str = ""
+
+    @property
+    def reach(self) -> int:
+        """A number that grows with the head."""
+        return sum(self.head.values())
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What the tables hold.
+
+    Attributes:
+        pointer: The pointer's bytes that they were loaded by.
+        publication: The publication; None before the first.
+        files: Per view, the number of each batch file in the `_file` column.
+        streams: Stream to the state of its speed layer.
+        missing_views: Views without an answer, with the reason.
+        speed_rows: Per view, rows in its speed table.
+        merged_rows: Per view, rows that the last merge of its speed table left.
+        deleted_rows: Per view, rows deleted from its batch table since that was written anew.
+        next_file: A number that no file has had.
+    """
+
+    pointer: bytes | None = None
+    publication: Publication | None = None
+    files: Mapping[str, Mapping[StoredFile, int]] = field(default_factory=dict)
+    streams: Mapping[str, StreamState] = field(default_factory=dict)
+    missing_views: Mapping[str, str] = field(default_factory=dict)
+    speed_rows: Mapping[str, int] = field(default_factory=dict)
+    merged_rows: Mapping[str, int] = field(default_factory=dict)
+    deleted_rows: Mapping[str, int] = field(default_factory=dict)
+    next_file: int = 0
+
+    def grown(self, stream: Stream, state: StreamState, arrived: Mapping[str, int]) -> Loaded:
+        """With a stream's new state, once so many rows of each view have been inserted."""
+        rows = {name: self.speed_rows.get(name, 0) + count for name, count in arrived.items()}
+        return replace(
+            self,
+            streams={**self.streams, stream.name: state},
+            speed_rows={**self.speed_rows, **rows},
+        )
+
+    def merged(self, view: View, left: int) -> Loaded:
+        """Once the view's speed table has been merged into so many rows."""
+        return replace(
+            self,
+            speed_rows={**self.speed_rows, view.name: left},
+            merged_rows={**self.merged_rows, view.name: left},
+        )
+
+    def due(self, view: View) -> bool:
+        """Whether the view's speed table is to be merged now."""
+        rows = self.speed_rows.get(view.name, 0)
+        return rows >= max(MERGE_ROWS, 2 * self.merged_rows.get(view.name, 0))
+
+
+# -- what the speed layer has above the cut --------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Basis:
+    """From where a stream's speed layer answers, and which views have an answer.
+
+    Attributes:
+        cut: From where on segments are merged.
+        topic_id: Identity of the origin in which the cut counts.
+        departed: Generations up to this number are not merged.
+        fit: The views that have an answer.
+        missing: The others, with the reason.
+        note: Why the stream has no answer at all; else an empty text.
+    """
+
+    cut: Cut
+    topic_id: str = ""
+    departed: int = 0
+    fit: Sequence[View] = ()
+    missing: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was found of a stream: what its tables should hold.
+
+    Attributes:
+        cover: The segments above the cut; None if there are none.
+        state: What the tables hold once they are loaded.
+        missing: Views without an answer, with the reason.
+    """
+
+    cover: Cover | None
+    state: StreamState
+    missing: Mapping[str, str]
+
+
+def basis(
+    catalog: Catalog, stream: Stream, publication: Publication | None, known: Sequence[Origin]
+) -> Basis:
+    """From where the stream answers.
+
+    Before the first publication the answers are those of the first origin's segments: what batch
+    runs have ingested of it is not published yet, and a new origin goes on where that ends.
+
+    Args:
+        catalog: The definitions.
+        stream: The stream.
+        publication: The publication in force; None before the first.
+        known: The stream's origins, oldest first.
+    """
+    views = catalog.views_of(stream)
+    published = publication.streams.get(stream.name) if publication else None
+    if publication is None or published is None:
+        if not known:
+            why = "no layer has run on its stream yet"
+        elif publication and any(view.name in publication.views for view in catalog.views):
+            why = _added_since(publication)
+        else:
+            return Basis(known[0].start, known[0].topic_id, fit=views)
+        return Basis({}, missing={view.name: why for view in views}, note=why)
+    missing = {view.name: because for view in views if (because := _why_missing(view, publication))}
+    fit = [view for view in views if view.name not in missing]
+    return Basis(published.cut, published.topic_id, published.departed, fit, missing)
+
+
+def found(
+    on: Basis,
+    publication: Publication | None,
+    known: Sequence[Origin],
+    cover: Cover | None,
+    newest: Generation | None,
+) -> Found:
+    """What the tables of a stream should hold.
+
+    Args:
+        on: From where the stream answers.
+        publication: The publication in force; None before the first.
+        known: The stream's origins, oldest first.
+        cover: The segments above the cut; None if there are none.
+        newest: The newest generation; None if the speed layer's folder has been deleted meanwhile.
+    """
+    if on.note:
+        return Found(None, StreamState({}, note=on.note), on.missing)
+    alone = _why_alone(known, on.topic_id)
+    if cover is None:
+        why = alone or "the speed layer has not run these definitions"
+        at = f"T={publication.t}" if publication else "no publication"
+        note = f"{why}: answers stop at the cut of {at}"
+        return Found(None, StreamState(on.cut, head=on.cut, note=note), on.missing)
+    events, quarantined = _count(cover.commits, cover.ticks)
+    last = cover.commits[-1] if cover.commits else None
+    state = StreamState(
+        on.cut,
+        cover.generation.name,
+        cover.head,
+        last.last + 1 if last else 0,
+        last.committed_ms if last else None,
+        events,
+        quarantined,
+        alone or _why_ended(cover.generation, newest or cover.generation, on.cut),
+    )
+    return Found(cover, state, on.missing)
+
+
+def grown(
+    stream: Stream, state: StreamState, commits: Sequence[Commit]
+) -> tuple[StreamState, Mapping[str, frozenset[int]]]:
+    """The state once these commits are loaded, and by commit's name the ticks that are loaded.
+
+    Raises CoverageError if they do not go on from the state's head.
+    """
+    used, head = cover(
+        stream.name, state.head, (piece for commit in commits for piece in commit.pieces)
+    )
+    ticks = ticks_by_commit(used)
+    events, quarantined = _count(commits, ticks)
+    return replace(
+        state,
+        head=head,
+        next_batch=commits[-1].last + 1,
+        committed_ms=commits[-1].committed_ms,
+        events=state.events + events,
+        quarantined=state.quarantined + quarantined,
+    ), ticks  # fmt: skip
+
+
+def goes_on(before: StreamState, now: StreamState) -> bool:
+    """Whether what is loaded can be grown to what is there."""
+    return before.cut == now.cut and before.generation == now.generation and before.note == now.note
+
+
+# -- from what is loaded to what should be ---------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ViewPlan:
+    """How the tables of one view come to hold what they should.
+
+    Attributes:
+        view: The view.
+        gone: Numbers of the batch files whose rows go.
+        staying: Numbers of the batch files whose rows stay, if the table is written anew without
+            the others; None if the others are deleted from it.
+        arriving: Batch files whose rows come, with their numbers.
+        speed_anew: Whether its speed table is loaded anew; else that stays as it is.
+        cover: The segments that it is loaded from then; None if it is to be empty.
+    """
+
+    view: View
+    gone: Sequence[int]
+    staying: Sequence[int] | None
+    arriving: Mapping[StoredFile, int]
+    speed_anew: bool
+    cover: Cover | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the tables come to hold what they should, in one transaction.
+
+    Attributes:
+        views: Each view's part.
+        loaded: What they hold then, but for the number of rows in the speed tables.
+    """
+
+    views: Sequence[ViewPlan]
+    loaded: Loaded
+
+
+def replacing(
+    before: Loaded,
+    catalog: Catalog,
+    pointer: bytes | None,
+    publication: Publication | None,
+    streams: Mapping[str, Found],
+    stale: Set[str],
+) -> Plan:
+    """How the tables come to the publication, and those of stale streams to what was found of them.
+
+    Args:
+        before: What they hold.
+        catalog: The definitions.
+        pointer: The pointer's bytes that named the publication.
+        publication: The publication; None before the first.
+        streams: Per stream, what was found of it.
+        stale: The streams whose speed tables are loaded anew.
+    """
+    missing = {name: why for each in streams.values() for name, why in each.missing.items()}
+    plans, next_file = [], before.next_file
+    files: dict[str, Mapping[StoredFile, int]] = {}
+    deleted: dict[str, int] = {}
+    for view in catalog.views:
+        answers = publication and view.name in publication.views and view.name not in missing
+        wanted = publication.views[view.name].files if publication and answers else []
+        held = before.files.get(view.name, {})
+        new = [file for file in wanted if file not in held]
+        arriving = {file: next_file + place for place, file in enumerate(new)}
+        next_file += len(new)
+        files[view.name] = {file: arriving.get(file, held.get(file, 0)) for file in wanted}
+        gone = [file for file in held if file not in files[view.name]]
+        staying = [file for file in held if file in files[view.name]]
+        rows = sum(file.rows for file in gone) + before.deleted_rows.get(view.name, 0)
+        anew = bool(gone) and rows > MOST_DELETED * sum(file.rows for file in staying)
+        deleted[view.name] = 0 if anew else rows
+        plans.append(
+            ViewPlan(
+                view,
+                [held[file] for file in gone],
+                [held[file] for file in staying] if anew else None,
+                arriving,
+                view.stream.name in stale,
+                streams[view.stream.name].cover if view.name not in missing else None,
+            )
+        )
+    of_stale = {view.name for view in catalog.views if view.stream.name in stale}
+    return Plan(
+        plans,
+        Loaded(
+            pointer,
+            publication,
+            files,
+            {
+                name: each.state if name in stale else before.streams[name]
+                for name, each in streams.items()
+            },
+            missing,
+            {name: rows for name, rows in before.speed_rows.items() if name not in of_stale},
+            {name: rows for name, rows in before.merged_rows.items() if name not in of_stale},
+            deleted,
+            next_file,
+        ),
+    )
+
+
+# -- in words --------------------------------------------------------------------------------------
+
+
+def _why_alone(known: Sequence[Origin], topic_id: str) -> str:
+    """What to say if a newer origin has begun than that of the batch views.
+
+    An empty text if none has.
+    """
+    if not known or known[-1].identity == topic_id:
+        return ""
+    return (
+        "a loss was accepted since; what the log has had from there on is in the next publication"
+    )
+
+
+def _why_ended(used: Generation, newest: Generation, cut: Cut) -> str:
+    """What to say if the generation that answers is an older one that will not grow.
+
+    An empty text otherwise.
+    """
+    if newest.fingerprint != used.fingerprint:
+        return "the speed layer runs other definitions since"
+    if any(start > cut.get(partition, 0) for partition, start in newest.start.items()):
+        return (
+            "the speed layer has begun anew above the cut: answers stop at the head until the next"
+            " publication"
+        )
+    return ""
+
+
+def _why_missing(view: View, publication: Publication) -> str | None:
+    """Why a view has no answer; None if it has one."""
+    if view.name not in publication.views:
+        return _added_since(publication)
+    if publication.views[view.name].fingerprint == view.fingerprint:
+        return None
+    return (
+        f"its definition has changed since version {publication.version}; it has an answer from"
+        " the next publication on"
+    )
+
+
+def _added_since(publication: Publication) -> str:
+    return (
+        f"it was added after version {publication.version}; it has an answer from the next"
+        " publication on"
+    )
+
+
+def _count(commits: Iterable[Commit], ticks: Mapping[str, frozenset[int]]) -> tuple[int, int]:
+    """Events, and quarantined ones, in these ticks of the commits."""
+    events = quarantined = 0
+    for commit in commits:
+        used = ticks.get(commit.name, frozenset())
+        for segment in commit.segments:
+            if segment.tick in used:
+                events += segment.events
+                quarantined += segment.quarantined
+    return events, quarantined
