@@ -200,7 +200,9 @@ def _compare(
     if isinstance(share, NotCompared):
         return ReconciledView(not_compared=share.why)
     if base is not None and view.name not in recomputed.added:
-        return ReconciledView(not_compared="the definition has changed")
+        return ReconciledView(
+            not_compared=f"a definition of a view of {view.stream.name} has changed"
+        )
     added = recomputed.added[view.name] if base is not None else recomputed.views[view.name]
     # Before the record that names it: a run that is killed between the two writes it again.
     counts, file = shares.compare(view, added, layout.reconciliation(run.token, view.name))

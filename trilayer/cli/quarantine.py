@@ -102,7 +102,7 @@ def reasons(
     One with two wrong fields counts for both; those discarded or replayed count no more.
     """
     p = project()
-    counts = count_reasons(p.store, _streams(p, stream))
+    counts, events = count_reasons(p.store, _streams(p, stream))
     if json_:
         print_json([asdict(count) for count in counts])
         return
@@ -114,6 +114,11 @@ def reasons(
     for count in counts:
         table.add_row(escape(count.stream), escape(count.reason), f"{count.events:,}", count.newest)
     out.print(table if counts else "nothing in quarantine")
+    if counts:
+        err.print(
+            f"{events:,} events in quarantine; an event with several faults is counted for each."
+            " `trilayer status` says how many events no layer has read yet"
+        )
 
 
 def _shortened(reason: str) -> str:

@@ -16,6 +16,7 @@ from trilayer.operations.files.reading import read_events
 from trilayer.operations.project import project
 from trilayer.operations.sending import Sent, send
 from trilayer_core.compute.fitting import said_unknown
+from trilayer_core.definitions.stream import Stream
 from trilayer_core.log.broker import Log
 
 
@@ -63,21 +64,40 @@ def replay(
     servers = p.settings.bootstrap_servers
     with _shown(stream) as tell:
         sent = send(events, target, servers, file.name, rate, skip, limit, tell)
-    out.print(f"{sent.events:,} event{'' if sent.events == 1 else 's'} sent to {target.topic}")
-    if sent.first is not None:
-        out.print(
-            f"{sent.unfit:,} of them do not fit the schema of {target.name}, and go to quarantine"
-            " (`trilayer quarantine list`):"
-        )
-        for reason, number in sent.misfits.most_common(10):
-            out.print(f"  {number:,}  {escape(reason)}")
-        out.print(f"the first is {sent.first.place}: {escape(sent.first.misfit or '')}")
-    if sent.unknown:
-        out.print(escape(said_unknown(sent.unknown, target)))
+    for line in summary(sent, target, encoding):
+        out.print(escape(line))
     if events.left_out:
         err.print(escape(f"{file.name}: {events.left_out}"))
     if sent.interrupted:
         raise typer.Exit(130)
+
+
+def summary(sent: Sent, stream: Stream, encoding: str | None) -> Iterator[str]:
+    """The lines that are printed after a replay.
+
+    Args:
+        sent: What was sent.
+        stream: To whose topic.
+        encoding: The encoding that the user has named, if any.
+    """
+    yield f"{sent.events:,} event{'' if sent.events == 1 else 's'} sent to {stream.topic}"
+    if sent.first is not None:
+        yield (
+            f"{sent.unfit:,} of them do not fit the schema of {stream.name}, and go to quarantine"
+            " (`trilayer quarantine list`):"
+        )
+        for reason, number in sent.misfits.most_common(10):
+            yield f"  {number:,}  {reason}"
+        if sent.misfits.total() > sent.unfit:
+            yield "  (an event with several faults is counted for each)"
+        yield f"the first is {sent.first.place}: {sent.first.misfit}"
+        if sent.misfits["invalid UTF-8"] and encoding is None:
+            yield (
+                "If the file is not in UTF-8, --encoding names its encoding, such as --encoding"
+                " latin-1. Events that fit are counted already: sent again, they count twice"
+            )
+    if sent.unknown:
+        yield said_unknown(sent.unknown, stream)
 
 
 @contextmanager

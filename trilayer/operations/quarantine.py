@@ -176,20 +176,24 @@ class ReasonCount:
     newest: str = ""
 
 
-def count_reasons(store: Store, streams: Sequence[Stream]) -> list[ReasonCount]:
-    """How many events are in quarantine for each reason, the most frequent first.
+def count_reasons(store: Store, streams: Sequence[Stream]) -> tuple[list[ReasonCount], int]:
+    """Counts the events in quarantine by reason.
 
-    An event with two wrong fields counts for both.
+    Returns:
+        How many events are there for each reason, the most frequent first; and how many events
+        there are. An event with two wrong fields is counted for both.
     """
     counts: dict[tuple[str, str], ReasonCount] = {}
+    events = 0
     for stream in streams:
         for event in of_streams(store, [stream], values=False):
+            events += 1
             for reason in reasons_of(event.reason, stream):
                 key = stream.name, reason
                 count = counts.setdefault(key, ReasonCount(*key))
                 count.events += 1
                 count.newest = event.place
-    return sorted(counts.values(), key=lambda count: -count.events)
+    return sorted(counts.values(), key=lambda count: -count.events), events
 
 
 def event_at(store: Store, streams: Sequence[Stream], partition: int, offset: int) -> Quarantined:

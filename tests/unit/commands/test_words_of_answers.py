@@ -6,8 +6,12 @@ from dataclasses import replace
 import pytest
 
 from serving_layer.result import Provenance, StreamProvenance
+from trilayer import Stream
+from trilayer.cli.replay import summary
 from trilayer.cli.sql import describe
+from trilayer.operations.files.events import Event
 from trilayer.operations.project import who
+from trilayer.operations.sending import Sent
 from trilayer_core.log.lag import Lag
 
 STREAM = StreamProvenance({0: 10}, {0: 30}, "000001-ab", 20, 0, "")
@@ -70,3 +74,24 @@ def test_a_user_without_a_name_is_known_by_number(monkeypatch):
 
 def test_before_the_first_publication():
     assert describe(Provenance(None, None, None, True, {})) == "no publication yet"
+
+
+def test_a_replay_says_that_faults_are_counted_one_by_one_and_names_the_encoding():
+    orders = Stream("orders", "n int, m int, at timestamp", event_time="at")
+    sent = Sent()
+    for place, misfit in enumerate(
+        ["wrong type: n must be int, got 1.5; m must be int, got 2.5", "invalid UTF-8", None], 1
+    ):
+        sent.count(Event(f"line {place}", b"", misfit), orders)
+    lines = list(summary(sent, orders, None))
+    assert lines[0] == "3 events sent to orders"
+    assert lines[1].startswith("2 of them do not fit the schema of orders")
+    assert sorted(lines[2:5]) == [
+        "  1  invalid UTF-8",
+        "  1  wrong type: m must be int",
+        "  1  wrong type: n must be int",
+    ]
+    assert lines[5] == "  (an event with several faults is counted for each)"
+    assert lines[6].startswith("the first is line 1: wrong type: n must be int, got 1.5")
+    assert "--encoding latin-1" in lines[7]
+    assert "--encoding" not in " ".join(summary(sent, orders, "utf-8"))
