@@ -44,8 +44,8 @@ def choose_columns(
                     f"{path} must have the column {path_text(field.path)} of stream"
                     f" {stream.name!r}; it has"
                     f" {', '.join(header)}{did_you_mean(path_text(field.path), header)}; name its"
-                    f" column in the schema with `{field.name} {field.type} from 'COLUMN'`, or, if the"
-                    " file has no header, name its columns with --columns"
+                    f" column in the schema with `{field.name} {field.type} from 'COLUMN'`, or name"
+                    " the file's columns with --columns if it has no header"
                 )
     used = {place for place, _ in chosen}
     taken = [header[place] for place in used]
