@@ -521,7 +521,7 @@ def test_the_newest_generation_that_has_read_what_is_lost_has_departed(store):
         generations.write_commit(made.name, commit(0, (1000, ranges(p0=(0, end)))))
 
     def departed(end):
-        return departed_generation(STREAM, "id", TOPIC, FakeLog({}, {0: end}), store)
+        return departed_generation(store, STREAM, "id", TOPIC, FakeLog({}, {0: end}))
 
     assert [departed(end) for end in (9, 8, 7, 5, 4)] == [0, 1, 2, 2, 3]
     store.write(layout.commit(STREAM, generation(2).name, 0, 0), b"{}")
