@@ -32,7 +32,10 @@ def status(
     views = Table("view", "stream", "rows", "publication", "note", title="views")
     for name, view in standing.views.items():
         rows = "" if view.rows is None else f"{view.rows:,}"
-        views.add_row(name, view.stream, rows, str(view.publication or ""), view.note)
+        # What holds for the whole stream is said of it, above.
+        above = standing.streams[view.stream].note
+        note = "no answer yet" if above and view.note.endswith(above) else view.note
+        views.add_row(name, view.stream, rows, str(view.publication or ""), note)
     out.print(views)
     table = Table(
         "process", "pid", "memory (MiB)", "running since", title="processes of the local stack"
@@ -44,6 +47,8 @@ def status(
         if standing.processes
         else "no process of the local stack runs; `trilayer up` starts it"
     )
+    if standing.speed_note:
+        out.print(f"[yellow]speed: {escape(standing.speed_note)}[/]")
     if airflow := standing.airflow:
         out.print(
             f"Airflow: {airflow.url}, user {airflow.user}, password in {airflow.password_file}"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import serving_layer
 from serving_layer import Provenance, Snapshot, StreamProvenance
@@ -132,13 +133,23 @@ class AirflowStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """The whole project; `publication` is None before the first, `airflow` if it does not run."""
+    """The whole project.
+
+    Attributes:
+        publication: The publication in force; None before the first.
+        streams: The streams, by name.
+        views: The views, by name.
+        processes: The processes of the local stack that run.
+        airflow: Airflow of the local stack; None if it does not run.
+        speed_note: Says that the speed layer does not run while the local stack does.
+    """
 
     publication: PublicationStatus | None
     streams: Mapping[str, StreamStatus]
     views: Mapping[str, ViewStatus]
     processes: list[ProcessStatus]
     airflow: AirflowStatus | None
+    speed_note: str
 
 
 def project_status(p: Project) -> Status:
@@ -147,6 +158,8 @@ def project_status(p: Project) -> Status:
         provenance = connection.provenance()
         with connection.snapshot() as snapshot:
             views = {view.name: _view(view, snapshot, provenance) for view in p.catalog.views}
+    home = p.settings.home.resolve()
+    running = processes.list_running(home)
     return Status(
         publication=_publication(p, provenance),
         streams={name: _stream(p, name, at) for name, at in provenance.streams.items()},
@@ -159,9 +172,23 @@ def project_status(p: Project) -> Status:
                 memory_mib=processes.memory_mib(process.pid),
                 log=str(process.log),
             )
-            for process in processes.list_running(p.settings.home.resolve())
+            for process in running
         ],
         airflow=_airflow(p),
+        speed_note=_speed_note(home, [process.name for process in running]),
+    )
+
+
+def _speed_note(home: Path, running: Sequence[str]) -> str:
+    if not running or "speed" in running:
+        return ""
+    last = processes.last_started(home, "speed")
+    if last is None:
+        return "not running"
+    said = processes.log_tail(last, lines=1).strip()
+    return (
+        f"not running; it was last started at {last.started_at.isoformat(timespec='seconds')};"
+        f" {last.log} ends with: {said or 'nothing'}"
     )
 
 
