@@ -139,6 +139,14 @@ def test_a_document_is_written_as_before(name, document):
     assert json.loads(document_bytes(document)) == json.loads(data)
 
 
+@pytest.mark.parametrize(("name", "document"), WRITTEN.items(), ids=str)
+def test_what_is_written_is_read_however_it_is_laid_out(name, document):
+    data = document_bytes(document)
+    assert parse_document(data, f"{name}.json", type(document)) == document
+    reordered = json.dumps(json.loads(data), sort_keys=True).encode()
+    assert parse_document(reordered, f"{name}.json", type(document)) == document
+
+
 def test_views_and_partitions_keep_their_order():
     data = (FOLDER / "manifest.json").read_bytes()
     assert list(parse_document(data, "manifest.json", Interval).ranges) == [0, 1, 10]
