@@ -61,6 +61,9 @@ FILES = {
     "trilayer_core/store/continuity.py": Judged([STORE_RULES]),
     "trilayer_core/store/cover.py": Judged([STORE_RULES]),
     "trilayer_core/store/intervals.py": Judged([STORE_RULES]),
+    "trilayer_core/store/publication.py": Judged([STORE_RULES]),
+    "trilayer_core/store/publications.py": Judged(["tests/unit/storage/test_pointer.py"]),
+    "serving_layer/plan.py": Judged(["tests/unit/serving/test_plan.py"]),
     "trilayer_core/store/segments.py": Judged([STORE_RULES], only=("standing",)),
     "trilayer_core/store/master.py": Judged([STORE_RULES], only=("recorded_cuts",)),
 }

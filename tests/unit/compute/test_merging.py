@@ -216,7 +216,11 @@ def test_twenty_keys_that_do_not_match_are_shown(duck):
         compare_partials(duck, COUNTS, "many", "none"),
         compare_answers(duck, COUNTS, *answers),
     ):
-        assert (found.missing, len(found.keys)) == (30, 20)
+        assert (found.match, found.differ, found.missing, found.extra) == (0, 0, 30, 0)
+        assert len(found.keys) == 20
+    found = compare_partials(duck, COUNTS, "none", "many")
+    assert (found.match, found.differ, found.missing, found.extra) == (0, 0, 0, 30)
+    assert duck.sql("SHOW TABLES").fetchall() == [("many",), ("none",)]
 
 
 @pytest.mark.parametrize("counts", [(0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1)])
@@ -242,12 +246,13 @@ def test_a_comparison_can_be_kept_with_its_keys_and_both_sides(duck):
 
 
 def test_a_comparison_is_presented_in_the_order_of_its_keys(duck):
-    keys = ["c", "a", None, "b"]
+    view = View("v", source=STREAM, key=["k", "n"], aggregates={"all": count()})
+    keys = [("c", 1), ("a", 2), (None, 0), ("a", 1)]
     for side in ("lefts", "rights"):
-        table(duck, side, COUNTS, [counted(k, 1) for k in keys])
-    compare_partials(duck, COUNTS, "lefts", "rights", into="c")
-    shown = duck.sql(present_compared_select(COUNTS, "c", ("batch", "speed"))).fetchall()
-    assert [row[1] for row in shown] == ["a", "b", "c", None]
+        table(duck, side, view, [{"k": k, "n": n, "all__n": 1} for k, n in keys])
+    compare_partials(duck, view, "lefts", "rights", into="c")
+    shown = duck.sql(present_compared_select(view, "c", ("batch", "speed"))).fetchall()
+    assert [row[1:3] for row in shown] == [("a", 1), ("a", 2), ("c", 1), (None, 0)]
 
 
 def test_a_null_equals_a_null_alone(duck):
@@ -266,7 +271,7 @@ def test_answers_may_differ_by_a_part_of_their_numbers(duck, magnitudes):
     table(duck, "rights", SUMS, right)
     asked = (f"({present_select(SUMS, ['lefts'], magnitudes=magnitudes)})",
              f"({present_select(SUMS, ['rights'])})")  # fmt: skip
-    found = compare_answers(duck, SUMS, *asked, magnitudes=magnitudes)
+    found = compare_answers(duck, SUMS, *asked, **({"magnitudes": True} if magnitudes else {}))
     assert [row["k"] for row in found.keys] == (["c"] if magnitudes else ["a", "c"])
 
 
@@ -276,6 +281,13 @@ def test_answers_without_floating_point_numbers_must_be_equal(duck):
     asked = [f"({present_select(COUNTS, [side])})" for side in ("lefts", "rights")]
     for magnitudes in (False, True):
         assert compare_answers(duck, COUNTS, *asked, magnitudes=magnitudes).differ == 1
+
+
+def test_answers_that_are_text_must_be_equal(duck):
+    view = View("v", source=STREAM, key=["n"], aggregates={"who": latest("k", by="at")})
+    one, other = "(SELECT 1 AS n, 'x' AS who)", "(SELECT 1 AS n, 'y' AS who)"
+    assert compare_answers(duck, view, one, one).same
+    assert compare_answers(duck, view, one, other).differ == 1
 
 
 def summed(values):
