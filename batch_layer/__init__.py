@@ -1,11 +1,8 @@
-"""The batch layer: recomputes authoritative views from the master dataset.
+"""The batch layer: computes exact views from the master dataset.
 
-It does so in steps, each of which can be run again.
+Its steps are cut, ingest, recompute, reconcile and publish; each can be repeated. `rollback` puts
+an older publication in force again.
 
-    cut -> ingest -> recompute -> reconcile -> publish
-
-`rollback`, on its own, puts an older publication in force again.
-
-What a step found is recorded under `runs/TOKEN/STEP.json`, from which the next one goes on, in the
-same process or another.
+The result of each step is recorded in `runs/TOKEN/STEP.json`, from which the next step continues,
+in the same process or another one.
 """

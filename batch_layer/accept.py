@@ -1,10 +1,8 @@
-"""Accepting that a log has lost records that were ingested.
+"""Accepting the loss of ingested records in a log.
 
-A new origin begins, from which the log's offsets count anew.
-
-What was ingested stays in the master dataset and in the answers. The new origin begins where the
-log departs from the master dataset, so that each record which the log has and the master dataset
-has not will be counted.
+A new origin begins, from which the log's offsets are counted. What was ingested stays in the master
+dataset and in the answers. The new origin begins at the offset at which the log differs from the
+master dataset, so that every record that only the log has is counted.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ logger = logging.getLogger("trilayer.batch")
 
 
 class Records:
-    """The records of intervals, as the master dataset has them."""
+    """Reads the records of intervals in the master dataset."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -39,7 +37,8 @@ class Records:
     def offsets(self, interval: Interval, partition: int, r: Range) -> list[int]:
         """The offsets in `r` at which the interval has records of the partition, in order.
 
-        Raises IntegrityError if one of the interval's files is missing or altered.
+        Raises:
+            IntegrityError: A file of the interval is missing or altered.
         """
         self._store.check_all(interval.files)
         place, offset = ds.field("_partition"), ds.field("_offset")
@@ -48,12 +47,12 @@ class Records:
         return sorted(table["_offset"].to_pylist())
 
     def mark(self, interval: Interval, partition: int, offset: int) -> Mark:
-        """The mark of a record that the interval has."""
+        """The mark of a record in the interval."""
         found = self._files(interval).to_table(
             columns=["_timestamp", "_key", "_value"],
             filter=(ds.field("_partition") == partition) & (ds.field("_offset") == offset),
         )
-        # As numbers: a stamp may be of a year that Python's datetime has not.
+        # Read as numbers, because a stamp can be in a year that Python's datetime does not support.
         stamps = found["_timestamp"].cast(pa.timestamp("ms", "UTC"), safe=False)
         (append_ms,) = stamps.cast(pa.int64()).to_pylist()
         key, value = found["_key"][0].as_py(), found["_value"][0].as_py()
@@ -74,19 +73,11 @@ def accept_loss(
 ) -> Origin | None:
     """Begins a new origin if the stream's log no longer holds what was ingested.
 
-    A topic that was created again under the same name counts as such a log.
-
-    Otherwise it does nothing. The caller holds the stream's ingest lock.
-
-    Args:
-        stream: The stream.
-        settings: The brokers.
-        store: The store.
-        open_log: Connects to the brokers.
-        read_records: Reads the master dataset.
+    This includes a topic that was created again under the same name. The caller must hold the
+    stream's ingest lock.
 
     Returns:
-        The new origin, or None if there was no need for one.
+        The new origin, or None if none was needed.
     """
     known = Origins(store, stream).all()
     if not known:
@@ -133,15 +124,15 @@ def departures(
     log: Log,
     records: Records,
 ) -> dict[int, int]:
-    """Per partition, the first offset at which log and master dataset may differ.
+    """The first offset at which log and master dataset may differ, for each partition.
 
     Args:
         topic: The topic.
-        known: Every origin of the stream, oldest first.
+        known: All origins of the stream, oldest first.
         chain: The master dataset.
-        have: Where the present origin's share of it ends.
+        have: The end of the present origin's part of the master dataset.
         log: The log.
-        records: The records of the master dataset.
+        records: Reads the records of the master dataset.
     """
     end, beginning = log.end(topic), log.beginning(topic)
     return {
@@ -163,14 +154,14 @@ def _departure(
     log: Log,
     records: Records,
 ) -> int:
-    """Where one partition departs, by bisection.
+    """The offset at which one partition differs, found by bisection.
 
-    Log and master dataset agree up to one offset, and nowhere after it. `held` are the ranges that
-    were ingested of it, oldest first, each with its interval.
+    Log and master dataset agree below one offset and nowhere above it. `held` are the ingested
+    ranges of the partition, oldest first, each with its interval.
     """
     last = held[-1][1].end if held else beginning
     if beginning >= min(last, end):
-        # The log holds nothing of what was ingested that could be compared.
+        # The log holds no ingested record that could be compared.
         return min(last, end)
 
     def departs(interval: Interval, offset: int) -> bool:
@@ -190,8 +181,8 @@ def _departure(
             newest = log.last_records(topic, {partition: last}).get(partition)
             if newest is None or newest.offset <= offsets[-1]:
                 return last
-        # What follows the last record in common may have been the marker of a transaction, and be a
-        # record now.
+        # The offset after the last common record may have been a transaction's marker, and may hold
+        # a record now.
         return max(offsets[agreeing - 1] + 1, beginning)
     return beginning
 
@@ -201,9 +192,8 @@ def _held(
 ) -> list[tuple[Interval, Range]]:
     """The ranges of one partition that were ingested below `have`, oldest first.
 
-    Only those of the present topic count.
-
-    They are those of the present origin and, below its start, those of the origins before it.
+    Only ranges of the present topic count: those of the present origin and, below its start, those
+    of earlier origins.
     """
     held: list[tuple[Interval, Range]] = []
     upper = have

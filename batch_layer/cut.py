@@ -1,4 +1,4 @@
-"""Step 1, cut: decides where the log is cut at T, and takes the run's token."""
+"""Step 1, cut: determines the cut at T and takes the run's token."""
 
 from __future__ import annotations
 
@@ -43,21 +43,21 @@ def cut(
     accept_clock: bool = False,
     open_log: Callable[[str], Log] = Log,
 ) -> Run:
-    """The cut of every stream at T. Takes the run's token, which fences off every run before it.
+    """Determines the cut of every stream at T, and takes a token, which overtakes all earlier runs.
 
     Args:
-        catalog: whose streams are cut.
-        settings: the brokers, the tick and the settle delay.
-        store: where the run is recorded.
-        t_ms: T, which `choose_t` has found.
-        full: whether the run is to recompute from the whole master dataset.
-        accept_clock: cut a log at its end where the broker's clock is ahead at this moment.
-        open_log: connects to the brokers.
+        catalog: The catalog with the streams.
+        settings: The brokers, the tick and the settle delay.
+        store: The store, in which the run is recorded.
+        t_ms: T, as returned by `choose_t`.
+        full: Whether the run recomputes everything from the master dataset.
+        accept_clock: Whether to cut a log at its end if the broker's clock is ahead at present.
+        open_log: Connects to the brokers.
 
     Raises:
-        ClockError: if the newest records show that the broker's clock is ahead of this machine's.
-        LogError: if a topic is missing, another one than before, or has no append times, or if it
-            no longer holds what was ingested of it. Nothing has been written then.
+        ClockError: The newest records show that the broker's clock is ahead of this machine's.
+        LogError: A topic is missing, was replaced, has no append times, or no longer holds what was
+            ingested. Nothing has been written in this case.
     """
     with open_log(settings.bootstrap_servers) as log:
         streams = {
@@ -85,26 +85,25 @@ def choose_t(
     accept_clock: bool = False,
     wait: Callable[[float], object] = time.sleep,
 ) -> int:
-    """The T of the next run.
+    """Chooses the T of the next run.
 
-    It is `until_ms`, else the newest settled tick, or a later T that a killed run has recorded.
-
-    Waits until a T that has passed is settled.
+    It is `until_ms`, else the newest settled tick, or a later T that a killed run has recorded. If
+    T has passed but is not settled yet, this waits until it is.
 
     Args:
-        catalog: whose streams are to be cut.
-        settings: the tick and the settle delay.
-        store: where earlier cuts are recorded.
-        until_ms: the T that is asked for, None for the newest one.
-        at_least: where events after until_ms have been ingested already, T is the newest cut;
-            nothing goes back.
-        accept_clock: go on from a cut whose T is later than now.
-        wait: waits for so many seconds.
+        catalog: The catalog with the streams.
+        settings: The tick and the settle delay.
+        store: The store with earlier cuts.
+        until_ms: The requested T; None for the newest one.
+        at_least: Whether T may be the newest cut if events after until_ms have been ingested
+            already, because cuts never go back.
+        accept_clock: Whether to continue from a cut whose T is later than now.
+        wait: Waits for a number of seconds.
 
     Raises:
-        UsageError: for a T off the grid, in the future, or before what has been ingested or
+        UsageError: T is not on the grid, is in the future, or lies before what has been ingested or
             published.
-        ClockError: if the newest recorded or published T is later than now.
+        ClockError: The newest recorded or published T is later than now.
     """
     recorded = _recorded(catalog, settings, store)
     if not accept_clock:
@@ -125,11 +124,13 @@ def choose_t(
 
 
 def t_of_all(catalog: Catalog, settings: Settings, store: Store) -> int:
-    """The first T, in ms, whose cut holds every record that is in the logs now.
+    """The first T, in ms, whose cut includes every record that is in the logs now.
 
-    Records that are stamped later than now are waited for by no more than the settle delay.
+    Records that are stamped later than now are waited for, but no longer than the settle delay.
 
-    Raises LogError where a topic is missing, EnvironmentFault where no broker answers.
+    Raises:
+        LogError: A topic is missing.
+        EnvironmentFault: No broker answers.
     """
     now = store.clock()
     with Log(settings.bootstrap_servers) as log:
@@ -147,21 +148,21 @@ def wait_until_settled(
     t_ms: int,
     wait: Callable[[float], object] = time.sleep,
 ) -> None:
-    """Returns when the clock has passed T by the settle delay."""
+    """Waits until the clock has passed T by the settle delay."""
     while (left_ms := t_ms + settings.settle_ms - store.clock()) > 0:
         wait(left_ms / 1000)
 
 
 def latest_ms(settings: Settings, store: Store) -> int:
-    """The latest T, in ms, that this machine's clock bears out.
+    """The latest T, in ms, that this machine's clock confirms.
 
-    A later one was recorded by a clock that was ahead.
+    A later T was recorded by a clock that was ahead.
     """
     return store.clock() + settings.settle_ms
 
 
 def _recorded(catalog: Catalog, settings: Settings, store: Store) -> dict[str, Mapping[int, Cut]]:
-    """The newest cuts of each stream, by their Ts."""
+    """The newest cuts of each stream, by T."""
     latest = latest_ms(settings, store)
     return {
         stream.name: Master(store, stream).recorded_cuts(latest, lambda interval: True)
@@ -170,8 +171,8 @@ def _recorded(catalog: Catalog, settings: Settings, store: Store) -> dict[str, M
 
 
 def _floor(settings: Settings, store: Store, recorded: Mapping[str, Mapping[int, Cut]]) -> int:
-    # T is in whole seconds; a cut that goes by another T than its own is some milliseconds after
-    # the one before it.
+    # T is in whole seconds. A cut that is assigned to another T than its own has some milliseconds
+    # more than the one before it.
     ingested = [t_ms - t_ms % 1000 for cuts in recorded.values() for t_ms in cuts]
     published = Publications(store).in_force()
     if published and published.t_ms <= latest_ms(settings, store):
@@ -180,11 +181,13 @@ def _floor(settings: Settings, store: Store, recorded: Mapping[str, Mapping[int,
 
 
 def check_clock(catalog: Catalog, settings: Settings, store: Store) -> None:
-    """Raises ClockError if an interval or a version is of a T later than now.
+    """Checks that no recorded T is later than now.
 
-    The newest interval of each stream and the newest version are looked at.
+    Only the newest interval of each stream and the newest version are checked. Older ones do not
+    matter, because a run with the right time has followed them.
 
-    Older ones do not matter: a run with the right time has gone on from them.
+    Raises:
+        ClockError: One is.
     """
     latest = latest_ms(settings, store)
     found = [
@@ -200,10 +203,10 @@ def check_clock(catalog: Catalog, settings: Settings, store: Store) -> None:
     if t_ms > latest:
         raise ClockError(
             f"no T may be later than now, {format_time(store.clock())}; {what} is of"
-            f" T={format_time(t_ms)}: it was cut by a machine whose clock was ahead, or this one's"
-            " is behind. Set the clock that is wrong. If it was the other one, `trilayer batch"
-            " run --accept-clock` goes on from that cut with T as it is now; no event is counted"
-            " twice or left out"
+            f" T={format_time(t_ms)}: the clock of the machine that cut it was ahead, or this"
+            " machine's clock is behind. Set the clock that is wrong. If it was the other one,"
+            " `trilayer batch run --accept-clock` continues from that cut with the present T; no"
+            " event is counted twice or left out"
         )
 
 
@@ -240,34 +243,38 @@ def _cut_of(
         floor = recorded[before] if before is not None else present.start
         found = index.cut(t_ms, floor, accept_clock=accept_clock)
     bound = effective_cut(t_ms, found, recorded)
-    # Never below what is ingested, nor below where the log began; a partition that was added since
-    # a recorded cut begins at 0.
+    # The cut is never below what is ingested or where the log began. A partition that was added
+    # after a cut was recorded begins at 0.
     partitions = topic.partitions if t_ms not in recorded else sorted(bound)
     return {p: max(bound.get(p, 0), have.get(p, 0)) for p in partitions}, present.identity
 
 
 def check_ends_at(stream: Stream, end: Cut, cut: Cut) -> None:
-    """Raises CoverageError unless the master dataset's end is the cut.
+    """Checks that the master dataset ends at the cut.
 
-    It is not where another run, which had found another cut for the same T, has ingested in
-    between. A partition of which nothing is ingested may be missing in either.
+    It does not if another run, which had found another cut for the same T, has ingested in between.
+    A partition without ingested records may be missing in either.
+
+    Raises:
+        CoverageError: It does not.
     """
     if {p: offset for p, offset in end.items() if offset} != {
         p: offset for p, offset in cut.items() if offset
     }:
         raise CoverageError(
-            f"stream {stream.name!r}: the master dataset must end at the cut {dict(cut)}; it ends"
-            f" at {dict(end)}; nothing was published; run `trilayer batch run`"
+            f"stream {stream.name!r}: the master dataset ends at {dict(end)} instead of the cut"
+            f" {dict(cut)}; nothing was published; run `trilayer batch run`"
         )
 
 
 def find_run(store: Store, token: int | None = None, until_ms: int | None = None) -> Run:
-    """The run that a step on its own goes on with.
+    """The run that a separate step continues.
 
-    It is that of `token`, or the one that the last `cut` began.
+    It is the run of `token`, or the one that the last `cut` began.
 
-    Raises ConflictError where a later run has taken over from `token`, UsageError where the run is
-    not for `until_ms`.
+    Raises:
+        ConflictError: A later run than that of `token` has taken over.
+        UsageError: The run's T is not `until_ms`.
     """
     if token is not None:
         Fence(store).check(token)

@@ -1,7 +1,7 @@
-"""What Spark computes for a batch run.
+"""The Spark computations of a batch run.
 
-The steps decide what is to be computed, and hand an `Engine` the files and offsets; what it has
-written it names, with digests.
+The steps decide what is computed and give an `Engine` the files and offsets. It returns the files
+that it has written, with their digests.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from trilayer_core.store.spark_files import write_files
 
 StartSpark = Callable[[], SparkSession]
 Files = Mapping[str, Sequence[StoredFile]]
-"""View to the files of its partials."""
+"""The files of each view's partials."""
 
 
 @dataclass(frozen=True)
 class Ingested:
-    """What was written of an interval.
+    """The files that were written for an interval.
 
     Attributes:
-        files: Its files.
-        events: How many, the quarantined ones included.
-        quarantined: How many do not fit their schema.
+        files: The files.
+        events: The number of events, including quarantined ones.
+        quarantined: The number of events that do not fit their schema.
     """
 
     files: Sequence[StoredFile] = ()
@@ -52,38 +52,41 @@ class Ingested:
 
 
 class Engine:
-    """Spark, as the steps of a batch run use it."""
+    """Runs Spark for the steps of a batch run."""
 
     def __init__(self, settings: Settings, store: Store, spark: StartSpark) -> None:
-        """Starts nothing.
+        """Creates the engine, without starting Spark.
 
         Args:
             settings: The brokers.
-            store: Where it reads and writes.
-            spark: Gives the session, which is started only if there is something to compute.
+            store: The store that it reads and writes.
+            spark: Returns the session, which is only started if there is something to compute.
         """
         self._settings, self._store, self._spark = settings, store, spark
 
     def ingest(self, stream: Stream, number: int, ranges: Ranges) -> Ingested:
-        """Copies offsets of the stream's log into the files of an interval, parsed."""
+        """Copies offsets of the stream's log into the files of an interval, and parses them."""
         log = read_log(self._spark(), self._settings.bootstrap_servers, stream.topic, ranges)
         return self._write_interval(stream, number, log_columns(log))
 
     def parse_again(self, stream: Stream, interval: Interval) -> Ingested:
-        """Parses an interval of another schema anew, from its raw bytes."""
+        """Parses an interval of another schema again, from its raw bytes."""
         for file in interval.files:
             self._store.check(file)
         raw = self._read(interval.files).select(*LOG_COLUMNS)
         return self._write_interval(stream, interval.number, raw)
 
     def compute(self, pass_: Pass, intervals: Sequence[Interval], token: int, kind: str) -> Files:
-        """Per view of the pass, the files of its partials of all events in the intervals.
+        """Computes the partials of each view of the pass from all events in the intervals.
 
         Args:
             pass_: The views.
-            intervals: Whose files are read, digests checked first.
-            token: The run's, by which folders are named.
-            kind: What the files are, likewise.
+            intervals: The intervals to read; the digests of their files are checked first.
+            token: The run's token, which is part of the folders' names.
+            kind: The kind of files, which is part of the folders' names.
+
+        Returns:
+            The files of each view.
         """
         rows = rows_of(pass_, intervals, self._store, self._spark)
         if rows is None:
@@ -98,7 +101,7 @@ class Engine:
             result.unpersist()
 
     def merge(self, views: Sequence[View], files: Files, token: int) -> Files:
-        """Per view, the files of its partials in `files`, merged by key, digests checked first."""
+        """Merges the partials of each view in `files` by key, after checking digests."""
 
         def merged(view: View) -> Sequence[StoredFile]:
             self._store.check_all(files[view.name])
@@ -111,7 +114,10 @@ class Engine:
         return self._spark().read.parquet(*(self._store.uri(file.path) for file in files))
 
     def _write_interval(self, stream: Stream, number: int, records: DataFrame) -> Ingested:
-        """A folder of a killed attempt has no manifest and is never read."""
+        """Writes the records of an interval.
+
+        The folder of a killed attempt has no manifest and is never read.
+        """
         failpoint("ingest.before-write")
         chain = layout.chain(stream, stream.fingerprint)
         folder = layout.records(chain, number, self._store.unique())
@@ -122,8 +128,8 @@ class Engine:
     def _write(
         self, partials: DataFrame, view: View, token: int, kind: str
     ) -> Sequence[StoredFile]:
-        # A folder of its own for each attempt: what a killed one has begun may still be written to
-        # on a server or a cluster.
+        # Each attempt has its own folder, because a server or cluster may still be writing to that
+        # of a killed attempt.
         folder = layout.partials(view.name, token, kind, self._store.unique())
         return write_files(self._store, partials, folder)
 
@@ -131,7 +137,7 @@ class Engine:
 def rows_of(
     pass_: Pass, intervals: Sequence[Interval], store: Store, spark: StartSpark
 ) -> DataFrame | None:
-    """The pass's rows in the master dataset, digests checked first; None where there are none."""
+    """The rows of a pass in the master dataset, with digests checked; None if there are none."""
     files = [file for interval in intervals for file in interval.files]
     if not files:
         return None
@@ -147,7 +153,7 @@ def rows_of(
 
 
 def merge(view: View, partials: DataFrame) -> DataFrame:
-    """Partials of `view`, merged by key in Spark."""
+    """Merges partials of `view` by key in Spark."""
     states = [
         F.expr(merge_sql(column, state, "spark")).alias(column)
         for column, state in view.states.items()
@@ -156,9 +162,9 @@ def merge(view: View, partials: DataFrame) -> DataFrame:
 
 
 def rejected_in(file: StoredFile, store: Store) -> int:
-    """How many rows of the file have a reason.
+    """The number of rows with a reason.
 
-    The column itself is counted: Parquet has no statistics of long values.
+    The column itself is read, because Parquet has no statistics of long values.
     """
     column = pq.read_table(store.path(file.path), columns=[REJECT], filesystem=store.fs)[REJECT]
     return len(column) - int(column.null_count)
@@ -167,19 +173,22 @@ def rejected_in(file: StoredFile, store: Store) -> int:
 def _side_by_side(
     views: Sequence[View], work: Callable[[View], Sequence[StoredFile]]
 ) -> dict[str, Sequence[StoredFile]]:
-    """By view, what `work` returns. Most of a small Spark job is waiting for the driver."""
+    """The results of `work` for each view, computed in parallel.
+
+    A small Spark job mostly waits for the driver.
+    """
     with ThreadPoolExecutor(max_workers=4) as pool:
         return dict(zip((view.name for view in views), pool.map(work, views), strict=True))
 
 
 @contextmanager
 def batch_spark(settings: Settings, rows: Sequence[Rows] = ()) -> Iterator[StartSpark]:
-    """A Spark session that is started when first asked for, and stopped at the end.
+    """Provides a Spark session that is started when it is first needed, and stopped at the end.
 
     Args:
         settings: The settings.
-        rows: What will be run; starting the session raises DefinitionError where the function of
-            one does not return what it declares.
+        rows: The `Rows` sources that will be used. Starting the session raises DefinitionError if a
+            function does not return what its source declares.
     """
     started: list[SparkSession] = []
     one_at_a_time = Lock()

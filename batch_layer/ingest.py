@@ -1,9 +1,7 @@
 """Step 2, ingest: copies the log below the cut into the master dataset.
 
-Each run adds an interval, which goes on exactly where the last one ended.
-
-The writing of the interval's manifest is the commit, and from then on its end is the recorded cut
-for T.
+Each run adds an interval that begins exactly where the last one ended. Writing the interval's
+manifest commits it; from then on its end is the recorded cut of T.
 """
 
 from __future__ import annotations
@@ -44,24 +42,25 @@ def ingest(
 ) -> Interval:
     """Copies the stream's log up to the run's cut into the master dataset.
 
-    Does nothing if it is there already.
+    Does nothing if that has been done already.
 
     Args:
         stream: The stream.
         run: The run, whose token must still be the newest.
         settings: The brokers.
-        store: Where the master dataset is.
-        engine: Copies what there is to copy.
-        accept_loss: Go on without events that retention took; their range is recorded.
+        store: The store.
+        engine: Copies the records.
+        accept_loss: Whether to continue without events that retention deleted, and to record their
+            offsets.
         open_log: Connects to the brokers.
 
     Returns:
         The interval that ends at the run's cut.
 
     Raises:
-        CoverageError: Another run has ingested up to the same T, and had found another cut for it.
+        CoverageError: Another run, with another cut for the same T, has ingested.
         LogError: The topic was created again, the log no longer holds what was ingested, or
-            retention took events.
+            retention deleted events.
         OvertakenError: A later run has taken over, another one has ingested more, or a new origin
             has begun since the run's cut.
     """
@@ -82,16 +81,15 @@ def ingest(
         marks = {p: last.get(p) for p in run.cuts[stream.name]}
         beginning = log.beginning(topic)
         interval = _copied(stream, run, chain, present, beginning, marks, engine, accept_loss)
-        # The last record, which was there before and is there now, vouches for what was read in
-        # between.
+        # If the last record is unchanged, so is everything that was read in between.
         if different := changed(topic, marks, run.cuts[stream.name], log):
             partition, (mark, found) = next(iter(different.items()))
             place = found or mark
             assert place is not None
             raise LogError(
-                f"stream {stream.name!r} partition {partition}: the log must not change while it"
-                f" is read; the record at offset {place.offset} did. Nothing was ingested; run"
-                " `trilayer batch run` again"
+                f"stream {stream.name!r} partition {partition}: the log changed while it was read:"
+                f" the record at offset {place.offset} did. Nothing was ingested; run `trilayer"
+                " batch run` again"
             )
         departed = departed_generation(store, stream, identity, topic, log)
         interval = replace(interval, departed=max(departed, newest_departed(chain, identity)))
@@ -109,9 +107,9 @@ def ingest(
 def _check_origin(stream: Stream, run: Run, present: Origin | None) -> None:
     if present is None or present.identity != run.topic_ids[stream.name]:
         raise OvertakenError(
-            f"stream {stream.name!r}: a run must be ingested in the origin that it was cut in,"
-            f" {run.topic_ids[stream.name]}; the present one is {present and present.identity}: a"
-            " loss was accepted since; run `trilayer batch run`"
+            f"stream {stream.name!r}: the run was cut in the origin"
+            f" {run.topic_ids[stream.name]}, but the present one is"
+            f" {present and present.identity}: a loss was accepted since; run `trilayer batch run`"
         )
 
 
@@ -125,7 +123,7 @@ def _copied(
     engine: Engine,
     accept_loss: bool,
 ) -> Interval:
-    """The interval from the end of the master dataset to the run's cut, its files written."""
+    """The interval from the end of the master dataset to the run's cut, with its files written."""
     own = newest_of(chain, present.identity)
     have = chain_end(own, present.start)
     ranges = ranges_between(have, run.cuts[stream.name])
@@ -144,7 +142,7 @@ def _copied(
     there = {p: Range(lost[p].end if p in lost else r.start, r.end) for p, r in ranges.items()}
     there = {p: r for p, r in there.items() if len(r)}
     made = engine.ingest(stream, len(chain), there) if there else Ingested()
-    # Where retention, or many markers, hide the last record, the one before stands for it.
+    # If retention or many markers hide the last record, the previous mark is used instead.
     known = own[-1].marks if own else {}
     ends = {p: mark or known.get(p) for p, mark in {**known, **marks}.items()}
     return Interval(
@@ -161,10 +159,10 @@ def _copied(
 
 
 def note_attempt(stream: Stream, run: Run, store: Store) -> None:
-    """Notes in the run's folder that an attempt to ingest the stream begins.
+    """Records in the run's folder that an attempt to ingest the stream has begun.
 
-    `clean` in publish.py deletes the notes. A second note of a stream tells it that an attempt was
-    killed, which may have left files: only then does it look at the folders of all intervals.
+    `clean` in publish.py deletes these notes. Two notes of one stream show that an attempt was
+    killed and may have left files: only then are the folders of all intervals searched.
     """
     attempts = itertools.count(1)
     while not store.create_document(
@@ -178,7 +176,7 @@ def note_attempt(stream: Stream, run: Run, store: Store) -> None:
 def _reparse(stream: Stream, store: Store, engine: Engine) -> Sequence[Interval]:
     """The stream's chain under its present schema.
 
-    What only the chain of another schema has is parsed anew from the raw bytes.
+    Intervals that only the chain of another schema has are parsed again from the raw bytes.
     """
     master = Master(store, stream)
     chain = master.chain()

@@ -1,6 +1,6 @@
 """Step 5, publish: puts all recomputed views in force at once.
 
-It then clears away what no kept version needs. Rollback is its reverse.
+Afterwards it deletes what no kept version needs. `rollback` goes back to an older version.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def publish(
     settings: Settings,
     store: Store,
 ) -> Publication:
-    """Puts the run's views in force, or leaves what is in force if it is the same.
+    """Puts the run's views in force, unless they are the same as those in force.
 
-    Done once for a run.
+    It does so once per run.
 
     Raises:
         HeldError: A person holds the version in force.
@@ -67,8 +67,8 @@ def publish(
     base = publications.in_force()
     if (base.version if base else None) != recomputed.base:
         raise TrilayerError(
-            f"a run must publish on top of what it was computed from, version {recomputed.base};"
-            f" {base.version if base else None} is in force; run `trilayer batch run` again"
+            f"the run was computed from version {recomputed.base}, but version"
+            f" {base.version if base else None} is in force now; run `trilayer batch run` again"
         )
     failpoint("publish.before-version")
     kind = "full" if "full" in recomputed.kinds.values() else "incremental"
@@ -116,10 +116,10 @@ def _is_the_same(
     streams: Mapping[str, PublishedStream],
     views: Mapping[str, PublishedView],
 ) -> bool:
-    """Whether a version of these views would say what the one in force says.
+    """Whether a version with these views would be equal to the one in force, except for T.
 
-    Such a version would differ in its T alone. If the T in force is later than the run's, it was
-    cut by a clock that was ahead, and is replaced.
+    If the T in force is later than the run's, it comes from a clock that was ahead, and is
+    replaced.
     """
     return (
         base.t_ms <= run.t_ms
@@ -130,9 +130,10 @@ def _is_the_same(
 
 
 def _published(stream: Stream, run: Run, base: Publication | None, store: Store) -> PublishedStream:
-    """What the publication says of a stream.
+    """The publication's entry of a stream.
 
-    `base` is the publication whose counts go on; without one they are added up anew.
+    `base` is the publication whose counts are continued; without one they are added up from the
+    beginning.
     """
     cut, identity = run.cuts[stream.name], run.topic_ids[stream.name]
     before = base.streams[stream.name] if base else None
@@ -156,10 +157,10 @@ def _published(stream: Stream, run: Run, base: Publication | None, store: Store)
 
 
 def rollback(version: int | None, store: Store, hold: Held | None = None) -> Publication:
-    """Puts an older version in force again, its cuts with it, and fences off any run under way.
+    """Puts an older version in force again, and overtakes any active run.
 
     Args:
-        version: Which one; the one that was in force before the present one unless given.
+        version: Its number; None for the version that was in force before the present one.
         store: The store.
         hold: Who keeps it in force from then on. Without a hold the next batch run publishes on top
             of it.
@@ -173,13 +174,11 @@ def rollback(version: int | None, store: Store, hold: Held | None = None) -> Pub
 
 
 def clean(catalog: Catalog, settings: Settings, store: Store) -> None:
-    """Deletes versions beyond `keep_versions`, and what no kept version needs.
-
-    What killed processes have left goes too.
+    """Deletes versions beyond `keep_versions`, what no kept version needs, and leftovers.
 
     References are deleted before the files that they refer to: a crash then leaves garbage, never a
-    dangling reference. A rollback may come between at any moment. The files of a version that is
-    kept stay; of a version that is gone it is told that there is none.
+    dangling reference. A rollback can happen at any moment in between. The files of a kept version
+    stay, and for a deleted version the rollback is told that it does not exist.
     """
     failpoint("publish.before-clean")
     kept = Publications(store).retire(settings.keep_versions)
@@ -197,7 +196,7 @@ def clean(catalog: Catalog, settings: Settings, store: Store) -> None:
     present = Publications(store).in_force()
     look = Looks(store).last(present) if present else None
     attempts = _attempts(max(kept[-1].token, look.token if look else 0), store)
-    # A look at all the folders of a year of intervals costs more than a run that has little to do.
+    # Searching the folders of all intervals of a year takes longer than a run with little to do.
     killed = len(attempts) > len(catalog.streams)
     chains = killed or kept[-1].kind == "full"
     cleared = clear(store, find_leftovers(store, thorough=killed, chains=chains))
@@ -210,7 +209,7 @@ def clean(catalog: Catalog, settings: Settings, store: Store) -> None:
 def _attempts(token: int, store: Store) -> list[str]:
     """The notes of `ingest`'s attempts, up to the run with this token.
 
-    If there are more notes than streams, an attempt was killed.
+    More notes than streams mean that an attempt was killed.
     """
     return [
         f"{layout.RUNS}/{run}/{name}"
@@ -250,9 +249,9 @@ def _clean_segments(stream: Stream, kept: Sequence[Publication], store: Store) -
 
 
 def _needed(generation: Generation, stream: Stream, kept: Sequence[Publication]) -> bool:
-    """Whether a kept version of the generation's origin has one of its views.
+    """Whether a kept version of the generation's origin has one of the generation's views.
 
-    The view must be by the definition that the generation computes.
+    The view must have the definition that the generation computes.
     """
     return any(
         p.views[name].fingerprint == fingerprint
@@ -264,9 +263,9 @@ def _needed(generation: Generation, stream: Stream, kept: Sequence[Publication])
 
 
 def _superseded(generation: Generation, stream: Stream, cut: Cut, store: Store) -> bool:
-    """Whether a newer generation of the same definitions has taken over.
+    """Whether a newer generation with the same definitions has taken over.
 
-    It must have done so for every cut that a rollback could come back to.
+    It must have done so for every cut to which a rollback could go back.
     """
     try:
         best = best_cover(Generations(store, stream), generation.topic_id, generation.views, cut)

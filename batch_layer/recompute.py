@@ -1,10 +1,10 @@
-"""Step 3, recompute: the batch views below the cut, as files of partials.
+"""Step 3, recompute: computes the batch views below the cut, as files of partials.
 
-A batch view is a few files whose partials, merged, are the view: an incremental run adds the new
-interval's partials as a file of its own, and merges it with the files before it only while those
-are not much larger. So a run costs what is new, whatever the history (the idea of a log-structured
-merge tree: O'Neil, Cheng, Gawlick, O'Neil, 1996). A full run computes one file from the whole
-master dataset. Both hold the same partials.
+A batch view is a small number of files whose partials, merged, are the view. An incremental run
+adds the partials of the new interval as a file, and merges it with earlier files only while these
+are not much larger. The cost of a run thus depends on what is new, not on the history. (This is the
+idea of the log-structured merge tree: O'Neil, Cheng, Gawlick, O'Neil, 1996.) A full run computes
+one file from the whole master dataset. Both give the same partials.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from trilayer_core.store.runs import Recomputed, Run
 logger = logging.getLogger("trilayer.batch")
 
 GROWTH = 2
-"""A file is merged with the one before it while that has at most this many times its rows."""
+"""A file is merged with the previous one if that has at most this many times its rows."""
 
 
 def recompute(catalog: Catalog, run: Run, store: Store, engine: Engine) -> Recomputed:
-    """Computes every view: what was added, if the base has the view by this definition.
+    """Computes all views, once per run.
 
-    Else all of it. Done once for a run.
+    Only the new intervals are computed if the base has the view with the same definition.
     """
     Fence(store).check(run.token)
     done = recomputed_before(catalog, run, store)
     if done:
         return done
-    # As they are before their code has run, which may fill caches that it holds.
+    # Take fingerprints now: running the author's code may change what its closures hold.
     definitions = _definitions(catalog)
     base = Publications(store).in_force()
     failpoint("recompute.before-write")
@@ -82,9 +82,10 @@ def recompute(catalog: Catalog, run: Run, store: Store, engine: Engine) -> Recom
 
 
 def recomputed_before(catalog: Catalog, run: Run, store: Store) -> Recomputed | None:
-    """What the run has recomputed, None where it hasn't.
+    """What the run has recomputed; None if it has not done so yet.
 
-    Raises OvertakenError where that was by other definitions than the catalog's.
+    Raises:
+        OvertakenError: It was recomputed with other definitions than the catalog's.
     """
     if not store.exists(run.path("recompute")):
         return None
@@ -92,9 +93,8 @@ def recomputed_before(catalog: Catalog, run: Run, store: Store) -> Recomputed | 
     changed = {name for name, _ in found.definitions.items() ^ _definitions(catalog).items()}
     if changed:
         raise OvertakenError(
-            "a run must end with the definitions it was recomputed by;"
-            f" {', '.join(sorted(changed))} changed since; run `trilayer batch run`, or clear the"
-            " whole run in Airflow"
+            f"definitions have changed since the run was recomputed: {', '.join(sorted(changed))};"
+            " run `trilayer batch run`, or clear the whole run in Airflow"
         )
     return found
 
@@ -104,7 +104,7 @@ def _definitions(catalog: Catalog) -> dict[str, str]:
 
 
 def is_continued(catalog: Catalog, stream: Stream, base: Publication) -> bool:
-    """Whether the publication has the stream's views, all of them, by the same definitions."""
+    """Whether the publication has all of the stream's views with the same definitions."""
     published = base.streams.get(stream.name)
     return (
         published is not None
@@ -123,7 +123,10 @@ def _grown(
     run: Run,
     engine: Engine,
 ) -> dict[str, Sequence[StoredFile]]:
-    """Per view, the files of the base and the added ones, merged where they are small."""
+    """The files of the base and the added ones, where small files are merged.
+
+    Files at the end are merged as long as each is not much larger than those after it.
+    """
     parts = {view.name: _tail(base.views[view.name].files, added[view.name]) for view in of_pass}
     due = [view for view in of_pass if parts[view.name][1]]
     merged = engine.merge(due, {view.name: parts[view.name][1] for view in due}, run.token)
@@ -133,10 +136,10 @@ def _grown(
 def _tail(
     before: Sequence[StoredFile], new: Sequence[StoredFile]
 ) -> tuple[Sequence[StoredFile], Sequence[StoredFile]]:
-    """The files of the base that stay as they are, and those that are merged with the added ones.
+    """The files of the base that stay unchanged, and those to merge with the added ones.
 
-    Files at the end are merged while each is not much larger than what follows it. The second is
-    empty if nothing is merged: the added files then stand beside those of the base.
+    Files at the end are merged as long as each is not much larger than those after it. The second
+    list is empty if nothing is merged; the added files are then appended to those of the base.
     """
     kept, tail = list(before), list(new)
     while new and kept and kept[-1].rows <= GROWTH * sum(file.rows for file in tail):

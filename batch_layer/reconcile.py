@@ -1,8 +1,8 @@
-"""Step 4, reconcile: what both layers have computed of the very same events, compared key by key.
+"""Step 4, reconcile: compares the results of both layers for the same events, key by key.
 
-The batch's share is what the run's new intervals have added, the speed layer's the segments between
-the same two cuts. Every key of the two is kept beside the run, with both answers, as long as the
-run's publication is.
+The batch layer's share is what the run's new intervals have added; the speed layer's share is the
+segments between the same two cuts. All keys with both answers are stored with the run, as long as
+its publication is kept.
 """
 
 from __future__ import annotations
@@ -48,8 +48,11 @@ def reconcile(
 ) -> Mapping[str, ReconciledView]:
     """Compares batch and speed over the events that both have read, view by view.
 
-    Computed once for a run. Raises DifferenceError for any difference if the setting `reconcile` is
-    `fail`, however often it is called.
+    The comparison is made once per run.
+
+    Raises:
+        DifferenceError: There is a difference and the setting `reconcile` is `fail`. This is raised
+            at every call.
     """
     Fence(store).check(run.token)
     if store.exists(run.path("reconcile")):
@@ -64,9 +67,8 @@ def reconcile(
     different = [name for name, view in found.items() if view.different]
     if different and settings.reconcile == "fail":
         raise DifferenceError(
-            f"batch and speed must agree; they differ in {', '.join(different)};"
-            f" see {run.path('reconcile')};"
-            ' to publish the batch\'s answer all the same, set reconcile = "warn" and run'
+            f"batch and speed differ in {', '.join(different)}; see {run.path('reconcile')}; to"
+            ' publish the batch layer\'s answer nevertheless, set reconcile = "warn" and run'
             " `trilayer batch publish`"
         )
     return found
@@ -109,8 +111,8 @@ class SpeedShare:
     """The speed layer's segments between the two cuts.
 
     Attributes:
-        cover: The commits that they are in.
-        ticks: Commit name to its ticks between the cuts.
+        cover: The commits that contain them.
+        ticks: The ticks between the cuts, by commit name.
     """
 
     cover: Cover
@@ -119,7 +121,7 @@ class SpeedShare:
 
 @dataclass(frozen=True)
 class NotCompared:
-    """There is nothing to compare, and why."""
+    """The reason why there is nothing to compare."""
 
     why: str
 
@@ -127,7 +129,7 @@ class NotCompared:
 def speed_share(
     catalog: Catalog, stream: Stream, run: Run, base: Publication | None, store: Store
 ) -> SpeedShare | NotCompared:
-    """What the speed layer has of the events between the base's cut and the run's."""
+    """The speed layer's share of the events between the base's cut and the run's."""
     views = {view.name: view.fingerprint for view in catalog.views_of(stream)}
     origin = Origins(store, stream).present()
     assert origin is not None
@@ -164,10 +166,10 @@ def _load_speed(
     find: Callable[[], SpeedShare | NotCompared],
     store: Store,
 ) -> SpeedShare | NotCompared:
-    """Loads the speed layer's partials of the view, and returns the share that they are of.
+    """Loads the speed layer's partials of the view, and returns their share.
 
-    If compaction has taken what was listed, the share is found again. Returns the reason if they
-    can't be read.
+    If compaction has deleted what was listed, the share is determined again. Returns the reason if
+    the partials can't be read.
     """
     attempts = 3
     while isinstance(share, SpeedShare):
@@ -204,7 +206,7 @@ def _compare(
             not_compared=f"a definition of a view of {view.stream.name} has changed"
         )
     added = recomputed.added[view.name] if base is not None else recomputed.views[view.name]
-    # Before the record that names it: a run that is killed between the two writes it again.
+    # Written before the record that names it: a run that is killed in between writes it again.
     counts, file = shares.compare(view, added, layout.reconciliation(run.token, view.name))
     return ReconciledView(
         counts.match,

@@ -1,4 +1,4 @@
-"""The batch layer of a store: a whole run, and each of its steps by itself, under their locks."""
+"""The batch layer of a store: a complete run, and each of its steps, under their locks."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ logger = logging.getLogger("trilayer.batch")
 class BatchLayer:
     """The batch layer of one store.
 
-    A step by itself goes on with the run of a token, or with the one that was cut last; a run that
-    a later one has overtaken ends without a change. Each step raises ConflictError if another run
-    is under way.
+    A separate step continues the run of a token, or the run that was cut last. If a later run has
+    taken over, the step ends without a change. Each step raises ConflictError if another run is
+    active.
 
     Attributes:
         catalog: The definitions.
         settings: The settings.
         store: The store.
         open_log: Connects to the brokers.
-        open_engine: Opens what computes partials.
-        open_shares: Opens what compares them.
-        read_records: Reads the records of the master dataset.
-        wait: Waits for so many seconds.
+        open_engine: Opens the engine that computes partials.
+        open_shares: Opens the database that compares them.
+        read_records: Reads records of the master dataset.
+        wait: Waits for a number of seconds.
     """
 
     catalog: Catalog
@@ -77,25 +77,28 @@ class BatchLayer:
         accept_clock: bool = False,
         tell: Callable[[str], None] = lambda far: None,
     ) -> Publication:
-        """Cut, ingest, recompute, reconcile, publish.
+        """Runs the steps cut, ingest, recompute, reconcile and publish.
 
-        A run that dies anywhere leaves the answers as they were, and the next one goes on.
+        A run that is killed at any point changes no answer, and the next run continues.
 
         Args:
-            until_ms: T; the newest settled tick unless given.
-            full: Recompute from the whole master dataset.
-            accept_loss: Go on without records that retention took, or with a log that has lost what
-                was ingested; the loss is recorded.
-            accept_clock: Go on if a recorded T, or the stamps of the newest records, are later than
-                now, as `choose_t` and `cut` say.
-            tell: Called with how far the run has come.
+            catalog: The definitions.
+            settings: The settings.
+            store: The store.
+            until_ms: T; by default the newest settled tick.
+            full: Whether to recompute everything from the master dataset.
+            accept_loss: Whether to continue if retention deleted records, or if the log lost
+                ingested records, and to record the loss.
+            accept_clock: Whether to continue if a recorded T, or the stamps of the newest records,
+                are later than now, as `choose_t` and `cut` explain.
+            tell: Called with the progress.
 
         Returns:
-            The publication in force: this run's, or the one before if it is already of this T and
-            these definitions, or if nothing has come since.
+            The new publication; or the one in force, if it already has this T and these
+            definitions, or if nothing has arrived since.
 
         Raises:
-            ConflictError: Another run is under way.
+            ConflictError: Another run is active.
             HeldError: A person holds the version in force.
         """
         with self._lock(), self._engine() as engine:
@@ -136,8 +139,8 @@ class BatchLayer:
             if accept_loss:
                 self._accept_losses()
             t_ms = self._choose_t(until_ms, at_least=at_least, accept_clock=accept_clock)
-            # By the T asked for: a run under way may have ingested more than that already, and must
-            # not be fenced off for nothing.
+            # This depends on the requested T: an active run may have ingested more than that
+            # already, and must not be overtaken for nothing.
             covering = self.covered_by(until_ms or t_ms) if at_least and not full else None
             return covering or self._cut(t_ms, full, accept_clock)
 
@@ -149,13 +152,13 @@ class BatchLayer:
         *,
         accept_loss: bool = False,
     ) -> tuple[Run, dict[str, Interval]]:
-        """The second step, for some streams: the run, and each stream's interval."""
+        """The second step, for some streams; returns the run and each stream's interval."""
         with self._engine() as engine:
             run = find_run(self.store, token, until_ms)
             return run, {s.name: self._ingest(s, run, engine, accept_loss) for s in streams}
 
     def recompute(self, token: int | None = None, until_ms: int | None = None) -> Recomputed:
-        """The third step: the views below the cut."""
+        """The third step: computes the views below the cut."""
         with self._lock(), self._engine() as engine:
             run = find_run(self.store, token, until_ms)
             return recompute(self.catalog, run, self.store, engine)
@@ -163,7 +166,7 @@ class BatchLayer:
     def reconcile(
         self, token: int | None = None, until_ms: int | None = None
     ) -> Mapping[str, ReconciledView]:
-        """The fourth step: batch against speed, as `reconcile` says."""
+        """The fourth step: compares batch and speed, as `reconcile` explains."""
         with self._lock():
             run = find_run(self.store, token, until_ms)
             return self._reconcile(run, self._recomputed(run))
@@ -171,7 +174,7 @@ class BatchLayer:
     def publish(
         self, token: int | None = None, until_ms: int | None = None
     ) -> tuple[Run, Publication]:
-        """The fifth step: the run, and the publication in force after it."""
+        """The fifth step; returns the run, and the publication that is in force afterwards."""
         with self._lock():
             run = find_run(self.store, token, until_ms)
             recomputed, path = self._recomputed(run), run.path("reconcile")
@@ -183,11 +186,12 @@ class BatchLayer:
             return run, publish(self.catalog, run, recomputed, found, self.settings, self.store)
 
     def covered_by(self, t_ms: int) -> Publication | None:
-        """The publication in force if a run until T has nothing to do, else None.
+        """The publication in force if a run up to T has nothing to do, else None.
 
-        It must hold every event before T, by its own T or since a run has found nothing new, and be
-        of the same definitions and of the present origins. One whose own T is later than now covers
-        nothing: its cut is where the log ended when it was made.
+        The publication must contain every event before T, according to its own T or because a run
+        has found nothing new since, and must have the same definitions and the present origins. A
+        publication whose T is later than now does not count, because its cut is where the log ended
+        when it was made.
         """
         published = Publications(self.store).in_force()
         if published is None or published.t_ms > latest_ms(self.settings, self.store):
@@ -212,11 +216,11 @@ class BatchLayer:
     # -- what the run and the steps share ----------------------------------------------------------
 
     def _lock(self) -> AbstractContextManager[None]:
-        """Lets one batch run or step work at a time."""
+        """The lock that allows one batch run or step at a time."""
         return self.store.lock(layout.BATCH_LOCK, "a batch run")
 
     def _ingest_lock(self, stream: Stream) -> AbstractContextManager[None]:
-        """Lets one ingest of a stream work at a time; several streams' may work side by side."""
+        """The lock that allows one ingest of a stream at a time; other streams are not affected."""
         return self.store.lock(layout.ingest_lock(stream.name), f"an ingest of {stream.name!r}")
 
     def _engine(self) -> AbstractContextManager[Engine]:

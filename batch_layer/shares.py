@@ -1,4 +1,4 @@
-"""Two shares of a view's partials, compared key by key in DuckDB."""
+"""Compares two shares of a view's partials, key by key, in DuckDB."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from trilayer_core.store.segments import TICK
 
 
 class Shares:
-    """A DuckDB in memory, for one reconcile."""
+    """An in-memory DuckDB for one reconciliation."""
 
     def __init__(self, settings: Settings, store: Store) -> None:
         self._connection, self._store = open_duckdb(settings.serving_memory_mb), store
@@ -33,7 +33,7 @@ class Shares:
         self._connection.close()
 
     def load_speed(self, view: View, partials: Iterable[pa.Table]) -> None:
-        """Loads the speed layer's share, in the place of the one before."""
+        """Loads the speed layer's share, replacing the previous one."""
         self._create("speed_share", view, [f"{TICK} BIGINT"])
         for table in partials:
             insert_rows(self._connection, "speed_share", table)
@@ -41,9 +41,9 @@ class Shares:
     def compare(
         self, view: View, batch: Sequence[StoredFile], path: str
     ) -> tuple[Comparison, StoredFile]:
-        """The batch's share against the speed layer's that was loaded.
+        """Compares the batch layer's share with the loaded share of the speed layer.
 
-        Returns what differs, and the file of that path with both answers of every key.
+        Returns the result, and the file at that path with both answers of every key.
         """
         self._load("batch_share", view, batch)
         compared = compare_partials(
@@ -55,7 +55,7 @@ class Shares:
     def differences(
         self, view: View, left: Sequence[StoredFile], right: Sequence[StoredFile]
     ) -> Comparison:
-        """What differs between two batch views."""
+        """Compares two batch views."""
         self._load("left_share", view, left)
         self._load("right_share", view, right)
         return compare_partials(self._connection, view, "left_share", "right_share")

@@ -1,7 +1,9 @@
-"""The serving layer: answers SQL over batch and speed, merged.
+"""The serving layer: answers SQL over the merged results of the batch and speed layers.
 
-with serving_layer.connect() as connection:
-    connection.sql("select * from delays_by_carrier").rows()
+    with serving_layer.connect() as connection:
+        connection.sql("select * from delays_by_carrier").rows()
+
+See `connect` for its arguments.
 """
 
 from serving_layer.connection import Connection, Snapshot, connect

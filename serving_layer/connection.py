@@ -1,10 +1,10 @@
-"""A connection for analysts: SQL in, rows out, each answer with what it stands on.
+"""A connection for analysts: SQL in, rows out, each answer with its provenance.
 
-Schemas `merged` (the default), `batch` and `speed` hold each view; the catalog's queries are views
-beside them. Schema `arrivals` holds the speed layer's share by the tick that the events arrived in,
-schema `tables` the analyst's own lookup tables. Every process has its own in-memory DuckDB, fed
-from the store, so that readers don't wait for each other; an answer is computed on one snapshot
-from beginning to end.
+The schemas `merged` (the default), `batch` and `speed` contain each view, and the catalog's queries
+as views. The schema `arrivals` contains the speed layer's share by tick of arrival, and the schema
+`tables` the analyst's own lookup tables. Each process has its own in-memory DuckDB, which it loads
+from the store, so that readers don't wait for each other. An answer is computed entirely on one
+snapshot.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LAYERS: tuple[Layer, ...] = ("merged", "batch", "speed")
 
 
 class Snapshot:
-    """One state of all views, for as many queries as are asked of it."""
+    """One state of all views, for any number of queries."""
 
     def __init__(
         self,
@@ -51,17 +51,19 @@ class Snapshot:
         self._cursor, self._catalog, self._loaded = cursor, catalog, loaded
         self.provenance = provenance
         self.sound = True
-        """Whether its transaction can go on: an error in the middle of a query ends it."""
+        """Whether its transaction is still usable: an error during a query ends it."""
 
     def sql(self, query: str, layer: Layer = "merged") -> Result:
-        """The answer to one SELECT, whole. A query that fails on the way ends the snapshot.
+        """The complete answer to one SELECT. A query that fails while it runs ends the snapshot.
 
-        Columns of a view: its keys, after a window's start its end as NAME_end, then its
-        aggregates. Times are UTC. In schema `arrivals` a view is the speed layer's share with
-        `_tick` before that, the start of the tick in which a row's events arrived.
+        The columns of a view are its keys, where the start of a window is followed by its end as
+        NAME_end, and its aggregates. Times are UTC. In the schema `arrivals` a view is the speed
+        layer's share, with `_tick`, the start of the tick in which a row's events arrived, as the
+        first column.
 
-        Raises UsageError for SQL that is broken, writes, or names what isn't there; CoverageError
-        for a view that has no answer yet.
+        Raises:
+            UsageError: The SQL is invalid, writes, or uses an unknown name.
+            CoverageError: A view has no answer yet.
         """
         if layer not in LAYERS:
             raise UsageError(f"layer must be one of {', '.join(LAYERS)}; got {layer!r}")
@@ -103,9 +105,9 @@ class Snapshot:
         self._check_views(statements[0].query)
 
     def _explained(self, query: str) -> list[duckdb.Statement]:
-        """What an EXPLAIN is of, since with ANALYZE it is run.
+        """The statement inside an EXPLAIN, because EXPLAIN ANALYZE runs it.
 
-        That is the text from its first word on that begins a statement.
+        It is the text from the first word on that begins a statement.
         """
         text = query.encode()
         for place, _ in duckdb.tokenize(query):
@@ -119,12 +121,12 @@ class Snapshot:
         if not self._loaded.missing_views:
             return
         queries = {q.name: q.sql for q in self._catalog.queries}
-        # Beside the snapshot's transaction, which an error would end.
+        # Not in the snapshot's transaction, which an error would end.
         aside = self._cursor.cursor()
         try:
             waiting, seen = list(aside.get_table_names(query)), set()
         except duckdb.Error:
-            # DESCRIBE and SHOW name no tables; what is wrong otherwise is said when it is run.
+            # DESCRIBE and SHOW name no tables; other errors are reported when the statement is run.
             return
         while waiting:
             name = waiting.pop().split(".")[-1].strip('"').lower()
@@ -145,7 +147,10 @@ class Snapshot:
 
 
 class Connection:
-    """See `connect`. Safe to use from several threads; close it, or use it as a context manager."""
+    """See `connect`.
+
+    It can be used from several threads; close it, or use it as a context manager.
+    """
 
     def __init__(self, catalog: Catalog, settings: Settings, store: Store) -> None:
         self._catalog, self._settings, self._store = catalog, settings, store
@@ -156,9 +161,9 @@ class Connection:
 
     @property
     def catalog(self) -> Catalog:
-        """The definitions that this connection answers.
+        """The definitions that this connection answers: `.views`, `.queries` and `.streams`.
 
-        `.views` have their keys and aggregates; there are `.queries` and `.streams`.
+        A view has its keys and aggregates.
         """
         return self._catalog
 
@@ -169,39 +174,38 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        """Ends it, and all snapshots of it."""
+        """Closes the connection and all its snapshots."""
         self._close_idle()
         self._database.close()
 
     def _close_idle(self) -> None:
         """Ends the transactions that earlier snapshots have left.
 
-        An open one keeps what it sees in memory.
+        An open transaction keeps the data that it sees in memory.
         """
         while self._idle:
             self._idle.pop()[1].close()
 
     def refresh(self) -> None:
-        """Loads what is new. `sql` and `snapshot` do so by themselves."""
+        """Loads new data. `sql` and `snapshot` do so automatically."""
         with self._lock:
             self._refresh.refresh()
 
     @contextmanager
     def snapshot(self, version: int | None = None) -> Iterator[Snapshot]:
-        """One state of all views, which does not move while it is in use.
+        """Opens one state of all views, which does not change while it is in use.
 
         Args:
-            version: A publication that is kept, as `history` lists them; the newest state unless
-                given. All layers then answer as they would if it were in force: batch as it was
-                published, speed from its cut on up to the present head, merged both of them. It is
-                loaded into a database of its own, of up to `serving_memory_mb`, that ends with the
-                snapshot.
+            version: A kept publication, as listed by `history`; None for the newest state. All
+                layers then answer as if it were in force: batch as it was published, speed from its
+                cut to the present head, and merged both. It is loaded into a database of its own,
+                of up to `serving_memory_mb`, which is discarded with the snapshot.
 
         Raises:
             UsageError: The version is not kept.
             CoverageError: No segments cover the log from the version's cut on. A view whose
-                definition has changed since has no answer, and raises this when it is asked.
-                Without a speed layer of these definitions answers stop at the cut, and the
+                definition has changed since has no answer, and raises this when it is queried.
+                Without a speed layer for these definitions, answers end at the cut, and the
                 provenance's `note` says so.
         """
         opened = self._newest() if version is None else self._earlier(version)
@@ -215,9 +219,9 @@ class Connection:
 
     @contextmanager
     def snapshots(self, number: int) -> Iterator[list[Snapshot]]:
-        """As many snapshots as asked for, all of the newest state.
+        """Opens several snapshots of the newest state.
 
-        A query that fails in one ends none of the others.
+        A query that fails in one of them does not end the others.
         """
         with self._lock:
             loaded = self._refresh.refresh()
@@ -245,7 +249,7 @@ class Connection:
             yield Snapshot(database, self._provenance(loaded), self._catalog, loaded)
 
     def _on(self, loaded: Loaded) -> duckdb.DuckDBPyConnection:
-        """A cursor whose transaction sees the tables as `loaded` says.
+        """A cursor whose transaction sees the tables in the state of `loaded`.
 
         It is one that an earlier snapshot has left, or a new one.
         """
@@ -264,19 +268,20 @@ class Connection:
         return cursor
 
     def table(self, name: str, data: Any) -> None:
-        """A lookup table of your own, for queries to join: `tables.NAME`, or NAME alone.
+        """Adds a lookup table of your own for queries to join: `tables.NAME`, or just NAME.
 
-        It is read now, into the connection's memory, and is in every snapshot that is opened from
-        now on. A second one of the same name takes its place.
+        It is read now, into the connection's memory, and is part of every snapshot that is opened
+        from now on. Another table with the same name replaces it.
 
         Args:
-            name: Lower-case letters, digits and single underscores, and no view's or query's name.
-            data: Path of a CSV, JSON or Parquet file; a DataFrame of pandas or polars, an Arrow
+            name: Lower-case letters, digits and single underscores; not the name of a view or
+                query.
+            data: The path of a CSV, JSON or Parquet file; a DataFrame of pandas or polars, an Arrow
                 table, or a list of dicts.
 
         Raises:
-            UsageError: The name can't be taken, the file can't be read, or `serving_memory_mb` is
-                too little for it.
+            UsageError: The name is not allowed, the file can't be read, or `serving_memory_mb` is
+                too small for it.
         """
         check_name(name, "name of a table")
         taken = [v.name for v in self._catalog.views] + [q.name for q in self._catalog.queries]
@@ -288,26 +293,26 @@ class Connection:
         with self._lock:
             _put_table(self._database, name, rows)
             self._tables[name] = rows
-            self._close_idle()  # their transactions began before it
+            self._close_idle()  # their transactions began before the table was added
 
     def sql(self, query: str, layer: Layer = "merged") -> Result:
-        """The answer to one SELECT, on the newest state; see `Snapshot.sql`."""
+        """The answer to one SELECT on the newest state; see `Snapshot.sql`."""
         with self.snapshot() as snapshot:
             return snapshot.sql(query, layer)
 
     def provenance(self) -> Provenance:
-        """What an answer asked now stands on.
+        """The provenance of the present answer.
 
-        It has the lag behind the broker if that can be reached.
+        It includes the lag behind the broker if that can be reached.
         """
         with self._lock:
             loaded = self._refresh.refresh()
         return self.with_lag(self._provenance(loaded))
 
     def with_lag(self, provenance: Provenance) -> Provenance:
-        """What an answer stood on, with how much of the log lies behind it by now.
+        """Adds the present lag to an earlier answer's provenance.
 
-        Without the lag if no broker answers.
+        The lag is left out if no broker answers.
         """
         heads = {name: s.head for name, s in provenance.streams.items()}
         cuts = {name: s.cut for name, s in provenance.streams.items()}
@@ -321,58 +326,58 @@ class Connection:
     # -- what the store remembers ------------------------------------------------------------------
 
     def history(self) -> list[history.Version]:
-        """The publications kept for rollback, oldest first.
+        """The publications kept for rollback, oldest first; see `Version`.
 
-        As `trilayer batch history --json` has them; see `Version`.
-
-        `pandas.DataFrame(connection.history())` is a table of them. Empty before the first
-        publication.
+        They are those of `trilayer batch history --json`. `pandas.DataFrame(connection.history())`
+        makes a table of them. Empty before the first publication.
         """
         return history.history(self._store)
 
     def reconciliation(self, view: str, version: int | None = None) -> Table:
-        """Every key of `view` that was compared for a publication, in order.
+        """All keys of `view` that were compared for a publication, in order.
 
-        Those are the keys that batch and speed layer both have to have computed. The publication is
-        the one in force unless given.
+        These are the keys that the batch and speed layers both had to compute. The publication is
+        by default the one in force.
 
-        Columns: `_kind` (match, differ, missing: batch alone, extra: speed alone; see
-            `Reconciled`), the view's keys (a window's is the start
-        of its pane, `slide` long), then of each aggregate AGGREGATE__batch and AGGREGATE__speed:
-        what the layer makes of the events between the cut of the publication's base and its own,
-        NULL where it has no such key, and where a total does not fit its column.
+        The columns are `_kind` (match, differ, missing: only in batch, extra: only in speed; see
+        `Reconciled`), the view's keys (for a window, the start of a pane of length `slide`), and
+        AGGREGATE__batch and AGGREGATE__speed for each aggregate: the layer's result for the events
+        between the cut of the publication's base and its own. It is NULL if the layer does not have
+        the key, or if a total does not fit its column.
 
-        Raises UsageError for a view or version that is not there, CoverageError, with the reason,
-        where the two were not compared.
+        Raises:
+            UsageError: The view or version does not exist.
+            CoverageError: The layers were not compared; the message has the reason.
         """
         return history.reconciliation(self._catalog.view(view), version, self._store)
 
     def segments(self, stream: str) -> Table:
-        """What the speed layer has committed of `stream`, a row for each segment, in order.
+        """What the speed layer has committed of `stream`, one row per segment, in order.
 
-        It begins at the cut of the oldest publication kept.
+        It begins at the cut of the oldest publication kept. A segment is the events of one tick in
+        one micro-batch; after compaction, those of one tick in several micro-batches. The columns
+        are:
 
-        A segment is the events of one tick in one micro-batch; micro-batches of closed ticks are
-        compacted, and a segment is then those of a tick in several. Columns:
-
-        - `generation`: the speed layer's life that answers stand on. After a rebuild it has read
-          everything again, at that time.
-        - `first`, `last`: the micro-batches that it was committed with, the same number twice until
-          they are compacted.
-        - `tick`: the start of the tick that its events arrived in, by the broker's clock; UTC as
-          all times here.
-        - `events`: records, `quarantined` ones included.
-        - `oldest`, `newest`: their first and last append time, by the broker's clock; NULL in
-          commits from before trilayer kept them.
+        - `generation`: the generation of the speed layer that answers are based on. After a rebuild
+          a new generation has read everything again, at that time.
+        - `first`, `last`: the first and last micro-batch of its commit; they are the same until
+          commits are compacted.
+        - `tick`: the start of the tick in which its events arrived, by the broker's clock; in UTC,
+          as all times here.
+        - `events`: the number of records, including `quarantined` ones.
+        - `oldest`, `newest`: their first and last append time, by the broker's clock; NULL in older
+          commits.
         - `committed_at`: when the newest of the micro-batches was committed.
         - `waited_s`: the longest time, in seconds, from an event's append to its commit, by the
           clocks of broker and speed layer.
         - `ranges`: a list of {partition, start, end}, offsets [start, end).
-        - `batch_version`: the oldest version kept whose batch share has them; NULL while they are
-          the speed layer's alone.
+        - `batch_version`: the oldest version kept whose batch share contains them; NULL while only
+          the speed layer has them.
 
-        Empty if the speed layer has not run these definitions. Raises UsageError for a stream
-        that is not the catalog's.
+        Empty if the speed layer has not run these definitions.
+
+        Raises:
+            UsageError: The catalog does not have the stream.
         """
         found = self._catalog.stream(stream)
         with self._lock:
@@ -410,7 +415,7 @@ def _open(
     store: Store,
     before_swap: Callable[[], None] = lambda: None,
 ) -> tuple[duckdb.DuckDBPyConnection, Refresh]:
-    """A database with every schema of an analyst's, and what loads it from the store."""
+    """A database with all schemas of a connection, and the `Refresh` that loads it."""
     database = open_duckdb(settings.serving_memory_mb)
     refresh = Refresh(Tables(database, catalog), catalog, store, before_swap=before_swap)
     database.execute(
@@ -421,14 +426,14 @@ def _open(
     database.execute("CREATE SCHEMA tables")
     database.execute("CREATE SCHEMA arrivals")
     for view in catalog.views:
-        # Its keys can't be named so: a leading underscore is trilayer's.
+        # No key can have this name, because a leading underscore is reserved for trilayer.
         arrived = f"make_timestamptz({TICK} * 1000) AS {TICK}, * EXCLUDE ({TICK})"
         select = present_select(view, [speed_table(view)], [TICK])
         database.execute(
             f"CREATE VIEW arrivals.{quoted_duckdb(view.name)} AS SELECT {arrived} FROM ({select})"
         )
     _create_queries(database, catalog)
-    # What follows is the analyst's: no files, no settings, nothing but the views.
+    # From here on the analyst's SQL runs: no files, no settings, nothing but the views.
     database.execute("SET enable_external_access = false")
     database.execute("SET allowed_configs = ['search_path']; SET lock_configuration = true")
     return database, refresh
@@ -464,8 +469,8 @@ def _create_views(database: duckdb.DuckDBPyConnection, catalog: Catalog, layer: 
 def _create_queries(database: duckdb.DuckDBPyConnection, catalog: Catalog) -> None:
     """Creates the queries in each layer.
 
-    They may be over one another and over other layers: first come those that wait for none of the
-    others.
+    Queries can refer to each other and to other layers, so those that do not wait for another one
+    are created first.
     """
     waiting = [(layer, query) for layer in LAYERS for query in catalog.queries]
     while waiting:
@@ -480,8 +485,8 @@ def _create_queries(database: duckdb.DuckDBPyConnection, catalog: Catalog) -> No
             except duckdb.Error as error:
                 raise UsageError(_not_made(query, error)) from None
         if len(missing) == len(waiting):
-            # A query that is over a wrong one, or over itself by way of others, can't be told from
-            # the wrong one itself.
+            # A query that refers to an invalid one, or indirectly to itself, can't be distinguished
+            # from the invalid one.
             raise UsageError(
                 "\n".join(why for (layer, _), why in missing.items() if layer == waiting[0][0])
             )
@@ -497,10 +502,9 @@ def connect(
     settings: Settings | None = None,
     store: Store | None = None,
 ) -> Connection:
-    """Opens the serving layer on a store. Without arguments: on what the settings name.
+    """Opens the serving layer on a store, by default that of the settings.
 
-    Raises IntegrityError or CoverageError, at the first question, for a store whose answer can't be
-    proven.
+    If the store's answer can't be proven, the first query raises IntegrityError or CoverageError.
     """
     settings = settings or load_settings()
     found = (
@@ -510,9 +514,9 @@ def connect(
 
 
 def _without_hugeint(table: pa.Table) -> pa.Table:
-    """The table with sums of bigints as bigint again, if all values fit.
+    """Converts sums of bigints back to bigint, if all values fit.
 
-    DuckDB adds bigints up as HUGEINT, which Arrow has only as decimal(38,0).
+    DuckDB computes sums of bigints as HUGEINT, for which Arrow only has decimal(38,0).
     """
     for place, field in enumerate(table.schema):
         if field.type == pa.decimal128(38, 0):

@@ -1,9 +1,8 @@
-"""What the store remembers, as tables.
+"""The history in the store, as tables.
 
-The publications kept, what was reconciled for them, and what the speed layer has committed since
-the oldest.
-
-Nothing here is loaded into a connection's tables: each is read from the store when it is asked for.
+This covers the publications kept, what was reconciled for them, and what the speed layer has
+committed since the oldest. Nothing of it is loaded into a connection's tables; it is read from the
+store on request.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ class StreamShare:
     """A stream's share in a publication: what lies below the cut.
 
     Attributes:
-        cut: Partition to offset.
-        origin: The number of the origin in which the cut counts, one more with each loss that was
-            accepted.
-        events: Records, the quarantined ones included, those that retention took not.
-        quarantined: Records that do not fit their schema.
-        lost: Records that retention took.
+        cut: The cut.
+        origin: The number of the origin in which the cut counts: 1, and one more for each accepted
+            loss.
+        events: The number of records, including quarantined ones but not lost ones.
+        quarantined: The number of records that do not fit their schema.
+        lost: The number of records that retention deleted.
     """
 
     cut: Cut
@@ -51,16 +50,14 @@ class StreamShare:
 
 @dataclass(frozen=True)
 class Reconciled:
-    """Keys of one view that both layers have computed of the same events.
-
-    They are those that the publication added to its base.
+    """The comparison of both layers for one view, over the events added to the base.
 
     Attributes:
-        match: Keys of which both say the same.
-        differ: Keys of which they don't.
-        missing: Keys that batch alone has.
-        extra: Keys that the speed layer alone has.
-        not_compared: Why there is nothing to compare; the counts are None then.
+        match: The number of keys with the same result.
+        differ: The number of keys with different results.
+        missing: The number of keys that only the batch layer has.
+        extra: The number of keys that only the speed layer has.
+        not_compared: Why there is nothing to compare; the counts are then None.
     """
 
     match: int | None = None
@@ -72,29 +69,29 @@ class Reconciled:
 
 @dataclass(frozen=True)
 class Version:
-    """A publication that is kept, in the words of `trilayer batch history --json`.
+    """A publication that is kept, with the names of `trilayer batch history --json`.
 
     Attributes:
         version: Its number.
-        t: Its T, as ISO 8601, in UTC.
-        published_at: When it was written, as ISO 8601, in UTC.
+        t: Its T, as ISO 8601 in UTC.
+        published_at: When it was written, as ISO 8601 in UTC.
         kind: incremental or full.
-        base: The version that it was computed from.
+        base: The version from which it was computed.
         in_force: Whether it is in force.
-        published: Whether it is in force or has been. False for what a run has written that was
-            killed, or overtaken, before it could publish it.
-        events: Of all streams together.
-        quarantined: Of all streams together.
-        lost: Of all streams together.
-        differing_keys: Of all views together; None if none was compared.
-        views: Rows of each batch view, before the merge of several files.
-        changed_keys: Keys of each view that events since the base have touched.
-        corrected_keys: Keys of each view in which a full run differs from what incremental runs
-            had.
-        streams: Of each stream, in detail.
-        reconciliation: Of each view, in detail.
-        looked_t: The latest T at which a run found nothing new since, as ISO 8601. None if none has
-            looked, or if the last look was at another version.
+        published: Whether it is or has been in force. False if its run was killed or overtaken
+            before it could publish it.
+        events: The number of events of all streams.
+        quarantined: The number of quarantined events of all streams.
+        lost: The number of lost events of all streams.
+        differing_keys: The number of differing keys of all views; None if none was compared.
+        views: The number of rows of each batch view, before its files are merged.
+        changed_keys: The number of keys of each view that events since the base have touched.
+        corrected_keys: The number of keys of each view in which a full run differs from what
+            incremental runs had.
+        streams: The details of each stream.
+        reconciliation: The details of each view.
+        looked_t: The latest T at which a run has found nothing new since, as ISO 8601. None if
+            there was no such run, or if the last one looked at another version.
     """
 
     version: int
@@ -134,10 +131,10 @@ def version_of(
     published: bool = True,
     look: Look | None = None,
 ) -> Version:
-    """What a publication says of itself.
+    """The `Version` of a publication.
 
-    `current` is the one in force; `published`: whether this one has been in force; `look`: the last
-    run since that found nothing new.
+    `current` is the one in force, `published` says whether this one has been in force, and `look`
+    is the last run since that found nothing new.
     """
     streams = {
         name: StreamShare(dict(s.cut), s.events, s.quarantined, s.lost, origin_number(s.topic_id))
@@ -182,7 +179,7 @@ def _reconciled(found: ReconciledView | None) -> Reconciled:
 
 
 def reconciliation(view: View, version: int | None, store: Store) -> Table:
-    """Every key that was compared for a publication, with both answers.
+    """All keys that were compared for a publication, with both answers.
 
     See `Connection.reconciliation`.
     """
@@ -235,7 +232,7 @@ SEGMENTS = pa.schema(
 
 
 def segments(stream: Stream, generation: str | None, store: Store) -> Table:
-    """What the generation has committed, a row for each segment, in order.
+    """What the generation has committed, one row per segment, in order.
 
     See `Connection.segments`.
     """

@@ -1,4 +1,4 @@
-"""An analyst's own tables beside the views: read here, by the process, never by a query."""
+"""An analyst's own lookup tables, which are read here by the process and never by a query."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _READERS = {
 
 
 def lookup_table(data: Any) -> pa.Table:
-    """A lookup table's rows.
+    """The rows of a lookup table.
 
     Args:
-        data: Path of a CSV, JSON or Parquet file, told by its ending, of which text may be
-            compressed (`.gz`); or a DataFrame of pandas or polars, an Arrow table, or a list of
-            dicts.
+        data: The path of a CSV, JSON or Parquet file, whose kind follows from its ending (text
+            files may be compressed, `.gz`); or a DataFrame of pandas or polars, an Arrow table, or
+            a list of dicts.
 
     Raises:
-        UsageError: There is no such file, it can't be read, or `data` is none of these.
+        UsageError: The file does not exist or can't be read, or `data` has another type.
     """
     if isinstance(data, str | Path):
         return _read(Path(data))
@@ -50,7 +50,7 @@ def _read(path: Path) -> pa.Table:
     try:
         with duckdb.connect() as connection:
             connection.execute("SET TimeZone = 'UTC'")
-            # DuckDB takes a path for a pattern.
+            # DuckDB interprets a path as a pattern.
             named = glob.escape(str(path))
             return connection.sql(f"SELECT * FROM {reader}(?)", params=[named]).to_arrow_table()
     except duckdb.Error as error:

@@ -28,27 +28,24 @@ from trilayer_core.store.publication import Publication
 from trilayer_core.store.segments import Commit, Generation
 
 MOST_DELETED = 0.25
-"""A view's batch table is written anew once the rows deleted from it are more than this share of
-those that stay.
+"""A view's batch table is rewritten once the ratio of deleted to remaining rows exceeds this.
 
-DuckDB frees deleted rows only at a moment at which no read transaction is open, which may never
-come; a table that is dropped is freed when the last transaction that saw it ends.
+DuckDB frees deleted rows only at a moment when no read transaction is open, which may never come. A
+table that is dropped is freed when the last transaction that saw it ends.
 """
 
 MERGE_ROWS = 100_000
-"""A view's speed rows are merged by tick and key when they are this many, and twice as many as the
-last merge left.
+"""The minimum number of speed rows of a view to be merged by tick.
 
-So a row is merged a few times at most, however many keys there are: what one merge costs is paid
-for by as many rows that have come since the last one.
+They are merged when they have also doubled since the last time.
 """
 
 
 @dataclass(frozen=True)
 class StreamState:
-    """What the tables hold of one stream's speed layer.
+    """What the tables contain of one stream's speed layer.
 
-    `next_batch` is the micro-batch that would come next; `note` says why there is none.
+    `next_batch` is the next micro-batch to come; `note` explains why there is none.
     """
 
     cut: Cut
@@ -68,18 +65,17 @@ class StreamState:
 
 @dataclass(frozen=True)
 class Loaded:
-    """What the tables hold.
+    """What the tables contain.
 
     Attributes:
-        pointer: The pointer's bytes that they were loaded by.
+        pointer: The bytes of the pointer from which they were loaded.
         publication: The publication; None before the first.
-        files: Per view, the number of each batch file in the `_file` column.
-        streams: Stream to the state of its speed layer.
+        streams: The state of each stream's speed layer.
+        files: The number of each batch file of a view in the `_file` column.
         missing_views: Views without an answer, with the reason.
-        speed_rows: Per view, rows in its speed table.
-        merged_rows: Per view, rows that the last merge of its speed table left.
-        deleted_rows: Per view, rows deleted from its batch table since that was written anew.
-        next_file: A number that no file has had.
+        speed_rows: The number of rows in each view's speed table.
+        deleted_rows: The number of rows deleted from each view's batch table since it was
+            rewritten.
     """
 
     pointer: bytes | None = None
@@ -157,16 +153,9 @@ class Found:
 def basis(
     catalog: Catalog, stream: Stream, publication: Publication | None, known: Sequence[Origin]
 ) -> Basis:
-    """From where the stream answers.
+    """Before the first publication, answers consist of the segments of the first origin.
 
-    Before the first publication the answers are those of the first origin's segments: what batch
-    runs have ingested of it is not published yet, and a new origin goes on where that ends.
-
-    Args:
-        catalog: The definitions.
-        stream: The stream.
-        publication: The publication in force; None before the first.
-        known: The stream's origins, oldest first.
+    What batch runs have ingested is not published yet, and a new origin continues where that ends.
     """
     views = catalog.views_of(stream)
     published = publication.streams.get(stream.name) if publication else None
@@ -245,7 +234,7 @@ def grown(
 
 
 def goes_on(before: StreamState, now: StreamState) -> bool:
-    """Whether what is loaded can be grown to what is there."""
+    """Whether the loaded state can be extended to the present one: same cut, same generation."""
     return before.cut == now.cut and before.generation == now.generation and before.note == now.note
 
 
@@ -356,10 +345,7 @@ def replacing(
 
 
 def _why_alone(known: Sequence[Origin], topic_id: str) -> str:
-    """What to say if a newer origin has begun than that of the batch views.
-
-    An empty text if none has.
-    """
+    """A message if an origin newer than that of the batch views has begun, else empty."""
     if not known or known[-1].identity == topic_id:
         return ""
     return (
@@ -368,10 +354,7 @@ def _why_alone(known: Sequence[Origin], topic_id: str) -> str:
 
 
 def _why_ended(used: Generation, newest: Generation, cut: Cut) -> str:
-    """What to say if the generation that answers is an older one that will not grow.
-
-    An empty text otherwise.
-    """
+    """A message if the generation that answers is an older one that will not grow, else empty."""
     if newest.fingerprint != used.fingerprint:
         return "the speed layer runs other definitions since"
     if any(start > cut.get(partition, 0) for partition, start in newest.start.items()):
@@ -402,7 +385,7 @@ def _added_since(publication: Publication) -> str:
 
 
 def _count(commits: Iterable[Commit], ticks: Mapping[str, frozenset[int]]) -> tuple[int, int]:
-    """Events, and quarantined ones, in these ticks of the commits."""
+    """The numbers of events and quarantined events in these ticks of the commits."""
     events = quarantined = 0
     for commit in commits:
         used = ticks.get(commit.name, frozenset())

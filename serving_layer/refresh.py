@@ -31,19 +31,30 @@ from trilayer_core.store.publications import Publications
 from trilayer_core.store.segments import Commit, read_partials
 
 LOOK_AROUND_S = 1.0
-"""How often the whole of a stream's folder is listed, for generations and compactions; the next
-commit is looked for each time.
+"""How often the whole folder of a stream is listed for generations and compactions, in seconds.
+
+The next commit is looked for each time.
 """
 
 MOST_AT_ONCE = 100
-"""Commits that are loaded in one transaction, when a reader has not asked for a while."""
+"""The most commits that are loaded in one transaction.
+
+There are many if a reader has not asked for a while.
+"""
 
 
 class Refresh:
-    """Keeps a reader's tables at the newest provable state of a store.
+    """What the tables contain.
 
     Attributes:
-        loaded: What the tables hold.
+        pointer: The bytes of the pointer from which they were loaded.
+        publication: The publication; None before the first.
+        streams: The state of each stream's speed layer.
+        files: The number of each batch file of a view in the `_file` column.
+        missing_views: Views without an answer, with the reason.
+        speed_rows: The number of rows in each view's speed table.
+        deleted_rows: The number of rows deleted from each view's batch table since it was
+            rewritten.
     """
 
     def __init__(
@@ -72,10 +83,11 @@ class Refresh:
         self._looked_around = float("-inf")
 
     def refresh(self) -> Loaded:
-        """Loads what is new and returns what the tables hold now.
+        """Loads new data and returns what the tables contain.
 
-        Raises IntegrityError for a file that is missing, truncated or altered, CoverageError for
-        offsets that no segment covers.
+        Raises:
+            IntegrityError: A file is missing, truncated or altered.
+            CoverageError: No segment covers some offsets.
         """
         said = ""
         for attempt in range(10):
@@ -84,9 +96,9 @@ class Refresh:
                 self._step(seen)
                 return self.loaded
             except (IntegrityError, CoverageError) as error:
-                # A file may have been cleared away or compacted while it was being read, or
-                # segments below the cut of a publication that came meanwhile: then the pointer or
-                # the listing has moved on, and the same is not missed twice.
+                # While it was read, a file may have been deleted or compacted, or segments may have
+                # been deleted because they lie below the cut of a new publication. In these cases
+                # the pointer or the listing has changed, and the next attempt finds something else.
                 self._looked_around = float("-inf")
                 if attempt == 9 or (seen == self._pointer.data() and str(error) == said):
                     raise
@@ -96,10 +108,11 @@ class Refresh:
     def load(self, version: int) -> Loaded:
         """Loads an earlier publication that is kept, as if it were in force.
 
-        The segments from its cut on are loaded up to the present head.
+        The segments from its cut to the present head are loaded as well. This can be called once,
+        without calling `refresh` afterwards. Raises as `refresh` does.
 
-        To be called once, and `refresh` not after it. Raises as `refresh`, and UsageError for a
-        version that is not kept.
+        Raises:
+            UsageError: The version is not kept.
         """
         for attempt in range(5):
             publication = choose_version(self._publications.versions(), version)
@@ -107,8 +120,7 @@ class Refresh:
                 self._reload(None, publication, lambda: version in self._publications.numbers())
                 return self.loaded
             except (IntegrityError, CoverageError):
-                # Compacted or cleared away while it was being read: then it is listed otherwise
-                # now.
+                # It was compacted or deleted while it was read; the listing has changed now.
                 if attempt == 4:
                     raise
         raise AssertionError("unreachable")
@@ -142,7 +154,7 @@ class Refresh:
             state = self._append(stream, state, commits)
 
     def _append(self, stream: Stream, state: StreamState, commits: list[Commit]) -> StreamState:
-        """Loads commits that go on from the state's head."""
+        """Loads commits that continue from the state's head, in one transaction."""
         state, ticks = plan.grown(stream, state, commits)
         partials = {
             view.name: self._partials(view, commits, ticks)
@@ -175,24 +187,23 @@ class Refresh:
     def _reload(
         self, pointer: bytes | None, publication: Publication | None, stands: Callable[[], bool]
     ) -> None:
-        """Moves the tables to the publication and the segments above its cut.
+        """Changes the tables to the publication and the segments above its cut.
 
         Args:
-            pointer: the pointer's bytes that named the publication.
-            publication: None before the first one.
-            stands: whether the publication is still kept for readers.
+            pointer: The bytes of the pointer that named the publication.
+            publication: The publication; None before the first one.
+            stands: Whether the publication is still kept for readers.
 
         Raises:
-            IntegrityError: if it is not, since segments above its cut may have been cleared away
-                before they were listed, which looks as if they had never been there.
+            IntegrityError: It is not. Segments above its cut may then have been deleted before they
+                were listed, which is indistinguishable from segments that never existed.
         """
         before = self.loaded
         moved = pointer != before.pointer or not before.streams
         found = {stream.name: self._find(stream, publication) for stream in self._catalog.streams}
         if not stands():
             raise IntegrityError(
-                "the publication that is read must stay in force meanwhile; another took its"
-                " place; ask again"
+                "the publication was replaced while it was being read; query again"
             )
         stale = {
             name
@@ -202,8 +213,8 @@ class Refresh:
         for stream in self._catalog.streams:
             if stream.name not in stale:
                 self._load_next(stream)
-                # Short of the head although nothing is missing: what comes next was compacted
-                # before it was loaded here.
+                # Behind the previous head although nothing is missing: the next commits were
+                # compacted before they were loaded here.
                 if self.loaded.streams[stream.name].reach < found[stream.name].state.reach:
                     stale.add(stream.name)
         if stale or moved:

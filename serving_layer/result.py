@@ -1,4 +1,4 @@
-"""What a question is answered with: tables, and what they stand on."""
+"""The results of queries: tables and their provenance."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows and columns, whole, in the form that is asked for."""
+    """A complete table, in the form that the caller asks for."""
 
     table: pa.Table
 
@@ -27,22 +27,25 @@ class Table:
         return list(self.table.column_names)
 
     def arrow(self) -> pa.Table:
-        """As an Arrow table."""
+        """The table as an Arrow table."""
         return self.table
 
     def pandas(self) -> pandas.DataFrame:
-        """As a pandas DataFrame."""
+        """The table as a pandas DataFrame."""
         return self.table.to_pandas()
 
     def rows(self) -> list[tuple[Any, ...]]:
-        """Rows as tuples; timestamps are aware and in UTC.
+        """The rows as tuples; timestamps are aware and in UTC.
 
-        A value that Python cannot hold, such as the year 10000, is its text.
+        A value that Python can't represent, such as the year 10000, is returned as text.
         """
         return list(zip(*map(_values, self.table.columns), strict=True))
 
     def dicts(self) -> list[dict[str, Any]]:
-        """As `rows`, each a dictionary by column; of columns of one name the last."""
+        """The rows as dictionaries by column.
+
+        Of several columns with the same name only the last is included.
+        """
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows()]
 
 
@@ -54,7 +57,10 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 
 
 def _value(scalar: pa.Scalar) -> Any:
-    """The value as Python has it, else its text; of nested values those inside by themselves."""
+    """The value as a Python value, else as text.
+
+    This applies to the parts of a nested value separately.
+    """
     try:
         return scalar.as_py()
     except (ValueError, OverflowError):
@@ -69,18 +75,18 @@ def _value(scalar: pa.Scalar) -> Any:
 
 @dataclass(frozen=True)
 class StreamProvenance:
-    """What an answer stands on, of one stream.
+    """The provenance of an answer, for one stream.
 
     Attributes:
-        cut: Below it is the batch layer's share.
-        head: Up to it the answer reaches.
-        generation: The speed layer's generation that covers what lies between; None where none
-            does.
-        speed_events: Events between the two.
-        quarantined: Those of them that do not fit the schema.
-        note: Why the head is where it is, where that needs saying.
-        lag: How much of the log lies behind the head; None unless asked for.
-        quarantined_in_all: Events below the head that do not fit the schema.
+        cut: The batch layer's share lies below it.
+        head: The offset up to which the answer reaches.
+        generation: The generation of the speed layer that covers what lies in between; None if
+            there is none.
+        speed_events: The number of events in between.
+        quarantined: The number of those that do not fit the schema.
+        note: An explanation of the head, if one is needed.
+        lag: How far the log extends beyond the head; None unless requested.
+        quarantined_in_all: The number of events below the head that do not fit the schema.
     """
 
     cut: Cut
@@ -95,10 +101,10 @@ class StreamProvenance:
 
 @dataclass(frozen=True)
 class Provenance:
-    """What an answer stands on.
+    """The provenance of an answer.
 
-    `version`, `t` and `kind` are the publication's, None before the first. `exact`: no aggregate is
-    approximate.
+    `version`, `t` and `kind` are those of the publication, None before the first. `exact` says that
+    no aggregate is approximate.
     """
 
     version: int | None
@@ -108,12 +114,12 @@ class Provenance:
     streams: Mapping[str, StreamProvenance]
 
     def to_json(self) -> dict[str, Any]:
-        """As a JSON document."""
+        """The provenance as a JSON document."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Result(Table):
-    """An answer, and its provenance."""
+    """An answer and its provenance."""
 
     provenance: Provenance

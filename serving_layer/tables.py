@@ -96,8 +96,8 @@ class Tables:
     def _insert_file(self, view: View, rows: pa.Table, number: int) -> None:
         typed = rows.select(list(view.partial_columns)).cast(partial_schema(view))
         numbered = typed.append_column("_file", pa.array([number] * len(typed), pa.int32()))
-        # Sorted by key: a query for a few keys then leaves most row groups out by their minimum and
-        # maximum.
+        # Sorted by key, so that a query for a few keys skips most row groups through their minimum
+        # and maximum.
         keys = [key.name for key in view.keys]
         insert_rows(self._connection, batch_table(view), numbered, keys)
 
@@ -130,5 +130,5 @@ class Tables:
 
 
 def _in_files(numbers: Sequence[int]) -> str:
-    """SQL for the rows of these files in a batch table."""
+    """The SQL condition for the rows of these files in a batch table."""
     return f"_file IN ({', '.join(map(str, numbers))})"

@@ -1,4 +1,4 @@
-"""The speed layer: covers what has arrived since the cut, a Structured Streaming query a stream.
+"""The speed layer: covers what has arrived since the cut, with one streaming query per stream.
 
-Disposable: it can always be rebuilt from the log.
+It is disposable: it can always be rebuilt from the log.
 """

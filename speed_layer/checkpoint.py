@@ -1,7 +1,7 @@
-"""What Spark has planned and done of a generation's micro-batches.
+"""Reads what Spark has planned and finished of a generation's micro-batches.
 
-Spark writes into its checkpoint where a micro-batch ends before it runs it, and that it is done
-after it has run. Both are read here, and written nowhere else than in Spark.
+Spark records the end of a micro-batch in its checkpoint before it runs the micro-batch, and
+afterwards that it is finished. Only Spark writes these files.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Checkpoint:
     """Spark's checkpoint of one generation.
 
     Attributes:
-        path: Where it is in the store.
+        path: Its folder in the store.
     """
 
     def __init__(self, store: Store, stream: Stream, generation: Generation) -> None:
@@ -28,25 +28,27 @@ class Checkpoint:
         self._store, self._stream, self._generation = store, stream, generation
 
     def planned(self) -> list[int]:
-        """The micro-batches that Spark has planned and not yet forgotten, in order."""
+        """The micro-batches in Spark's checkpoint, in order."""
         names = self._store.names(f"{self.path}/offsets")
         return sorted(int(name) for name in names if name.isdigit())
 
     def is_done(self, batch_id: int) -> bool:
-        """Whether Spark counts the micro-batch as done."""
+        """Whether Spark counts the micro-batch as finished."""
         return self._store.exists(f"{self.path}/commits/{batch_id}")
 
     def begin(self, batch_id: int) -> Cut:
-        """The offsets at which a micro-batch begins: where the one before it ends.
+        """The offsets at which a micro-batch begins, which are the end of the previous one.
 
-        Raises IntegrityError if Spark's plan can't be read.
+        Raises:
+            IntegrityError: Spark's plan can't be read.
         """
         return self.end(batch_id - 1) if batch_id else self._generation.start
 
     def end(self, batch_id: int) -> Cut:
-        """The offsets at which Spark's plan for a micro-batch ends.
+        """The end offsets of a micro-batch in Spark's checkpoint.
 
-        Raises IntegrityError if it can't be read.
+        Raises:
+            IntegrityError: The file can't be read.
         """
         path = f"{self.path}/offsets/{batch_id}"
         try:
@@ -54,6 +56,6 @@ class Checkpoint:
             return {int(p): offset for p, offset in planned[self._stream.topic].items()}
         except (ValueError, LookupError, TypeError, AttributeError):
             raise IntegrityError(
-                f"{path} must hold the offsets that Spark has planned; it was truncated or"
-                " altered, as by a power cut; run `trilayer speed run --rebuild`"
+                f"{path} does not contain the offsets that Spark has planned; it was truncated or"
+                " altered, for example by a power cut; run `trilayer speed run --rebuild`"
             ) from None

@@ -1,7 +1,7 @@
-"""Compaction: many small commits, merged into one that covers the same.
+"""Compaction: merges many small commits into one that covers the same offsets.
 
-The wide commit is written first and the narrow ones deleted after it; a reader takes the widest, so
-that it meets every event once at any moment.
+The wide commit is written before the narrow ones are deleted, and readers use the widest, so that a
+reader sees every event exactly once at any time.
 """
 
 from __future__ import annotations
@@ -30,14 +30,16 @@ from trilayer_core.store.segments import TICK, Commit, Segment, read_partials
 logger = logging.getLogger("trilayer.speed")
 
 RECENT_MS = 30_000
-"""Commits of an open tick stay as they are for so long: a reader that asks within that time goes on
-with the next one."""
+"""Commits of an open tick are not compacted for this long.
+
+A reader that queries within that time continues with the next commit.
+"""
 
 
 def merge_partials(view: View, run: Sequence[Commit], path: str, store: Store) -> StoredFile | None:
-    """The view's partials in these commits, merged by tick and key, as the file of that path.
+    """Merges the view's partials in these commits by tick and key into the file at that path.
 
-    None if they have none.
+    Returns None if they have none.
     """
     with open_duckdb(threads=1) as connection:
         connection.execute(create_table_sql("partials", view, [f"{TICK} BIGINT"]))
@@ -61,30 +63,30 @@ def compact(
     recent_ms: int = RECENT_MS,
     merge: Callable[[View, Sequence[Commit], str, Store], StoredFile | None] = merge_partials,
 ) -> Commit | None:
-    """Merges neighbouring commits of like size once there are `at_least` of them.
+    """Merges neighbouring commits of similar size once there are `at_least` of them.
 
-    A commit is merged with others that are as wide, in powers of `at_least`, so that of n
-    micro-batches each is written again log(n) times, and few commits are left. Commits of closed
-    ticks are merged as soon as there are enough of them. A tick is closed when a later commit is of
-    a later tick. `_groups` says what of an open tick may be merged. The newest commit is never
-    touched, since Spark may replay its micro-batch.
+    A commit is merged with others of the same level, where levels are powers of `at_least` in the
+    number of micro-batches. Of n micro-batches each is thus rewritten log(n) times, and few commits
+    remain. Commits of closed ticks are merged as soon as there are enough of them; a tick is closed
+    when a later commit has a later tick. `_groups` decides what can be merged in an open tick. The
+    newest commit is never merged, because Spark may replay its micro-batch.
 
     Args:
+        store: The store.
         stream: The stream.
         views: The views that the generation computes.
         generation: Its name.
-        store: The store.
-        at_least: How many commits of like size are merged.
-        recent_ms: How long before the newest commit a commit of an open tick must have been made to
-            be merged.
+        at_least: The number of commits of similar size that are merged.
+        recent_ms: Commits of an open tick are merged only if they are older than the newest commit
+            by this time.
         merge: Merges the partials of a view, as `merge_partials` does.
 
     Returns:
-        The wide commit, or None where nothing was due.
+        The wide commit, or None if there was nothing to merge.
 
     Raises:
-        CoverageError: The ranges of two commits that would be merged do not follow each other.
-            `_groups` keeps such commits apart, so this is a mistake of its own; nothing is written.
+        CoverageError: The ranges of two commits to be merged are not contiguous. `_groups`
+            separates such commits, so this would be a bug; nothing is written.
     """
     of_stream = Generations(store, stream)
     commits = of_stream.commits(generation)
@@ -116,8 +118,8 @@ def compact(
         failpoint("compaction.before-commit")
         of_stream.write_commit(generation, wide)
     except Exception:
-        # It is tried again soon, over more micro-batches and so under another name: these files
-        # would add up.
+        # The next attempt comes soon and covers more micro-batches, under other file names, so
+        # these files would accumulate.
         if not of_stream.has_commit(generation, first, last):
             for name in (*(view.name for view in views), "_quarantine"):
                 store.delete(layout.segment(stream, generation, first, last, name))
@@ -132,9 +134,9 @@ def compact(
 
 
 def _of_like_size(group: Sequence[Commit], at_least: int) -> list[Commit]:
-    """The first run of neighbours of which `at_least` are of one level.
+    """The first series of neighbours that contains `at_least` commits of one level.
 
-    None of them is of a higher one; the lowest level comes first.
+    None of them has a higher level; lower levels are considered first.
     """
     levels = [_level(commit, at_least) for commit in group]
     for level in sorted(set(levels)):
@@ -150,9 +152,9 @@ def _of_like_size(group: Sequence[Commit], at_least: int) -> list[Commit]:
 
 
 def _level(commit: Commit, at_least: int) -> int:
-    """The power of `at_least` that the commit's number of micro-batches has reached.
+    """The exponent of the highest power of `at_least` within the number of micro-batches.
 
-    0 for one micro-batch, else at least 1.
+    It is 0 for one micro-batch, else at least 1.
     """
     level, width = 0, at_least
     while commit.last - commit.first + 1 >= width:
@@ -168,26 +170,26 @@ def _groups(
     recent_ms: int,
     now: int,
 ) -> list[list[Commit]]:
-    """Neighbouring commits that may be merged with one another.
+    """Groups of neighbouring commits that may be merged with one another.
 
-    No segment of theirs may come to lie across a cut that is, or will be, recorded.
+    No merged segment may lie across a cut that is recorded now or later.
 
-    A cut that is known, since an interval was ingested up to it or a run has chosen it, divides the
-    commits of a tick that lie on either side.
+    A known cut, up to which an interval was ingested or which a run has chosen, separates the
+    commits on either side.
 
-    A cut that will be chosen is of a T later than all that are known, and lies at or above what was
-    read before T: what is below the first record stamped at or after T, or below the end of the log
-    at a moment after T. In a closed tick it falls nowhere, as long as stamps grow with offsets. In
-    an open tick it may fall between what was committed before T and what was committed after it,
-    for each T on the grid: there commits of different slots of the grid, by the time at which they
-    were committed, are kept apart until a cut of a later T is known.
+    A future cut has a T later than all known ones, and lies at or above what was read before T: it
+    is the first record stamped at or after T, or the end of the log at a moment after T. It never
+    falls into a closed tick, as long as stamps increase with offsets. In an open tick it may fall
+    between what was committed before T and what was committed after it, for each T on the grid.
+    Commits that were committed in different ticks are therefore kept apart until a cut of a later T
+    is known.
     """
     *due, newest = commits
     open_ticks = {segment.tick for segment in newest.segments}
     first_open = next((i for i, c in enumerate(due) if _ticks(c) & open_ticks), len(due))
     known = Generations(store, stream).read(generation)
     cuts = _known_cuts(stream, known.topic_id, commits, store)
-    # A T later than now is of a clock that was ahead: earlier ones may still be chosen.
+    # A T later than now comes from a clock that was ahead; earlier ones may still be chosen.
     newest_t = max((t_ms for t_ms, _ in cuts if t_ms <= now), default=0)
     groups: list[list[Commit]] = [[]]
     sides: dict[int, list[set[str]]] = {}
@@ -216,9 +218,11 @@ def _groups(
 def _known_cuts(
     stream: Stream, topic_id: str, commits: Sequence[Commit], store: Store
 ) -> list[tuple[int, Cut]]:
-    """T and cut of the intervals that end above where the commits begin, and of the runs on record.
+    """The T and the cut of recorded runs and of the newest intervals.
 
-    A run on record may not have ingested yet, so that its cut is in no interval.
+    The intervals are those that end above the beginning of the commits.
+
+    A recorded run may not have ingested yet, so that no interval has its cut.
     """
     begin: dict[int, int] = {}
     for segment in (segment for commit in commits for segment in commit.segments):
@@ -238,7 +242,7 @@ def _known_cuts(
 
 
 def _sides(segment: Segment, cut: Cut) -> set[str]:
-    """On which sides of the cut the segment lies."""
+    """The sides of the cut on which the segment lies."""
     return {
         "below" if r.end <= cut.get(p, 0) else "above" if r.start >= cut.get(p, 0) else "across"
         for p, r in segment.ranges.items()
@@ -258,7 +262,7 @@ def _quarantine(run: Sequence[Commit], path: str, store: Store) -> StoredFile | 
 
 
 def _segments(stream: Stream, run: Sequence[Commit]) -> list[Segment]:
-    """One segment a tick, with the ranges of all of them put together."""
+    """One segment per tick, which combines the ranges of all of them."""
     by_tick: dict[int, list[Segment]] = {}
     for commit in run:
         for segment in commit.segments:
@@ -284,10 +288,9 @@ def _joined(stream: Stream, segments: Sequence[Segment]) -> Mapping[int, Range]:
             known = joined.get(partition)
             if known is not None and r.start != known.end:
                 raise CoverageError(
-                    f"stream {stream.name!r} partition {partition}: a segment to be compacted must"
-                    f" begin at offset {known.end}, where the one before it in its tick ends; got"
-                    f" [{r.start}, {r.end}); rebuild the speed layer: `trilayer speed run"
-                    " --rebuild`"
+                    f"stream {stream.name!r} partition {partition}: a segment to be compacted has"
+                    f" offsets [{r.start}, {r.end}), but the one before it in its tick ends at"
+                    f" offset {known.end}; rebuild the speed layer: `trilayer speed run --rebuild`"
                 )
             joined[partition] = Range(known.start if known else r.start, r.end)
     return joined

@@ -1,4 +1,4 @@
-"""The streaming query of one stream: Spark, driven by what `Succession` and `Reading` decide."""
+"""The streaming query of one stream: runs Spark as `Succession` and `Reading` decide."""
 
 from __future__ import annotations
 
@@ -27,16 +27,21 @@ from trilayer_core.store.segments import Commit, Generation
 logger = logging.getLogger("trilayer.speed")
 
 STOP_TIMEOUT_S = 10.0
-"""How long a stop waits for the micro-batch under way before it is cancelled."""
+"""How long `stop` waits for the running micro-batch before cancelling it."""
 
 
 class StreamQuery:
-    """One stream's query.
+    """The query of one stream.
 
-    `start` chooses or begins a generation; `stop` ends it between two micro-batches.
+    `start` chooses or begins a generation; `stop` ends the query between two micro-batches.
 
     Attributes:
         stream: The stream.
+        generation: The generation in use; None before `start`.
+        departed: A description of what the log has lost, if anything; the next `start` then begins
+            another generation.
+        unsettled: The reason why a micro-batch was not committed as it was read, if there is one;
+            the next `start` then reads it again.
     """
 
     def __init__(
@@ -51,17 +56,17 @@ class StreamQuery:
         write: Callable[..., Commit] = write_segment,
         elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Prepares the query; nothing is read yet.
+        """Prepares the query, without reading anything.
 
         Args:
             catalog: The definitions.
             stream: The stream.
             settings: The settings.
             store: The store.
-            spark: The session that runs it.
+            spark: The session that runs the query.
             open_log: Connects to the brokers.
             write: Computes and commits a micro-batch, as `write_segment` does.
-            elapsed: A clock that never goes back, in seconds.
+            elapsed: A monotonic clock, in seconds.
         """
         self.stream = stream
         self._catalog, self._settings, self._store, self._spark = catalog, settings, store, spark
@@ -75,21 +80,21 @@ class StreamQuery:
 
     @property
     def generation(self) -> Generation | None:
-        """The generation that it works on; None before `start`."""
+        """The generation in use; None before `start`."""
         return self._reading.generation if self._reading else None
 
     @property
     def departed(self) -> str | None:
-        """What the log was found to have lost; the next `start` begins another generation then."""
+        """What the log has lost, if anything; the next `start` then begins another generation."""
         return self._reading.departed if self._reading else None
 
     @property
     def unsettled(self) -> str | None:
-        """Why a micro-batch was not committed; the next `start` has it read again then."""
+        """Why a micro-batch was not committed, if so; the next `start` then reads it again."""
         return self._reading.unsettled if self._reading else None
 
     def start(self, rebuild: bool = False) -> StreamingQuery:
-        """Chooses or begins a generation, and starts Spark's query of it.
+        """Chooses or begins a generation, and starts its Spark query.
 
         Args:
             rebuild: Whether to begin a generation in any case.
@@ -98,7 +103,7 @@ class StreamQuery:
             Spark's query, which runs in a thread of its own.
 
         Raises:
-            LogError: The topic does not have append time, was created again, or no longer holds
+            LogError: The topic does not have append times, was created again, or no longer holds
                 what was ingested.
             EnvironmentFault: No broker answers.
         """
@@ -110,7 +115,7 @@ class StreamQuery:
         self._reading = Reading(
             self.stream, generation, read, topic, log, self._settings, self._store, self._elapsed
         )
-        # Also of a partition that was added and ingested after the topic was asked for.
+        # Includes a partition that was added and ingested after the topic was described.
         start = {p: generation.start.get(p, 0) for p in (*topic.partitions, *generation.start)}
         reader = (
             self._spark.readStream.format("kafka")
@@ -130,10 +135,12 @@ class StreamQuery:
         return self._query
 
     def stop(self) -> None:
-        """Ends the query when no micro-batch is under way: Spark is noisy when one is torn apart.
+        """Ends the query between two micro-batches.
 
-        One that does not end, since its broker is gone, is cancelled; it is replayed at the next
-        start.
+        Spark logs errors if a micro-batch is interrupted.
+
+        A micro-batch that does not end because its broker is unavailable is cancelled, and replayed
+        at the next start.
         """
         self._stopping.set()
         if not self._between_batches.acquire(timeout=STOP_TIMEOUT_S):
@@ -149,29 +156,30 @@ class StreamQuery:
             self._log.close()
 
     def failure(self) -> Exception | None:
-        """What ended the query; None while it runs, and before `start`."""
+        """The error that ended the query; None while it runs, and before `start`."""
         if self._query is None or self._query.isActive:
             return None
         return self._query.exception() or RuntimeError("the query was stopped from outside")
 
     def overtaken(self) -> bool:
-        """Whether a new origin has begun since the generation did.
+        """Whether a new origin has begun since the generation began.
 
-        Then the query should be started again.
+        The query must then be restarted.
         """
         return self._reading is not None and self._reading.overtaken()
 
     def has_lost(self) -> bool:
         """Whether the log has lost what the generation has read or was about to read.
 
-        To be asked when the query has ended.
+        To be called after the query has ended.
         """
         return self._reading is not None and self._reading.has_lost()
 
     def look(self) -> None:
         """Checks whether the log has lost records that were read, and sets `departed` if so.
 
-        Only while no micro-batch is running.
+        It only does so between micro-batches. A micro-batch checks this itself, but there is none
+        while the log does not grow.
         """
         if (
             self._reading is None
@@ -186,10 +194,10 @@ class StreamQuery:
             self._between_batches.release()
 
     def _process(self, records: DataFrame, batch_id: int) -> None:
-        """One micro-batch, in a thread of Spark's."""
-        # Spark's stop waits for this very thread: waiting here for `stop` to let go of the lock
-        # would last for ever. To return would have Spark count the micro-batch as done; the error
-        # leaves it to be replayed.
+        """Processes one micro-batch, in a thread of Spark."""
+        # Spark's stop waits for this thread, so waiting here until `stop` releases the lock would
+        # never end. Returning would make Spark count the micro-batch as done. The error makes Spark
+        # replay it.
         while not self._between_batches.acquire(timeout=0.02):
             if self._stopping.is_set():
                 raise InterruptedError(

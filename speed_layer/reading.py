@@ -1,8 +1,8 @@
-"""What a generation reads of its stream's log, micro-batch by micro-batch, without Spark.
+"""What a generation reads from its stream's log, micro-batch by micro-batch, without Spark.
 
-`Reading` decides which offsets a micro-batch has, in which ticks they are, and whether it may be
-committed: only if the log still holds all that was read, as it was read. `docs/seam.md` argues why
-these checks suffice.
+`Reading` decides which offsets a micro-batch has, which ticks they are in, and whether it may be
+committed: only if the log still holds everything that was read, as it was read. docs/seam.md
+explains why the checks are sufficient.
 """
 
 from __future__ import annotations
@@ -36,29 +36,30 @@ from trilayer_core.store.origins import Origins
 from trilayer_core.store.segments import Commit, Generation
 
 LOOK_BACK_S = 2.0
-"""How long a look at the log is relied on, in seconds: nothing is committed on an older one.
+"""How long a check of the log is valid, in seconds; nothing is committed on an older one.
 
-A broker that loses acknowledged records is away for longer, whether it restarts or a replica takes
-over from it: so the log lost nothing between a look and what is done less than this after it.
+A broker that loses acknowledged records is unavailable for longer, whether it restarts or a replica
+takes over. The log therefore lost nothing between a check and what is done within this time after
+it.
 """
 
 Write = Callable[[RangesByTick, Callable[[], Marks]], Commit]
 """Computes and commits the offsets of a micro-batch, by tick.
 
-The second argument is called when all has been read and written, and gives the commit's marks; what
-it raises keeps the micro-batch from being committed.
+The second argument is called when everything has been read and written. It returns the commit's
+marks, and can raise an error to prevent the commit.
 """
 
 
 class Reading:
-    """One generation's reading of its stream's log.
+    """The reading of a stream's log by one generation.
 
     Attributes:
         generation: The generation.
-        departed: What the log was found to have lost, in words, after which another generation must
-            begin; else None.
-        unsettled: Why a micro-batch was not committed as it was read, after which it must be read
-            again; else None.
+        departed: A description of what the log has lost, if anything; another generation must then
+            begin.
+        unsettled: The reason why a micro-batch was not committed as it was read, if there is one;
+            it must then be read again.
     """
 
     def __init__(
@@ -72,17 +73,17 @@ class Reading:
         store: Store,
         elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Goes on from what the generation has read.
+        """Continues after what the generation has read.
 
         Args:
             stream: The stream.
             generation: The generation.
             read: What it has read so far.
             topic: The stream's topic.
-            log: The log, which is asked from now on.
+            log: The log, which is used from now on.
             settings: The tick and the settle delay.
-            store: Where the generation is.
-            elapsed: A clock that never goes back, in seconds.
+            store: The store.
+            elapsed: A monotonic clock, in seconds.
         """
         self.generation = generation
         self.departed: str | None = None
@@ -98,16 +99,14 @@ class Reading:
         self._looked_back = float("-inf")
 
     def commit(self, batch_id: int, write: Write) -> Commit | None:
-        """Has a micro-batch written, and committed.
-
-        Only if all that was read of it is of the state of the log that its marks are of.
+        """Writes a micro-batch, and commits it if all of it comes from one state of the log.
 
         Args:
-            batch_id: Its number, by which Spark has planned it.
+            batch_id: Its number in Spark.
             write: Writes and commits it.
 
         Returns:
-            The commit; None if there is nothing to commit, or it was done before.
+            The commit; None if there is nothing to commit, or if it was committed before.
 
         Raises:
             LogError: The log has lost what was read, or may have; `departed` or `unsettled` says
@@ -124,14 +123,14 @@ class Reading:
     def look(self) -> None:
         """Checks whether the log has lost records that were read, and sets `departed` if so.
 
-        A micro-batch looks itself, but none comes while the log does not grow.
+        A micro-batch checks this itself, but there is none while the log does not grow.
         """
-        # The first is in `departed`; of the others the next micro-batch will tell.
+        # The first loss is in `departed`; the next micro-batch finds the others.
         with suppress(LogError, EnvironmentFault, CoverageError, IntegrityError):
             self._look_back()
 
     def overtaken(self) -> bool:
-        """Whether a new origin has begun since the generation did."""
+        """Whether a new origin has begun since the generation began."""
         present = self._origins.present()
         return present is not None and present.identity != self.generation.topic_id
 
@@ -143,9 +142,12 @@ class Reading:
     # -- one micro-batch ---------------------------------------------------------------------------
 
     def _ranges(self, batch_id: int) -> Ranges:
-        """The micro-batch's offsets, from Spark's checkpoint, written before it runs.
+        """The micro-batch's offsets, from Spark's checkpoint.
 
-        Raises LogError if they go back.
+        Spark writes it before the micro-batch runs.
+
+        Raises:
+            LogError: They go backwards.
         """
         known, checkpoint = self._ends, self._checkpoint
         end = known[batch_id] if batch_id in known else checkpoint.end(batch_id)
@@ -166,7 +168,8 @@ class Reading:
     def _last_records(self, ends: Cut) -> Marks:
         """The last record below each offset.
 
-        Raises LogError if the log does not reach one of the offsets.
+        Raises:
+            LogError: The log does not reach one of the offsets.
         """
         self._know_partitions(ends)
         if short := falls_short(self._log.end(self._topic), ends):
@@ -175,21 +178,24 @@ class Reading:
         return {p: found.get(p) for p in ends}
 
     def _check_leaders(self, marks: Marks) -> None:
-        """Raises LogError if a partition's last record is of another leader than before.
+        """Checks that each partition's last record has the same leader as before.
 
-        Spark may have fetched records ahead that the new leader does not have.
+        Otherwise Spark may have prefetched records that the new leader does not have.
+
+        Raises:
+            LogError: It has another leader.
         """
         for partition, mark in marks.items():
             if mark and self._epochs.setdefault(partition, mark.epoch) != mark.epoch:
                 self._read_again(f"partition {partition} has another leader")
 
     def _vouch(self, marks: Marks, ends: Cut, looked: float) -> Marks:
-        """The marks, for the commit to keep.
+        """Checks the marks, and returns them for the commit.
 
         Args:
-            marks: Of the last records below `ends`.
-            ends: Where the micro-batch ends.
-            looked: When the marks were looked up, by the clock that never goes back.
+            marks: The marks of the last records below `ends`.
+            ends: The end of the micro-batch.
+            looked: When the marks were looked up, by the monotonic clock.
 
         Raises:
             LogError: The log has lost something since they were looked up.
@@ -202,18 +208,20 @@ class Reading:
     # -- whether the log still holds what was read -------------------------------------------------
 
     def _look_back(self) -> None:
-        """Raises LogError if the log has lost what was ingested, or what was read before.
+        """Checks that the log has not lost what was ingested or what was read before.
 
-        Does nothing if the last look is younger than `LOOK_BACK_S`.
+        Does nothing if the last check is younger than `LOOK_BACK_S`. It is called before a
+        micro-batch is read and before it is committed, so that records which replaced lost ones are
+        not committed on top of those.
 
-        Called before a micro-batch is read and before it is committed, so that records which came
-        in the place of lost ones are not committed on top of those.
+        Raises:
+            LogError: It has.
         """
         began = self._elapsed()
         if began - self._looked_back < LOOK_BACK_S:
             return
         self._know_partitions(self._read.ends)
-        # What was ingested counts in the answers too, whether this generation has read it or not.
+        # Ingested records are part of the answers whether or not this generation has read them.
         present = self._origins.present()
         if present is not None and present.identity == self.generation.topic_id:
             chain = self._master.longest_chain()
@@ -230,7 +238,7 @@ class Reading:
             self._depart(found)
 
     def _know_partitions(self, offsets: Cut) -> None:
-        """Asks for the topic again if a partition was added since it was asked for."""
+        """Describes the topic again if a partition was added since."""
         if not offsets.keys() <= set(self._topic.partitions):
             self._topic = self._log.topic(self._stream)
 
@@ -240,9 +248,9 @@ class Reading:
         raise LogError(f"stream {self._stream.name!r}: {why}")
 
     def _read_again(self, why: str) -> NoReturn:
-        """Ends the query, so that the next one reads the micro-batch anew.
+        """Ends the query, so that the next `start` reads the micro-batch again.
 
-        The consumers that read it then have fetched nothing yet.
+        The new query's consumers have not prefetched anything.
         """
         self.unsettled = why
         raise LogError(f"stream {self._stream.name!r}: {why}; the micro-batch is read again")
@@ -251,9 +259,10 @@ class Reading:
 def lost(
     stream: Stream, generation: Generation, topic: Topic, log: Log, store: Store
 ) -> tuple[Read, str | None]:
-    """What a generation has read, and what the log has lost of it or of what it would read next.
+    """What a generation has read, and a description of what the log has lost of it.
 
-    The second is None if nothing was lost. What can't be read is no evidence of a loss.
+    This includes what it would read next. The description is None if nothing was lost. A file that
+    can't be read does not prove a loss.
     """
     try:
         read = NOTHING_READ.and_of(Generations(store, stream).commits(generation.name))
@@ -271,9 +280,9 @@ def lost(
 
 
 def ruled_out(generation: Generation, chain: Sequence[Interval]) -> str | None:
-    """Says so if a batch run has found that the log lost what the generation had read.
+    """A message if a batch run has found that the log lost what the generation had read, else None.
 
-    Readers never merge it again.
+    Readers never merge such a generation again.
     """
     if generation.number > newest_departed(chain, generation.topic_id):
         return None

@@ -1,6 +1,6 @@
-"""The speed layer's process: one Spark session, a query for each stream, compaction beside them.
+"""The speed layer's process: one Spark session, a query for each stream, and compaction.
 
-It waits out a broker that is away, and ends with an error for anything that waiting does not mend.
+It waits for an unavailable broker, and ends with an error if waiting does not help.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from trilayer_core.store.segments import CompactionFault, Generation
 logger = logging.getLogger("trilayer.speed")
 
 SPARK_CONF = {
-    # Measured: 200 partitions cost two seconds a micro-batch, one next to nothing, at any rate a
-    # single machine reaches.
+    # Measured: 200 partitions cost two seconds per micro-batch; a single one costs next to nothing
+    # at any rate that one machine can reach.
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
-    # Half the time of an empty micro-batch. Should a crash tear a checkpoint all the same, deleting
-    # it begins a new generation.
+    # This halves the time of an empty micro-batch. If a crash leaves a checkpoint incomplete,
+    # deleting it begins a new generation.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing"
         ".FileSystemBasedCheckpointFileManager"
     ),
-    # An idle query asks Kafka for news this often; at the 10 ms that Spark asks by default it takes
-    # a third of a core, here and in the broker.
+    # The interval at which an idle query polls Kafka. Spark's default of 10 ms uses a third of a
+    # core, here and in the broker.
     "spark.sql.streaming.pollingDelay": "30ms",
-    # A result is in the heap several times over on its way to Python. Measured: so a heap of 640 MB
-    # holds the groups of a million events with a key each in five views, where without it half a
-    # million in two views filled it.
+    # A result is in the heap several times on its way to Python. Measured: with compression a heap
+    # of 640 MB holds the groups of a million events with distinct keys in five views; without it
+    # half a million in two views filled the heap.
     "spark.sql.execution.arrow.compression.codec": "zstd",
     "spark.sql.execution.arrow.compression.zstd.level": "1",
     "spark.sql.streaming.minBatchesToRetain": "10",
@@ -66,7 +66,7 @@ _AWAY = (
 
 
 ORIGIN_LOOK_S = 2.0
-"""How often the speed layer looks whether a batch run has begun a new origin."""
+"""How often the speed layer checks whether a batch run has begun a new origin, in seconds."""
 
 
 def run_speed(
@@ -78,9 +78,10 @@ def run_speed(
     rebuild: bool = False,
     on_ready: Callable[[list[StreamQuery]], None] = lambda queries: None,
 ) -> None:
-    """Runs every stream's query until `stop` is set.
+    """Runs the queries of all streams until `stop` is set.
 
-    Raises ConflictError where another process runs the speed layer on this store.
+    Raises:
+        ConflictError: Another process runs the speed layer on this store.
     """
     with driver_at_work("speed_memory_mb, or lower speed_max_events"), ExitStack() as stack:
         stack.enter_context(store.lock(layout.SPEED_LOCK, "the speed layer"))
@@ -122,7 +123,7 @@ def run_speed(
 
 
 def _check(query: StreamQuery, settings: Settings, stop: threading.Event) -> None:
-    """Starts a query again whose broker was away; raises for one that ended for another reason."""
+    """Restarts a query whose broker was unavailable; raises if it ended for another reason."""
     ended = query.failure()
     if ended is None:
         return
@@ -136,13 +137,13 @@ def _check(query: StreamQuery, settings: Settings, stop: threading.Event) -> Non
     if query.unsettled:
         logger.info("stream %s: %s; its query starts again", query.stream.name, query.unsettled)
     if again:
-        _start_again(query, settings, stop)  # which says so if it begins another generation
+        _start_again(query, settings, stop)  # which logs if it begins another generation
         return
     if missing:
         raise LogError(
-            f"stream {query.stream.name!r}: the log must still hold what the speed layer goes on"
-            " with; retention took it, or the topic was created again; run `trilayer batch run`,"
-            f" then start again: {first_cause(text)}"
+            f"stream {query.stream.name!r}: the log no longer holds what the speed layer reads"
+            " next; retention deleted it, or the topic was created again; run `trilayer batch"
+            f" run`, then start again: {first_cause(text)}"
         )
     if not any(sign in text for sign in _AWAY) and _reachable(settings):
         raise TrilayerError(
@@ -155,10 +156,10 @@ def _check(query: StreamQuery, settings: Settings, stop: threading.Event) -> Non
 
 
 def _follow_origin(query: StreamQuery, settings: Settings, stop: threading.Event) -> None:
-    """Starts a query again once a loss has been accepted or found.
+    """Restarts a query after a loss was accepted or found.
 
-    After the first the offsets of its generation no longer count; after the second the log has lost
-    what it has read.
+    In the first case the offsets of its generation no longer count. In the second case the log has
+    lost what it has read.
     """
     if query.overtaken():
         logger.warning(
@@ -172,7 +173,7 @@ def _follow_origin(query: StreamQuery, settings: Settings, stop: threading.Event
 
 
 def _start_again(query: StreamQuery, settings: Settings, stop: threading.Event) -> None:
-    """Stops a query and starts it, when the broker answers."""
+    """Stops a query, and starts it when the broker answers."""
     query.stop()
     try:
         query.start()
@@ -183,7 +184,7 @@ def _start_again(query: StreamQuery, settings: Settings, stop: threading.Event) 
 def _wait_out(query: StreamQuery, why: str, settings: Settings, stop: threading.Event) -> None:
     """Stops a query, waits until the broker answers, and starts it.
 
-    Again and again while the broker comes and goes.
+    This is repeated as long as the broker becomes unavailable again.
     """
     while not stop.is_set():
         logger.warning(
@@ -192,7 +193,8 @@ def _wait_out(query: StreamQuery, why: str, settings: Settings, stop: threading.
             why,
         )
         query.stop()
-        # At least once: a broker may answer here and not answer the query, again and again.
+        # Wait at least once, because a broker may repeatedly answer here and then not answer the
+        # query.
         stop.wait(0.5)
         while not stop.is_set() and not _reachable(settings):
             stop.wait(0.5)
@@ -219,7 +221,7 @@ def _reachable(settings: Settings) -> bool:
 class Compactor(threading.Thread):
     """Compacts one stream's commits until `stop` is set.
 
-    An error that ends it before is kept for `check`.
+    An error that ends the thread before is stored for `check`.
     """
 
     def __init__(
@@ -237,7 +239,7 @@ class Compactor(threading.Thread):
         self._fault: CompactionFault | None = None
 
     def run(self) -> None:
-        """The thread's work."""
+        """Compacts until `stop` is set."""
         try:
             while not self._stopping.wait(min(5.0, self._settings.tick_s)):
                 self._compact()
@@ -245,7 +247,7 @@ class Compactor(threading.Thread):
             self._ended_by = error
 
     def check(self) -> None:
-        """Raises TrilayerError if an error that trying again does not mend has ended the thread."""
+        """Raises TrilayerError if an unexpected error has ended the thread."""
         if self._ended_by is not None:
             kind = type(self._ended_by).__name__
             raise TrilayerError(
@@ -263,7 +265,7 @@ class Compactor(threading.Thread):
                 stream, self._views, generation.name, self._store, self._settings.compact_after
             ):
                 pass
-        # A batch run may have cleared away what it read; a disk that is full may have room again.
+        # A batch run may have deleted what was read, and a full disk may have space again.
         except (TrilayerError, OSError, duckdb.Error) as error:
             logger.warning("stream %s: not compacted this time: %s", stream.name, error)
             since_ms = self._fault.since_ms if self._fault else self._store.clock()
@@ -272,7 +274,7 @@ class Compactor(threading.Thread):
             self._show(generation, None)
 
     def _show(self, generation: Generation, fault: CompactionFault | None) -> None:
-        """Has `trilayer status` show, or show no longer, that compaction fails."""
+        """Records for `trilayer status` that compaction fails, or that it works again."""
         path = layout.compaction_fault(self._query.stream, generation.name)
         try:
             if fault is not None:

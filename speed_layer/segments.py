@@ -1,6 +1,6 @@
-"""From a micro-batch to its committed segment.
+"""Computes and commits the segments of a micro-batch.
 
-First partials of all views by tick, then one commit file that makes them count.
+First the partials of all views are written by tick, then one commit file that makes them count.
 """
 
 from __future__ import annotations
@@ -34,36 +34,39 @@ from trilayer_core.store.segments import (
 )
 
 MAX_TICKS = 64
-"""Most ticks that one pass tells apart: their boundaries go into an expression."""
+"""The most ticks that one pass distinguishes.
+
+Their boundaries are part of an expression.
+"""
 
 FEW_EVENTS = 20_000
-"""Up to so many events one task does it all, which saves a micro-batch the shuffle and most of the
-scheduling.
+"""Up to this many events are processed by one task.
+
+This saves the shuffle and most of the scheduling of a micro-batch.
 """
 
 PLACE = "_place"
-"""Which of the ticks of a pass a row is in, counted from 0."""
+"""The column with the index of a row's tick among the ticks of a pass."""
 
 PART = "_part"
-"""Twice the place, and one more where the row does not fit its schema."""
+"""The column with twice that index, plus one if the row does not fit its schema."""
 
 STAMP = "_timestamp"
-"""The broker's append time."""
+"""The column with the broker's append time."""
 
 QUARANTINE_BYTES = 64 * 2**20
-"""Most bytes of values, and most of keys, that a commit keeps of events that do not fit their
-schema.
+"""The most bytes of values, and of keys, that a commit stores of events that do not fit the schema.
 
-They go through the driver's memory: a micro-batch may hold a million such events of a megabyte
-each. The log and the master dataset have them whole.
+They pass through the driver's memory, and a micro-batch may have a million such events of a
+megabyte each. The log and the master dataset have them in full.
 """
 
 
 @dataclass(frozen=True)
 class Census:
-    """The events of one tick in a micro-batch, quarantined ones included.
+    """The events of one tick in a micro-batch, including quarantined ones.
 
-    With their first and last append time, in ms.
+    It has their number, and their first and last append time in ms.
     """
 
     events: int
@@ -84,15 +87,15 @@ def write_segment(
 ) -> Commit:
     """Computes and commits one micro-batch.
 
-    Running it again before the commit overwrites what it wrote; after it, it must not be called.
-    `before_commit` is called when all has been read and written. It gives the commit's marks; what
-    it raises keeps the micro-batch from being committed.
+    If it is called again before the commit, it overwrites its files; after the commit it must not
+    be called. `before_commit` is called when everything has been read and written. It returns the
+    marks for the commit, and can raise an error to prevent the commit.
     """
     view = f"_records_{stream.name}"
     columns = [name for name in LOG_COLUMNS if name != "_headers"]
     spark = records.sparkSession
     few = sum(size(ranges) for ranges in parts.values()) <= FEW_EVENTS
-    # No more tasks than can run at once: each would make a group of its own of every key.
+    # No more tasks than can run in parallel, because each task creates its own group for every key.
     records.coalesce(1 if few else spark.sparkContext.defaultParallelism).createOrReplaceTempView(
         view
     )
@@ -138,7 +141,7 @@ def write_segment(
 def _segment(
     tick: int, ranges: Mapping[int, Range], found: Census | None, committed_ms: int
 ) -> Segment:
-    if found is None:  # offsets without records: a transaction's markers
+    if found is None:  # offsets without records, such as a transaction's markers
         return Segment(tick, ranges, 0, 0)
     times = (found.oldest_ms, found.newest_ms, committed_ms - found.oldest_ms)
     return Segment(tick, ranges, found.events, found.quarantined, *times)
@@ -147,7 +150,7 @@ def _segment(
 def _compute(
     spark: SparkSession, parsed: str, parts: RangesByTick, passes: list[Pass]
 ) -> tuple[dict[str, pa.Table], dict[int, Census]]:
-    """Per view its partials by tick; per tick its census."""
+    """The partials of each view, and the census of each tick."""
     tables: dict[str, list[pa.Table]] = {view.name: [] for pass_ in passes for view in pass_.views}
     census: dict[int, Census] = {}
     for some in _batched(parts):
@@ -173,13 +176,11 @@ def _compute(
 
 
 def _placed(parsed: str, some: RangesByTick, parts: RangesByTick) -> str:
-    """A SELECT in brackets of the parsed rows in `some` of the micro-batch's `parts`.
+    """A SELECT, in brackets, of the parsed rows in `some` of the micro-batch's `parts`.
 
-    With their place and part.
-
-    Where a tick begins and ends goes in as arrays, and as few different numbers of them: Spark
-    compiles numbers that stand by themselves into its code, which would be new, and slow, with each
-    tick.
+    It adds their place and part. The boundaries of ticks are passed as arrays with as few different
+    numbers as possible: Spark compiles individual numbers into its code, which would then be new,
+    and slow, with each tick.
     """
     ticks = list(some.values())
     number = max(2, 1 << (len(ticks) - 1).bit_length())
@@ -201,7 +202,7 @@ def _placed(parsed: str, some: RangesByTick, parts: RangesByTick) -> str:
 
 
 def _collect(rows: DataFrame, some: RangesByTick) -> pa.Table:
-    """The rows as Arrow, with their tick, and whether they fit, instead of their part."""
+    """The rows as Arrow, with their tick and whether they fit instead of their part."""
     table = rows.toArrow()
     part = table[PART].combine_chunks()
     ticks = pa.array(list(some), pa.int64()).take(pc.shift_right(part, 1))
@@ -216,7 +217,7 @@ def _slice(pass_: Pass, result: pa.Table, tables: dict[str, list[pa.Table]]) -> 
 
 
 def _census(table: pa.Table) -> dict[int, Census]:
-    """Per tick, of groups of its events."""
+    """The census of each tick, from groups of its events."""
     stamps = {
         name: pc.cast(table[name], pa.timestamp("ms", "UTC"), safe=False)
         for name in (OLDEST, NEWEST)
@@ -239,9 +240,9 @@ def _census(table: pa.Table) -> dict[int, Census]:
 def _rejected(
     spark: SparkSession, parsed: str, parts: RangesByTick, columns: list[str], bad: int
 ) -> pa.Table:
-    """The `bad` events that do not fit, with their reasons.
+    """The `bad` events that do not fit the schema, with their reasons.
 
-    Each is cut to its share of what may be kept.
+    Each value is truncated to its share of what may be stored.
     """
     share = quarantine_share(bad)
     cut = {"_value": f"substring(_value, 1, {share})", "_key": f"substring(_key, 1, {share})"}
@@ -257,20 +258,18 @@ def _rejected(
 
 
 def quarantine_share(events: int) -> int:
-    """How many bytes of its value each of so many quarantined events may keep.
+    """The bytes of its value that each of `events` quarantined events may store.
 
-    A power of two.
-
-    Spark compiles the number into its code, which would be new, and slow, with each number of
-    events.
+    It is a power of two, because Spark compiles the number into its code, which would otherwise be
+    new, and slow, for each number of events.
     """
     return 1 << (max(QUARANTINE_BYTES // events, 1).bit_length() - 1)
 
 
 def fit_quarantine(table: pa.Table, events: int) -> pa.Table:
-    """The rows of a quarantine as they are kept beside others, `events` in all.
+    """The rows of a quarantine as they are stored together with others, `events` in total.
 
-    Each has the share that leaves to it.
+    Each is truncated to the share that this leaves.
     """
     table = with_bytes(table)
     share = quarantine_share(events)

@@ -1,8 +1,8 @@
-"""Which generation of a stream goes on when its query starts, and how another begins.
+"""Decides which generation of a stream continues when its query starts, and begins new ones.
 
-A generation goes on only if it still has everything that Spark needs to go on, if it is of today's
-definitions and ticks, and if the log still holds what it has read and is about to read. Nothing
-here starts Spark.
+A generation continues only if it still has everything that Spark needs for that, if it has the
+present definitions and ticks, and if the log still holds what it has read and what it will read
+next. Nothing here starts Spark.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ logger = logging.getLogger("trilayer.speed")
 
 @dataclass(frozen=True)
 class Succession:
-    """The generations of one stream, one of which goes on or gives way to the next.
+    """The succession of one stream's generations.
 
     Attributes:
-        catalog: The definitions of today.
+        catalog: The present definitions.
         stream: The stream.
-        settings: The settings of today.
-        store: Where the generations are.
+        settings: The present settings.
+        store: The store.
         topic: The stream's topic.
         log: The log.
     """
@@ -54,12 +54,13 @@ class Succession:
     def choose(
         self, *, departed: str | None = None, rebuild: bool = False
     ) -> tuple[Generation, Read]:
-        """The generation to go on with, and what it has read.
+        """Chooses the generation to continue with; returns it and what it has read.
 
-        It is the newest one if it can go on, else another begins.
+        It is the newest one if that can continue, else a new one begins.
 
         Args:
-            departed: What the log was found to have lost of what the newest one has read.
+            departed: A description of what the log has lost of what the newest one has read, if
+                anything.
             rebuild: Whether to begin a generation in any case.
 
         Raises:
@@ -108,7 +109,7 @@ class Succession:
         return None if why else newest
 
     def _ended(self, generation: Generation, identity: str) -> str:
-        """Why the generation can't go on; an empty text if it can."""
+        """The reason why the generation can't continue; empty if it can."""
         if generation.topic_id != identity:
             return "a new origin has begun"
         if generation.fingerprint != self.catalog.stream_fingerprint(self.stream):
@@ -130,7 +131,7 @@ class Succession:
     def _tick_ms_of(self, generation: Generation) -> int | None:
         """The length of the generation's ticks.
 
-        None if it was not kept and a segment's tick is not on today's grid.
+        None if it was not stored and a segment's tick is not on the present grid.
         """
         if generation.tick_ms is not None:
             return generation.tick_ms
@@ -140,10 +141,10 @@ class Succession:
         return self.settings.tick_ms if on_grid else None
 
     def _torn(self, generation: Generation) -> str:
-        """Says so if a micro-batch's segment is not as it was committed.
+        """A message if the segment of a micro-batch is not as it was committed, else empty.
 
-        Segments of micro-batches are not forced to the disk, so that a power cut may take the
-        newest of them. What compaction writes is.
+        Segments of micro-batches are not flushed to the disk, so a power cut may destroy the newest
+        ones. The results of compaction are flushed.
         """
 
         def narrow() -> list[tuple[int, int]]:
@@ -155,15 +156,15 @@ class Succession:
             self.store.check_all(commit.files.values())
 
         try:
-            read_listed(narrow, check)  # read again where a batch run has just cleared some away
+            read_listed(narrow, check)  # repeated if a batch run has just deleted some
         except IntegrityError as error:
             return f"a segment was lost, as in a power cut: {error}"
         return ""
 
     def _taken(self, checkpoint: Checkpoint, newest: int) -> str:
-        """Says so if the log no longer holds what the generation would go on with.
+        """A message if the log no longer holds what the generation would read next, else empty.
 
-        Spark would refuse to go on, at each start.
+        Spark would refuse to continue at every start.
         """
         try:
             following = (
@@ -180,10 +181,10 @@ class Succession:
         return ""
 
     def _too_large(self, generation: Generation, checkpoint: Checkpoint, newest: int) -> str:
-        """Says so if the micro-batch to be replayed has more events than one may have now.
+        """A message if the micro-batch to be replayed has too many events, else empty.
 
-        It was planned with other settings. Spark replays it with the very same offsets: one that
-        did not fit into the driver's memory never would.
+        It was planned with other settings. Spark replays it with exactly the same offsets, so one
+        that did not fit into the driver's memory would never fit.
         """
         if checkpoint.is_done(newest) or self._generations.has_commit(
             generation.name, newest, newest
@@ -195,7 +196,7 @@ class Succession:
             return f"its checkpoint can't be read: {error}"
         most = self.settings.speed_max_events
         events = size(ranges_between(start, end))
-        # Spark rounds each partition's share of the most up to one.
+        # Spark rounds up each partition's share of the maximum.
         if events <= most + len(end):
             return ""
         return (
@@ -206,13 +207,15 @@ class Succession:
     # -- how another begins ------------------------------------------------------------------------
 
     def _begin(self, present: Origin, *, anew: bool) -> Generation:
-        """A generation that reads from the cut of the oldest publication kept.
+        """Begins a generation that reads from the cut of the oldest publication kept.
 
-        A rollback then never meets a hole.
+        A rollback then finds all segments that it needs. Publications of an older origin do not
+        count, because their cuts are not offsets of the present log.
         """
         start = self._start(present)
         known = self._generations.all()
-        # Above those that are ruled out too, whether their folders are still there or not.
+        # The number must also be above those that are ruled out, whether or not their folders still
+        # exist.
         departed = newest_departed(
             Master(self.store, self.stream).longest_chain(), present.identity
         )
@@ -238,13 +241,13 @@ class Succession:
         return generation
 
     def _start(self, present: Origin) -> Cut:
-        """From where a generation that begins now reads.
+        """The offsets from which a new generation reads.
 
-        Publications of an older origin do not count: their cuts are no offsets of the log as it is
-        now.
+        Publications of an older origin do not count, because their cuts are not offsets of the
+        present log.
         """
-        # Before the first publication answers begin at the origin, whatever a run that died has
-        # written.
+        # Before the first publication answers begin at the origin, even if a run that died has
+        # written a version.
         publications = Publications(self.store)
         standing = publications.in_force()
         kept = publications.versions() if standing else []

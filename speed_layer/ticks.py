@@ -1,6 +1,6 @@
-"""Which tick each offset of a micro-batch belongs to.
+"""Determines the tick of each offset of a micro-batch.
 
-By the broker's time index and the cuts that batch runs have recorded.
+It uses the broker's time index and the cuts that batch runs have recorded.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from trilayer_core.store.origins import Origins
 _NEVER = 1 << 62
 
 MOST_WAITING = 256
-"""Boundaries that are kept for partitions without a record since then.
+"""The number of boundaries that are kept for partitions without a record since then.
 
-The next one that comes to such a partition is stamped about now, so that it needs the newest
-boundary, or a few before that where clocks differ.
+The next record of such a partition will be stamped about now, so it needs the newest boundary, or
+one shortly before if clocks differ.
 """
 
 
 class Ticks:
     """The boundaries between ticks around the end of what has been read.
 
-    One look-up a micro-batch; one more a boundary passed.
+    This takes one look-up per micro-batch, and one more per boundary passed.
     """
 
     def __init__(
@@ -53,12 +53,12 @@ class Ticks:
         self._recorded: Mapping[int, Cut] = {}
 
     def split(self, ranges: Ranges, end: Cut) -> dict[int, dict[int, Range]]:
-        """Tick to the part of `ranges` in it. To be called with ranges that follow the last ones.
+        """Splits ranges by tick. Each call must continue where the last one ended.
 
         Args:
-            ranges: What is split.
-            end: Up to where every partition has been read, those without a range too: a boundary
-                that they have not passed is still needed.
+            ranges: The offsets to split.
+            end: The offset up to which each partition has been read, including those without a
+                range: a boundary that they have not passed is still needed.
         """
         if not end.keys() <= set(self._index.topic.partitions):
             self._index.topic = self._log.topic(self._stream)  # a partition was added
@@ -78,24 +78,24 @@ class Ticks:
         return parts
 
     def _begin(self) -> None:
-        """Leaves out the ticks before the newest recorded cut at or below the start.
+        """Skips the ticks before the newest recorded cut at or below the start.
 
         Nothing is read there any more.
         """
         self._recorded = self._read_recorded()
         passed = [t for t, cut in self._recorded.items() if self._is_passed(cut)]
-        # Rounded up to the grid: a cut whose own T was later than now goes by another, which is on
-        # no grid.
+        # Rounded up to the grid: a cut whose T was later than now is assigned to another T, which
+        # is not on the grid.
         self._next_ms = -(-max(passed, default=0) // self._tick_ms) * self._tick_ms
 
     def _find_unknown(self, end: Cut) -> None:
-        """Asks again for boundaries that were not known.
+        """Looks up boundaries again that were unknown.
 
-        Those are of partitions that had no record at or after T, and have new records now.
+        These belong to partitions that had no record at or after T, and have new records now.
         """
         waiting: set[int] = set()
         for t_ms, bound in sorted(self._boundaries.items()):
-            # A partition without a record at or after T has none at or after a later one.
+            # A partition without a record at or after T has none at or after a later T.
             unknown = [p for p in end if bound.get(p, _NEVER) == _NEVER and p not in waiting]
             if unknown and t_ms not in self._recorded:
                 offsets, _ = self._index.first(t_ms, self._floor(t_ms))
@@ -104,14 +104,14 @@ class Ticks:
                 self._floors.clear()
 
     def _find_next(self, end: Cut) -> bool:
-        """Finds the next boundary that has a record at or after it.
+        """Finds the next boundary with a record at or after it.
 
-        False if every partition's lies at or above `end`.
+        Returns False if it lies at or above `end` in every partition.
         """
         offsets, stamps = self._index.first(self._next_ms, self._floor(self._next_ms))
         if not any(offsets.get(p, _NEVER) < offset for p, offset in end.items()):
             return False
-        # Ticks without a record begin where the next one with records does: they need no boundary
+        # Ticks without records begin where the next tick with records begins, and need no boundary
         # of their own.
         t_ms = max(self._next_ms, tick_of(min(stamps.values()), self._tick_ms))
         self._recorded = self._read_recorded()
@@ -122,7 +122,7 @@ class Ticks:
         return True
 
     def _floor(self, t_ms: int) -> dict[int, int]:
-        """Where, in each partition, the newest tick before T is known to begin."""
+        """The offset at which the newest known tick before T begins, in each partition."""
         if t_ms not in self._floors:
             floor: dict[int, int] = {}
             for earlier, bound in [*self._boundaries.items(), *self._recorded.items()]:
@@ -132,9 +132,9 @@ class Ticks:
         return self._floors[t_ms]
 
     def _read_recorded(self) -> Mapping[int, Cut]:
-        """The recorded cuts from where the micro-batch begins on.
+        """The recorded cuts from the beginning of the micro-batch on.
 
-        Those before it bound nothing that is read now.
+        Earlier ones do not affect what is read now.
         """
         latest_ms = self._store.clock() + self._settle_ms
         back_to: Callable[[Interval], bool] = lambda interval: self._is_passed(interval.end)  # noqa: E731
@@ -146,11 +146,11 @@ class Ticks:
         return all(cut.get(p, 0) <= offset for p, offset in self._start.items())
 
     def _forget(self, end: Cut) -> None:
-        """Forgets boundaries that nothing needs any more.
+        """Forgets boundaries that are no longer needed.
 
-        It keeps the newest one that lies at or below the end in every partition, and all after it;
-        and the newest `MOST_WAITING` of those that only partitions without a record since then have
-        not passed.
+        It keeps the newest one that lies at or below the end in every partition, and all after it.
+        Of those that only partitions without a record since then have not passed, it keeps the
+        newest `MOST_WAITING`.
         """
         passed: list[int] = []
         waiting: list[int] = []

@@ -1,7 +1,7 @@
-"""trilayer: a view is written once, counted exactly once, and asked in SQL.
+"""trilayer: a view is written once, counted exactly once, and queried in SQL.
 
-This is what an author of views imports. Each name is loaded when it is first used, so that
-`trilayer --help` and the like don't wait for it.
+This package contains what authors of views import. Each name is loaded when it is first used, so
+that `trilayer --help` and similar commands don't wait for it.
 """
 
 from importlib import import_module

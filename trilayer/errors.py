@@ -1,4 +1,4 @@
-"""Every error that trilayer raises on purpose, for those who catch them."""
+"""All errors that trilayer raises on purpose, for code that catches them."""
 
 from trilayer_core.errors import (
     ClockError,

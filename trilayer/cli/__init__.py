@@ -1,1 +1,1 @@
-"""The `trilayer` command: thin, and the only package that imports every layer."""
+"""The `trilayer` command. It is thin, and the only package that imports every layer."""

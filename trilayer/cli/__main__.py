@@ -1,10 +1,10 @@
-"""Entry point of the `trilayer` command, and of `python -m trilayer.cli`."""
+"""The entry point of the `trilayer` command and of `python -m trilayer.cli`."""
 
 import signal
 
 
 def main() -> None:
-    """Runs the command. Ctrl-C while the modules are still loading ends it without a traceback."""
+    """Runs the command. Ctrl-C while modules are still loading ends it without a traceback."""
     loading = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if loading:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""`trilayer batch`: whole runs, their steps one by one, history and rollback."""
+"""`trilayer batch`: complete runs, single steps, history and rollback."""
 
 from __future__ import annotations
 
@@ -31,18 +31,17 @@ from trilayer_core.store.publications import Publications
 logger = logging.getLogger("trilayer.batch")
 
 NOTHING_NEW = "nothing new"
-"""The reason that a command gives for a version that stays in force."""
+"""The reason that a command reports for a version that stays in force."""
 
 app = typer.Typer(
-    no_args_is_help=True, help="The batch layer: runs, their steps, history, rollback."
+    no_args_is_help=True, help="Runs the batch layer: runs, single steps, history, rollback."
 )
 
 Until = Annotated[
     str | None,
     typer.Option(
         help=(
-            "T, on the tick grid, such as 2026-03-01T12:05:00Z; the newest settled tick unless"
-            " given"
+            "T, on the tick grid, such as 2026-03-01T12:05:00Z; by default the newest settled tick"
         )
     ),
 ]
@@ -52,15 +51,15 @@ AcceptLoss = Annotated[
     typer.Option(
         "--accept-loss",
         help=(
-            "go on without events that retention took, and with a log that has lost what was"
-            " ingested; both are recorded"
+            "continue if retention deleted events, or if the log lost ingested events, and"
+            " record the loss"
         ),
     ),
 ]
 AcceptRetention = Annotated[
     bool,
     typer.Option(
-        "--accept-loss", help="go on without events that retention took, recording their range"
+        "--accept-loss", help="continue without events that retention deleted, and record this"
     ),
 ]
 AcceptClock = Annotated[
@@ -68,8 +67,8 @@ AcceptClock = Annotated[
     typer.Option(
         "--accept-clock",
         help=(
-            "go on although the newest recorded T is later than now; cut a log at its end if its"
-            " newest records are stamped later than now"
+            "continue although the newest recorded T is later than now; cut a log at its end if"
+            " its newest records are stamped later than now"
         ),
     ),
 ]
@@ -78,7 +77,7 @@ RunToken = Annotated[
     typer.Option(
         "--run",
         help=(
-            "token of the run, as `cut` printed it: a run that a later one has overtaken then ends"
+            "token of the run, as printed by `cut`: if a later run has taken over, the step ends"
             " without a change"
         ),
     ),
@@ -87,20 +86,18 @@ AtLeast = Annotated[
     bool,
     typer.Option(
         "--at-least",
-        help="if events after T are already in the master dataset, cut where they end;"
-        " if a publication covers T, say so and do nothing",
+        help="if events after T are ingested already, cut where they end;"
+        " if a publication covers T, report it and do nothing",
     ),
 ]
 Wait = Annotated[
     bool,
     typer.Option(
-        "--wait", help="wait for a T that covers every event that is in the log now, a tick at most"
+        "--wait", help="wait, at most a tick, for a T that covers every event now in the log"
     ),
 ]
-Why = Annotated[
-    str, typer.Option(help="the reason, which status and every run that is refused repeat")
-]
-Json = Annotated[bool, typer.Option("--json", help="answer as JSON")]
+Why = Annotated[str, typer.Option(help="the reason, which status and every refused run show")]
+Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
 def _ms(until: str | None) -> int | None:
@@ -116,7 +113,7 @@ def run(
     wait: Wait = False,
     as_json: Json = False,
 ) -> None:
-    """A whole run: cut, ingest, recompute, reconcile, publish, deliver."""
+    """Performs a complete run: cut, ingest, recompute, reconcile, publish, deliver."""
     if wait and until is not None:
         raise UsageError(
             "a run takes --wait, which chooses T, or --until, which names it; got both"
@@ -147,7 +144,7 @@ def cut(
     accept_loss: AcceptLoss = False,
     accept_clock: AcceptClock = False,
 ) -> None:
-    """Step 1: where the log is cut at T. Prints the run as JSON, or what covers T already."""
+    """Step 1: determine the cut at T. Prints the run, or what covers T already, as JSON."""
     begun = operation.cut(
         project(),
         until_ms=_ms(until),
@@ -166,10 +163,10 @@ def cut(
 def ingest(
     token: RunToken = None,
     until: Until = None,
-    stream: Annotated[str | None, typer.Option(help="one stream; all unless given")] = None,
+    stream: Annotated[str | None, typer.Option(help="one stream; by default all")] = None,
     accept_loss: AcceptRetention = False,
 ) -> None:
-    """Step 2: the log below the cut into the master dataset. Prints what was ingested as JSON."""
+    """Step 2: copy the log below the cut into the master dataset. Prints the result as JSON."""
     p = project()
     streams = [p.catalog.stream(stream)] if stream else p.catalog.streams
     begun, ingested = operation.layer(p).ingest(streams, token, _ms(until), accept_loss=accept_loss)
@@ -188,7 +185,7 @@ def ingest(
 
 @app.command()
 def recompute(token: RunToken = None, until: Until = None) -> None:
-    """Step 3: the views below the cut. Prints their rows as JSON."""
+    """Step 3: compute the views below the cut. Prints their rows as JSON."""
     recomputed = operation.layer(project()).recompute(token, _ms(until))
     print_json(
         {
@@ -201,23 +198,26 @@ def recompute(token: RunToken = None, until: Until = None) -> None:
 
 @app.command()
 def reconcile(token: RunToken = None, until: Until = None) -> None:
-    """Step 4: batch against speed over the same events, key by key. Prints the counts as JSON."""
+    """Step 4: compare batch and speed over the same events, key by key.
+
+    Prints the counts as JSON.
+    """
     reconciled = operation.layer(project()).reconcile(token, _ms(until))
     print_json({name: encode(view) for name, view in reconciled.items()})
 
 
 @app.command()
 def publish(token: RunToken = None, until: Until = None, as_json: Json = False) -> None:
-    """Step 5: all recomputed views in force at once."""
+    """Step 5: put all recomputed views in force at once."""
     p = project()
     _tell_outcome(p.store, operation.publish(p, token, _ms(until)), as_json)
 
 
 @app.command()
 def deliver(
-    sink: Annotated[str | None, typer.Option(help="one sink; all unless given")] = None,
+    sink: Annotated[str | None, typer.Option(help="one sink; by default all")] = None,
 ) -> None:
-    """Step 6: the publication in force to each sink that has not had it. Prints JSON."""
+    """Step 6: deliver the publication in force to each sink that lacks it. Prints JSON."""
     p = project()
     sinks = [delivery.sink(p, sink)] if sink else p.catalog.sinks
     print_json({name: asdict(done) for name, done in delivery.deliver(p, sinks).items()})
@@ -225,7 +225,7 @@ def deliver(
 
 @app.command()
 def history(as_json: Json = False) -> None:
-    """The versions kept, oldest first, and which one is in force."""
+    """Lists the versions kept, oldest first, and which one is in force."""
     store = project_store()
     kept = [asdict(version) for version in kept_versions(store)]
     by = PointerFile(store).held()
@@ -252,21 +252,21 @@ def history(as_json: Json = False) -> None:
 
 @app.command()
 def reconciliation(
-    version: Annotated[int | None, typer.Argument(help="the one in force unless given")] = None,
+    version: Annotated[int | None, typer.Argument(help="by default the one in force")] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="of the newest version from a full run")
+        bool, typer.Option("--full", help="show the newest version from a full run")
     ] = False,
     since: Annotated[
         str | None,
         typer.Option(
-            help="only if that version was published then or later, such as 2026-03-01T02:00:00Z"
+            help="only if it was published at this time or later, such as 2026-03-01T02:00:00Z"
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """What a version's run found: batch against speed, key by key.
+    """Shows what a version's run found: batch compared with speed, key by key.
 
-    And the keys that a full run has corrected.
+    Also shows the keys that a full run has corrected.
     """
     p = project()
     publication = operation.kept_version(p.store, version, full=full)
@@ -312,7 +312,7 @@ def rollback(
     version: Annotated[
         int | None,
         typer.Argument(
-            help="version to go back to; the one that was in force before the present unless given"
+            help="version to go back to; by default the one that was in force before this one"
         ),
     ] = None,
     hold: Annotated[
@@ -321,11 +321,10 @@ def rollback(
     why: Why = "",
     as_json: Json = False,
 ) -> None:
-    """An older publication in force again, its cut with it.
+    """Puts an older publication in force again, together with its cut.
 
-    What has arrived since stays in the answers.
-
-    Unless it is held, the next batch run publishes on top of it.
+    What has arrived since stays in the answers. Unless it is held, the next batch run publishes on
+    top of it.
     """
     if why and not hold:
         raise UsageError("--why must go with --hold, whose reason it is; got it alone; add --hold")
@@ -336,13 +335,13 @@ def rollback(
     try:
         p = project()
     except UsageError as error:
-        # A rollback is what mends a store while the definitions are broken.
+        # A rollback must also work while the definitions are broken.
         p = None
         err.print(
-            "[yellow]which views have no answer is not known, and nothing is delivered to sinks[/]:"
+            "[yellow]it is unknown which views have no answer, and sinks get nothing[/]:"
             f" {escape(str(error))}"
         )
-    # The version is in force; done again, the command would go back one more.
+    # The version is in force already; repeating the command would go back one more.
     if p and (undelivered := operation.deliver_all(p)):
         err.print(f"[yellow]{escape(str(undelivered))}[/]")
     if not as_json:
@@ -365,7 +364,7 @@ def rollback(
 
 @app.command("hold")
 def hold_command(why: Why = "", as_json: Json = False) -> None:
-    """Keeps the version in force there: until it is released, batch runs end without a change."""
+    """Keeps the version in force. Until it is released, batch runs end without a change."""
     store = project_store()
     published = Publications(store).hold(Held(who(), why, now_ms()))
     kept = PointerFile(store).held()
@@ -377,7 +376,7 @@ def hold_command(why: Why = "", as_json: Json = False) -> None:
 
 @app.command("release")
 def release_command(as_json: Json = False) -> None:
-    """Lets batch runs publish again, on top of the version that was held."""
+    """Ends a hold: batch runs publish again, on top of the version that was held."""
     store = project_store()
     ended = Publications(store).release()
     if as_json:
@@ -398,7 +397,7 @@ def _tell_outcome(store: Store, outcome: operation.Outcome, as_json: bool) -> No
 
 
 def _tell(store: Store, publication: Publication, as_json: bool, reason: str) -> None:
-    """What is in force after a command. reason: publish, rollback, or NOTHING_NEW."""
+    """Prints what is in force after a command. `reason` is publish, rollback, or NOTHING_NEW."""
     row = version_of(publication, publication, look=Looks(store).last(publication))
     if as_json:
         print_json(asdict(row) | {"reason": reason})
@@ -415,7 +414,7 @@ def _tell(store: Store, publication: Publication, as_json: bool, reason: str) ->
 
 
 def _tell_left(p: Project, publication: Publication) -> None:
-    """How many events the run has left to the speed layer, since they came after its T."""
+    """Prints how many events came after the run's T and so belong to the speed layer."""
     for name, count in operation.events_after_t(p, publication).items():
         if count:
             out.print(

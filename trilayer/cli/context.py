@@ -1,6 +1,6 @@
-"""What every command begins with: settings, catalog, store, and where words go.
+"""What every command begins with: settings, catalog, store and output.
 
-Answers to stdout; logs and progress to stderr.
+Answers go to stdout; logs and progress go to stderr.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ err = STDERR
 
 
 def set_up_logging() -> None:
-    """Sends trilayer's own messages, from INFO up, and others' errors to stderr.
+    """Sends trilayer's messages, from INFO up, and errors of others to stderr.
 
-    With a time if it is no terminal.
+    They have a time if stderr is not a terminal.
     """
     handler: logging.Handler
     if err.is_terminal:
@@ -35,15 +35,15 @@ def set_up_logging() -> None:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.ERROR, handlers=[handler], force=True)
     logging.getLogger("trilayer").setLevel(logging.INFO)
-    # A broker that is away is told of once, by trilayer itself.
+    # trilayer itself reports an unavailable broker once.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger("pyspark").setLevel(logging.CRITICAL)
-    # A remote session logs its exceptions, as JSON, before it raises them.
+    # A remote session logs its exceptions as JSON before it raises them.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
 
 
 def print_json(document: Any) -> None:
-    """A document on stdout, as it is: no colours, no wrapping."""
+    """Prints a document to stdout, without colours and wrapping."""
     sys.stdout.write(json.dumps(document, indent=2, default=str) + "\n")

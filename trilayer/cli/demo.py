@@ -1,6 +1,6 @@
-"""`trilayer demo`: the whole loop on this machine, with real flights.
+"""`trilayer demo`: the whole system on this machine, with real flights.
 
-From an empty store to a verified answer.
+It goes from an empty store to a verified answer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COLOURS: dict[Layer, str] = {"batch": "blue", "speed": "yellow", "merged": "gree
 def demo(no_airflow: NoAirflow = False) -> None:
     """Replays a year of real flights through the whole system and proves the answer.
 
-    Takes about three minutes.
+    This takes about three minutes.
     """
     clean = False
     watch = _Watch()
@@ -100,7 +100,7 @@ def _tell_verified(verification: Verification) -> None:
 
 
 class _Watch:
-    """Shows the three layers side by side: a table that changes, or a line now and then."""
+    """Shows the three layers side by side: as a live table, or as occasional lines."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -118,7 +118,7 @@ class _Watch:
             out.print(self._line)
 
     def pause(self) -> None:
-        """Takes the table away until the next one is shown."""
+        """Removes the table until the next one is shown."""
         if self._live:
             self._live.stop()
         self._live, self._shown, self._line = None, float("-inf"), ""

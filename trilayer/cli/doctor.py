@@ -1,4 +1,4 @@
-"""`trilayer doctor`: what must be there, checked; each failing line says what to do."""
+"""`trilayer doctor`: checks the requirements. Each failing line says what to do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trilayer.operations.checks.examination import Finding, Here, examine, unfin
 from trilayer_core.store.leftovers import clear, find_leftovers
 
 LEAST_S = 1.0
-"""How long checks may take at least, however long a busy machine has taken to start this."""
+"""The minimum time for checks in seconds, however slowly a busy machine started this process."""
 
 MARKS = {
     "ok": "[green]ok[/]  ",
@@ -41,13 +41,13 @@ def _print(findings: list[Finding], as_json: bool) -> None:
 
 
 def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="answer as JSON")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
     within_s: Annotated[
         float,
         typer.Option(
             "--within",
             min=1,
-            help="seconds after which what has not been checked by then is left out",
+            help="time limit in seconds; checks that take longer are left out",
         ),
     ] = WITHIN_S,
     clear_leftovers: Annotated[
@@ -55,18 +55,18 @@ def doctor(
         typer.Option(
             "--clear-leftovers",
             help=(
-                "delete what killed processes have left in the store; what anything needs or"
-                " writes stays"
+                "delete what killed processes have left in the store; nothing that is needed or"
+                " being written"
             ),
         ),
     ] = False,
 ) -> None:
     """Checks this machine, the settings, the catalog, the broker, the topics and the store.
 
-    It needs none of them to answer, and takes three seconds at most unless told otherwise.
+    It answers even if some of these are missing, and takes three seconds at most by default.
     """
     here = Here()
-    # What Python has taken to start this counts.
+    # The start-up time of Python counts.
     left_s = max(within_s - (time.time() - psutil.Process().create_time()) - 0.2, LEAST_S)
     if clear_leftovers:
         if here.fault:
@@ -79,8 +79,8 @@ def doctor(
     _print(findings, as_json)
     code = int(any(line.ok is False for line in findings))
     if unfinished():
-        # A look at a store that does not answer would keep the process for as long as its client
-        # waits.
+        # A check that reads from a store which does not answer would keep the process alive until
+        # its client gives up.
         sys.stdout.flush()
         os._exit(code)
     if code:

@@ -1,7 +1,7 @@
 """The command line.
 
-Exit codes: 0 good, 1 found something wrong, 2 used wrong, 3 overtaken by a newer run or a newer
-definition.
+Exit codes: 0 success, 1 something is wrong, 2 invalid usage, 3 overtaken by a newer run or
+definition, or stopped by a hold.
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ from trilayer_core.errors import TrilayerError
 
 @dataclass(frozen=True)
 class Entry:
-    """A command in the list that `trilayer --help` shows, without the module that defines it.
+    """A command in the list of `trilayer --help`, without importing its module.
 
     Attributes:
-        at: Where it is defined, as `module:attribute`: a function, or an app with commands of its
-            own.
+        at: Its definition, as `module:attribute`: a function, or an app with commands of its own.
         help: The first paragraph of its own help.
     """
 
@@ -38,40 +37,44 @@ class Entry:
 
 
 COMMANDS = {
-    "up": Entry("trilayer.cli.up:up", "Starts the local stack and keeps it until Ctrl-C."),
+    "up": Entry("trilayer.cli.up:up", "Runs the local stack until Ctrl-C."),
     "demo": Entry(
         "trilayer.cli.demo:demo",
         "Replays a year of real flights through the whole system and proves the answer.",
     ),
     "replay": Entry(
         "trilayer.cli.replay:replay",
-        "Sends a file's rows to a stream's topic, in order. Lines of JSON are sent as they are.",
+        "Sends the rows of a file to a stream's topic, in order.",
     ),
     "batch": Entry(
-        "trilayer.cli.batch:app", "The batch layer: runs, their steps, history, rollback."
+        "trilayer.cli.batch:app", "Runs the batch layer: runs, single steps, history, rollback."
     ),
-    "speed": Entry("trilayer.cli.speed:app", "The speed layer."),
-    "sql": Entry("trilayer.cli.sql:sql", "Asks the views."),
-    "status": Entry("trilayer.cli.status:status", "How the streams, views and processes stand."),
+    "speed": Entry("trilayer.cli.speed:app", "Runs the speed layer."),
+    "sql": Entry("trilayer.cli.sql:sql", "Queries the views in SQL."),
+    "status": Entry(
+        "trilayer.cli.status:status", "Shows the status of streams, views and processes."
+    ),
     "doctor": Entry(
         "trilayer.cli.doctor:doctor",
         "Checks this machine, the settings, the catalog, the broker, the topics and the store.",
     ),
-    "quarantine": Entry("trilayer.cli.quarantine:app", "Events that did not fit their schema."),
+    "quarantine": Entry(
+        "trilayer.cli.quarantine:app", "Shows, corrects or discards quarantined events."
+    ),
     "verify": Entry(
-        "trilayer.cli.verify:verify", "Compares log, master dataset and views with each other."
+        "trilayer.cli.verify:verify", "Verifies all answers against the log and the master dataset."
     ),
     "notebooks": Entry(
         "trilayer.cli.notebooks:notebooks",
-        "Puts the notebooks into a folder, for your own catalog and store.",
+        "Copies the notebooks into a folder, for your own catalog and store.",
     ),
 }
 
 
 def load(name: str) -> TyperGroup | TyperCommand:
-    """The command of this name, from its module.
+    """Loads the command with this name from its module.
 
-    All modules together take seconds, with their engines.
+    Loading all modules with their engines would take seconds.
     """
     module, _, attribute = COMMANDS[name].at.partition(":")
     defined = getattr(import_module(module), attribute)
@@ -87,7 +90,7 @@ def load(name: str) -> TyperGroup | TyperCommand:
 
 
 class _Group(TyperGroup):
-    """The commands of COMMANDS: listed by their entries, loaded when one of them is to run."""
+    """The commands of COMMANDS, which are listed by their entries and loaded when they run."""
 
     def __init__(self, **options: Any) -> None:
         listed = {name: TyperCommand(name, help=entry.help) for name, entry in COMMANDS.items()}
@@ -115,14 +118,16 @@ def _tell_version(asked: bool) -> None:
 def _trilayer(
     version_: Annotated[
         bool,
-        typer.Option("--version", callback=_tell_version, is_eager=True, help="what is installed"),
+        typer.Option(
+            "--version", callback=_tell_version, is_eager=True, help="print the installed version"
+        ),
     ] = False,
 ) -> None:
     """Views over Kafka topics, written once: exact over all history, fresh to the second."""
 
 
 def main() -> None:
-    """Entry point of the `trilayer` command."""
+    """The entry point of the `trilayer` command."""
     set_up_logging()
     try:
         app()

@@ -1,4 +1,4 @@
-"""`trilayer notebooks`: the notebooks, in a folder of your own."""
+"""`trilayer notebooks`: copies the notebooks into a folder of your own."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from trilayer_core.runtime.settings import FILE, settings_folder
 def notebooks(
     folder: Annotated[
         Path,
-        typer.Argument(metavar="DIR", help="where they go; in your project's folder, or below it"),
+        typer.Argument(metavar="DIR", help="the folder, which must be your project's or below it"),
     ] = Path("notebooks"),
     force: Annotated[
-        bool, typer.Option("--force", help="replace files of theirs that were changed")
+        bool, typer.Option("--force", help="replace notebooks that were changed")
     ] = False,
 ) -> None:
-    """Puts the notebooks into a folder, for your own catalog and store.
+    """Copies the notebooks into a folder, for your own catalog and store.
 
-    They show batch against speed, and freshness and lag.
+    They compare batch with speed, and show freshness and lag.
     """
     shipped = {
         entry.name: entry.read_bytes()
@@ -48,8 +48,8 @@ def notebooks(
     above = [folder.resolve(), *folder.resolve().parents]
     if settings_folder() is None or settings_folder() not in above:
         out.print(
-            f"they look for {FILE} in their folder and above it; there is none: move them into"
-            " your project"
+            f"there is no {FILE} in their folder or above it, where they look for it: move them"
+            " into your project"
         )
     if (
         importlib.util.find_spec("jupyterlab") is None

@@ -1,4 +1,4 @@
-"""`trilayer quarantine`: events that did not fit their schema, seen and sent back corrected."""
+"""`trilayer quarantine`: shows quarantined events, and sends corrections or discards them."""
 
 from __future__ import annotations
 
@@ -29,31 +29,32 @@ from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import UsageError
 from trilayer_core.runtime.progress import shown
 
-app = typer.Typer(no_args_is_help=True, help="Events that did not fit their schema.")
+app = typer.Typer(no_args_is_help=True, help="Shows, corrects or discards quarantined events.")
 
 _WIDE = 120
-"""Columns of a terminal from which on `list` shows the events' values; and characters of a reason
-that it shows.
+"""The width of a terminal from which on `list` shows values.
+
+It is also the most characters of a reason that are shown.
 """
 
 
 @app.command("list")
 def list_(
-    stream: Annotated[str | None, typer.Option(help="one stream; all unless given")] = None,
+    stream: Annotated[str | None, typer.Option(help="one stream; by default all")] = None,
     limit: Annotated[
         int | None,
         typer.Option(
-            min=1, help="at most this many, the newest; all with --jsonl, else 100, unless given"
+            min=1, help="show this many of the newest; by default 100, or all with --jsonl"
         ),
     ] = None,
     jsonl: Annotated[
-        bool, typer.Option("--jsonl", help="a JSON object a line, as `quarantine replay` takes it")
+        bool, typer.Option("--jsonl", help="one JSON object per line, for `quarantine replay`")
     ] = False,
     all_: Annotated[
-        bool, typer.Option("--all", help="those that were replayed or discarded, too")
+        bool, typer.Option("--all", help="include events that were replayed or discarded")
     ] = False,
 ) -> None:
-    """What is in quarantine, and why."""
+    """Lists the events in quarantine, with the reasons."""
     p = project()
     wide = out.width >= _WIDE
     events = of_streams(p.store, _streams(p, stream), values=jsonl or wide, whole=all_)
@@ -94,12 +95,12 @@ def list_(
 
 @app.command()
 def reasons(
-    stream: Annotated[str | None, typer.Option(help="one stream; all unless given")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="as JSON")] = False,
+    stream: Annotated[str | None, typer.Option(help="one stream; by default all")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """How many events are in quarantine for each reason.
+    """Counts the events in quarantine by reason.
 
-    One with two wrong fields counts for both; those discarded or replayed count no more.
+    An event with two wrong fields counts for both. Discarded and replayed events are not counted.
     """
     p = project()
     counts, events = count_reasons(p.store, _streams(p, stream))
@@ -130,16 +131,14 @@ def discard(
     places: Annotated[
         list[str] | None, typer.Argument(help="PARTITION:OFFSET of each, as `list` prints it")
     ] = None,
-    why: Annotated[str, typer.Option(help="the reason, which is kept with your name")] = "",
+    why: Annotated[str, typer.Option(help="the reason, which is stored with your name")] = "",
     reason: Annotated[
         str | None,
-        typer.Option(help="all with this reason, as `reasons` prints it, in place of PLACES"),
+        typer.Option(help="discard all with this reason of `reasons`, instead of PLACES"),
     ] = None,
-    stream: Annotated[
-        str | None, typer.Option(help="which stream, where there are several")
-    ] = None,
+    stream: Annotated[str | None, typer.Option(help="the stream, if there are several")] = None,
 ) -> None:
-    """Says of events that nobody will correct them: `list` and `reasons` leave them out.
+    """Discards events that nobody will correct: `list` and `reasons` omit them.
 
     Their bytes stay in the master dataset.
     """
@@ -167,11 +166,9 @@ def _parse_place(place: str) -> tuple[int, int]:
 @app.command()
 def show(
     place: Annotated[str, typer.Argument(help="PARTITION:OFFSET, as `list` prints it")],
-    stream: Annotated[
-        str | None, typer.Option(help="which stream, where there are several")
-    ] = None,
+    stream: Annotated[str | None, typer.Option(help="the stream, if there are several")] = None,
 ) -> None:
-    """One event: its reason on stderr, its bytes, as they are, on stdout."""
+    """Shows one event: its reason on stderr, its unchanged bytes on stdout."""
     p = project()
     event = event_at(p.store, _streams(p, stream), *_parse_place(place))
     err.print(f"{event.stream} {place}: {escape(event.reason)}")
@@ -190,17 +187,15 @@ def replay(
         typer.Argument(help="JSON Lines as `list --jsonl` prints them, with `value` corrected"),
     ],
     again: Annotated[
-        bool, typer.Option("--again", help="also those that have been replayed before")
+        bool, typer.Option("--again", help="also send corrections that were sent before")
     ] = False,
 ) -> None:
     """Sends corrected events back to their topics.
 
-    With where they came from in the header trilayer-origin.
-
-    The quarantined events stay where they are and are never counted; the corrected ones count as
-    new events. Lines that can't be sent are listed, with the reason, and the others are sent. A
-    replay that was interrupted is run again with the same file: what it had sent already is looked
-    up in the log and not sent twice.
+    The header trilayer-origin says which event each one replaces. The quarantined events stay where
+    they are and are never counted; the corrected ones count as new events. Lines that can't be sent
+    are listed with the reason, and the others are sent. If a replay was interrupted, run it again
+    with the same file: what it had sent is found in the log and not sent twice.
     """
     p = project()
     with shown("Sending corrected events", echo=err.print, console=err, after_s=2.0) as tell:

@@ -1,4 +1,4 @@
-"""`trilayer replay`: a file's rows as events of a stream, at a rate."""
+"""`trilayer replay`: sends the rows of a file as events of a stream, at a given rate."""
 
 from __future__ import annotations
 
@@ -25,35 +25,33 @@ def replay(
         Path,
         typer.Argument(
             help=(
-                "CSV (.csv, .tsv, .txt), JSON Lines (.jsonl, .ndjson, .json) or Parquet, told by"
-                " its ending; text may be compressed (.gz, .bz2, .xz)"
+                "CSV (.csv, .tsv, .txt), JSON Lines (.jsonl, .ndjson, .json) or Parquet; text"
+                " may be compressed (.gz, .bz2, .xz)"
             )
         ),
     ],
-    stream: Annotated[str, typer.Option(help="the stream that the rows are events of")],
-    rate: Annotated[
-        float, typer.Option(min=0, help="events per second; 0: as fast as it goes")
-    ] = 0,
+    stream: Annotated[str, typer.Option(help="the stream of the events")],
+    rate: Annotated[float, typer.Option(min=0, help="events per second; 0: no limit")] = 0,
     limit: Annotated[int | None, typer.Option(min=1, help="send at most this many")] = None,
-    skip: Annotated[int, typer.Option(min=0, help="leave out this many at the beginning")] = 0,
+    skip: Annotated[int, typer.Option(min=0, help="skip this many at the beginning")] = 0,
     delimiter: Annotated[
         str | None,
-        typer.Option(help="between the cells of a CSV; told by its first line unless given"),
+        typer.Option(help="delimiter of a CSV file; by default detected from its first line"),
     ] = None,
     encoding: Annotated[
-        str | None, typer.Option(help="of text, such as latin-1; UTF-8 unless given")
+        str | None, typer.Option(help="encoding of text, such as latin-1; by default UTF-8")
     ] = None,
     columns: Annotated[
         str | None,
         typer.Option(
-            help="names of a CSV's columns, with commas between them, if it has no header"
+            help="names of a CSV file's columns, separated by commas, if it has no header"
         ),
     ] = None,
 ) -> None:
-    """Sends a file's rows to a stream's topic, in order. Lines of JSON are sent as they are.
+    """Sends the rows of a file to a stream's topic, in order.
 
-    A row that does not fit the stream's schema is sent too, and goes to quarantine with its reason
-    and its place in the file.
+    JSON is sent unchanged. A row that does not fit the stream's schema is sent as well, and
+    quarantined with its reason and its position in the file.
     """
     p = project()
     target = p.catalog.stream(stream)
@@ -102,7 +100,7 @@ def summary(sent: Sent, stream: Stream, encoding: str | None) -> Iterator[str]:
 
 @contextmanager
 def _shown(stream: str) -> Iterator[Callable[[Sent, float, float], None]]:
-    """Shows how far the work has come, if a person looks on."""
+    """Shows the progress on a terminal."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

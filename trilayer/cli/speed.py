@@ -1,4 +1,4 @@
-"""`trilayer speed`: the speed layer in the foreground."""
+"""`trilayer speed`: runs the speed layer in the foreground."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from trilayer_core.definitions.catalog import load_catalog
 from trilayer_core.runtime.settings import load_settings
 
 END_S = 4.0
-"""How long the speed layer may take to end in order after Ctrl-C."""
+"""The time limit for an orderly end after Ctrl-C, in seconds."""
 
-app = typer.Typer(no_args_is_help=True, help="The speed layer.")
+app = typer.Typer(no_args_is_help=True, help="Runs the speed layer.")
 
 
 @app.command()
 def run(
     rebuild: Annotated[
         bool,
-        typer.Option("--rebuild", help="begin anew from the cut of the oldest publication kept"),
+        typer.Option("--rebuild", help="rebuild from the cut of the oldest publication kept"),
     ] = False,
     ready_file: Annotated[
         Path | None, typer.Option(hidden=True, help="file to write once the queries run")
     ] = None,
 ) -> None:
-    """Covers what arrives, until Ctrl-C or SIGTERM."""
+    """Runs the speed layer until Ctrl-C or SIGTERM."""
     p = project()
     stop = threading.Event()
 
@@ -43,7 +43,7 @@ def run(
         if not stop.is_set():
             stop.set()
             logging.getLogger("trilayer.speed").info("stopping")
-            # A session that is being started is not waited for: what is committed is committed.
+            # Do not wait for a session that is starting; what is committed stays committed.
             patience = threading.Timer(END_S, os._exit, (0,))
             patience.daemon = True
             patience.start()
@@ -63,15 +63,15 @@ def run(
 
 @app.command()
 def restart() -> None:
-    """Has `trilayer up` start its speed layer again.
+    """Makes `trilayer up` restart its speed layer with the definitions in the project's files.
 
-    With what the project's files hold now; all else runs on.
+    Everything else keeps running.
     """
     restart_speed(project())
 
 
 @app.command("definitions", hidden=True)
 def show_definitions() -> None:
-    """The fingerprints of what the project's files define, for `trilayer up`."""
+    """Prints the fingerprints of the definitions in the project's files, for `trilayer up`."""
     catalog = load_catalog(load_settings().catalog)
     sys.stdout.write(definitions.as_line(definitions.loaded(catalog, Path.cwd())) + "\n")

@@ -1,4 +1,4 @@
-"""`trilayer sql`: an answer on stdout, what it stands on on stderr."""
+"""`trilayer sql`: prints answers to stdout and their provenance to stderr."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ logger = logging.getLogger("trilayer.sql")
 
 
 class Format(StrEnum):
-    """How an answer is printed."""
+    """The output format."""
 
     table = "table"
     json = "json"
@@ -40,28 +40,26 @@ def sql(
         str | None,
         typer.Argument(
             help=(
-                "SELECTs in DuckDB's dialect, with `;` between them, or the name of a view or"
-                " query; without it, a prompt, or what comes by a pipe"
+                "SELECTs in DuckDB's dialect, separated by `;`, or the name of a view or query;"
+                " if missing, a prompt, or the input of a pipe"
             )
         ),
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option("--file", "-f", help="a file with the query; - for standard input"),
+        typer.Option("--file", "-f", help="file with the query; - for standard input"),
     ] = None,
     layer: Annotated[str, typer.Option(help="merged, batch or speed")] = "merged",
-    format_: Annotated[
-        Format, typer.Option("--format", help="how to print the rows")
-    ] = Format.table,
+    format_: Annotated[Format, typer.Option("--format", help="output format")] = Format.table,
     table: Annotated[
         list[str] | None,
         typer.Option(
             "--table",
-            help="NAME=FILE: a lookup table of your own to join, of a CSV, JSON or Parquet file",
+            help="NAME=FILE: a lookup table to join, from a CSV, JSON or Parquet file",
         ),
     ] = None,
 ) -> None:
-    """Asks the views."""
+    """Queries the views in SQL."""
     if query is not None and file is not None:
         raise UsageError("either QUERY or --file must say what is asked; got both")
     chosen = _layer(layer)
@@ -88,7 +86,7 @@ def sql(
 
 @contextmanager
 def loaded(connection: Connection) -> Iterator[Snapshot]:
-    """A snapshot. Shows progress if loading what has changed takes long."""
+    """Opens a snapshot, and shows progress if loading new data takes long."""
     with ExitStack() as stack:
         with shown("Loading the views", echo=logger.info, after_s=2):
             snapshot = stack.enter_context(connection.snapshot())
@@ -105,7 +103,7 @@ def _layer(name: str) -> Layer:
 
 
 def _read(file: Path | None) -> str | None:
-    """What is asked in a file or by a pipe; None where someone is there to be prompted."""
+    """The query in a file or from a pipe; None if there is a terminal for a prompt."""
     if file is None and sys.stdin.isatty():
         return None
     if file is None or str(file) == "-":
@@ -126,13 +124,13 @@ def statements(text: str) -> list[str]:
     try:
         return [statement.query for statement in duckdb.extract_statements(text)] or [text]
     except duckdb.Error:
-        return [text]  # what is wrong with it is said when it is asked
+        return [text]  # the error is reported when it is run
 
 
 def ask(
     connection: Connection, snapshot: Snapshot, query: str, layer: Layer, format_: Format
 ) -> None:
-    """Prints the answer to one question, and below a table what it stands on."""
+    """Prints the answer to one query, and below a table its provenance."""
     result = snapshot.sql(query, layer)
     _print(result, format_)
     if format_ is Format.table:
@@ -147,7 +145,7 @@ HELP = """A question ends with `;`, or is the name of a view or query.
 
 
 class Prompt:
-    """Asks again and again, with a history that is kept and completion of names."""
+    """An interactive prompt with a persistent history and completion of names."""
 
     def __init__(
         self, connection: Connection, history: Path, layer: Layer, format_: Format
@@ -176,7 +174,7 @@ class Prompt:
         ]
 
     def run(self) -> None:
-        """Returns when the person leaves."""
+        """Runs until the user leaves."""
         err.print("[dim].help says what there is besides SQL[/]")
         held: list[str] = []
         while True:
@@ -284,7 +282,7 @@ def _print(result: Result, format_: Format) -> None:
 
 
 def _plain(value: object) -> object:
-    """A value as JSON has it; NaN and the infinities, which it has not, as text."""
+    """A value for JSON; NaN and the infinities, which JSON lacks, as text."""
     if isinstance(value, bool | int | str | type(None)):
         return value
     if isinstance(value, float):
@@ -311,11 +309,11 @@ def _text(value: object) -> str:
 
 
 def describe(provenance: Provenance, layer: str = "merged") -> str:
-    """What an answer stands on: a line of its publication, and one of each stream.
+    """The provenance of an answer: one line for the publication, and one for each stream.
 
     Args:
-        provenance: With the lag, where that is known.
-        layer: Whose answer it is. That of the batch layer stops at the cut.
+        provenance: The provenance, with the lag if it is known.
+        layer: The layer that answered. An answer of the batch layer ends at the cut.
     """
     lines = [
         f"publication {provenance.version}, T={provenance.t}"

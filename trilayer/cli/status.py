@@ -1,4 +1,4 @@
-"""`trilayer status`: per stream head, cut and lag; per view rows and publication; processes."""
+"""`trilayer status`: head, cut and lag of each stream; rows of each view; processes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from trilayer_core.seam import Cut
 
 def status(
     as_json: Annotated[
-        bool, typer.Option("--json", help="answer as JSON, documented in docs/operations.md")
+        bool, typer.Option("--json", help="print JSON, as documented in docs/operations.md")
     ] = False,
 ) -> None:
-    """How the streams, views and processes stand."""
+    """Shows the status of streams, views and processes."""
     p = project()
     standing, batch_every_s = project_status(p), p.settings.batch_every_s
     if as_json:

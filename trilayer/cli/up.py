@@ -1,4 +1,4 @@
-"""`trilayer up`: broker, speed layer and Airflow on this machine, in the foreground."""
+"""`trilayer up`: runs broker, speed layer and Airflow on this machine, in the foreground."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trilayer.operations.local_stack import Stack
 from trilayer.operations.project import project
 
 NoAirflow = Annotated[
-    bool, typer.Option("--no-airflow", help="leave Airflow out: batch runs are then yours to start")
+    bool, typer.Option("--no-airflow", help="do not start Airflow, and start batch runs yourself")
 ]
 
 
@@ -20,16 +20,14 @@ def up(
     no_airflow: NoAirflow = False,
     rebuild: Annotated[
         bool,
-        typer.Option(
-            "--rebuild", help="the speed layer begins anew, as with `speed run --rebuild`"
-        ),
+        typer.Option("--rebuild", help="rebuild the speed layer, as `speed run --rebuild` does"),
     ] = False,
 ) -> None:
-    """Starts the local stack and keeps it until Ctrl-C.
+    """Runs the local stack until Ctrl-C.
 
-    That is a Kafka broker, unless bootstrap_servers is set, the speed layer, and Airflow.
-
-    A speed layer that ends by itself says why and is started again, while the rest goes on.
+    It consists of a Kafka broker (unless bootstrap_servers is set), Spark Connect, the speed layer
+    and Airflow. A speed layer that ends by itself reports why and is restarted, while everything
+    else keeps running.
     """
     p = project()
     require(p, with_airflow=not no_airflow)

@@ -1,6 +1,6 @@
-"""`trilayer verify`: the invariants I1 and I2, on demand.
+"""`trilayer verify`: checks the invariants I1 and I2.
 
-What is compared, and how, is in the package trilayer.operations.verification.
+trilayer/operations/verification.py explains what is compared and how.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from trilayer_core.runtime.progress import shown
 logger = logging.getLogger("trilayer.verify")
 
 
-def verify(as_json: Annotated[bool, typer.Option("--json", help="answer as JSON")] = False) -> None:
-    """Compares log, master dataset and views with each other.
+def verify(as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False) -> None:
+    """Verifies all answers against the log and the master dataset.
 
-    Every record that the log still holds, and every key against a recompute.
-
-    Exit code 1 where they differ, with the view and key, or the partition and offsets; where a view
-    can't be answered; and where there was nothing to compare.
+    It compares every record that the log still holds, and recomputes every key of every view. The
+    exit code is 1 if there is a difference, which is shown with the view and key, or the partition
+    and offsets; if a view can't be answered; or if there was nothing to compare.
     """
     p = project()
     with shown("Verifying", echo=logger.info) as tell:

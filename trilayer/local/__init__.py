@@ -1,4 +1,4 @@
-"""What a cluster would provide, on one machine.
+"""The services that a cluster would provide, on one machine.
 
-A single-node Kafka, Spark Connect, Airflow, and the processes of the local stack.
+These are a single-node Kafka, Spark Connect, Airflow, and the processes of the local stack.
 """

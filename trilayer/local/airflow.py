@@ -1,9 +1,8 @@
 """Apache Airflow on this machine, in a folder of its own.
 
-Its database, its four processes, one user.
-
-For a laptop: SQLite, the LocalExecutor, loopback only. A deployment of its own runs the same DAGs;
-docs/airflow.md says how.
+It has a database, four processes and one user, and is meant for a laptop: SQLite, the
+LocalExecutor, loopback only. Another Airflow installation can run the same DAGs; docs/airflow.md
+says how.
 """
 
 from __future__ import annotations
@@ -43,27 +42,28 @@ NOT_INSTALLED = (
 )
 
 TIMEOUT_S = 60
-"""How long a request may take: this machine has other work than to answer it."""
+"""The time limit of a request in seconds; the machine may be busy with other work."""
 
 LOCK_TIMEOUT_S = 50
-"""How long Airflow waits for its database while another of its processes writes; with SQLite's own
-5 s, a request on a busy machine is answered with "Database error".
+"""How long Airflow waits for its database while another of its processes writes, in seconds.
+
+With SQLite's default of 5 s, a request on a busy machine fails with "Database error".
 """
 
 PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0)
-"""How long is waited before a request that Airflow could not answer is sent again."""
+"""The pauses before a request that Airflow could not answer is repeated, in seconds."""
 
 
 @dataclass(frozen=True)
 class Airflow:
-    """A running Airflow: where its pages and its REST API are, and who may log in."""
+    """A running Airflow: the address of its web interface and REST API, and the login."""
 
     url: str
     user: str
     password: str
 
     def client(self) -> httpx.Client:
-        """A client of its REST API (/api/v2), logged in."""
+        """A client of its REST API (/api/v2) that is logged in."""
         user = {"username": self.user, "password": self.password}
         answer = httpx.post(f"{self.url}/auth/token", json=user, timeout=TIMEOUT_S)
         answer.raise_for_status()
@@ -74,13 +74,11 @@ class Airflow:
 
 
 class _Again(httpx.HTTPTransport):
-    """Sends a request again if the answer was an error of the server.
-
-    Only if a second try can do no harm.
+    """Repeats a request after a server error, if repeating it can do no harm.
 
     SQLite refuses a transaction that has read and then wants to write, at once and whatever its
-    timeout, if another process has written in between. Nothing has been done then, so that such a
-    request is sent again whatever its method is.
+    timeout, if another process has written in between. Nothing was done in that case, so such a
+    request is repeated whatever its method is.
     """
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
@@ -97,7 +95,7 @@ class _Again(httpx.HTTPTransport):
 
 
 def is_installed() -> bool:
-    """Whether the package is there; it is not imported."""
+    """Whether the package is installed, without importing it."""
     return importlib.util.find_spec("airflow") is not None
 
 
@@ -111,13 +109,14 @@ def start(
     timeout_s: float = 120,
     echo: Callable[[str], None],
 ) -> Airflow:
-    """Starts Airflow in `home/airflow`; its tasks run in the folder `project` with `env` added.
+    """Starts Airflow in `home/airflow`, and returns when it answers.
 
-    Returns when it answers.
+    Its tasks run in the folder `project` with `env` added to their environment. `dags` maps names
+    of bundles to folders of DAG files. `port` is the port of the web interface; if it is 0, the
+    previous one or a free one.
 
-    dags: folders of DAG files, by the name of the bundle that each is.
-    port: of its pages; the one it had before, or a free one, where 0. Raises EnvironmentFault, with
-        the end of the log, if a process ends.
+    Raises:
+        EnvironmentFault: A process has ended. The message has the end of its log.
     """
     if not is_installed():
         raise EnvironmentFault(NOT_INSTALLED)
@@ -157,9 +156,10 @@ def start(
 
 
 def unpause(airflow: Airflow, dag_id: str, *, timeout_s: float = 60) -> None:
-    """Waits until the DAG has been parsed, and lets its schedule begin.
+    """Waits until the DAG has been parsed, and starts its schedule.
 
-    Raises EnvironmentFault with the import errors if it is not found.
+    Raises:
+        EnvironmentFault: It was not found. The message has the import errors.
     """
     deadline = time.monotonic() + timeout_s
     with airflow.client() as client:
@@ -177,23 +177,23 @@ def unpause(airflow: Airflow, dag_id: str, *, timeout_s: float = 60) -> None:
 
 
 def pause(api: httpx.Client, dag_id: str, paused: bool = True) -> None:
-    """Pauses the DAG, or has it go on.
+    """Pauses or unpauses the DAG.
 
-    While it is paused, no further scheduled run begins, and one under way waits before its next
+    While it is paused, no further scheduled run begins, and an active one waits before its next
     task.
     """
     api.patch(f"/dags/{dag_id}", json={"is_paused": paused}).raise_for_status()
 
 
 def runs(api: httpx.Client, dag_id: str, *states: str) -> list[str]:
-    """Ids of the DAG's runs that are in one of `states`."""
+    """The ids of the DAG's runs in one of the states."""
     answer = api.get(f"/dags/{dag_id}/dagRuns", params={"state": list(states)})
     answer.raise_for_status()
     return [run["dag_run_id"] for run in answer.json()["dag_runs"]]
 
 
 def running(home: Path) -> Airflow | None:
-    """The Airflow that runs in `home`, or None."""
+    """The Airflow that is running in `home`, or None."""
     if any(processes.running(home, name) is None for name in PROCESSES):
         return None
     return _at(json.loads((home / "airflow" / "state.json").read_text()))
@@ -205,9 +205,9 @@ def password_file(home: Path) -> Path:
 
 
 def stop(home: Path, *, timeout_s: float = 10) -> None:
-    """Ends what runs, tasks under way included, all of it at once. Does nothing to what doesn't.
+    """Ends all processes at once, including running tasks. Does nothing if none is running.
 
-    What has not ended after `timeout_s` seconds is killed.
+    Processes that have not ended after `timeout_s` seconds are killed.
     """
     alive = [record for name in PROCESSES if (record := processes.running(home, name)) is not None]
     with ThreadPoolExecutor(len(PROCESSES)) as pool:
@@ -223,15 +223,15 @@ def _at(state: Mapping[str, str]) -> Airflow:
 
 
 def _state(folder: Path, port: int) -> dict[str, str]:
-    """Port, password and keys, chosen once.
+    """The port, the password and the keys, which are chosen once.
 
     The password is in a file that only this user can read.
     """
     path = folder / "state.json"
     before = json.loads(path.read_text()) if path.exists() else {}
     chosen = choose_port(port or None, before.get("port"))
-    # Logs of tasks under way are served on two more, of which Airflow has numbers of its own: a
-    # second stack's would be taken.
+    # The logs of running tasks are served on two more ports, whose defaults would conflict with a
+    # second stack.
     ports = {
         name: str(choose_port(None, before.get(name), chosen))
         for name in ("task_logs", "trigger_logs")
@@ -283,7 +283,7 @@ def _configuration(
         ("api", "port"): state["port"],
         ("api", "base_url"): url,
         ("api", "workers"): "1",
-        ("api", "expose_stacktrace"): "True",  # to the one user, who owns its database and its logs
+        ("api", "expose_stacktrace"): "True",  # for the user, who owns database and logs
         ("api", "secret_key"): state["secret"],
         ("api_auth", "jwt_secret"): state["jwt"],
         ("logging", "base_log_folder"): str(folder / "logs"),
@@ -293,7 +293,7 @@ def _configuration(
         (
             "scheduler",
             "scheduler_idle_sleep_time",
-        ): "0.25",  # a run of five short tasks waits for it between each two
+        ): "0.25",  # a run of five short tasks waits for this between the tasks
         ("usage_data_collection", "enabled"): "False",
     }
     variables = {
@@ -329,17 +329,17 @@ _AIRFLOW = (
 
 
 def _command(project: Path, *arguments: str) -> list[str]:
-    """`airflow ARGUMENTS`, which finds the project's modules last.
+    """The command `airflow ARGUMENTS`, which searches the project's modules last.
 
-    So they take the place of none of its own.
+    They therefore do not shadow Airflow's own.
     """
     return [sys.executable, "-P", "-c", _AIRFLOW, str(project), *arguments]
 
 
 def is_healthy(airflow: Airflow) -> bool:
-    """Whether Airflow answers and says that all of it is well.
+    """Whether Airflow answers and reports that all components are healthy.
 
-    Its database, scheduler, DAG processor and triggerer.
+    These are its database, scheduler, DAG processor and triggerer.
     """
     try:
         health = httpx.get(f"{airflow.url}/api/v2/monitor/health", timeout=5)

@@ -1,8 +1,7 @@
 """A single-node Kafka broker in KRaft mode, without Docker.
 
-It listens on 127.0.0.1 only, keeps its data in its home across kill -9, and comes back on the same
-port while that is free, so that clients come back too. No process that is not this home's broker is
-ever signalled.
+It listens on 127.0.0.1 only. Its data survives SIGKILL, and it restarts on the same port if that is
+free, so that clients reconnect. Signals are only sent to the broker of this home.
 """
 
 import os
@@ -32,8 +31,8 @@ NAME = "kafka"
 
 _LOGGING = Path(__file__).parent / "log4j2.properties"
 
-# Small before fast: one thread collects garbage, only the quick compiler runs, few allocation
-# arenas.
+# Memory is more important than speed: one garbage collection thread, only the quick compiler, few
+# allocation arenas.
 _JVM = (
     "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k", "-XX:ReservedCodeCacheSize=48m",
     "-XX:MaxDirectMemorySize=64m", "-XX:+ExitOnOutOfMemoryError", "-Djava.awt.headless=true",
@@ -43,7 +42,7 @@ _JVM = (
 
 @dataclass(frozen=True)
 class Broker:
-    """A broker that runs: where clients connect, its pid, and the home that it was started in."""
+    """A running broker: the address for clients, its pid, and its home."""
 
     bootstrap: str
     pid: int
@@ -51,7 +50,7 @@ class Broker:
 
 
 _PORT_TAKEN = "Address already in use"
-"""What Java says of a port that was free when it was chosen."""
+"""Java's message if a port that was free has been taken meanwhile."""
 
 
 def start(
@@ -66,16 +65,16 @@ def start(
 ) -> Broker:
     """Starts the broker of `home`, and returns when it answers requests.
 
-    Its jars are those of the lock in `jars`.
+    Its jars are those of the lock in `jars`. The storage is formatted on first use. `home/kafka`
+    has server.properties and the data, `home/logs/kafka.log` the log, and `home/processes` the
+    broker's record, which `processes.list_running(home)` includes. The port is `port`, else the
+    previous one, else a free one. A running broker of this home is returned, unless its starter
+    crashed and it should have ended with it: then it is ended and started again. `processes.start`
+    explains `die_with_parent`.
 
-    Formats on first use. `home/kafka` holds server.properties and the data, `home/logs/kafka.log`
-    what it says, and `home/processes` its record, which `processes.list_running(home)` lists with
-    the others. The port is `port`, else the one it had, else a free one. A broker of this home that
-    runs is returned as it is, unless its starter crashed and it was to die with it: then it is
-    ended and started again. On `die_with_parent`, see `processes.start`.
-
-    Raises EnvironmentFault, with the end of the log, when it does not come up; ConflictError when
-    `port` is taken or the broker runs on another one.
+    Raises:
+        EnvironmentFault: It does not start. The message has the end of its log.
+        ConflictError: `port` is taken, or the broker runs on another one.
     """
     with exclusive(home / "kafka" / ".lock"):
         broker = running(home)
@@ -116,7 +115,7 @@ def start(
             except BaseException as error:
                 patience_s = (
                     5.0 if isinstance(error, Exception) else 1.0
-                )  # an interrupt does not wait
+                )  # an interrupt is not delayed
                 processes.terminate(record, home=home, timeout_s=patience_s, last_s=0.5)
                 if last or _PORT_TAKEN not in str(error):
                     raise
@@ -127,9 +126,9 @@ def start(
 
 
 def stop(home: Path, *, timeout_s: float = 30) -> None:
-    """Stop the broker of `home` in order: SIGTERM, and SIGKILL after `timeout_s` seconds.
+    """Stops the broker of `home` with SIGTERM, and with SIGKILL after `timeout_s` seconds.
 
-    Nothing if none runs.
+    Does nothing if none is running.
     """
     with exclusive(home / "kafka" / ".lock"):
         record = processes.running(home, NAME)
@@ -138,9 +137,9 @@ def stop(home: Path, *, timeout_s: float = 30) -> None:
 
 
 def running(home: Path) -> Broker | None:
-    """The broker of `home` if it is alive. It may still be starting.
+    """The broker of `home` if it is alive; it may still be starting.
 
-    It is known by the recorded pid and creation time, and by our server.properties in its command
+    It is identified by the recorded pid and creation time, and by server.properties in its command
     line.
     """
     record = processes.running(home, NAME)
@@ -156,9 +155,9 @@ def running(home: Path) -> Broker | None:
 
 
 def _wait_until_ready(broker: Broker, record: processes.Process, timeout_s: float) -> None:
-    """Returns once the broker lists itself in its own metadata.
+    """Waits until the broker lists itself in its own metadata.
 
-    Then the controller has admitted it and it takes requests.
+    The controller has then admitted it, and it accepts requests.
     """
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
@@ -182,7 +181,7 @@ def _answers(bootstrap: str) -> bool:
     try:
         socket.create_connection(
             (host, int(port)), timeout=1
-        ).close()  # quicker than a client's failure
+        ).close()  # faster than waiting for a client to fail
         client = KafkaAdminClient(
             bootstrap_servers=bootstrap, request_timeout_ms=5000, bootstrap_timeout_ms=2000
         )
@@ -197,9 +196,9 @@ def _answers(bootstrap: str) -> bool:
 
 
 def _write_properties(home: Path, port: int | None) -> None:
-    """Writes server.properties anew, with the ports that it had if they are free.
+    """Writes server.properties, with the previous ports if they are free.
 
-    The data does not depend on them.
+    The data does not depend on the ports.
     """
     before = _read_properties(home)
     client_port = choose_port(port, before.get("trilayer.port"))
@@ -225,10 +224,10 @@ def _write_properties(home: Path, port: int | None) -> None:
         "group.initial.rebalance.delay.ms": "0",
         "auto.create.topics.enable": "false",
         "log.message.timestamp.type": "LogAppendTime",
-        # a broker killed with -9 is otherwise waited for, for 9 s, before its successor is let in
+        # otherwise the controller waits 9 s for a killed broker before it admits its successor
         "broker.session.timeout.ms": "2000",
         "broker.heartbeat.interval.ms": "500",
-        # threads and buffers for one machine's clients
+        # threads and buffers for the clients of one machine
         "num.network.threads": "2",
         "num.io.threads": "4",
         "background.threads": "2",
@@ -253,7 +252,7 @@ def _read_properties(home: Path) -> dict[str, str]:
 
 
 def _format(home: Path, jars: Path, timeout_s: float) -> None:
-    """Give the storage its identity, beside its place, so that it is there whole or not at all."""
+    """Formats the storage, in a temporary place so that it is either complete or missing."""
     fresh = _data(home).with_name("data.partial")
     shutil.rmtree(fresh, ignore_errors=True)
     properties = _properties(home).with_name("format.properties")
@@ -282,7 +281,7 @@ def _format(home: Path, jars: Path, timeout_s: float) -> None:
 
 
 def _java(jars: Path) -> list[str]:
-    """The command up to the main class; exactly the locked jars, whatever else is in the folder."""
+    """The command up to the main class, with only the jars of the lock on the class path."""
     class_path = locked_jars.paths(locked_jars.KAFKA_BROKER, jars)
     missing = [path.name for path in class_path if not path.exists()]
     if missing:

@@ -1,11 +1,10 @@
-"""Child processes with a name, a log and a record on disk.
+"""Child processes with a name, a log file and a record on disk.
 
-So none is lost, and no other process is touched.
-
-A record in `home/processes/NAME.json` identifies a process by its pid *and* its creation time or,
-where the clock was set meanwhile, the record's token in its environment, which its descendants
-inherit. So a reused pid is never signalled, and what a crashed `up` left behind, Spark's JVM
-included, is found and ended by the next one.
+No process is lost, and no other process is affected. A record in `home/processes/NAME.json`
+identifies a process by its pid *and* its creation time or, if the clock was set meanwhile, by the
+record's token in its environment, which its descendants inherit. A reused pid is therefore never
+signalled, and everything that a crashed `up` left running, including Spark's JVM, is found and
+ended by the next one.
 """
 
 import json
@@ -29,9 +28,9 @@ from trilayer_core.errors import ConflictError
 
 TOKEN_VARIABLE = "TRILAYER_PROCESS"
 
-# Runs in the child before the command takes its place, same pid. Linux then sends SIGTERM when the
-# parent dies; the parent may have died already. (Popen's preexec_fn would do it too, but may
-# deadlock a parent that has threads.)
+# Runs in the child before the command replaces it, with the same pid. Linux then sends SIGTERM when
+# the parent dies; the parent may have died already. (Popen's preexec_fn could do this as well, but
+# can deadlock a parent with threads.)
 _EXEC = """
 import ctypes, os, signal, sys
 if sys.platform == "linux":
@@ -42,23 +41,23 @@ if sys.platform == "linux":
 os.execvp(sys.argv[2], sys.argv[2:])
 """
 
-# Linux counts a creation time in ticks of 10 ms from the boot time, and the boot time moves when
+# Linux counts a creation time in ticks of 10 ms from the boot time, and the boot time changes when
 # the wall clock is set.
 _TICK_S = 0.02
 _CLOCK_STEP_S = 2.0
 _EXEC_S = 0.5
 
-_children: dict[int, subprocess.Popen[bytes]] = {}  # our own, to be reaped
+_children: dict[int, subprocess.Popen[bytes]] = {}  # this process's children, to be reaped
 
 
 @dataclass(frozen=True)
 class Process:
-    """One started process, as its record states it.
+    """One started process, as its record describes it.
 
-    `create_time` is psutil's, in seconds since the epoch; `starter_pid` and `starter_create_time`
-    are those of the process that started it. `token` is in the environment of the process and of
-    all its descendants. `log_start` is the offset in its log at which what it says begins: logs are
-    appended to.
+    `create_time` is that of psutil, in seconds since 1970. `starter_pid` and `starter_create_time`
+    are those of the process that started it. `token` is in the environment of the process and its
+    descendants. `log_start` is the offset in its log at which its own output begins, because logs
+    are appended to.
     """
 
     name: str
@@ -77,8 +76,8 @@ class Process:
 def trilayer_command(*arguments: str) -> list[str]:
     """The command that runs `trilayer ARGUMENTS` with this Python.
 
-    With -P, the working directory is not searched for modules: a project's own `cli.py` or
-    `embedded.py` does not take the place of trilayer's. `load_catalog` adds the folder, last.
+    With -P, the working directory is not searched for modules, so a project's own `cli.py` or
+    `embedded.py` does not shadow another module. `load_catalog` adds the folder at the end.
     """
     return [sys.executable, "-P", "-m", "trilayer.cli", *arguments]
 
@@ -94,15 +93,15 @@ def start(
 ) -> Process:
     """Starts `argv` under `name`, in a session of its own.
 
-    Both outputs are appended to `home/logs/NAME.log`.
+    Its output is appended to `home/logs/NAME.log`. `env` is added to this process's environment.
+    Ctrl-C in the terminal does not reach the child. With `die_with_parent`, the Linux kernel sends
+    SIGTERM to it when the *thread* that called this function ends, so call it from a thread that
+    lives as long as the child should. On other systems, and if the child ignores the signal,
+    `end_leftovers` ends it later. First, what an earlier process of that name has left running is
+    ended.
 
-    `env` is added to this process's environment. Ctrl-C in the terminal does not reach the child.
-    With `die_with_parent`, on Linux the kernel sends it SIGTERM when the *thread* that called this
-    ends, so call it from one that lives as long as the child should; elsewhere, and if it ignores
-    that, `end_leftovers` ends it later.
-
-    Ends first what a former process of that name has left running. Raises ConflictError while one
-    of that name runs.
+    Raises:
+        ConflictError: A process of that name is running.
     """
     end_remains(home, name)
     log = home / "logs" / f"{name}.log"
@@ -139,13 +138,13 @@ def start(
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Holds SIGINT and SIGTERM back until the block has ended.
+    """Delays SIGINT and SIGTERM until the block has ended.
 
-    A handler may raise: between the start of a process and its record, that would leave a process
-    that nobody knows.
+    A handler may raise an error; between the start of a process and its record, that would leave an
+    unknown process.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield  # signals are handled in the main thread alone
+        yield  # only the main thread handles signals
         return
     came: list[int] = []
     before: dict[int, Any] = {}
@@ -162,7 +161,7 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def with_parent(argv: Sequence[str]) -> list[str]:
-    """`argv` as a command that, on Linux, gets SIGTERM when its starter ends.
+    """A command that runs `argv` and, on Linux, gets SIGTERM when its starter ends.
 
     The starter is the thread of this process that starts it.
     """
@@ -170,18 +169,18 @@ def with_parent(argv: Sequence[str]) -> list[str]:
 
 
 def running(home: Path, name: str) -> Process | None:
-    """The process that runs under `name`, or None.
+    """The process that is running under `name`, or None.
 
-    One with its pid that was created at another time is not it.
+    A process with the recorded pid but another creation time is a different one.
     """
     process = _read(_record_path(home, name))
     return process if process is not None and is_alive(process) else None
 
 
 def last_started(home: Path, name: str) -> Process | None:
-    """The process that was started last under `name`, whether it runs or not.
+    """The process that was last started under `name`, whether or not it is running.
 
-    None if it was ended in order.
+    None if it was ended by this module.
     """
     return _read(_record_path(home, name))
 
@@ -192,26 +191,24 @@ def list_running(home: Path) -> list[Process]:
 
 
 def is_alive(process: Process) -> bool:
-    """Whether this very process runs; a zombie does not."""
+    """Whether this process is running; a zombie is not."""
     return _find(process) is not None
 
 
 def exit_status(process: Process) -> int | None:
     """The exit status of a process that this one started; negative for a signal.
 
-    None while it runs, or if unknown.
+    None while it is running, or if it is unknown.
     """
     child = _children.get(process.pid)
     return child.poll() if child is not None else None
 
 
 def terminate(process: Process, *, home: Path, timeout_s: float = 15, last_s: float = 2) -> None:
-    """End `process` and all its descendants, and drop its record.
+    """Ends `process` and all its descendants, and deletes its record.
 
-    Does nothing more if they are gone.
-
-    SIGTERM to the process alone, so that it ends its own children in order; what is left of its
-    family when it is gone, or after `timeout_s` seconds, gets SIGTERM and, `last_s` seconds later,
+    SIGTERM is sent to the process alone, so that it can end its children in order. Descendants that
+    remain afterwards, or after `timeout_s` seconds, get SIGTERM and, `last_s` seconds later,
     SIGKILL.
     """
     family = _family(process)
@@ -233,9 +230,10 @@ def terminate(process: Process, *, home: Path, timeout_s: float = 15, last_s: fl
 def end_remains(home: Path, name: str) -> None:
     """Ends what a dead process of that name left running.
 
-    And waits until it has let go of its ports and files.
+    Waits until its ports and files are free.
 
-    Raises ConflictError while the process itself runs.
+    Raises:
+        ConflictError: The process itself is running.
     """
     process = _read(_record_path(home, name))
     if process is None:
@@ -248,12 +246,10 @@ def end_remains(home: Path, name: str) -> None:
 
 
 def end_leftovers(home: Path, *, timeout_s: float = 15) -> list[Process]:
-    """Ends what was to die with its starter and has outlived it.
+    """Ends processes that should have ended with their starter, with their descendants.
 
-    Descendants included. Drops stale records.
-
-    What a living process has started, and what was started to stay, is left alone. Returns those
-    that were ended.
+    Outdated records are deleted. Processes whose starter is alive, and those that should outlive
+    it, are left alone. Returns the processes that were ended.
     """
     ended = []
     for process in _records(home):
@@ -261,7 +257,7 @@ def end_leftovers(home: Path, *, timeout_s: float = 15) -> list[Process]:
         if alive and not is_leftover(process):
             continue
         if _starter_lives(process):
-            continue  # it may be about to start the process again
+            continue  # it may be starting the process again
         if alive or _family(process):
             ended.append(process)
         terminate(process, home=home, timeout_s=timeout_s)
@@ -269,18 +265,18 @@ def end_leftovers(home: Path, *, timeout_s: float = 15) -> list[Process]:
 
 
 def is_leftover(process: Process) -> bool:
-    """Whether `process` was to die with its starter, and the starter is gone."""
+    """Whether `process` should have ended with its starter, which is gone."""
     return process.die_with_parent and not _starter_lives(process)
 
 
 def log_tail(process: Process, lines: int = 30) -> str:
-    """The last lines that it wrote into its log, of at most 64 KiB.
+    """The last lines that it wrote to its log, at most 64 KiB.
 
-    Nothing of earlier processes of its name.
+    Output of earlier processes of the same name is not included.
     """
     with process.log.open("rb") as log:
         size_bytes = log.seek(0, os.SEEK_END)
-        # A log that is shorter than where this start began was emptied since.
+        # The log was emptied since, if it is shorter than its recorded beginning.
         start = process.log_start if process.log_start <= size_bytes else 0
         log.seek(max(start, size_bytes - 65_536))
         return "\n".join(log.read().decode(errors="replace").splitlines()[-lines:])
@@ -307,22 +303,22 @@ def _token(process: psutil.Process, within_s: float = 0.0) -> str | None:
             time.sleep(0.005)
         return environment.get(TOKEN_VARIABLE)
     except (psutil.AccessDenied, psutil.NoSuchProcess):
-        return None  # another user's, or gone: not ours
+        return None  # another user's process, or one that is gone
 
 
 def _reap(pid: int) -> None:
-    """Collect the exit status of a child of ours that has ended, so that it is not a zombie."""
+    """Collects the exit status of a child that has ended, so that it does not stay a zombie."""
     child = _children.get(pid)
     if child is not None:
         child.poll()
 
 
 def _family(process: Process) -> list[psutil.Process]:
-    """The living process, its descendants, and orphans that carry its token."""
+    """The process if it is alive, its descendants, and orphans with its token."""
     leader = _find(process)
     family = set()
     if leader is not None:
-        with suppress(psutil.NoSuchProcess):  # if it ends meanwhile, the token finds the others
+        with suppress(psutil.NoSuchProcess):  # if it ends, the token finds the others
             family = {leader, *leader.children(recursive=True)}
     for candidate in psutil.process_iter():
         if _token(candidate) == process.token:
@@ -340,9 +336,9 @@ def _starter_lives(process: Process) -> bool:
 
 
 def _lives(process: psutil.Process) -> bool:
-    """Whether it runs.
+    """Whether a process is running.
 
-    A zombie does not, once its last thread, which may still hold ports and files, has ended.
+    A zombie is not, once its last thread, which may still hold ports and files, has ended.
     """
     try:
         return process.is_running() and (
@@ -353,9 +349,9 @@ def _lives(process: psutil.Process) -> bool:
 
 
 def _is_ending(process: Process) -> bool:
-    """Whether the kernel is taking it down.
+    """Whether the kernel is terminating the process.
 
-    Its memory, command line included, goes before its ports and files.
+    Its memory, including the command line, is released before its ports and files.
     """
     try:
         return not psutil.Process(process.pid).cmdline()
@@ -364,9 +360,9 @@ def _is_ending(process: Process) -> bool:
 
 
 def _wait(family: Sequence[psutil.Process], timeout_s: float) -> list[psutil.Process]:
-    """Wait until all have ended, and return those that have not.
+    """Waits until all have ended, and returns those that have not.
 
-    Zombies have: PID 1 may be slow to collect them.
+    A zombie has ended: PID 1 may be slow to collect it.
     """
     deadline = time.monotonic() + timeout_s
     while (
@@ -416,7 +412,7 @@ def _write(path: Path, process: Process) -> None:
 
 
 def memory_mib(pid: int) -> int:
-    """Resident memory of a process and its descendants."""
+    """The resident memory of a process and its descendants."""
     try:
         root = psutil.Process(pid)
         return (

@@ -1,6 +1,6 @@
 """A Spark Connect server for the batch layer.
 
-It is the driver that runs share, so that none of them starts a JVM.
+Batch runs share its driver, so that none of them has to start a JVM.
 """
 
 import time
@@ -26,9 +26,9 @@ def _silent(_: str) -> None:
 
 
 def start(home: Path, settings: Settings, *, echo: Callable[[str], None]) -> processes.Process:
-    """Starts the server of `home`, on 127.0.0.1 only; `wait` for it.
+    """Starts the server of `home` on 127.0.0.1; call `wait` for it.
 
-    SPARK_ADDRESS in `home` says where it listens.
+    The file SPARK_ADDRESS in `home` has its address.
     """
     echo("Starting Spark Connect")
     port = choose_port(None, None)
@@ -53,9 +53,10 @@ def wait(
     timeout_s: float = 60,
     echo: Callable[[str], None] = _silent,
 ) -> str:
-    """The server's address, once it listens.
+    """Waits until the server listens, and returns its address.
 
-    Raises EnvironmentFault, with the end of its log, when it does not come up.
+    Raises:
+        EnvironmentFault: It does not start. The message has the end of its log.
     """
     remote = (home / SPARK_ADDRESS).read_text()
     deadline = time.monotonic() + timeout_s
@@ -71,9 +72,9 @@ def wait(
 
 
 def stop(home: Path, *, timeout_s: float = 10) -> None:
-    """Ends the server of `home`: SIGTERM, and SIGKILL after `timeout_s` seconds.
+    """Stops the server of `home` with SIGTERM, and with SIGKILL after `timeout_s` seconds.
 
-    Nothing if none runs.
+    Does nothing if none is running.
     """
     (home / SPARK_ADDRESS).unlink(missing_ok=True)
     record = processes.running(home, NAME)

@@ -1,4 +1,4 @@
-"""What can be done with a project, apart from how it is shown.
+"""The operations on a project, independent of their presentation.
 
-The command line, the tests and the demo share it.
+The command line, the tests and the demo share them.
 """

@@ -1,4 +1,4 @@
-"""Batch runs, whole or step by step, as a person or Airflow starts them."""
+"""Batch runs, complete or step by step, as a person or Airflow starts them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ logger = logging.getLogger("trilayer.batch")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run has come to.
+    """The result of a run.
 
     Attributes:
-        publication: The one in force now.
-        anew: Whether the run has published it; there was nothing new otherwise.
-        undelivered: What sinks have failed with, if any has.
+        publication: The publication in force now.
+        anew: Whether the run has published it; otherwise there was nothing new.
+        undelivered: The errors of sinks that have failed, if any.
     """
 
     publication: Publication
@@ -53,7 +53,7 @@ def whole_run(
     wait: bool,
     tell: Callable[[str], None],
 ) -> Outcome:
-    """A run from cut to delivery.
+    """Performs a run from cut to delivery.
 
     Args:
         p: The project.
@@ -61,8 +61,8 @@ def whole_run(
         full: As for `BatchLayer.run`.
         accept_loss: As for `BatchLayer.run`.
         accept_clock: As for `BatchLayer.run`.
-        wait: Wait first for a T that covers every event that is in the log now.
-        tell: Called with how far the run has come.
+        wait: Whether to wait first for a T that covers every event that is in the log now.
+        tell: Called with the progress.
     """
     before = Publications(p.store).in_force()
     if wait:
@@ -82,7 +82,7 @@ def whole_run(
 
 
 def deliver_all(p: Project, tell: Callable[[str], None] = lambda far: None) -> SinkError | None:
-    """Delivers to all sinks. Returns what has failed, to be raised when all else is told."""
+    """Delivers to all sinks. Returns the error, to be raised after everything else is reported."""
     try:
         deliver(p, p.catalog.sinks, tell)
     except SinkError as error:
@@ -92,7 +92,7 @@ def deliver_all(p: Project, tell: Callable[[str], None] = lambda far: None) -> S
 
 @dataclass(frozen=True)
 class Covered:
-    """The publication that covers T already, and the T up to which it holds every event."""
+    """The publication that covers T already, and the T up to which it contains every event."""
 
     version: int
     t: str
@@ -107,7 +107,7 @@ def cut(
     accept_loss: bool,
     accept_clock: bool,
 ) -> Run | Covered:
-    """The first step: takes a token and cuts the log, unless T is covered `at_least`."""
+    """The first step: takes a token and determines the cut, unless T is covered `at_least`."""
     begun = layer(p).cut(
         until_ms, full=full, at_least=at_least, accept_loss=accept_loss, accept_clock=accept_clock
     )
@@ -124,12 +124,12 @@ def publish(p: Project, token: int | None, until_ms: int | None) -> Outcome:
 
 
 def kept_version(store: Store, version: int | None, *, full: bool) -> Publication:
-    """The publication of this version.
+    """The publication with a version number.
 
     Args:
         store: The store.
-        version: Its number; unless given, the publication is the one in force.
-        full: Take full runs' alone, and unless a version is given the newest of them.
+        version: Its number; None for the publication in force.
+        full: Whether to consider only full runs; without a version, the newest of them.
 
     Raises:
         UsageError: There is none.
@@ -147,7 +147,7 @@ def kept_version(store: Store, version: int | None, *, full: bool) -> Publicatio
 
 
 def events_after_t(p: Project, publication: Publication) -> Mapping[str, int]:
-    """How many events of each stream have come after the publication's T; empty if unknown."""
+    """The number of events of each stream after the publication's T; empty if unknown."""
     try:
         return after_cut(
             p.catalog, p.settings, {name: s.cut for name, s in publication.streams.items()}

@@ -1,4 +1,4 @@
-"""Corrected events, sent back to their topics, each once."""
+"""Sends corrected events back to their topics, each once."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from trilayer_core.store import layout
 from trilayer_core.store.origins import Origins
 
 ORIGIN_HEADER = "trilayer-origin"
-"""Header of an event that replaces a quarantined one: TOPIC_ID/PARTITION/OFFSET."""
+"""The header of an event that replaces a quarantined one: TOPIC_ID/PARTITION/OFFSET."""
 
 
 @dataclass(frozen=True)
 class Sending:
-    """That a correction is about to be sent.
+    """The record that a correction is about to be sent.
 
     Attributes:
         start: The offset from which on it would be found, in the partition of the event that it
             replaces.
         value: The SHA-256 of its value.
-        began_ms: When, in ms since 1970.
+        began_ms: The time, in ms since 1970.
     """
 
     start: Annotated[int, Field(alias="from")]
@@ -48,12 +48,12 @@ class Sending:
 
 @dataclass(frozen=True)
 class Replayed:
-    """That a correction was sent.
+    """The record that a correction was sent.
 
     Attributes:
-        to: Its place in the log, as PARTITION:OFFSET.
-        sent_ms: When, in ms since 1970.
-        value: The SHA-256 of its value. None in records from before it was kept.
+        to: Its position in the log, as PARTITION:OFFSET.
+        sent_ms: The time, in ms since 1970.
+        value: The SHA-256 of its value; None in older records.
     """
 
     to: str
@@ -63,12 +63,12 @@ class Replayed:
 
 @dataclass
 class Sent:
-    """What came of a file of corrections.
+    """The result of replaying a file of corrections.
 
     Attributes:
-        now: How many events were sent.
-        before: How many an interrupted replay had sent, which this one goes on with.
-        refused: A line for each that was not sent, with where it is and why.
+        now: The number of events that were sent.
+        before: The number of events that an interrupted replay had sent, which this one continues.
+        refused: A line for each event that was not sent, with its position and the reason.
     """
 
     now: int = 0
@@ -77,19 +77,19 @@ class Sent:
 
 
 def send_corrections(p: Project, file: Path, *, again: bool, tell: Callable[[str], None]) -> Sent:
-    """Sends what a file of corrections has.
+    """Sends the corrections in a file.
 
-    One at a time in this store: two that run at once would send an event twice.
+    Only one replay runs at a time on a store, because two could send an event twice.
 
     Args:
-        p: The project whose quarantine has the events.
+        p: The project with the quarantine.
         file: JSON Lines, as `quarantine list --jsonl` prints them, with `value` corrected.
-        again: Whether also those that were sent before are sent.
-        tell: Called with how far the work has come.
+        again: Whether to send also those that were sent before.
+        tell: Called with the progress.
 
     Raises:
-        UsageError: The file is not there.
-        EnvironmentFault: The broker does not answer; says what was sent.
+        UsageError: The file does not exist.
+        EnvironmentFault: The broker does not answer; the message says what was sent.
     """
     with p.store.lock(layout.QUARANTINE_LOCK, "a quarantine replay"), ExitStack() as stack:
         replay = _Replay(p, again, tell, stack)
@@ -102,13 +102,13 @@ class _Correction:
     """A corrected event.
 
     Attributes:
-        stream: The event's.
+        stream: The event's stream.
         origin: The number of the origin in which the offset counts.
-        partition: Of the event that it replaces.
-        offset: Of the event that it replaces.
+        partition: The partition of the event that it replaces.
+        offset: The offset of the event that it replaces.
         value: The corrected text.
         where: File and line.
-        header: What it carries to say which event it replaces.
+        header: The header that says which event it replaces.
     """
 
     stream: Stream
@@ -121,13 +121,16 @@ class _Correction:
 
     @staticmethod
     def of(p: Project, raw: bytes, where: str) -> _Correction:
-        """Of a line as `quarantine list --jsonl` prints it. Raises UsageError if it is none."""
+        """The correction in a line of `quarantine list --jsonl`.
+
+        Raises UsageError if it is invalid.
+        """
         try:
             line = json.loads(raw.decode())
             value = line["value"]
             value = value if isinstance(value, str) else json.dumps(value)
             name = line["stream"]
-            # Lines from before there were later origins name none.
+            # Older lines do not name an origin.
             number, partition, offset = (
                 int(line.get(name, 1)) for name in ("origin", "partition", "offset")
             )
@@ -162,14 +165,14 @@ class _Correction:
 
     @property
     def marker(self) -> str:
-        """Path of the document that says that the event was sent, and to where."""
+        """The path of the record that the event was sent."""
         return layout.replayed(self.stream, self.origin, self.partition, self.offset)
 
     @property
     def intent(self) -> str:
-        """Path of the document that says that the event is about to be sent.
+        """The path of the record that the event is about to be sent.
 
-        It says from which offset on the event would be found.
+        It contains the offset from which on the event would be found.
         """
         return layout.sending(self.stream, self.origin, self.partition, self.offset)
 
@@ -189,7 +192,7 @@ class _Replay:
         self._seen: dict[tuple[str, int, int, int], _Correction] = {}
 
     def run(self, lines: list[tuple[str, bytes]]) -> None:
-        """Checks all the lines, then sends what is due, in order."""
+        """Checks all lines, then sends what is due, in order."""
         read = []
         for where, raw in lines:
             try:
@@ -235,8 +238,8 @@ class _Replay:
     def _producer(self) -> KafkaProducer:
         servers = self._p.settings.bootstrap_servers
         try:
-            # Once the client has given up it sends no more: what a later look into the log does
-            # not find was not sent.
+            # Once the client has given up it sends nothing more, so what is not in the log
+            # afterwards was not sent.
             producer = KafkaProducer(
                 bootstrap_servers=servers.split(","),
                 acks="all",
@@ -249,7 +252,11 @@ class _Replay:
         return producer
 
     def _check(self, one: _Correction, event: Quarantined | None) -> None:
-        """Raises UsageError unless the line corrects an event in quarantine, as the first one."""
+        """Checks that the line corrects an event in quarantine, and that it is the first to do so.
+
+        Raises:
+            UsageError: It does not.
+        """
         if event is None:
             raise UsageError(
                 f"{one.where} must name an event in quarantine; got {one.stream.name} {one.place}"
@@ -279,11 +286,11 @@ class _Replay:
         self._seen[one.key] = one
 
     def _is_sent(self, one: _Correction) -> bool:
-        """Whether an earlier replay has sent this correction, unless it is to be sent again.
+        """Whether an earlier replay has sent this correction, unless it should be sent again.
 
         Raises:
-            UsageError: It has sent another correction of the event, or it is unknown whether it
-                has sent this one.
+            UsageError: The earlier replay has sent another correction of the event, or it is
+                unknown whether it has sent this one.
         """
         store = self._p.store
         if store.exists(one.intent) and self._settle(one):
@@ -300,7 +307,8 @@ class _Replay:
     def _settle(self, one: _Correction) -> bool:
         """Whether an event that an interrupted replay was about to send is in the log.
 
-        It must be there as it is in the file now. Ends its intent.
+        It must be in the log with the value that the file has now. Deletes the record of the
+        intent.
         """
         intent = self._p.store.read_document(one.intent, Sending)
         topic = self._log.topic(one.stream)
@@ -324,7 +332,7 @@ class _Replay:
         """Sends the event.
 
         Raises:
-            UsageError: The broker refuses it.
+            UsageError: The broker rejects it.
             EnvironmentFault: The broker does not answer.
         """
         store = self._p.store
@@ -332,8 +340,8 @@ class _Replay:
         store.write_document(one.intent, Sending(end, one.digest, now_ms()))
         failpoint("quarantine.before-send")
         try:
-            # To the partition of the event that it replaces, so that one partition is looked at
-            # when it is unknown whether it was sent.
+            # To the partition of the event that it replaces, so that only one partition is searched
+            # if it is unknown whether it was sent.
             future = self._producer.send(
                 one.stream.topic,
                 one.value.encode(),
@@ -343,7 +351,7 @@ class _Replay:
             sent = future.get(timeout=40)
         except KafkaError as error:
             if isinstance(error, RetriableError):
-                # After any of these it may be in the log all the same.
+                # After any of these errors the event may still be in the log.
                 raise EnvironmentFault(
                     f"{one.where}: it is unknown whether the event was sent: the broker has not"
                     f" acknowledged it; got {type(error).__name__}: {error}; run the same command"
@@ -361,10 +369,10 @@ class _Replay:
 
 
 def _lines(file: Path) -> Iterator[tuple[str, bytes]]:
-    """The lines that are not empty, each with the file and its number."""
+    """The lines that are not empty, each with its file and number."""
     if not file.is_file():
         raise UsageError(f"FILE must be a file; got {str(file)!r}, which is not there")
-    # Lines of JSON end at \n alone: text may have U+2028 and other ends of lines inside.
+    # JSON lines end at \n only; their text may contain U+2028 and other line separators.
     for number, raw in enumerate(file.read_bytes().split(b"\n"), 1):
         if raw.strip():
             yield f"{file}:{number}", raw

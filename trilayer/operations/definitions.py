@@ -1,4 +1,4 @@
-"""The definitions that are saved in a project's files, beside those that the stack runs."""
+"""Compares the definitions saved in a project's files with those that the stack runs."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ from trilayer_core.errors import UsageError
 from trilayer_core.store.publication import Publication
 
 SETTLED_S = 1.0
-"""For how long the files must have stayed as they are: an editor may save several, one by one."""
+"""How long the files must be unchanged, in seconds.
+
+An editor may save several of them one by one.
+"""
 
 LOAD_S = 60
-"""How long the catalog may take to load."""
+"""The time limit for loading the catalog, in seconds."""
 
 
 @dataclass(frozen=True)
 class Definitions:
-    """Fingerprints of a catalog's views and streams by name, and the files that define it."""
+    """The fingerprints of a catalog's views and streams by name, and the files that define it."""
 
     views: dict[str, str]
     streams: dict[str, str]
@@ -32,7 +35,7 @@ class Definitions:
 
 
 def loaded(catalog: Catalog, folder: Path) -> Definitions:
-    """Those of a catalog that this process has loaded from the project in `folder`."""
+    """The definitions of a catalog that this process has loaded from the project in `folder`."""
     files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
     own = sorted(file for file in files if file and _belongs(Path(file), folder))
     return Definitions(
@@ -43,10 +46,10 @@ def loaded(catalog: Catalog, folder: Path) -> Definitions:
 
 
 def saved() -> Definitions:
-    """Those that the project's files hold now, read by a process of its own.
+    """The definitions that the project's files contain now, loaded by a separate process.
 
     Raises:
-        UsageError: They can't be loaded; says why.
+        UsageError: They can't be loaded; the message says why.
     """
     command = processes.with_parent(processes.trilayer_command("speed", "definitions"))
     try:
@@ -67,14 +70,14 @@ def saved() -> Definitions:
 
 
 def as_line(definitions: Definitions) -> str:
-    """What `saved` reads."""
+    """The line that `saved` reads."""
     return json.dumps(asdict(definitions))
 
 
 def changes(before: Definitions, now: Definitions, publication: Publication | None) -> list[str]:
     """What the difference between two definitions means for answers.
 
-    A sentence each; none if there is no difference.
+    One sentence for each difference; empty if there is none.
     """
     if before.views == now.views and before.streams == now.streams:
         return []
@@ -105,19 +108,19 @@ def changes(before: Definitions, now: Definitions, publication: Publication | No
 
 
 class Watch:
-    """Looks whether the files of a project have been saved."""
+    """Notices when the files of a project have been saved."""
 
     def __init__(self, files: Iterable[str]) -> None:
         self.follow(files)
 
     def follow(self, files: Iterable[str]) -> None:
-        """From now on these files are looked at."""
+        """Watches these files from now on."""
         self._files = tuple(files)
         self._stamps = self._look()
         self._changed_at: float | None = None
 
     def changed(self) -> bool:
-        """Whether a file has changed, and none since for a second; then this is said once."""
+        """Whether a file has changed and none has for a second since; this is reported once."""
         stamps = self._look()
         if stamps != self._stamps:
             self._stamps, self._changed_at = stamps, time.monotonic()

@@ -1,4 +1,4 @@
-"""Publications, delivered to the catalog's sinks."""
+"""Delivers publications to the catalog's sinks."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ logger = logging.getLogger("trilayer.batch")
 
 @dataclass(frozen=True)
 class Delivered:
-    """What became of a delivery.
+    """The result of a delivery.
 
     Attributes:
         version: The publication that the sink has now.
-        anew: Whether it was handed over just now; it had it already otherwise.
+        anew: Whether it was delivered now; otherwise the sink already had it.
     """
 
     version: int
@@ -37,7 +37,7 @@ class Delivered:
 
 @dataclass(frozen=True)
 class SinkHas:
-    """Which version a sink has, and since when, in ms since 1970."""
+    """The version that a sink has, and when it was delivered, in ms since 1970."""
 
     version: int
     delivered_ms: int
@@ -46,20 +46,20 @@ class SinkHas:
 def deliver(
     p: Project, sinks: Sequence[Sink], tell: Callable[[str], None] = lambda far: None
 ) -> dict[str, Delivered]:
-    """Hands the publication in force to each of the sinks that has not had it.
+    """Delivers the publication in force to each of the sinks that has not received it.
 
-    A sink that fails keeps no other from having it.
+    A sink that fails does not affect the others.
 
     Args:
         p: The project.
-        sinks: Of its catalog.
-        tell: Called with how far the work has come.
+        sinks: Sinks of its catalog.
+        tell: Called with the progress.
 
     Returns:
-        What each sink has now, by its name; empty before the first publication.
+        What each sink has now, by name; empty before the first publication.
 
     Raises:
-        SinkError: Sinks have failed; names each, and says why.
+        SinkError: Sinks have failed. The message names each with the reason.
     """
     done: dict[str, Delivered] = {}
     failed: list[str] = []
@@ -74,7 +74,7 @@ def deliver(
                 continue
             try:
                 _hand_over(p, sink, publication)
-            except Exception as error:  # the author's code, which may raise anything
+            except Exception as error:  # the author's code can raise anything
                 said = str(error) or "no message"
                 failed.append(
                     f"sink {sink.name!r} has not taken version {publication.version}:"
@@ -93,7 +93,7 @@ def deliver(
 
 
 def sink(p: Project, name: str) -> Sink:
-    """The catalog's sink of this name. Raises UsageError if it has none."""
+    """The catalog's sink with this name. Raises UsageError if there is none."""
     names = [one.name for one in p.catalog.sinks]
     if name not in names:
         raise UsageError(
@@ -103,7 +103,7 @@ def sink(p: Project, name: str) -> Sink:
 
 
 def answered_views(catalog: Catalog, publication: Publication) -> list[str]:
-    """The views of the catalog that the publication has, by their present definition."""
+    """The views of the catalog that the publication has with their present definitions."""
     return [
         view.name
         for view in catalog.views

@@ -32,53 +32,54 @@ from trilayer_core.store.files import Store
 logger = logging.getLogger("trilayer.demo")
 
 RATE = 4_000
-"""Events per second: 336,776 flights in a minute and a half."""
+"""Events per second, which replays 336,776 flights in a minute and a half."""
 
 BATCH_AT = (0.25, 0.65)
-"""Shares of the flights that must have been counted before a batch run is started, if no Airflow
-schedules them.
+"""The fractions of the flights that must be counted before a batch run is started.
+
+This applies if no Airflow schedules batch runs.
 """
 
 SCHEDULED = 2
-"""Scheduled batch runs that the demo waits for."""
+"""The number of scheduled batch runs that the demo waits for."""
 
 WORST = (
     "SELECT carrier, sum(flights)::BIGINT AS flights, sum(late)::BIGINT AS late, round(100 *"
     " sum(late) / sum(flights), 1) AS late_percent FROM delays_by_carrier GROUP BY carrier"
     " ORDER BY late_percent DESC LIMIT 5"
 )
-"""The question that the demo asks at its end: the worst carriers of the year."""
+"""The query that the demo runs at the end: the worst carriers of the year."""
 
 _SETTINGS = {
     "catalog": "examples.flights:catalog",
     "tick_s": 5,
     "settle_s": 1.0,
     "batch_every_s": 60,
-    # Runs this short spend most of their time compiling: the quick compiler alone halves it.
+    # Such short runs mostly compile; using only the quick compiler halves their time.
     "spark_conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"},
 }
 
 
 @dataclass(frozen=True)
 class Preparing:
-    """The file of flights is made, and broker and speed layer are started."""
+    """The file of flights is created, and broker and speed layer are started."""
 
 
 @dataclass(frozen=True)
 class Replaying:
-    """So many flights begin to go through Kafka."""
+    """A number of flights begin to go through Kafka."""
 
     total: int
 
 
 @dataclass(frozen=True)
 class Counts:
-    """What the layers answer while the demo waits, all at one moment.
+    """The layers' answers at one moment, while the demo waits.
 
     Attributes:
-        flights: How many flights each layer has counted.
-        keys: How many keys its view has.
-        provenance: What the answers stand on.
+        flights: The number of flights that each layer has counted.
+        keys: The number of keys of each layer's view.
+        provenance: The provenance of the answers.
     """
 
     flights: dict[Layer, int]
@@ -88,14 +89,14 @@ class Counts:
 
 @dataclass(frozen=True)
 class Scheduling:
-    """Airflow runs, and schedules the batch layer."""
+    """Airflow is running, and schedules the batch layer."""
 
     airflow: airflow.Airflow
 
 
 @dataclass(frozen=True)
 class ScheduledRun:
-    """A scheduled run has published; the runs are numbered from 1."""
+    """A scheduled run has published; runs are numbered from 1."""
 
     number: int
     counts: Counts
@@ -103,14 +104,14 @@ class ScheduledRun:
 
 @dataclass(frozen=True)
 class BatchRun:
-    """A batch run begins that no Airflow has scheduled; they are numbered from 1."""
+    """A batch run begins without Airflow; runs are numbered from 1."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class AllCounted:
-    """All flights are in the answers; and what the answers say of the worst carriers."""
+    """All flights are in the answers; with the answer about the worst carriers."""
 
     counts: Counts
     worst: Result
@@ -123,7 +124,7 @@ class Verifying:
 
 @dataclass(frozen=True)
 class Verified:
-    """What the verification has found. This is the last step."""
+    """The result of the verification. This is the last step."""
 
     verification: Verification
 
@@ -146,11 +147,11 @@ Until = Callable[[Callable[[Counts], bool]], Generator[Counts, None, Counts]]
 
 @contextmanager
 def demo_stack(*, with_airflow: bool) -> Iterator[Stack]:
-    """A local stack of the demo's own, which is not started yet; at the end it is stopped.
+    """The demo's own local stack, which is not started yet and is stopped at the end.
 
     Raises:
-        UsageError: The example or its data are not there; a wheel has neither.
-        EnvironmentFault: This machine lacks what the stack needs.
+        UsageError: The example or its data is missing, as in a wheel.
+        EnvironmentFault: This machine lacks something that the stack needs.
     """
     _check_examples()
     home = Path(".trilayer/demo").resolve()
@@ -188,12 +189,12 @@ def _check_examples() -> None:
 
 
 def steps(stack: Stack) -> Iterator[Step]:
-    """Does the demo in a stack that is not started. Yields each step when it is reached.
+    """Runs the demo in a stack that is not started yet, and yields each step when it is reached.
 
-    Between them it yields `Counts`, several times a second.
+    Between the steps it yields `Counts` several times per second.
 
     Raises:
-        TrilayerError: A process of the demo did not end well.
+        TrilayerError: A process of the demo has failed.
     """
     from examples.flights.__main__ import prepare
 
@@ -207,7 +208,7 @@ def steps(stack: Stack) -> Iterator[Step]:
     p = stack.project
     replay = _start(p, "replay", str(flights), "--stream", "flights", "--rate", str(RATE))
     with serving_layer.connect(p.catalog, p.settings, p.store) as connection:
-        # Counts until something is done, and then the newest of them.
+        # Counts until something is finished, and then the newest of them.
         until = partial(_until, connection, replay)
         if stack.with_airflow:
             yield from _scheduled_runs(stack, until, replay, total)
@@ -237,8 +238,8 @@ def _scheduled_runs(
             yield ScheduledRun(number, (yield from until(_NewBatch(api))))
         yield from until(partial(_over, replay))
         yield from until(partial(_reached, total))
-        # The run under way to its end, and no further one: the machine has enough to do with what
-        # comes now.
+        # Let the active run finish, and start no other: the machine is busy enough with the next
+        # steps.
         yield from until(lambda _: not airflow.runs(api, "lambda_batch", "running", "queued"))
         airflow.pause(api, "lambda_batch")
 
@@ -246,7 +247,7 @@ def _scheduled_runs(
 def _until(
     connection: Connection, replay: processes.Process, done: Callable[[Counts], bool]
 ) -> Generator[Counts, None, Counts]:
-    """Yields the newest counts until `done` says so of them; returns those."""
+    """Yields the newest counts until `done` returns true for them; returns those."""
     pause = threading.Event()
     while True:
         counts = _counts(connection)
@@ -268,9 +269,10 @@ def _counts(connection: Connection) -> Counts:
 
 
 class _NewBatch:
-    """Whether the batch's share has grown since the first look.
+    """Whether the batch layer's share has grown since the first look.
 
-    Raises TrilayerError if a scheduled run has failed.
+    Raises:
+        TrilayerError: A scheduled run has failed.
     """
 
     def __init__(self, api: httpx.Client) -> None:
@@ -293,7 +295,7 @@ class _NewBatch:
 
 
 def _start(p: Project, name: str, *arguments: str) -> processes.Process:
-    """Starts `trilayer NAME ARGUMENTS`, with a log of its own."""
+    """Starts `trilayer NAME ARGUMENTS` with a log of its own."""
     home = p.settings.home
     (home / "logs" / f"{name}.log").unlink(missing_ok=True)
     command = processes.trilayer_command(name, *arguments)
@@ -309,9 +311,10 @@ def _over(process: processes.Process, counts: Counts) -> bool:
 
 
 def _ended(process: processes.Process) -> bool:
-    """Whether the process has ended well.
+    """Whether the process has ended successfully.
 
-    Raises TrilayerError, with the end of its log, if it has ended otherwise.
+    Raises:
+        TrilayerError: It has failed. The message has the end of its log.
     """
     status = processes.exit_status(process)
     if status not in (None, 0):

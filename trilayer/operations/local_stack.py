@@ -1,4 +1,4 @@
-"""The local stack: broker, speed layer and Airflow on this machine, started and kept."""
+"""The local stack: runs broker, speed layer and Airflow on this machine."""
 
 from __future__ import annotations
 
@@ -29,31 +29,29 @@ logger = logging.getLogger("trilayer.up")
 DAGS = Path(str(files("trilayer.dags")))
 
 LOCK = "up.lock"
-"""File below `home` that is locked as long as a stack runs there."""
+"""The file below `home` that is locked as long as a stack runs there."""
 
 START_AGAIN_S = 5.0
-"""How long after the speed layer has ended it is started again."""
+"""The time after which a speed layer that has ended is restarted, in seconds."""
 
 SPEED_AGAIN = "speed.again"
-"""File below `home` with which `trilayer speed restart` asks `trilayer up` to start the speed layer
-again.
-"""
+"""The file below `home` through which `trilayer speed restart` asks `trilayer up` for a restart."""
 
 SPEED_READY = "speed.ready"
-"""File below `home` that the speed layer writes once its queries run."""
+"""The file below `home` that the speed layer writes once its queries run."""
 
 STOP_S = 2.0
-"""How long a process may take to end in order, before it is killed."""
+"""The time that a process has for an orderly end before it is killed, in seconds."""
 
 
 def restart_speed(p: Project) -> None:
-    """Has the stack that runs in the project's home start its speed layer again.
+    """Makes the stack that runs in the project's home restart its speed layer.
 
-    Returns when the speed layer runs with what the project's files hold now.
+    Returns when the speed layer runs with the definitions in the project's files.
 
     Raises:
-        UsageError: No stack runs.
-        EnvironmentFault: The speed layer ended while it started, or the stack did.
+        UsageError: No stack is running.
+        EnvironmentFault: The speed layer ended while it started, or the stack ended.
     """
     home = p.settings.home.resolve()
     with unless_held(home / LOCK) as free:
@@ -80,9 +78,9 @@ def restart_speed(p: Project) -> None:
 
 
 class Interrupt:
-    """Ctrl-C and SIGTERM: the first raises KeyboardInterrupt wherever the main thread is.
+    """Handles Ctrl-C and SIGTERM: the first one raises KeyboardInterrupt in the main thread.
 
-    No later one does.
+    Later ones are ignored.
     """
 
     def __init__(self) -> None:
@@ -91,7 +89,7 @@ class Interrupt:
             signal.signal(number, self._on_signal)
 
     def ignore(self) -> None:
-        """From now on none raises: what runs is being ended already."""
+        """Ignores all signals from now on, because the processes are being ended already."""
         self._came = True
 
     def _on_signal(self, number: int, frame: object) -> None:
@@ -101,7 +99,7 @@ class Interrupt:
 
 
 def dag_folders(project: Path) -> dict[str, Path]:
-    """The DAGs of trilayer, and those that the project has in a folder `dags` of its own."""
+    """The folders of trilayer's DAGs, and of the project's own in its folder `dags`."""
     own = project / "dags"
     return {"trilayer": DAGS} | (
         {"project": own} if own.is_dir() and own.resolve() != DAGS.resolve() else {}
@@ -111,13 +109,7 @@ def dag_folders(project: Path) -> dict[str, Path]:
 class Stack:
     """The processes of one home.
 
-    What runs is recorded there, so that what a crash leaves behind is found and ended.
-
-    Attributes:
-        project: The project; once `start` has returned, with the addresses of broker and Spark in
-            its settings.
-        with_airflow: Whether Airflow is among the processes.
-        airflow: Airflow, once `start_airflow` has returned.
+    They are recorded there, so that what a crash leaves running is found and ended.
     """
 
     def __init__(self, p: Project, *, with_airflow: bool) -> None:
@@ -132,16 +124,12 @@ class Stack:
         self._watch = definitions.Watch(self._definitions.files)
 
     def run(self, *, rebuild: bool = False, started: Callable[[], None]) -> None:
-        """Runs the stack until a signal comes. All processes have been ended when it returns.
-
-        Args:
-            rebuild: Have the speed layer begin anew.
-            started: Called once all processes have been started.
+        """Runs the stack until a signal arrives.
 
         Raises:
-            ConflictError: A stack runs in the project's home already.
-            EnvironmentFault: A process other than the speed layer ended by itself; with the end of
-                its log.
+            KeyboardInterrupt: One arrived; all processes have been ended.
+            EnvironmentFault: A process other than the speed layer ended by itself. The message has
+                the end of its log.
         """
         with exclusive(self._home / LOCK, once="`trilayer up`"), suppress(KeyboardInterrupt):
             self._run(Interrupt(), rebuild=rebuild, started=started)
@@ -166,12 +154,15 @@ class Stack:
             self.stop()
 
     def start(self, *, rebuild: bool = False, keep: bool = False) -> None:
-        """Broker, topics, Spark Connect and speed layer; returns when they work.
+        """Starts broker, topics, Spark Connect and the speed layer, and returns when they work.
 
         Args:
-            rebuild: Have the speed layer begin anew.
-            keep: Leave a speed layer that ends at once to `_keep_speed`: what its message advises
-                may need the broker.
+            rebuild: Whether the speed layer rebuilds.
+            keep: Whether `_keep_speed` handles a speed layer that ends at once; what its message
+                advises may need the broker.
+
+        Returns:
+            The project, with the addresses of broker and Spark in its settings.
 
         Raises:
             EnvironmentFault: One of them does not start.
@@ -180,7 +171,7 @@ class Stack:
         connector_jars(settings)
         class_archive.share(settings, echo=logger.info)
         address = self._home / BROKER_ADDRESS
-        # A crash leaves the file, whose address settings without one then have.
+        # After a crash the file exists, and settings without an address use its address.
         left = address.read_text().strip() if address.exists() else ""
         if settings.bootstrap_servers in ("", left):
             folder = (settings.jars / "kafka").resolve()
@@ -218,7 +209,8 @@ class Stack:
     def _start_speed(self, *, rebuild: bool = False) -> processes.Process:
         self._speed_ready.unlink(missing_ok=True)
         command = processes.trilayer_command("speed", "run", "--ready-file", str(self._speed_ready))
-        # MALLOC_ARENA_MAX: glibc keeps an arena a thread; two save tens of MB in each process.
+        # MALLOC_ARENA_MAX: glibc uses one arena per thread; two arenas save tens of MB in each
+        # process.
         environment = self.project.settings.environment() | {"MALLOC_ARENA_MAX": "2"}
         return processes.start(
             "speed",
@@ -228,7 +220,7 @@ class Stack:
         )
 
     def _follow_definitions(self) -> None:
-        """Says what saved definitions mean for answers, and has the speed layer run them."""
+        """Reports what saved definitions mean for answers, and runs them."""
         if not self._watch.changed():
             return
         try:
@@ -260,10 +252,7 @@ class Stack:
         self._tell_when_ready = True
 
     def _keep_speed(self) -> None:
-        """Starts the speed layer again, some seconds after it has ended by itself.
-
-        At once if it is asked to.
-        """
+        """Restarts a speed layer that has ended, after some seconds or at once on request."""
         if self._speed_again.exists():
             logger.info("Starting the speed layer again, as `trilayer speed restart` asks")
             self._restart_speed()
@@ -290,9 +279,9 @@ class Stack:
         return f"{last.log}:\n{processes.log_tail(last, lines=15)}"
 
     def start_airflow(self) -> airflow.Airflow:
-        """Starts Airflow beside the rest, after `start`.
+        """Starts Airflow, after `start`.
 
-        Returns when it answers, with `lambda_batch` scheduled unless a person has paused it.
+        Returns when it answers. `lambda_batch` is then scheduled, unless a person has paused it.
         """
         new = not (self._home / "airflow" / "airflow.db").exists()
         settings = self.project.settings
@@ -321,10 +310,10 @@ class Stack:
                 )
 
     def stop(self) -> None:
-        """Ends what runs, in less than five seconds. Nothing happens to what doesn't.
+        """Ends all processes in less than five seconds. Does nothing if none is running.
 
-        What has not ended by then is killed, which loses nothing: every layer goes on from what it
-        has committed.
+        Processes that have not ended by then are killed, which loses nothing: every layer continues
+        from what it has committed.
         """
         with ThreadPoolExecutor(3) as pool:
             pool.submit(airflow.stop, self._home, timeout_s=STOP_S)
@@ -332,7 +321,7 @@ class Stack:
             record = processes.running(self._home, "speed")
             if record is not None:
                 processes.terminate(record, home=self._home, timeout_s=STOP_S, last_s=0.3)
-            # Last: the speed layer would wait for it.
+            # Last, because the speed layer would wait for it.
             kafka.stop(self._home, timeout_s=STOP_S)
         (self._home / BROKER_ADDRESS).unlink(missing_ok=True)
         self._speed_ready.unlink(missing_ok=True)

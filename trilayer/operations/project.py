@@ -1,4 +1,4 @@
-"""A project: what every operation begins with."""
+"""A project, which every operation works on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trilayer_core.store.files import Store
 
 @dataclass(frozen=True)
 class Project:
-    """One project: its settings and the catalog and store that they name."""
+    """A project: its settings, and the catalog and store that they name."""
 
     settings: Settings
     catalog: Catalog
@@ -39,14 +39,14 @@ def project() -> Project:
 
 
 def project_store() -> Store:
-    """The store of the working directory's project, whatever its catalog holds."""
+    """The store of the working directory's project, without loading its catalog."""
     return Store(load_settings().store)
 
 
 def who() -> str:
     """Who runs the command, such as `ann@laptop`.
 
-    A user without a name is a number, as in a container.
+    A user without a name, as in a container, is represented by a number.
     """
     try:
         name = getpass.getuser()

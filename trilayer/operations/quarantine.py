@@ -1,4 +1,4 @@
-"""What is in quarantine: events that did not fit their schema, with what became of each."""
+"""The events in quarantine, which did not fit their schema, and what became of each."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ from trilayer_core.store.origins import Origins, origin_number
 from trilayer_core.store.segments import BYTES, standing
 
 SOURCE_HEADER = "trilayer-source"
-"""Header of an event that `trilayer replay` has sent although it does not fit: the file, and the
-place in it.
+"""The header of an event that `trilayer replay` has sent although it does not fit the schema.
+
+It has the file and the position in it.
 """
 
 _VALUE = "_value"
 _COLUMNS = ["_partition", "_offset", "_timestamp", "_headers", REJECT]
 _AT_ONCE = 10_000
-"""Rows that are Python's at a time."""
+"""The number of rows that are converted to Python at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +42,18 @@ class Quarantined:
     """One event in quarantine.
 
     Attributes:
-        stream: Its stream's name.
+        stream: The name of its stream.
         origin: The number of the origin in which its offset counts, see `Origin`.
-        partition: Its place in the log.
-        offset: Its place in the log.
-        append_ms: When the log has got it, in ms since 1970.
-        reason: Why it does not fit.
-        value: Its bytes. None if it has none, or if they were not asked for.
-        bytes: How many it has in the log, if `value` may be the beginning only, as the speed layer
-            keeps of long events until the batch layer has them.
-        source: Where `trilayer replay` has it from.
-        replayed: Whether it was sent again, corrected.
-        discarded: Why nobody will correct it, or None.
+        partition: Its partition.
+        offset: Its offset.
+        append_ms: Its append time, in ms since 1970.
+        reason: Why it does not fit the schema.
+        value: Its bytes. None if it has none, or if they were not requested.
+        bytes: The length of its value in the log, if `value` may be truncated. The speed layer only
+            keeps the beginning of long events until the batch layer has them.
+        source: The file and position from which `trilayer replay` sent it.
+        replayed: Whether a correction of it was sent.
+        discarded: Why it will not be corrected, or None.
     """
 
     stream: str
@@ -69,12 +70,12 @@ class Quarantined:
 
     @property
     def place(self) -> str:
-        """As people name it: PARTITION:OFFSET."""
+        """Its position as PARTITION:OFFSET."""
         return f"{self.partition}:{self.offset}"
 
     @property
     def key(self) -> tuple[str, int, int, int]:
-        """Which event of all streams and origins it is."""
+        """What identifies the event among all streams and origins."""
         return self.stream, self.origin, self.partition, self.offset
 
     @property
@@ -84,16 +85,16 @@ class Quarantined:
 
     @property
     def is_cut(self) -> bool:
-        """Whether `value` is the beginning only."""
+        """Whether `value` is truncated."""
         return self.value is not None and len(self.value) < (self.bytes or 0)
 
     @property
     def text(self) -> str | None:
-        r"""`value` as text, with bytes that are no UTF-8 as \xNN."""
+        r"""`value` as text, where bytes that are not UTF-8 are written as \xNN."""
         return None if self.value is None else self.value.decode(errors="backslashreplace")
 
     def to_json(self) -> dict[str, Any]:
-        """As `quarantine list --jsonl` prints it and `quarantine replay` takes it."""
+        """The event as `quarantine list --jsonl` prints it and `quarantine replay` accepts it."""
         return {
             "stream": self.stream,
             "origin": self.origin,
@@ -111,13 +112,13 @@ class Quarantined:
 
 @dataclass(frozen=True)
 class Discarded:
-    """That events were given up.
+    """The record that events were discarded.
 
     Attributes:
-        by: Who said so.
+        by: Who discarded them.
         why: The reason.
-        discarded_ms: When, in ms since 1970.
-        events: The number of the origin, the partition and the offset of each.
+        discarded_ms: The time, in ms since 1970.
+        events: The origin's number, the partition and the offset of each event.
     """
 
     by: str
@@ -129,12 +130,12 @@ class Discarded:
 def quarantined(store: Store, stream: Stream, *, values: bool = True) -> Iterator[Quarantined]:
     """The quarantined events of a stream in log order.
 
-    Those below the master dataset's end, then the speed layer's.
+    First those below the end of the master dataset, then those of the speed layer.
 
     Args:
-        store: Where both layers have put them.
-        stream: The events' stream.
-        values: Whether their bytes are read too, which is most of the work.
+        store: The store.
+        stream: The stream.
+        values: Whether to read their bytes as well, which is most of the work.
     """
     discarded = _discarded(store, stream)
     folder = layout.quarantine(stream.name)
@@ -208,7 +209,7 @@ def event_at(store: Store, streams: Sequence[Stream], partition: int, offset: in
         if (event.partition, event.offset) == (partition, offset)
     ]
     for event in there:
-        # Of a topic that was deleted and created again, the newest origin's.
+        # If the topic was deleted and created again, the event of the newest origin is meant.
         if event.origin == max(e.origin for e in there if e.stream == event.stream):
             return event
     raise UsageError(
@@ -266,16 +267,16 @@ def choose(
 def discard(
     store: Store, events: Iterable[Quarantined], *, by: str, why: str, at_ms: int | None = None
 ) -> int:
-    """Records that nobody will correct these events. Returns how many they are.
+    """Records that these events are discarded. Returns their number.
 
     Their bytes stay where they are.
 
     Args:
-        store: Where the records are kept, one for each stream.
-        events: Of any streams.
-        by: Who says so.
+        store: The store, which gets one record for each stream.
+        events: Events of any streams.
+        by: Who discards them.
         why: The reason.
-        at_ms: When, in ms since 1970; now unless given.
+        at_ms: The time, in ms since 1970; by default now.
     """
     at_ms = now_ms() if at_ms is None else at_ms
     chosen: dict[str, list[tuple[int, int, int]]] = {}
@@ -290,7 +291,7 @@ def discard(
 
 
 def _discarded(store: Store, stream: Stream) -> dict[tuple[int, int, int], str]:
-    """Why the events at these places, each with the number of its origin, were discarded."""
+    """The reasons for which events were discarded, by origin, partition and offset."""
     folder = layout.discarded(stream.name)
     why: dict[tuple[int, int, int], str] = {}
     for name in store.names(folder):
@@ -339,7 +340,7 @@ def _rows_of(store: Store, stream: Stream, values: bool) -> Iterator[tuple[int, 
 
 
 def _rows(table: pa.Table) -> Iterator[dict[str, Any]]:
-    """The rows, with their append time in ms, since its year may be one that datetime lacks."""
+    """The rows, with the append time in ms because its year may be out of range for datetime."""
     place = table.schema.get_field_index("_timestamp")
     stamps = table["_timestamp"].cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
     table = table.set_column(place, "_timestamp", stamps)

@@ -1,4 +1,4 @@
-"""A file's events, sent to their stream's topic at a rate."""
+"""Sends a file's events to their stream's topic at a given rate."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from trilayer_core.errors import EnvironmentFault, UsageError
 logger = logging.getLogger("trilayer.replay")
 
 SLICE_S = 0.02
-"""Events due within a slice of this length are sent together."""
+"""The length of a time slice in seconds; events that are due in one slice are sent together."""
 
 TELL_EVERY = 500
-"""After how many events it is told how far the work has come."""
+"""The number of events between two progress reports."""
 
 
 @dataclass
@@ -32,11 +32,11 @@ class Sent:
     """What was sent.
 
     Attributes:
-        events: How many.
-        unfit: How many of them do not fit.
-        misfits: How many have each reason; one event may have several.
-        first: The first that does not fit.
-        unknown: How many have each of the fields that the schema does not have.
+        events: The number of events.
+        unfit: The number of those that do not fit the schema.
+        misfits: The number of events for each reason; one event may have several.
+        first: The first event that does not fit.
+        unknown: The number of events with each field that is not in the schema.
         interrupted: Whether Ctrl-C ended it.
     """
 
@@ -67,22 +67,23 @@ def send(
     limit: int | None = None,
     tell: Callable[[Sent, float, float], None] = lambda sent, done, elapsed_s: None,
 ) -> Sent:
-    """Sends events to the stream's topic, all that the broker acknowledges.
+    """Sends events to the stream's topic until the broker has acknowledged all of them.
 
     Args:
         events: A file's events.
         stream: The stream.
         bootstrap_servers: The brokers.
-        source: The file's name, which events that do not fit carry in a header, with their place in
-            it.
-        rate: Events a second; 0 for as fast as it goes.
-        skip: How many events at the beginning are left out.
-        limit: Most events that are sent.
-        tell: Called now and then with what was sent, what part of the work that is, from 0 to 1,
-            and how many seconds it has taken.
+        source: The file's name, which is put into a header of events that do not fit, with their
+            position in the file.
+        rate: Events per second; 0 for no limit.
+        skip: The number of events to skip at the beginning.
+        limit: The maximum number of events to send.
+        tell: Called regularly with what was sent, the fraction of the work that is done, and the
+            time in seconds that it has taken.
 
     Raises:
-        EnvironmentFault: The broker has not taken one; it is named by its place in the file.
+        EnvironmentFault: The broker has not accepted an event. The message has its position in the
+            file.
     """
     try:
         producer = KafkaProducer(

@@ -1,4 +1,4 @@
-"""How a project stands: its publication, streams, views and processes."""
+"""The status of a project: its publication, streams, views and processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from trilayer_core.store.publications import Publications
 
 @dataclass(frozen=True)
 class HeldStatus:
-    """Who holds the version in force, why, and since when."""
+    """Who holds the version in force, why and since when; None if nobody does."""
 
     who: str
     why: str
@@ -40,12 +40,13 @@ class PublicationStatus:
     Attributes:
         version: Its version.
         t: Its T.
-        kind: How it was computed.
-        lag_s: How long its T, or a later one at which a run has found nothing new, is past.
-        late: Whether batch runs lag by more than the setting `late_after` allows.
+        kind: incremental or full.
+        lag_s: The time since its T, or since a later T at which a run has found nothing new.
+        late: Whether batch runs lag by more than the setting `late_after` allows, or T is later
+            than now.
         ahead: Whether that T is later than now.
         uncovered_s: The age of the oldest event after the cut; None if no broker answers.
-        looked_t: Up to which T a run has found nothing new, if one has.
+        looked_t: The T up to which a run has found nothing new, if there was one.
         held: Who holds the version, if anyone does.
     """
 
@@ -62,7 +63,7 @@ class PublicationStatus:
 
 @dataclass(frozen=True)
 class CompactionStatus:
-    """Since when a stream's commits have not been compacted, and why."""
+    """Since when and why a stream's commits can't be compacted."""
 
     since: str
     reason: str
@@ -73,18 +74,19 @@ class StreamStatus:
     """One stream.
 
     Attributes:
-        head: Up to it answers reach.
-        cut: Below it is the batch layer's share.
-        end: The end of the log; None, as all else that a broker says, if none answers.
+        head: The offset up to which answers reach.
+        cut: The batch layer's share lies below it.
+        end: The end of the log. If no broker answers, this and everything else that a broker knows
+            is None.
         generation: The speed layer's generation, if there is one.
-        lag_events: Events between head and end.
+        lag_events: The number of events between head and end.
         lag_s: The age of the oldest of them.
-        speed_events: Events between cut and head.
-        quarantined: Those of them that do not fit the schema.
-        quarantined_in_all: Events below the head that do not fit it.
-        note: Why the head is where it is, if that needs saying.
+        speed_events: The number of events between cut and head.
+        quarantined: The number of those that do not fit the schema.
+        quarantined_in_all: The number of events below the head that do not fit the schema.
+        note: An explanation of the head, if one is needed.
         ahead: Partition, offset and stamp of records that are stamped later than now.
-        compaction: What keeps commits from being compacted, if anything does.
+        compaction: Why commits can't be compacted, if so.
     """
 
     head: Cut
@@ -103,7 +105,7 @@ class StreamStatus:
 
 @dataclass(frozen=True)
 class ViewStatus:
-    """One view; one that has no answer has no rows and no publication, and a note that says why."""
+    """One view. Without an answer it has no rows and no publication, and a note with the reason."""
 
     stream: str
     rows: int | None
@@ -124,7 +126,7 @@ class ProcessStatus:
 
 @dataclass(frozen=True)
 class AirflowStatus:
-    """Where the local stack's Airflow is, and who may log in."""
+    """The address and login of the local stack's Airflow; None if it is not running."""
 
     url: str
     user: str
@@ -153,7 +155,7 @@ class Status:
 
 
 def project_status(p: Project) -> Status:
-    """How the project stands now."""
+    """The present status of the project."""
     with serving_layer.connect(p.catalog, p.settings, p.store) as connection:
         provenance = connection.provenance()
         with connection.snapshot() as snapshot:
@@ -238,7 +240,7 @@ def _publication(p: Project, provenance: Provenance) -> PublicationStatus | None
         t=provenance.t,
         kind=provenance.kind,
         lag_s=round(max(lag_s, 0), 1),
-        # T may move while the cut stands still.
+        # T can advance while the cut stays the same.
         late=ahead or max(lag_s, uncovered_s or 0) > p.settings.late_after_s,
         ahead=ahead,
         uncovered_s=None if uncovered_s is None else round(uncovered_s, 1),

@@ -242,8 +242,8 @@ def _failed(text: str) -> TrilayerError:
     """The error to raise for a Spark job that failed with this text."""
     if lost_by_log(text):
         return LogError(
-            "the log must hold what it held when this run began; some of it is gone, by retention"
-            " or by a failure of the broker; run this again, which says what is lost:"
+            "the log no longer holds what it held when this run began, because of retention or a"
+            " failure of the broker; run this again to see what is lost:"
             f" {first_cause(text)}"
         )
     return TrilayerError(

@@ -1,4 +1,5 @@
-"""Files that the layers share.
+"""The files through which the layers communicate.
 
-The master dataset, segments, publications, and the rules for reading and writing them.
+These are the master dataset, segments and publications, with the rules for reading and writing
+them.
 """

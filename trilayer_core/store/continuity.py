@@ -1,9 +1,10 @@
-"""Whether the log still is the one that was ingested.
+"""Checks whether the log is still the one that was ingested.
 
 A broker loses only the end of a log (after a power cut, or when a replica that was behind is
-elected); the beginning goes by retention. So one record of each partition that is still in its
-place, the last that was ingested, proves that all below it is there. If only transaction markers
-follow that record up to the end of what was ingested, there must still be no record there.
+elected leader); the beginning is removed by retention. So in each partition one record that is
+still in its place, the last one that was ingested, proves that everything below it is in place. If
+only the markers of transactions follow that record up to the end of what was ingested, there must
+still be no record among them.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from trilayer_core.store.segments import Commit
 def check_log(
     stream: Stream, topic: Topic, origin: Origin, chain: Sequence[Interval], log: Log
 ) -> None:
-    """Compares the log with what the master dataset has of it.
+    """Compares the log with the master dataset.
 
     Args:
         stream: The stream.
         topic: Its topic.
         origin: Its present origin.
-        chain: Its master dataset, under whatever schema.
+        chain: Its master dataset, under any schema.
         log: The log.
 
     Raises:
-        LogError: The log ends below what was ingested, or holds another record where the last
-            ingested one was.
+        LogError: The log ends below what was ingested, or has another record in place of the last
+            one that was ingested.
     """
     own = newest_of(chain, origin.identity)
     end = log.end(topic)
@@ -48,26 +49,27 @@ def check_log(
         if mark is None or (found is not None and found.offset > mark.offset):
             assert found is not None
             raise LogError(
-                f"stream {stream.name!r} partition {partition}: offset {found.offset} must hold no"
-                " record, as when it was ingested; the log has one there, appended at"
+                f"stream {stream.name!r} partition {partition}: offset {found.offset} held no"
+                " record when it was ingested; now the log has one there, appended at"
                 f" {format_time(found.append_ms)}. {_CAUSE} {ACCEPT}"
             )
-        there = "none" if found is None else f"one appended at {format_time(found.append_ms)}"
+        there = (
+            "none" if found is None else f"one that was appended at {format_time(found.append_ms)}"
+        )
         raise LogError(
-            f"stream {stream.name!r} partition {partition}: the last record that was ingested must"
-            f" still be at offset {mark.offset}, appended at {format_time(mark.append_ms)}; the"
-            f" log, which ends at offset {end[partition]}, has {there} in its place. {_CAUSE}"
-            f" {ACCEPT}"
+            f"stream {stream.name!r} partition {partition}: the last record that was ingested, at"
+            f" offset {mark.offset}, was appended at {format_time(mark.append_ms)}; the log, which"
+            f" ends at offset {end[partition]}, now has {there} in its place. {_CAUSE} {ACCEPT}"
         )
 
 
 def check_reaches(stream: Stream, end: Cut, ingested: Cut) -> None:
-    """Compares the log's end with what was ingested, in the partitions of which both are known.
+    """Compares the log's end with what was ingested, in the partitions that both have.
 
     Args:
         stream: The stream.
-        end: Per partition, one past the log's last offset.
-        ingested: Per partition, the end of the master dataset.
+        end: One past the last offset of each partition of the log.
+        ingested: The end of the master dataset in each partition.
 
     Raises:
         LogError: The log ends below what was ingested.
@@ -75,8 +77,8 @@ def check_reaches(stream: Stream, end: Cut, ingested: Cut) -> None:
     for partition, offset in sorted(ingested.items()):
         if partition in end and end[partition] < offset:
             raise LogError(
-                f"stream {stream.name!r} partition {partition}: the log must reach offset"
-                f" {offset}, up to which it was read; it ends at offset {end[partition]}. {_CAUSE}"
+                f"stream {stream.name!r} partition {partition}: the log ends at offset"
+                f" {end[partition]}, below offset {offset}, up to which it was read. {_CAUSE}"
                 f" {ACCEPT}"
             )
 
@@ -91,29 +93,30 @@ _CAUSE = (
 def changed(
     topic: Topic, marks: Marks, below: Cut, log: Log
 ) -> dict[int, tuple[Mark | None, Mark | None]]:
-    """The partitions in which the last record is no longer the marked one.
+    """The partitions in which another record has taken the place of the marked one.
 
-    A record that retention took is no change.
+    A record that retention has deleted is not counted as changed.
 
     Args:
         topic: The topic.
-        marks: Per partition the last record that was there, or None if there was none.
-        below: Per partition the offset that it was the last record below.
+        marks: The last record that was there in each partition, or None if there was none.
+        below: The offset in each partition of which it was the last record below.
         log: The log.
 
     Returns:
-        Per partition the mark, and that of the record which is there instead, or None if there is
-        none.
+        For each such partition, the mark and the mark of the record that is there now, or None if
+        there is none.
     """
     end = log.end(topic)
     reached = {p: below[p] for p in marks if p in below and below[p] <= end.get(p, 0)}
     found: dict[int, Mark] = dict(log.last_records(topic, reached))
-    # Too many markers may lie between a record and the offset, for a look from there to find it.
+    # There may be too many markers between a record and the offset for the search from the offset
+    # to find it.
     far = {
         p: mark.offset + 1 for p, mark in marks.items() if mark and p in reached and p not in found
     }
     found |= log.last_records(topic, far)
-    beginning = log.beginning(topic)  # asked after the records, which retention may take meanwhile
+    beginning = log.beginning(topic)  # after the records, which retention may delete
     changes: dict[int, tuple[Mark | None, Mark | None]] = {}
     for p, mark in sorted(marks.items()):
         last = found.get(p)
@@ -131,15 +134,15 @@ class Read:
     """What the speed layer has read of a log.
 
     Attributes:
-        ends: Up to where, in each partition.
-        marks: The last record below that, where it is known.
+        ends: The offset up to which each partition was read.
+        marks: The last record below that offset, if it is known.
     """
 
     ends: Cut
     marks: Marks
 
     def and_of(self, commits: Sequence[Commit]) -> Read:
-        """With what commits, oldest first, have read after it."""
+        """This together with what later commits, oldest first, have read."""
         ends, marks = dict(self.ends), dict(self.marks)
         for commit in commits:
             for segment in commit.segments:
@@ -152,12 +155,15 @@ NOTHING_READ = Read({}, {})
 
 
 def joined(before: Marks, marks: Marks) -> dict[int, Mark | None]:
-    """Marks with those before them, which stand where only transactions' markers came since."""
+    """Combines marks with earlier ones.
+
+    The earlier mark of a partition still applies if only transactions' markers were read since.
+    """
     return {**before, **{p: mark or before.get(p) for p, mark in marks.items()}}
 
 
 def lost_of(read: Read, topic: Topic, log: Log) -> str | None:
-    """What to say of a log that has lost what was read of it; None if it has lost nothing."""
+    """A message if the log has lost what was read of it, else None."""
     end = log.end(topic)
     if short := falls_short(end, read.ends):
         return short
@@ -178,28 +184,27 @@ def lost_of(read: Read, topic: Topic, log: Log) -> str | None:
 
 
 def falls_short(end: Cut, read: Cut) -> str | None:
-    """What to say of a log that ends below offsets which it must reach; None if it reaches them.
+    """A message if a log ends below offsets that it must reach, else None.
 
     Args:
-        end: Per partition, where the log ends. Partitions that it does not have are passed over:
-            they were added after the topic was described.
-        read: Per partition, the offset that it must reach.
+        end: The end of each partition. Partitions that it lacks are skipped: they were added after
+            the topic was described.
+        read: The offset that each partition must reach.
     """
     for partition, offset in sorted(read.items()):
         if partition in end and end[partition] < offset:
             return (
-                f"partition {partition} of the log must reach offset {offset}, up to which it was"
-                f" read; it ends at offset {end[partition]}"
+                f"partition {partition} of the log ends at offset {end[partition]}, below offset"
+                f" {offset}, up to which it was read"
             )
     return None
 
 
 def departed_generation(store: Store, stream: Stream, identity: str, topic: Topic, log: Log) -> int:
-    """The newest generation that has read what the log has lost in an origin.
+    """The number of the newest generation that has read records which the log has lost.
 
-    Its number, or 0 if none has.
-
-    Generations whose commits can't be read are passed over: readers can't merge them either.
+    It is 0 if there is none in the origin. Generations whose commits can't be read are skipped,
+    because readers can't merge them either.
     """
     generations = Generations(store, stream)
     for generation in reversed(generations.all()):

@@ -1,4 +1,4 @@
-"""Which generation of the speed layer answers from a cut on, proven to leave nothing out."""
+"""Decides which generation of the speed layer answers from a cut on, and proves its coverage."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from trilayer_core.store.segments import Commit, Generation, standing
 
 @dataclass(frozen=True)
 class Cover:
-    """A generation's segments that cover the log from a cut on, proven.
+    """A generation's segments that provably cover the log above a cut.
 
-    `ticks`: commit name to the ticks of it that are above the cut.
+    `ticks` has, for each commit name, its ticks above the cut.
     """
 
     generation: Generation
@@ -30,14 +30,15 @@ def cover_from(
 ) -> Cover:
     """Proves that the commits cover the log from `cut` to their head.
 
-    Raises CoverageError that names stream, partition and range.
+    Raises:
+        CoverageError: They do not. The message names stream, partition and range.
     """
     used, head = cover(stream.name, cut, (piece for commit in commits for piece in commit.pieces))
     return Cover(generation, commits, ticks_by_commit(used), head)
 
 
 def ticks_by_commit(pieces: Sequence[str]) -> dict[str, frozenset[int]]:
-    """Commit name to ticks, of the names of pieces."""
+    """The ticks of each commit name, from the names of pieces."""
     ticks: dict[str, set[int]] = {}
     for piece in pieces:
         commit, tick = piece.split("#")
@@ -54,26 +55,27 @@ def best_cover(
 ) -> Cover | None:
     """The cover of the newest generation whose head is at or past every older generation's head.
 
-    A generation that is being rebuilt takes over once it is ahead in every partition, so that no
-    partition's head goes back. It does go back where the log has lost records that the older
-    generations had read: these are not looked at any more. One that begins above the cut, since the
-    log held no more when it began, waits for the publication that reaches it; until then an older
-    one answers.
+    A generation that is being rebuilt thus takes over once it is ahead in every partition, so that
+    no partition's head goes back. The head does go back if the log has lost records that older
+    generations had read, because those are ignored. A generation that begins above the cut, because
+    the log held no more when it began, waits for the publication that reaches its beginning; until
+    then an older one answers.
 
     Args:
-        of_stream: The stream's generations; `KnownCommits` to read each commit once.
-        topic_id: Identity of the origin in which the cut counts.
-        view_fingerprints: Only generations that compute these views by these definitions are looked
-            at.
-        cut: From where the log must be covered.
-        departed: Generations up to this number are not looked at, see `PublishedStream`.
+        of_stream: The stream's generations; `KnownCommits` reads each commit only once.
+        topic_id: The identity of the origin in which the cut counts.
+        view_fingerprints: Only generations that compute these views with these definitions are
+            considered.
+        cut: The offsets from which the log must be covered.
+        departed: Generations up to this number are ignored, see `PublishedStream`.
 
     Returns:
         The cover; None if no generation computes these views.
 
     Raises:
-        CoverageError: The newest generation does not cover the log from the cut. An older one,
-            which has ended, would hide that the answer will never grow again.
+        CoverageError: The newest generation does not cover the log from the cut. It is not replaced
+            by an older one, which has ended: that would hide that the answer will never advance
+            again.
         IntegrityError: The newest generation can't be read.
     """
     best: Cover | None = None
@@ -101,9 +103,9 @@ def best_cover(
 
 
 def _begins_late(stream: Stream, generation: Generation, cut: Cut) -> CoverageError | None:
-    """What to say of a generation that begins above the cut.
+    """The error for a generation that begins above the cut.
 
-    That happens only if retention took the rest.
+    That only happens if retention deleted the records in between.
     """
     for partition, start in sorted(generation.start.items()):
         if start > cut.get(partition, 0):
@@ -116,7 +118,7 @@ def _begins_late(stream: Stream, generation: Generation, cut: Cut) -> CoverageEr
 
 
 def computes(generation: Generation, topic_id: str, view_fingerprints: Mapping[str, str]) -> bool:
-    """Whether the generation is of this origin and computes these views by these definitions."""
+    """Whether the generation computes these views by these definitions, in this origin."""
     return generation.topic_id == topic_id and all(
         generation.views.get(name) == fingerprint for name, fingerprint in view_fingerprints.items()
     )

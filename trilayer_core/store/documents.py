@@ -1,9 +1,9 @@
-"""The one codec of the store's documents: frozen dataclasses on one side, JSON on the other.
+"""The codec of the store's documents: frozen dataclasses in Python, JSON in files.
 
-A document is read by the type hints of its class, strictly: a number is no text. A field with a
-default may be absent, as fields are that older documents don't have. Fields that the class does not
-have are passed over, or refused if the class says `__pydantic_config__ = NO_OTHER_FIELDS`. Each
-document carries the SHA-256 of all else in it.
+A document is read strictly by the type hints of its class: a number is not accepted as text. A
+field with a default may be absent, because older documents lack newer fields. Fields that the class
+does not have are ignored, or rejected if the class says `__pydantic_config__ = NO_OTHER_FIELDS`.
+Each document contains the SHA-256 of the rest of it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from trilayer_core.seam import Range
 T = TypeVar("T")
 
 NO_OTHER_FIELDS = ConfigDict(extra="forbid")
-"""For a class whose documents mean something else if a field of theirs is not understood."""
+"""For classes whose documents must not be used if one of their fields is unknown."""
 
 ABSENT_IF_NONE = Field(exclude_if=lambda value: value is None)
-"""For a field that is not written while it is None; others are written as null."""
+"""For a field that is omitted if it is None; other fields are then written as null."""
 
 
 class _AsPair:
-    """Has a range written as [start, end]."""
+    """Writes a range as [start, end]."""
 
     @classmethod
     def __get_pydantic_core_schema__(
@@ -46,27 +46,27 @@ class _AsPair:
 
 
 StoredRange = Annotated[Range, _AsPair]
-"""A range as documents have it: [start, end]."""
+"""A range that is written as [start, end]."""
 
 
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
 def encode(document: object) -> Any:
-    """The document as JSON has it: dicts with keys that are text, lists, text, numbers."""
+    """The document as JSON: dicts with text keys, lists, text, numbers."""
     return _adapter(type(document)).dump_python(document, mode="json", by_alias=True)
 
 
 def decode(kind: type[T], body: dict[str, Any], path: str) -> T:
-    """The reverse of `encode`.
+    """The inverse of `encode`.
 
     Args:
-        kind: A frozen dataclass, or `dict` to have the JSON as it is.
-        body: What `encode` has made.
-        path: The file's path in the store, which errors name.
+        kind: A frozen dataclass, or `dict` to return the JSON unchanged.
+        body: A result of `encode`.
+        path: The file's path in the store, for messages.
 
     Raises:
-        IntegrityError: It is no document of this kind: a field is missing or of another type.
+        IntegrityError: It is not a document of this kind: a field is missing or has another type.
     """
     return _decode(kind, json.dumps(body).encode(), path)
 
@@ -77,25 +77,25 @@ def _decode(kind: type[T], text: bytes, path: str) -> T:
         document: T = _adapter(kind).validate_json(text, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
-        place = ".".join(str(part) for part in first["loc"]) or "the whole of it"
+        place = ".".join(str(part) for part in first["loc"]) or "the whole document"
         raise IntegrityError(
-            f"{path} must be a document of the kind {kind.__name__}; {place}: {first['msg']}; it"
+            f"{path} is not a document of the kind {kind.__name__}; {place}: {first['msg']}; it"
             f" was altered, or written by another version of trilayer; {mending(path)}"
         ) from None
     return document
 
 
 def document_bytes(document: object) -> bytes:
-    """A document's file: JSON with a `sha256` over all else in it."""
+    """The bytes of a document's file: JSON with a `sha256` over the rest."""
     body = encode(document)
     return json.dumps(body | {"sha256": _digest(body)}, indent=1).encode()
 
 
 def parse_document(data: bytes, path: str, kind: type[T]) -> T:
-    """The reverse of `document_bytes`.
+    """The inverse of `document_bytes`.
 
     Raises:
-        IntegrityError: The bytes are not what was written, or no document of this kind. The error
+        IntegrityError: The bytes were altered, or are not a document of this kind. The message
             names the file.
     """
     try:
@@ -103,12 +103,12 @@ def parse_document(data: bytes, path: str, kind: type[T]) -> T:
         expected = body.pop("sha256")
     except (ValueError, KeyError, AttributeError, TypeError):
         raise IntegrityError(
-            f"{path} must be a JSON document of trilayer's; it was truncated or replaced;"
+            f"{path} is not a JSON document of trilayer; it was truncated or replaced;"
             f" {mending(path)}"
         ) from None
     if _digest(body) != expected:
         raise IntegrityError(
-            f"{path} must have the content that its digest says; it was altered; {mending(path)}"
+            f"the content of {path} does not match its digest; it was altered; {mending(path)}"
         )
     # Most documents are as `document_bytes` lays them out: then their own bytes, up to the digest,
     # are taken, since making them anew costs more than all that follows.
@@ -119,7 +119,7 @@ def parse_document(data: bytes, path: str, kind: type[T]) -> T:
 
 
 def digest_in(data: bytes) -> str:
-    """The digest that a document's file carries, unchecked."""
+    """The digest in a document's file, without checking it."""
     return str(json.loads(data)["sha256"])
 
 
@@ -135,5 +135,5 @@ _MENDING = {
 
 
 def mending(relative: str) -> str:
-    """What a person can do about a file of the store that is not as it was written."""
+    """What an operator can do about a damaged file of the store."""
     return _MENDING.get(relative.partition("/")[0], "restore the file from a copy")

@@ -1,7 +1,7 @@
-"""The fence that keeps a late run from publishing.
+"""The fencing tokens that keep an overtaken run from publishing.
 
-`fence/00000031.json` says that token 31 was taken. Each run and each rollback takes one; only the
-holder of the newest may publish.
+`fence/00000031.json` records that token 31 was taken. Each run and each rollback takes a token, and
+only the holder of the newest one may publish.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from trilayer_core.store.pointer import pointer_lock
 logger = logging.getLogger("trilayer.publication")
 
 MOST_KEPT = 20
-"""Records of older tokens that are kept."""
+"""The number of records of older tokens that are kept."""
 
 
 @dataclass(frozen=True)
 class Token:
-    """That a token was taken.
+    """The record of a token.
 
     Attributes:
         token: Its number.
-        what: By what, in words.
-        taken_ms: When, in ms since 1970.
+        what: Who took it, in words.
+        taken_ms: When it was taken, in ms since 1970.
     """
 
     token: int
@@ -46,17 +46,17 @@ class Fence:
         self._store = store
 
     def newest(self) -> int:
-        """The token taken last; 0 before the first."""
+        """The newest token; 0 before the first."""
         names = self._store.names(layout.FENCE)
         return max((int(name.removesuffix(".json")) for name in names), default=0)
 
     def take(self, what: str) -> int:
-        """A token above all before it: whoever took an older one can't publish any more."""
+        """Takes a token with a new highest number: holders of older ones can't publish any more."""
         with pointer_lock(self._store, "the taking of a token"):
             return self.take_under_lock(what)
 
     def take_under_lock(self, what: str) -> int:
-        """As `take`, for a caller that holds the pointer's lock."""
+        """As `take`, for callers that hold the pointer's lock."""
         while True:
             token = self.newest() + 1
             if self._store.create_document(
@@ -67,7 +67,7 @@ class Fence:
                 return token
 
     def check(self, token: int) -> None:
-        """Raises OvertakenError if a newer token than this one has been taken."""
+        """Raises OvertakenError if a newer token has been taken."""
         newest = self.newest()
         if token != newest:
             raise OvertakenError(
@@ -77,7 +77,7 @@ class Fence:
             )
 
     def _taker(self, token: int) -> str:
-        """Who took a token, in words: a rollback by its version; all else is a later run."""
+        """Who took a token, in words: a rollback to a version, or a later run."""
         try:
             what = self._store.read_document(layout.token(token), Token).what
         except (IntegrityError, StoreError) as error:

@@ -1,14 +1,14 @@
-"""The store: every file that the layers share, on a local disk, S3 or HDFS.
+"""The store: all files that the layers share, on a local disk, S3 or HDFS.
 
-Documents (JSON) carry their own digest; tables (Parquet) are referred to by a `StoredFile` that
-holds theirs. What is read has been checked, byte for byte, before anything is made of it. A write
-is atomic: a reader sees all of a file or none. On object stores `create` and `lock` can't be made
-exclusive through pyarrow.fs; there the batch's scheduler must not start two runs (`Store.limits`
-says it to a person).
+Documents (JSON) contain their own digest. Tables (Parquet) are referred to by a `StoredFile` that
+contains their digest. Data is checked byte for byte before it is used. Writes are atomic: a reader
+sees either the complete file or none. On object stores, `create` and `lock` can't be made exclusive
+through pyarrow.fs; there the scheduler must not start two batch runs at a time (`Store.limits` says
+so to the operator).
 
-What the system refuses (a full disk, a failing device, a missing permission) is a StoreError that
-names the file. A write that fails leaves nothing behind; one whose process is killed leaves a
-temporary file, which `stale_temporaries` finds.
+An error of the operating system (a full disk, a failing device, a missing permission) becomes a
+StoreError that names the file. A write that fails leaves nothing behind. If the process is killed
+during a write, a temporary file remains, which `stale_temporaries` finds.
 """
 
 from __future__ import annotations
@@ -45,14 +45,15 @@ Content = TypeVar("Content")
 Document = TypeVar("Document")
 
 STALE_AFTER_S = 60.0
-"""Only what is older than this is looked at as left over; each kind has a further proof, see
-leftovers.py.
+"""Only files older than this are considered left over.
+
+For each kind a further proof is required, see leftovers.py.
 """
 
-"""Held by the speed layer for as long as it runs."""
+"""Held by the speed layer while it runs."""
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")
-"""The name of a file that `Store.write` has not finished."""
+"""The pattern of the name of a file that `Store.write` has not finished."""
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -63,10 +64,10 @@ class StoredFile:
     """A Parquet file of the store.
 
     Attributes:
-        path: Relative to the store.
-        rows: How many.
-        bytes: How many.
-        sha256: Of all its bytes.
+        path: Its path relative to the store.
+        rows: Its number of rows.
+        bytes: Its number of bytes.
+        sha256: The SHA-256 of its bytes.
     """
 
     path: str
@@ -76,14 +77,10 @@ class StoredFile:
 
 
 class Store:
-    """Files under one root.
+    """The files below one root.
 
-    `uri` is a folder, or a `file://`, `s3://` or `hdfs://` URI; other schemes as pyarrow.fs knows
-    them.
-
-    Attributes:
-        clock: This machine's clock, in ms since 1970: whoever decides by the time, or says when
-            something was written, asks here.
+    `uri` is a folder, or a `file://`, `s3://` or `hdfs://` URI, or another URI that pyarrow.fs
+    supports.
     """
 
     def __init__(self, uri: str, clock: Callable[[], int] = now_ms) -> None:
@@ -103,26 +100,28 @@ class Store:
         self._netloc_in_path = not self.local and self.root.startswith(parsed.netloc)
 
     def path(self, relative: str) -> str:
-        """The path as this file system says it."""
+        """The path in the notation of this file system."""
         return f"{self.root}/{relative}" if relative else self.root
 
     def uri(self, relative: str) -> str:
-        """The path as Spark says it."""
+        """The path in Spark's notation."""
         path = self.path(relative)
         if self._netloc_in_path:
             return f"{urlparse(self._prefix).scheme}://{path}"
         return f"{self._prefix}{path}"
 
     def unique(self) -> str:
-        """Six characters for a name that no other process gives to what it writes."""
+        """Six characters that make a name unique among all processes."""
         return uuid4().hex[:6]
 
     # -- files -------------------------------------------------------------------------------------
 
     def read(self, relative: str) -> bytes:
-        """All bytes of a file.
+        """Reads a file.
 
-        Raises IntegrityError, which names it, if there is none; StoreError if it can't be read.
+        Raises:
+            IntegrityError: It does not exist. The message names it.
+            StoreError: It can't be read.
         """
         try:
             failpoint("store.read", relative)
@@ -132,13 +131,13 @@ class Store:
                 return bytes(file.read())
         except FileNotFoundError:
             raise IntegrityError(
-                f"{relative} must be in the store {self.root}; it is missing; {mending(relative)}"
+                f"{relative} is missing in the store {self.root}; {mending(relative)}"
             ) from None
         except OSError as error:
             raise self.fault(error, "read", relative) from error
 
     def exists(self, relative: str) -> bool:
-        """Whether there is such a file or folder. Raises StoreError where the system won't tell."""
+        """Whether a file or folder exists. Raises StoreError if this can't be determined."""
         with self._faults("look for", relative):
             if not self.local:
                 return (
@@ -151,7 +150,10 @@ class Store:
             return True
 
     def names(self, relative: str) -> list[str]:
-        """Names, sorted, of the files and folders in a folder; none if there is no such folder."""
+        """The sorted names of the files and folders in a folder.
+
+        Empty if the folder does not exist.
+        """
         with self._faults("list", relative):
             if self.local:
                 try:
@@ -163,16 +165,15 @@ class Store:
             return sorted(info.base_name for info in self.fs.get_file_info(selector))
 
     def write(self, relative: str, data: bytes, *, durable: bool = True) -> None:
-        """Writes or replaces a file at once.
+        """Writes or replaces a file atomically.
 
         Args:
-            relative: The file's path in the store; its folder is made where it is not there.
-            data: All bytes of the file.
-            durable: Whether the file, on a local disk, also survives a power cut that comes after
-                this call.
+            relative: The file's path in the store. Its folder is created if necessary.
+            data: The content.
+            durable: Whether the file must survive a power cut after this call, on a local disk.
 
         Raises:
-            StoreError: It could not be written; what was there is unchanged, and nothing else is
+            StoreError: It could not be written. A previous file is unchanged, and no other file is
                 left.
         """
         with self._faults("write", relative):
@@ -187,9 +188,10 @@ class Store:
                 _sync(os.path.dirname(self.path(relative)))
 
     def create(self, relative: str, data: bytes, *, durable: bool = True) -> bool:
-        """As `write`, for a file that must not be there yet.
+        """Writes a file that must not exist yet.
 
-        Returns False, and writes nothing, if it is.
+        Returns:
+            False, without writing anything, if it exists.
         """
         if not self.local:
             if self.exists(relative):
@@ -207,7 +209,7 @@ class Store:
             return True
 
     def delete(self, relative: str) -> None:
-        """Deletes a file or a folder with all in it; nothing happens where there is none."""
+        """Deletes a file, or a folder with its content; does nothing if it does not exist."""
         path = self.path(relative)
         with self._faults("delete", relative):
             if not self.local:
@@ -224,16 +226,16 @@ class Store:
             except (
                 IsADirectoryError,
                 PermissionError,
-            ):  # POSIX has the second for a folder, Linux the first
+            ):  # POSIX has the second error for a folder, Linux the first
                 if not os.path.isdir(path) or os.path.islink(path):
                     raise
                 _delete_folder(path)
 
     @contextlib.contextmanager
     def _temporary(self, relative: str, data: bytes, durable: bool) -> Iterator[str]:
-        """A file beside `relative` that has the data, until the block ends.
+        """A temporary file next to `relative` with the data, until the block ends.
 
-        It is locked for as long: one without a lock is nobody's, and is left over
+        It is locked during that time. A file without a lock belongs to no process and is left over
         (`stale_temporaries`).
         """
         folder, name = os.path.split(self.path(relative))
@@ -245,7 +247,7 @@ class Store:
             file = open(temporary, "wb")  # noqa: SIM115
         try:
             with file:
-                with contextlib.suppress(OSError):  # a file system without locks
+                with contextlib.suppress(OSError):  # the file system has no locks
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 file.write(data)
                 failpoint("store.write", relative)
@@ -254,7 +256,7 @@ class Store:
                     os.fsync(file.fileno())
                 yield temporary
         finally:
-            with contextlib.suppress(FileNotFoundError):  # it has been moved to its place
+            with contextlib.suppress(FileNotFoundError):  # it was moved to its place
                 os.unlink(temporary)
 
     def stale_temporaries(self, folders: Iterable[str]) -> Iterator[str]:
@@ -277,9 +279,9 @@ class Store:
                         yield relative
 
     def age_s(self, relative: str) -> float:
-        """Seconds since a file, or the list of a folder, was last written.
+        """The seconds since a file or the entries of a folder were last changed.
 
-        0 if there is none, or if the store does not say.
+        It is 0 if it does not exist, or if the store has no such information.
         """
         try:
             return time.time() - os.stat(self.path(relative)).st_mtime if self.local else 0.0
@@ -287,7 +289,7 @@ class Store:
             return 0.0
 
     def size(self, relative: str) -> int:
-        """Bytes of a file, or of all files in a folder."""
+        """The number of bytes of a file, or of all files in a folder."""
         path = self.path(relative)
         info = self.fs.get_file_info(path)
         if info.type != pyarrow.fs.FileType.Directory:
@@ -296,9 +298,9 @@ class Store:
         return sum(int(found.size or 0) for found in inside)
 
     def sync(self, relative: str) -> None:
-        """Forces all that another process has written below a folder onto a local disk.
+        """Flushes everything that another process has written below a folder to a local disk.
 
-        A power cut then does not take it.
+        It then survives a power cut.
         """
         if not self.local:
             return
@@ -307,7 +309,7 @@ class Store:
             os.stat(path)
             for folder, _, files in os.walk(path, topdown=False):
                 for name in files:
-                    if not name.startswith("."):  # Hadoop's checksums, which nothing here reads
+                    if not name.startswith("."):  # Hadoop's checksums, which are not used
                         _sync(f"{folder}/{name}")
                 _sync(folder)
             while path != self.root and len(path) > len(self.root):
@@ -315,18 +317,18 @@ class Store:
                 _sync(path)
 
     def sync_folder(self, relative: str) -> None:
-        """Forces a folder's list onto a local disk.
+        """Flushes the entries of a folder to a local disk.
 
-        What was deleted from it then stays deleted after a power cut.
+        Files that were deleted from it then stay deleted after a power cut.
         """
         if self.local:
             with self._faults("sync", relative), contextlib.suppress(FileNotFoundError):
                 _sync(self.path(relative))
 
     def limits(self) -> list[str]:
-        """What a local disk promises and this store does not, for a person to read.
+        """The guarantees of a local disk that this store lacks, for the operator.
 
-        Nothing for a local disk.
+        Empty for a local disk.
         """
         if self.local:
             return []
@@ -355,13 +357,11 @@ class Store:
             raise self.fault(error, doing, relative) from error
 
     def fault(self, error: OSError, doing: str, relative: str) -> StoreError:
-        """The error to raise if the system did not let a file be used.
-
-        If it was not read, written, listed or deleted.
+        """The error to raise if the operating system could not use a file.
 
         Args:
-            error: What the system said.
-            doing: What was tried, a verb: read, write.
+            error: The operating system's error.
+            doing: What was attempted, as a verb: read, write.
             relative: The file's path in the store.
         """
         if error.errno in _FULL:
@@ -384,20 +384,22 @@ class Store:
     # -- documents ---------------------------------------------------------------------------------
 
     def read_document(self, relative: str, kind: type[Document]) -> Document:
-        """A document of this kind, written by `write_document`.
+        """Reads a document of this kind, written by `write_document`.
 
-        Raises IntegrityError where it is missing or not what was written.
+        Raises:
+            IntegrityError: It is missing or altered.
         """
         return parse_document(self.read(relative), relative, kind)
 
     def write_document(self, relative: str, document: object) -> None:
-        """Writes or replaces a document, with its own digest in it. As `write`, durable."""
+        """Writes or replaces a document with its digest, durably and atomically."""
         self.write(relative, document_bytes(document))
 
     def create_document(self, relative: str, document: object, *, durable: bool = True) -> bool:
-        """As `write_document`, for one that must not be there yet.
+        """Writes a document that must not exist yet.
 
-        Returns False, and writes nothing, if it is.
+        Returns:
+            False, without writing anything, if it exists.
         """
         return self.create(relative, document_bytes(document), durable=durable)
 
@@ -412,36 +414,40 @@ class Store:
         return StoredFile(relative, table.num_rows, len(data), hashlib.sha256(data).hexdigest())
 
     def read_table(self, file: StoredFile, columns: list[str] | None = None) -> pa.Table:
-        """A Parquet file's table, after its digest was checked.
+        """Reads a Parquet file after checking its digest.
 
-        Raises IntegrityError that names the file.
+        Raises:
+            IntegrityError: It is missing or altered. The message names it.
         """
-        # Threads, and pyarrow's look at a file as a dataset, cost more than a small file's pages.
+        # Threads, and pyarrow's handling of the file as a dataset, would cost more than reading a
+        # small file.
         parquet = pq.ParquetFile(pa.BufferReader(self.read_checked(file)))
         return parquet.read(columns, use_threads=file.bytes > 1 << 20)
 
     def read_checked(self, file: StoredFile) -> bytes:
-        """All bytes of a file, after its digest was checked.
+        """Reads the bytes of a file after checking its digest.
 
-        Raises IntegrityError that names the file.
+        Raises:
+            IntegrityError: It is missing or altered. The message names it.
         """
         data = self.read(file.path)
         _check_content(file, len(data), hashlib.sha256(data).hexdigest())
         return data
 
     def check(self, file: StoredFile) -> None:
-        """Raises IntegrityError unless the file's bytes are those that were written.
+        """Checks that a file's bytes are those that were written.
 
-        The error names the file.
+        Raises:
+            IntegrityError: It is missing or altered. The message names it.
         """
         if not self.exists(file.path):
             raise IntegrityError(
-                f"{file.path} must be in the store {self.root}; it is missing; {mending(file.path)}"
+                f"{file.path} is missing in the store {self.root}; {mending(file.path)}"
             )
         _check_content(file, *self._digest(file.path))
 
     def check_all(self, files: Iterable[StoredFile]) -> None:
-        """As `check`, several at a time."""
+        """Checks several files in parallel."""
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(self.check, files))
 
@@ -464,12 +470,10 @@ class Store:
         return StoredFile(relative, rows, size, digest)
 
     def describe_folder(self, relative: str) -> list[StoredFile]:
-        """Every Parquet file with rows in a folder that Spark has written.
+        """All Parquet files with rows in a folder that Spark has written.
 
-        Spark writes empty ones too.
-
-        They are made durable first, since Spark does not: what refers to them must not outlive
-        them.
+        Spark also writes empty files. The files are made durable first, which Spark does not do,
+        because a reference must not survive a power cut that its files do not.
         """
         self.sync(relative)
         files = [
@@ -483,17 +487,17 @@ class Store:
 
     @contextlib.contextmanager
     def lock(self, relative: str, what: str, wait_s: float = 0.0) -> Iterator[None]:
-        """Holds a lock that the system takes back when its process dies, however it dies.
+        """Holds a lock, which the operating system releases when the process ends in any way.
 
-        Not re-entrant.
+        It is not re-entrant.
 
         Args:
             relative: The lock's path in the store.
-            what: What to call the work that it is for.
-            wait_s: For how long to wait for another that holds it.
+            what: A name for the work that it protects.
+            wait_s: How long to wait for another holder.
 
         Raises:
-            ConflictError: Another process or thread holds it; says who.
+            ConflictError: Another process or thread holds it. The message says which.
         """
         if not self.local:
             yield
@@ -505,12 +509,13 @@ class Store:
 
     @contextlib.contextmanager
     def unless_locked(self, relative: str) -> Iterator[bool]:
-        """Gives True and holds the lock until the block ends if it is free.
+        """Takes the lock if it is free.
 
-        Gives False if it is not.
+        Hold it for a moment only: `lock` waits no longer than `GRACE_S` before it refuses.
 
-        It is False as well on stores that have no locks. Hold it for a moment only: `lock` waits
-        for `GRACE_S` before it refuses.
+        Yields:
+            True while the lock is held. False if it is not free, and always on stores without
+            locks.
         """
         if not self.local:
             yield False
@@ -522,9 +527,9 @@ class Store:
 
 
 def _make_folder(folder: str) -> None:
-    """Makes a folder and those above it, durably.
+    """Creates a folder and those above it, durably.
 
-    A power cut would take what is written into them with them.
+    Otherwise a power cut could remove the folders together with files that were made durable.
     """
     there = folder
     while not os.path.isdir(there):
@@ -536,7 +541,7 @@ def _make_folder(folder: str) -> None:
 
 
 def _sync(path: str) -> None:
-    """Forces a file, or the list of what is in a folder, onto the disk."""
+    """Flushes a file or the entries of a folder to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -545,9 +550,9 @@ def _sync(path: str) -> None:
 
 
 def _delete_folder(path: str) -> None:
-    """Deletes all of a folder.
+    """Deletes a folder with its content.
 
-    Also while another process deletes in it, or one that has been given up still writes into it.
+    This also works while another process deletes or writes files in it.
     """
     for attempt in range(10):
         try:
@@ -562,11 +567,11 @@ def _delete_folder(path: str) -> None:
 
 
 def _is_locked(path: str) -> bool:
-    """Whether another holds the lock of a file."""
+    """Whether another process holds the lock of a file."""
     try:
         with open(path, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # also where it has just been moved to its place
+    except OSError:  # also if it was just moved to its place
         return True
     return False
 
@@ -574,9 +579,10 @@ def _is_locked(path: str) -> bool:
 def read_listed(
     listing: Callable[[], list[Name]], read: Callable[[Name], Content]
 ) -> list[Content]:
-    """What is listed, read; all of it again where that fails and the listing has changed meanwhile.
+    """Lists and reads files, and starts again if that fails because the listing has changed.
 
-    Raises IntegrityError where it has not.
+    Raises:
+        IntegrityError: A file can't be read although the listing has not changed.
     """
     while True:
         names = listing()
@@ -590,11 +596,11 @@ def read_listed(
 def _check_content(file: StoredFile, size: int, digest: str) -> None:
     if size != file.bytes:
         raise IntegrityError(
-            f"{file.path} must have {file.bytes} bytes; got {size}: it was truncated or replaced;"
+            f"{file.path} has {size} bytes instead of {file.bytes}: it was truncated or replaced;"
             f" {mending(file.path)}"
         )
     if digest != file.sha256:
         raise IntegrityError(
-            f"{file.path} must have SHA-256 {file.sha256[:12]}…; its bytes were altered;"
+            f"{file.path} has another SHA-256 than {file.sha256[:12]}…; its bytes were altered;"
             f" {mending(file.path)}"
         )

@@ -25,31 +25,31 @@ class Generations:
         self._store, self.stream = store, stream
 
     def all(self) -> list[Generation]:
-        """Every generation, oldest first."""
+        """All generations, oldest first."""
 
         def listing() -> list[str]:
             names = self._store.names(layout.generations(self.stream))
             paths = [self._record(name) for name in names if name[:6].isdigit()]
             return [path for path in paths if self._store.exists(path)]
 
-        # Read again if a batch run has just cleared one away.
+        # Reading is repeated if a batch run has just deleted one.
         return read_listed(listing, lambda path: self._store.read_document(path, Generation))
 
     def read(self, generation: str) -> Generation:
-        """The generation of this name. Raises IntegrityError if it is missing or altered."""
+        """The generation with this name. Raises IntegrityError if it is missing or altered."""
         return self._store.read_document(self._record(generation), Generation)
 
     def begin(self, generation: Generation) -> None:
-        """Records a generation, which is there from then on."""
+        """Records a generation, which exists from then on."""
         self._store.create_document(self._record(generation.name), generation)
 
     def delete(self, generation: str) -> None:
-        """Deletes a generation, first the record without which it is none."""
+        """Deletes a generation, beginning with its record, without which it does not exist."""
         self._store.delete(self._record(generation))
         self._store.delete(layout.generation(self.stream, generation))
 
     def spans(self, generation: str) -> list[tuple[int, int]]:
-        """(first, last) of the widest commits, in order; those inside a wider one are left out."""
+        """The (first, last) of the widest commits, in order, without those inside a wider one."""
         names = self._store.names(layout.commits(self.stream, generation))
         stems = [name.removesuffix(".json") for name in names]
         spans = sorted((int(stem[:12]), -int(stem[13:])) for stem in stems)
@@ -60,40 +60,40 @@ class Generations:
         return widest
 
     def commits(self, generation: str) -> list[Commit]:
-        """All commits of a generation, the widest ones, in order.
+        """The widest commits of a generation, in order.
 
-        Read again where compaction has just replaced some.
+        Reading is repeated if compaction has just replaced some.
         """
         return read_listed(
             lambda: self.spans(generation), lambda span: self.commit(generation, *span)
         )
 
     def commit(self, generation: str, first: int, last: int) -> Commit:
-        """One commit. Raises IntegrityError if it is missing or altered."""
+        """Reads a commit. Raises IntegrityError if it is missing or altered."""
         return self._store.read_document(self._commit(generation, first, last), Commit)
 
     def has_commit(self, generation: str, first: int, last: int) -> bool:
-        """Whether there is this very commit."""
+        """Whether this commit exists, rather than a wider one."""
         return self._store.exists(self._commit(generation, first, last))
 
     def write_commit(self, generation: str, commit: Commit, *, durable: bool = True) -> None:
         """Writes a commit, which makes its segments count.
 
-        Nothing happens if it is there already.
+        Does nothing if it exists already.
         """
         path = self._commit(generation, commit.first, commit.last)
         self._store.create_document(path, commit, durable=durable)
 
     def delete_commit(self, generation: str, commit: Commit) -> None:
-        """Deletes a commit, then the files that it names."""
+        """Deletes a commit, and then its files."""
         self._store.delete(self._commit(generation, commit.first, commit.last))
         for file in commit.stored:
             self._store.delete(file.path)
 
     def compaction_fault(self) -> CompactionFault | None:
-        """What keeps the commits of the newest generation from being compacted.
+        """The reason why the commits of the newest generation can't be compacted.
 
-        None if nothing does.
+        None if they can.
         """
         known = self.all()
         path = layout.compaction_fault(self.stream, known[-1].name) if known else ""
@@ -109,25 +109,25 @@ class Generations:
 
 
 class KnownCommits(Generations):
-    """Generations of which each commit is read once: a commit never changes."""
+    """Generations whose commits are each read once, because a commit never changes."""
 
     def __init__(self, store: Store, stream: Stream) -> None:
         super().__init__(store, stream)
         self._known: dict[str, dict[tuple[int, int], Commit]] = {}
 
     def commits(self, generation: str) -> list[Commit]:
-        """As of `Generations`; of the generation's commits all others are forgotten."""
+        """As `Generations.commits`; other commits of the generation are forgotten."""
         commits = super().commits(generation)
         self._known[generation] = {(commit.first, commit.last): commit for commit in commits}
         return commits
 
     def commit(self, generation: str, first: int, last: int) -> Commit:
-        """As of `Generations`."""
+        """As `Generations.commit`."""
         known = self._known.setdefault(generation, {})
         if (first, last) not in known:
             known[first, last] = super().commit(generation, first, last)
         return known[first, last]
 
     def keep(self, names: Iterable[str]) -> None:
-        """Forgets all generations but these."""
+        """Forgets all generations except these."""
         self._known = {name: self._known[name] for name in names if name in self._known}

@@ -1,4 +1,4 @@
-"""The intervals of the master dataset: what one holds, and what is asked of a row of them."""
+"""The intervals of the master dataset, and functions over a series of them."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ class Interval:
     """One ingested interval.
 
     Attributes:
-        number: Its place in its chain.
+        number: Its position in its chain.
         t_ms: The T of its run.
-        topic_id: Identity of the origin in which its offsets count, see `Origin`.
-        ranges: Offsets [start, end) of each partition; the ends are the recorded cut of `t_ms`.
-        files: Where its records are.
-        events: Records held, the quarantined ones included.
-        quarantined: Records that do not fit their schema.
-        lost: Parts of `ranges` that retention took before they were ingested, accepted by an
-            operator.
-        marks: Per partition, the last record that has been ingested, by which the next run tells
-            whether the log still holds it; None if the log had no record below the end. Manifests
-            from before marks were kept have none.
-        departed: Number of the newest generation of the speed layer that had read, when this was
-            ingested, what the log holds no longer: none up to it is merged with this interval. 0 if
-            there was none.
+        topic_id: The identity of the origin in which its offsets count, see `Origin`.
+        ranges: The offsets [start, end) of each partition. The ends are the recorded cut of `t_ms`.
+        files: The files of its records.
+        events: The number of records, including quarantined ones.
+        quarantined: The number of records that do not fit their schema.
+        lost: The parts of `ranges` that retention deleted before they were ingested, as accepted by
+            an operator.
+        marks: The last record of each partition that has been ingested, from which the next run
+            sees whether the log still holds it. None if the log had no record below the end.
+            Manifests from before marks were stored have none.
+        departed: The number of the newest generation of the speed layer that, at the time of the
+            ingest, had read records which the log no longer held. Generations up to it are not
+            merged with this interval. 0 if there was none.
     """
 
     number: int
@@ -48,7 +48,7 @@ class Interval:
 
     @property
     def end(self) -> dict[int, int]:
-        """Where it ends in each partition."""
+        """The end of each partition's range."""
         return {partition: r.end for partition, r in self.ranges.items()}
 
 
@@ -58,26 +58,29 @@ def of_origin(chain: Sequence[Interval], identity: str) -> list[Interval]:
 
 
 def newest_of(chain: Sequence[Interval], identity: str) -> list[Interval]:
-    """The newest interval of one origin, or none: all that `chain_end` needs of it."""
+    """The newest interval of one origin, or none; `chain_end` needs no more."""
     return next(([i] for i in reversed(chain) if i.topic_id == identity), [])
 
 
 def chain_end(chain: Sequence[Interval], start: Cut) -> dict[int, int]:
-    """Where ingest goes on: the end of the intervals of one origin, which begins at `start`."""
+    """The offsets at which the next ingest begins: the end of the intervals of one origin.
+
+    `start` is where the origin begins.
+    """
     return dict(start) | (chain[-1].end if chain else {})
 
 
 def newest_departed(chain: Sequence[Interval], identity: str) -> int:
-    """The newest generation that the intervals of an origin say has departed from the log.
+    """The newest generation that the intervals of an origin name as departed from the log.
 
-    Its number, or 0 if none has.
+    It is 0 if there is none.
     """
     own = newest_of(chain, identity)
     return own[-1].departed if own else 0
 
 
 def rising_ts(chain: Sequence[Interval], latest_ms: int | None = None) -> list[int]:
-    """The T by which each interval's cut goes, as `recorded_cuts` says."""
+    """The T to which each interval's cut is assigned, as `recorded_cuts` explains."""
     latest, sound = latest_ms, []
     for interval in reversed(chain):
         sound.append(latest is None or interval.t_ms <= latest)
@@ -90,9 +93,9 @@ def rising_ts(chain: Sequence[Interval], latest_ms: int | None = None) -> list[i
 
 
 def intervals_below(chain: Sequence[Interval], cut: Cut, identity: str) -> list[Interval]:
-    """The intervals up to `cut`, a cut of the origin with this identity.
+    """The intervals up to `cut`, and all of the origins before it.
 
-    And all of the origins before it.
+    `cut` is a cut of the origin with this identity.
     """
     until = max(
         (place for place, interval in enumerate(chain) if interval.topic_id == identity), default=-1
@@ -107,15 +110,13 @@ def intervals_below(chain: Sequence[Interval], cut: Cut, identity: str) -> list[
 def intervals_after(
     chain: Sequence[Interval], cut: Cut, stream: Stream, identity: str
 ) -> list[Interval]:
-    """The intervals above a cut.
-
-    Those of its own origin that lie above it, and all of later origins.
+    """The intervals above a cut: those of its own origin above it, and all of later origins.
 
     Args:
         chain: Intervals, oldest first.
         cut: The cut.
-        stream: The stream, which errors name.
-        identity: Identity of the origin in which the cut counts.
+        stream: The stream, for messages.
+        identity: The identity of the origin in which the cut counts.
 
     Raises:
         CoverageError: An interval lies across the cut, or there is none of that origin.
@@ -123,9 +124,8 @@ def intervals_after(
     own = [place for place, interval in enumerate(chain) if interval.topic_id == identity]
     if not own:
         raise CoverageError(
-            f"stream {stream.name!r}: the master dataset must have intervals of the origin"
-            f" {identity} that the publication in force is of; it has none; run `trilayer batch"
-            " run --full`"
+            f"stream {stream.name!r}: the master dataset has no intervals of the origin"
+            f" {identity} of the publication in force; run `trilayer batch run --full`"
         )
     above = []
     for interval in chain[own[0] : own[-1] + 1]:
@@ -135,7 +135,7 @@ def intervals_after(
             partition, r = across[0] if across else next(iter(interval.ranges.items()))
             raise CoverageError(
                 f"stream {stream.name!r} partition {partition}: interval {interval.number}"
-                f" [{r.start}, {r.end}) must lie on one side of the cut in force at offset"
+                f" [{r.start}, {r.end}) lies across the cut in force at offset"
                 f" {cut.get(partition, 0)}; run `trilayer batch run --full`"
             )
         if True in sides:
@@ -144,13 +144,17 @@ def intervals_after(
 
 
 def check_follows(stream: Stream, before: Interval, after: Interval) -> None:
-    """Raises CoverageError unless the ranges of two neighbours of an origin follow each other."""
+    """Checks that the ranges of two neighbours of an origin are contiguous.
+
+    Raises:
+        CoverageError: They are not.
+    """
     if before.topic_id != after.topic_id:
         return
     for partition, r in after.ranges.items():
         if partition in before.ranges and r.start != before.ranges[partition].end:
             raise CoverageError(
                 f"stream {stream.name!r} partition {partition}: interval {after.number} of the"
-                f" master dataset must begin at offset {before.ranges[partition].end}; it begins"
-                f" at {r.start}; restore the manifests of this chain from a copy"
+                f" master dataset begins at offset {r.start} instead of"
+                f" {before.ranges[partition].end}; restore the manifests of this chain from a copy"
             )

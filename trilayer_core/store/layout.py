@@ -1,6 +1,7 @@
-"""Where everything is in the store: each path is made here. docs/formats.md says what is there.
+"""The layout of the store: all paths are built here. docs/formats.md describes the files.
 
-Folders end in no slash. Numbers have leading zeros, so that names sort as the numbers do.
+Paths of folders do not end with a slash. Numbers have leading zeros, so that names sort in the
+order of the numbers.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ BATCH = "batch"
 
 
 def version(number: int) -> str:
-    """A version."""
+    """The document of a version."""
     return f"{VERSIONS}/{number:08d}.json"
 
 
 def token(number: int) -> str:
-    """The record that a token was taken."""
+    """The record of a token."""
     return f"{FENCE}/{number:08d}.json"
 
 
@@ -34,17 +35,17 @@ def run(number: int) -> str:
 
 
 def step(number: int, name: str) -> str:
-    """What a step of the run with this token has found."""
+    """The result of a step of the run with this token."""
     return f"{run(number)}/{name}.json"
 
 
 def reconciliation(number: int, view: str) -> str:
-    """Every key of a view that the run with this token has compared."""
+    """The file of all keys of a view that the run with this token has compared."""
     return f"{run(number)}/{RECONCILIATION}/{view}.parquet"
 
 
 def partials(view: str, number: int, kind: str, attempt: str) -> str:
-    """The folder of a batch view's partials, as one attempt of the run with this token wrote it."""
+    """The folder of a batch view's partials, from one attempt of the run with this token."""
     return f"{BATCH}/{view}/{number:08d}-{kind}-{attempt}"
 
 
@@ -55,24 +56,24 @@ MASTER = "master"
 
 
 def later_origins(stream: Stream) -> str:
-    """The folder of the stream's origins, but for the first."""
+    """The folder of the stream's origins, except for the first."""
     return f"{STREAMS}/{stream.name}/origins"
 
 
 def origin(stream: Stream, number: int) -> str:
-    """An origin."""
+    """The document of an origin."""
     if number == 1:
         return f"{STREAMS}/{stream.name}/origin.json"
     return f"{later_origins(stream)}/{number:08d}.json"
 
 
 def chains(stream: Stream) -> str:
-    """The folder of the stream's master dataset: a chain for each schema that it has had."""
+    """The folder of the stream's master dataset, with a chain for each of its schemas."""
     return f"{MASTER}/{stream.name}"
 
 
 def chain(stream: Stream, schema: str) -> str:
-    """The folder of the chain under a schema, named by its fingerprint."""
+    """The folder of the chain for a schema, which is named by its fingerprint."""
     return f"{chains(stream)}/{schema}"
 
 
@@ -82,7 +83,7 @@ def manifest(folder: str, number: int) -> str:
 
 
 def records(folder: str, number: int, attempt: str) -> str:
-    """The folder of an interval's records, as one attempt wrote them."""
+    """The folder of an interval's records, from one attempt to write them."""
     return f"{folder}/{number:08d}-{attempt}"
 
 
@@ -105,7 +106,7 @@ def generation(stream: Stream, name: str) -> str:
 
 
 def generation_record(stream: Stream, name: str) -> str:
-    """What a generation is; without it there is none."""
+    """The description of a generation; without this file the generation does not exist."""
     return f"{generation(stream, name)}/{RECORD}"
 
 
@@ -125,17 +126,17 @@ def commit(stream: Stream, name: str, first: int, last: int) -> str:
 
 
 def segment(stream: Stream, name: str, first: int, last: int, part: str) -> str:
-    """The file of a commit that has a view's partials, or `_quarantine`."""
+    """The file of a commit with a view's partials, or with its quarantine."""
     return f"{generation(stream, name)}/{DATA}/{micro_batches(first, last)}-{part}.parquet"
 
 
 def micro_batches(first: int, last: int) -> str:
-    """What names of commits and their files begin with."""
+    """The beginning of the names of a commit and its files."""
     return f"{first:012d}-{last:012d}"
 
 
 def compaction_fault(stream: Stream, name: str) -> str:
-    """Why a generation's commits are not compacted, while they are not."""
+    """The reason why a generation's commits can't be compacted at present."""
     return f"{generation(stream, name)}/compaction-fault.json"
 
 
@@ -145,12 +146,12 @@ QUARANTINE = "quarantine"
 
 
 def quarantine(stream: str) -> str:
-    """The folder of the records of what became of the quarantined events of a stream, by name."""
+    """The folder with the records about a stream's quarantined events."""
     return f"{QUARANTINE}/{stream}"
 
 
 def replayed(stream: Stream, origin: int, partition: int, offset: int) -> str:
-    """The record that an event was sent again. The first origin's have no number of it."""
+    """The record that an event was sent again. It has no number for the first origin."""
     later = f"-{origin}" if origin > 1 else ""
     return f"{quarantine(stream.name)}/{partition}-{offset}{later}.json"
 
@@ -161,17 +162,17 @@ def sending(stream: Stream, origin: int, partition: int, offset: int) -> str:
 
 
 def discarded(stream: str) -> str:
-    """The folder of the records of events that were given up."""
+    """The folder with the records of discarded events."""
     return f"{quarantine(stream)}/discarded"
 
 
 def discarded_record(stream: str, at_ms: int, part: str) -> str:
-    """The record of some events that were given up, with a part that no other has."""
+    """The record of some discarded events; `part` makes its name unique."""
     return f"{discarded(stream)}/{at_ms}-{part}.json"
 
 
 def sink(name: str) -> str:
-    """Which publication a sink has."""
+    """The record of the publication that a sink has."""
     return f"sinks/{name}.json"
 
 
@@ -184,10 +185,10 @@ QUARANTINE_LOCK = "locks/quarantine-replay"
 
 
 def ingest_lock(stream: str) -> str:
-    """Held by an ingest of the stream with this name."""
+    """The lock of an ingest of the stream with this name."""
     return f"locks/ingest-{stream}"
 
 
 def sink_lock(name: str) -> str:
-    """Held by a delivery to the sink with this name."""
+    """The lock of a delivery to the sink with this name."""
     return f"locks/sink-{name}"

@@ -1,20 +1,19 @@
 """What killed processes leave in a store.
 
-Files and folders that nothing refers to or ever will, and that nobody writes.
+These are files and folders that nothing refers to, now or later, and that no process is writing.
+Age alone never makes a file a leftover. For each kind there is a proof that no process can still
+make it count:
 
-Nothing here is found by its age alone. Of each there is a proof that no process can still make it
-count:
+- A temporary file: its writer does not hold its lock any more.
+- An interval's folder: the interval's manifest names another one, or there is no manifest and no
+  ingest of the stream is running.
+- A batch view's folder, or a run's: no version needs it, and its run can't publish any more because
+  it has published or was overtaken.
+- A segment's file: it is in no commit although later micro-batches are committed; or compaction
+  wrote it and no speed layer is running.
+- A generation's folder: it has no `generation.json`, and no speed layer is running.
 
-- a temporary file: its writer does not hold its lock any more;
-- an interval's folder: the interval's manifest names another, or there is none and no ingest of the
-  stream works;
-- a batch view's folder, or a run's: no version needs it, and its run has published, or a later one
-  has taken over, so that it can't;
-- a segment's file: later micro-batches are committed and it is in no commit, or it is compaction's
-  and no speed layer works;
-- a generation's folder: it has no `generation.json`, and no speed layer works.
-
-On stores that are not local there are no locks, and what only a lock could prove is left alone.
+Stores that are not local have no locks; what only a lock could prove is left alone there.
 """
 
 from __future__ import annotations
@@ -47,11 +46,11 @@ class Leftover:
     """A file or folder that can be deleted.
 
     Attributes:
-        what: Of what kind it is, one of the constants above.
-        path: Where it is in the store.
-        lock: The lock without which it must not be deleted, since a process that starts might write
-            a file of its name anew.
-        commit: A file that is looked for under the lock; if it is there, the leftover is needed
+        what: Its kind, one of the constants above.
+        path: Its path in the store.
+        lock: The lock that must be held to delete it, because a starting process might create a
+            file of the same name.
+        commit: A file to look for while holding the lock. If it exists, the leftover is needed
             after all.
     """
 
@@ -62,14 +61,14 @@ class Leftover:
 
 
 def find_leftovers(store: Store, *, thorough: bool = True, chains: bool = True) -> list[Leftover]:
-    """All that killed processes have left.
+    """Finds everything that killed processes have left.
 
     Args:
         store: The store.
-        thorough: Whether to read the manifest of every interval. Without it, an interval's only
-            folder is taken for the one that its manifest names, which costs a listing however long
+        thorough: Whether to read the manifest of every interval. If not, an interval's only folder
+            is assumed to be the one that its manifest names, which takes one listing however long
             the history is.
-        chains: Whether to look among the intervals at all.
+        chains: Whether to search the intervals at all.
     """
     return [
         *(
@@ -83,7 +82,7 @@ def find_leftovers(store: Store, *, thorough: bool = True, chains: bool = True) 
 
 
 def clear(store: Store, found: Iterable[Leftover]) -> int:
-    """Deletes what `find_leftovers` has found, and returns how many of them."""
+    """Deletes what `find_leftovers` has found, and returns the number of deleted leftovers."""
     deleted = 0
     for left in found:
         if not left.lock:
@@ -111,7 +110,7 @@ def _written_to(store: Store, chains: bool) -> Iterator[str]:
 
 
 def _in(store: Store, folder: str) -> list[str]:
-    """The paths of all that is in a folder."""
+    """The paths of everything in a folder."""
     return [f"{folder}/{name}" for name in store.names(folder)]
 
 
@@ -124,8 +123,8 @@ def _generations(store: Store) -> Iterator[str]:
 def _intervals(store: Store, thorough: bool) -> Iterator[Leftover]:
     for stream in store.names(layout.MASTER):
         for chain in _in(store, f"{layout.MASTER}/{stream}"):
-            # The folders first: of those that are listed, no manifest that is written meanwhile is
-            # missed.
+            # The folders are listed first, so that the manifests, which are read afterwards,
+            # include those of all listed folders.
             folders: dict[str, list[str]] = {}
             for name in store.names(chain):
                 if not name.endswith(".json"):
@@ -151,7 +150,7 @@ def _intervals(store: Store, thorough: bool) -> Iterator[Leftover]:
 def _used(store: Store, manifest: str) -> set[str]:
     """The folders that a manifest names; an empty set if it can't be read.
 
-    The set also holds an empty name, so that an interval without files is not taken for a manifest
+    The set also contains an empty name, so that an interval without files differs from a manifest
     that can't be read.
     """
     try:
@@ -165,7 +164,7 @@ def _used(store: Store, manifest: str) -> set[str]:
 def _given_up(
     store: Store, stream: str, chain: str, unfinished: Iterable[str]
 ) -> Iterator[Leftover]:
-    """Of the folders without a manifest those that no ingest under way has made."""
+    """Those folders without a manifest that no running ingest has created."""
     with store.unless_locked(layout.ingest_lock(stream)) as free:
         manifests = set(store.names(chain)) if free else set()
     if free:
@@ -177,7 +176,8 @@ def _given_up(
 def _attempts_and_runs(store: Store) -> Iterator[Leftover]:
     attempts = [path for view in _in(store, layout.BATCH) for path in _in(store, view)]
     runs = store.names(layout.RUNS)
-    # In this order: a version that is written from here on is of this token, or a later one.
+    # The token is read before the versions: a version that is written afterwards has this token or
+    # a newer one.
     newest = Fence(store).newest()
     try:
         publications = Publications(store)
@@ -204,9 +204,9 @@ def _attempts_and_runs(store: Store) -> Iterator[Leftover]:
 
 
 def _token(name: str) -> float:
-    """The token with which a folder's name begins.
+    """The token at the beginning of a folder's name.
 
-    Infinity if there is none, so that the folder is never old enough.
+    Infinity if there is none, so that the folder never counts as old.
     """
     return int(name[:8]) if name[:8].isdigit() else float("inf")
 
@@ -218,7 +218,8 @@ def _segments(store: Store) -> Iterator[Leftover]:
             if store.age_s(folder) > STALE_AFTER_S:
                 yield Leftover(GENERATION, folder, layout.SPEED_LOCK, record)
             continue
-        # The files first: of those that are listed, no commit that is written meanwhile is missed.
+        # The files are listed first, so that the commits, which are read afterwards, include those
+        # of all listed files.
         files = _in(store, f"{folder}/{layout.DATA}")
         names = store.names(f"{folder}/{layout.COMMITS}")
         commits = [span for name in names if (span := _span(name))]
@@ -239,18 +240,15 @@ def _segments(store: Store) -> Iterator[Leftover]:
 
 
 def _span(name: str) -> tuple[int, int] | None:
-    """First and last micro-batch, of the name of a commit or of a segment's file.
-
-    None for another name.
-    """
+    """The first and last micro-batch in the name of a commit or segment file, else None."""
     first, last = name[:12], name[13:25]
     return (int(first), int(last)) if first.isdigit() and last.isdigit() else None
 
 
 def _abandoned(commits: list[tuple[int, int]]) -> Callable[[tuple[int, int]], bool]:
-    """Whether micro-batches without a commit of their own can't get one any more.
+    """Whether micro-batches without a commit can't be committed any more.
 
-    They can't if what is committed goes beyond them.
+    That is the case if later micro-batches are committed.
     """
     newest = max((last for _, last in commits), default=-1)
 

@@ -1,6 +1,6 @@
-"""What the last run saw that had nothing to publish: `publications/looked.json`.
+"""The record of the last run that had nothing to publish: `publications/looked.json`.
 
-It is replaced in one step.
+It is replaced atomically.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ logger = logging.getLogger("trilayer.publication")
 
 @dataclass(frozen=True)
 class Look:
-    """What the last run saw that had nothing to publish.
+    """A run that found nothing new.
 
     Attributes:
-        version: The version in force, which stands as it was.
-        t_ms: The run's T: the version holds every event before it.
+        version: The version in force, which stayed in force.
+        t_ms: The run's T: the version contains every event before it.
         token: The run's token.
-        looked_ms: When it looked, in ms since 1970.
+        looked_ms: When the run looked, in ms since 1970.
     """
 
     version: int
@@ -42,7 +42,7 @@ class Look:
 
 
 class Looks:
-    """The looks at the version in force of a store, of which the last is kept.
+    """The runs that found nothing new; the last one is stored.
 
     Args:
         store: The store.
@@ -67,7 +67,8 @@ class Looks:
         try:
             look = self._store.read_document(layout.LOOKED, Look)
         except (IntegrityError, StoreError) as error:
-            # Nothing of the version is wrong: the next run that finds nothing new writes it anew.
+            # The version is not affected: the next run that finds nothing new writes this file
+            # again.
             logger.warning(
                 "when a run last looked is not known, until the next run looks: %s can't be read"
                 " (%s)",
@@ -78,10 +79,10 @@ class Looks:
         return look if look.version == publication.version else None
 
     def complete_to_ms(self, publication: Publication, latest_ms: int) -> int:
-        """The latest T, in ms, up to which the publication is known to hold every event.
+        """The latest T, in ms, up to which the publication is known to contain every event.
 
-        Its own T, or a later one at which a run found nothing new. A look of a T later than
-        `latest_ms` was by a clock that was ahead, and counts for nothing.
+        It is the publication's own T, or a later one at which a run found nothing new. A T later
+        than `latest_ms` comes from a clock that was ahead, and is ignored.
         """
         look = self.last(publication)
         if look is None or look.t_ms > latest_ms:

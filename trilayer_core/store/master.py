@@ -1,14 +1,14 @@
-"""The master dataset's format: the immutable copy of a stream's log.
+"""The format of the master dataset: the immutable copy of a stream's log.
 
-It holds what lies below the latest cut, an interval a batch run.
+It contains everything below the latest cut, in one interval per batch run.
 
-- `master/STREAM/SCHEMA/00000007.json`: a manifest, with T, offset ranges and files with digests.
-  Its writing is the commit.
-- `master/STREAM/SCHEMA/00000007-ab12cd/`: Parquet files, each record as it was in the log, then its
-  typed columns.
+- `master/STREAM/SCHEMA/00000007.json`: a manifest with T, offset ranges, and files with digests.
+  Writing it commits the interval.
+- `master/STREAM/SCHEMA/00000007-ab12cd/`: Parquet files with each record as it was in the log and
+  its typed columns.
 
-SCHEMA is the stream's fingerprint. After a schema change a chain under the new one is made from the
-raw bytes of the old.
+SCHEMA is the stream's fingerprint. After a change of the schema, a chain of intervals under the new
+one is made from the raw bytes of the old one.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ from trilayer_core.store.intervals import Interval, check_follows, rising_ts
 
 
 class Master:
-    """The master dataset of a stream: a chain of intervals for each schema that it has had.
+    """The master dataset of a stream, which has a chain of intervals for each of its schemas.
 
     Args:
         store: The store.
-        stream: The stream, whose present schema is meant where none is named.
+        stream: The stream, whose present schema is the default.
     """
 
     def __init__(self, store: Store, stream: Stream) -> None:
         self._store, self._stream = store, stream
 
     def schemas(self) -> list[str]:
-        """Fingerprints of the schemas under which the stream has a chain."""
+        """The fingerprints of the schemas for which the stream has a chain."""
         return self._store.names(layout.chains(self._stream))
 
     def chain(self, schema: str | None = None) -> Chain:
-        """The chain under a schema, each of whose intervals is read when it is asked for."""
+        """The chain for a schema, whose intervals are each read when they are accessed."""
         return Chain(self._store, self._stream, schema)
 
     def longest_chain(self) -> Sequence[Interval]:
         """The longest chain under any schema.
 
-        After a schema change the present one is not yet as long as the one before.
+        After a change of the schema, the chain of the new one is not as long as the old one yet.
         """
         chains: list[Sequence[Interval]] = [self.chain(schema) for schema in self.schemas()]
         return max(chains, key=len, default=[])
@@ -56,11 +56,17 @@ class Master:
     def read_chain(self, schema: str | None = None) -> list[Interval]:
         """The intervals of a chain, oldest first, checked to be contiguous within each origin.
 
-        Raises IntegrityError for a manifest that is missing in the middle or altered, CoverageError
-        for ranges that don't follow each other.
+        Args:
+            store: The store.
+            stream: The stream.
+            schema: The schema's fingerprint; by default that of the stream's present one.
+
+        Raises:
+            IntegrityError: A manifest in the middle is missing or altered.
+            CoverageError: Ranges are not contiguous.
         """
         folder = self._folder(schema)
-        # Read again where a batch run has just cleared the chain away.
+        # Reading is repeated if a batch run has just deleted the chain.
         found = read_listed(
             lambda: self._manifests(folder),
             lambda name: (name, self._store.read_document(f"{folder}/{name}", Interval)),
@@ -74,9 +80,9 @@ class Master:
         return intervals
 
     def chain_after(self, cut: Cut, identity: str) -> list[Interval]:
-        """The newest intervals, at least those above `cut` and those of later origins.
+        """The newest intervals: at least those above `cut`, and those of later origins.
 
-        `cut` is one of the origin with this identity.
+        `cut` is a cut of the origin with this identity.
         """
         return self.chain().tail(
             lambda interval: (
@@ -92,22 +98,22 @@ class Master:
         *,
         identity: str | None = None,
     ) -> dict[int, Mapping[int, int]]:
-        """T to the cut that an ingest has recorded for it, from every chain.
+        """The cut that an ingest has recorded for each T, from every chain.
 
-        The Ts rise as the cuts do.
-
-        An interval whose T is later than `latest_ms`, or than the T of an interval after it, was
-        ingested by a machine whose clock was ahead. Its cut goes by a T one millisecond after the
-        one before it: on no grid, so that nobody asks for it, and the same before and after a run
-        with the right time has followed it.
+        The Ts increase with the cuts. An interval whose T is later than `latest_ms`, or than the T
+        of a later interval, was ingested by a machine whose clock was ahead. Its cut is assigned to
+        a T one millisecond after the previous one. That T is not on the grid, so nobody asks for
+        it, and it does not change when a run with the right time follows.
 
         Args:
-            latest_ms: The latest T that the clock bears out; any T unless given.
-            back_to: How far back to read, as `reached` of `Chain.tail`; to the first interval
-                unless given.
-            identity: Identity of the one origin whose cuts are meant. Without it the cuts of all
-                origins are returned together, of which only the Ts mean something: offsets of
-                different origins can't be compared.
+            store: The store.
+            stream: The stream.
+            latest_ms: The latest T that the clock confirms; None for any T.
+            back_to: How far back to read, as `reached` of `Chain.tail`; None for the first
+                interval.
+            identity: The identity of the origin whose cuts are meant. If it is None, the cuts of
+                all origins are returned together. Only their Ts are meaningful then, because
+                offsets of different origins can't be compared.
         """
         cuts: dict[int, Mapping[int, int]] = {}
         for schema in self.schemas():
@@ -118,16 +124,17 @@ class Master:
     def commit(self, interval: Interval) -> None:
         """Writes the manifest of an interval, which makes it count.
 
-        Raises ConflictError if another run has just ingested an interval of its number.
+        Raises:
+            ConflictError: Another run has just ingested an interval with its number.
         """
         path = layout.manifest(self._folder(None), interval.number)
         if not self._store.create_document(path, interval):
-            raise ConflictError(f"{path} must be new; another run has just ingested it; run again")
+            raise ConflictError(f"another run has just written {path}; run this again")
 
     def delete_chain(self, schema: str) -> None:
-        """Deletes a chain, from the newest interval to the oldest.
+        """Deletes a chain from the newest interval to the oldest.
 
-        Whatever a kill leaves, or a reader meets, is a chain.
+        If the process is killed, or a reader comes in between, what remains is still a chain.
         """
         folder = self._folder(schema)
         for name in reversed(self._manifests(folder)):
@@ -142,17 +149,17 @@ class Master:
 
 
 class Chain(Sequence[Interval]):
-    """The intervals of a chain, oldest first, each read when it is asked for.
+    """The intervals of a chain, oldest first, each read when it is accessed.
 
-    What a run costs must not grow with the history. So the length is found by looking for single
-    manifests, without a listing: `ingest` adds them without a gap, and `delete_chain` takes the
-    newest first. Neighbours are checked to follow each other once both have been read. Only
-    `Master.read_chain` checks the chain as a whole.
+    The cost of a run must not grow with the history. The number of intervals is therefore found by
+    probing single manifests, without a listing: `ingest` adds them without gaps, and `delete_chain`
+    deletes the newest first. Two neighbours are checked to be contiguous once both have been read.
+    Only `read_chain` checks the whole chain.
 
     Raises:
-        IntegrityError: A manifest is missing in the middle or altered; when the chain is made, or
-            read.
-        CoverageError: The ranges of two neighbours don't follow each other.
+        IntegrityError: A manifest in the middle is missing or altered. This is raised when the
+            chain is created or read.
+        CoverageError: The ranges of two neighbours are not contiguous.
     """
 
     def __init__(self, store: Store, stream: Stream, schema: str | None = None) -> None:
@@ -188,19 +195,18 @@ class Chain(Sequence[Interval]):
     ) -> list[Interval]:
         """The newest intervals, oldest first, back to the second one that counts as reached.
 
-        Two are needed: by the T of the older one it is known by which T the cut of the younger one
-        goes, and where the tick before it begins. A chain that is cleared away meanwhile is empty.
+        Two are needed: the T of the older one determines the T to which the cut of the younger one
+        belongs, and where the tick before it begins. A chain that is deleted meanwhile counts as
+        empty.
 
         Args:
-            reached: Whether an interval lies as far back as the caller needs. An interval whose T
-                is later than `latest_ms`, or than that of an interval after it, does not count,
-                whatever this says.
-            latest_ms: The latest T that the clock bears out; any T unless given.
-            identity: Identity of the one origin whose intervals are meant; all origins unless
-                given.
+            reached: Whether an interval is as old as the caller needs. An interval whose T is later
+                than `latest_ms`, or than that of a later interval, never counts as reached.
+            latest_ms: The latest T that the clock confirms; None for any T.
+            identity: The identity of the origin whose intervals are meant; None for all origins.
 
         Returns:
-            Those intervals, or all of them if fewer than two count as reached.
+            These intervals, or all if fewer than two count as reached.
         """
         found: list[Interval] = []
         wanted, lowest = 2, latest_ms
@@ -209,7 +215,7 @@ class Chain(Sequence[Interval]):
                 interval = self[number]
                 if identity is not None and interval.topic_id != identity:
                     if found:
-                        break  # the intervals of an origin lie side by side
+                        break  # the intervals of an origin are adjacent
                     continue
                 found.append(interval)
                 sound = lowest is None or interval.t_ms <= lowest
@@ -218,8 +224,8 @@ class Chain(Sequence[Interval]):
                 if not wanted:
                     break
         except IntegrityError:
-            # What is cleared away goes from the newest interval to the oldest: one that was there
-            # at first is missing then.
+            # Chains are deleted from the newest interval to the oldest, so an interval that existed
+            # before is missing then.
             if self._store.exists(layout.manifest(self._folder, self._length - 1)):
                 raise
             again = Chain(self._store, self._stream, self._folder.rsplit("/", 1)[1])
@@ -228,13 +234,14 @@ class Chain(Sequence[Interval]):
 
 
 _lengths: WeakKeyDictionary[Store, dict[str, int]] = WeakKeyDictionary()
-"""How many manifests a chain's folder had when it was last looked at: where to begin to look."""
+"""The number of manifests in a chain's folder at the last look, where the next look begins."""
 
 
 def _length(store: Store, folder: str) -> int:
-    """How many manifests there are.
+    """The number of manifests.
 
-    Raises IntegrityError if one is missing in the middle, as far as that shows.
+    Raises:
+        IntegrityError: One in the middle is missing, as far as this was noticed.
     """
 
     def there(number: int) -> bool:
@@ -252,8 +259,8 @@ def _length(store: Store, folder: str) -> int:
         middle = (low + high) // 2
         low, high = (middle + 1, high) if there(middle) else (low, middle)
     for further in (1, 2, 4, 8, 16, 32):
-        # A manifest may be added between the two looks: so look for the first again before calling
-        # it missing.
+        # A manifest may be added between the two checks, so the first check is repeated before one
+        # is called missing.
         if there(low + further) and not there(low):
             raise _missing(folder, low, f"{low + further:08d}.json")
     known[folder] = low
@@ -262,6 +269,5 @@ def _length(store: Store, folder: str) -> int:
 
 def _missing(folder: str, number: int, after: str) -> IntegrityError:
     return IntegrityError(
-        f"{layout.manifest(folder, number)} must be in the store; it is missing, and {after} comes"
-        " after it"
+        f"{layout.manifest(folder, number)} is missing in the store, although {after} follows it"
     )

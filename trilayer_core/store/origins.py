@@ -1,4 +1,4 @@
-"""Where the counting of a stream's log begins, as the store records it.
+"""The origins of streams: where the offsets of a stream's log begin to count.
 
 ```
 streams/STREAM/origin.json               the first origin
@@ -25,22 +25,21 @@ from trilayer_core.store.files import Store
 
 @dataclass(frozen=True)
 class Origin:
-    """Where the counting of a stream's log begins.
+    """The point from which a stream's log is counted.
 
-    At first sight of it, and anew after a loss that was accepted.
-
-    Offsets mean the same record within one origin only.
+    The first origin is where the log began when it was first seen; each accepted loss begins
+    another. An offset identifies a record only within one origin.
 
     Attributes:
         topic: The topic's name.
-        topic_id: The topic's id, as the broker gave it.
-        start: Per partition, the first offset that counts.
-        number: 1 for the first origin, and one more with each loss that was accepted.
-        before: Identity of the origin that ended with this one; None for the first, as all that
-            follows.
+        topic_id: The topic's id, from the broker.
+        start: The first offset of each partition that counts.
+        number: 1 for the first origin, and one more for each accepted loss.
+        before: The identity of the origin that this one replaced. It is None for the first origin,
+            as are the following attributes.
         reason: What was found, in the words of the error that reported it.
-        departed: Per partition, the offsets of the origin before that the log no longer held as
-            they were ingested.
+        departed: The offsets of the previous origin that the log no longer held as they were
+            ingested, for each partition.
         accepted_ms: When the loss was accepted, in ms since 1970.
     """
 
@@ -55,10 +54,11 @@ class Origin:
 
     @property
     def identity(self) -> str:
-        """What intervals, generations and publications keep as their `topic_id`.
+        """The identity of the origin.
 
-        It is the topic's id itself for the first origin, so that older stores read as they are.
-        Kafka's topic ids have no `#`.
+        Intervals, generations and publications store it as `topic_id`.
+        It is the topic's id for the first origin, so that older stores can be read unchanged.
+        Kafka's topic ids do not contain `#`.
         """
         return self.topic_id if self.number == 1 else f"{self.topic_id}#{self.number}"
 
@@ -80,10 +80,10 @@ class Origins:
         self._store, self._stream = store, stream
 
     def at(self, topic: Topic, log: Log) -> Origin:
-        """The present origin; the first one is recorded when either layer first sees the log.
+        """The present origin. The first one is recorded when either layer first sees the log.
 
         Raises:
-            LogError: The topic is another one now: it was deleted and created again.
+            LogError: The topic has another id: it was deleted and created again.
         """
         path = layout.origin(self._stream, 1)
         if not self._store.exists(path):
@@ -102,25 +102,27 @@ class Origins:
         return self._read(max((int(name.removesuffix(".json")) for name in names), default=1))
 
     def all(self) -> list[Origin]:
-        """Every origin that the stream has had, oldest first."""
+        """All origins of the stream, oldest first."""
         present = self.present()
         return [self._read(n + 1) for n in range(present.number)] if present else []
 
     def begin(
         self, topic: Topic, start: Cut, before: Origin, reason: str, departed: Ranges
     ) -> Origin:
-        """Records a new origin, from which the stream's log counts from now on.
+        """Records a new origin, from which the stream's log is counted from now on.
 
         Args:
+            store: The store.
+            stream: The stream.
             topic: The topic as it is now.
-            start: Per partition, the first offset that counts.
-            before: The origin that ends.
+            start: The first offset of each partition that counts.
+            before: The origin that this one replaces.
             reason: What was found, in the words of the error that reported it.
-            departed: Per partition, the offsets of the origin before that the log no longer holds
-                as they were ingested.
+            departed: The offsets of the previous origin that the log no longer holds as they were
+                ingested, for each partition.
 
         Raises:
-            ConflictError: Another process has just begun one.
+            ConflictError: Another process has just recorded one.
         """
         number = before.number + 1
         begun = Origin(
@@ -135,9 +137,7 @@ class Origins:
         )
         path = layout.origin(self._stream, number)
         if not self._store.create_document(path, begun):
-            raise ConflictError(
-                f"{path} must be new; another process has just written it; run again"
-            )
+            raise ConflictError(f"another process has just written {path}; run this again")
         return begun
 
     def _read(self, number: int) -> Origin:
@@ -145,7 +145,11 @@ class Origins:
 
 
 def check_same_topic(stream: Stream, known_id: str, topic: Topic) -> None:
-    """Raises LogError unless the topic is the one with this id."""
+    """Checks that the topic has this id.
+
+    Raises:
+        LogError: It has another one.
+    """
     if known_id != topic.id:
         raise LogError(
             f"topic {topic.name!r} of stream {stream.name!r} must be the one with id {known_id};"

@@ -1,10 +1,11 @@
-"""The one pointer, `publications/current.json`: the version in force, those before, who holds it.
+"""The pointer, `publications/current.json`, which puts a version in force.
 
-It is replaced in one step. Around each check, and what rests on it, its lock is held: a token
-taken, a version written or deleted, the pointer moved. So on a local disk none of these can come
-between the parts of another: a run that was fenced off neither writes a version nor moves the
-pointer, and what the pointer may be moved to is not deleted. All that is done under the lock takes
-milliseconds; Spark is never waited for.
+It records the version in force, those before it, and who holds it, and is replaced atomically. Its
+lock is held around every check together with the action that depends on it: taking a token, writing
+or deleting a version, moving the pointer. On a local disk none of these can come between the check
+and the action of another. A run that was overtaken therefore neither writes a version nor moves the
+pointer, and no version is deleted to which the pointer may be moved. Everything that is done under
+the lock takes milliseconds; it never waits for Spark.
 """
 
 from __future__ import annotations
@@ -21,18 +22,22 @@ from trilayer_core.store.documents import ABSENT_IF_NONE, parse_document
 from trilayer_core.store.files import Store
 
 LOCK_WAIT_S = 30.0
-"""How long the pointer's lock is waited for: a thousand times what is done under it. A process that
-still holds it then has been stopped."""
+"""How long to wait for the pointer's lock.
+
+This is a thousand times what the work under it takes; a process that still holds it has been
+suspended.
+"""
 
 
 @contextmanager
 def pointer_lock(store: Store, what: str) -> Iterator[None]:
-    """Lets one process or thread at a time move the pointer.
+    """Holds the pointer's lock, which lets one process or thread at a time change what is in force.
 
-    Or take a token, or write or delete a version. Not re-entrant.
+    It is needed to move the pointer, to take a token, and to write or delete a version. It is not
+    re-entrant, and does nothing on stores without locks.
 
-    Raises ConflictError, which says who has it, after `LOCK_WAIT_S`. Does nothing on stores that
-    have no locks.
+    Raises:
+        ConflictError: Another process still holds it after `LOCK_WAIT_S`. The message says which.
     """
     with store.lock(layout.POINTER_LOCK, what, LOCK_WAIT_S):
         yield
@@ -40,12 +45,12 @@ def pointer_lock(store: Store, what: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Held:
-    """A hold: while it stands, the version in force is moved by a rollback alone.
+    """A hold: while it lasts, only a rollback changes the version in force.
 
     Attributes:
-        who: Who holds it, such as `ann@laptop`.
+        who: Who holds the version, such as `ann@laptop`.
         why: The reason that they gave; may be empty.
-        since_ms: Since when, in ms since 1970.
+        since_ms: When the hold began, in ms since 1970.
     """
 
     who: str
@@ -59,18 +64,17 @@ class Held:
 
 @dataclass(frozen=True)
 class Pointer:
-    """What puts a version in force.
+    """The document that puts a version in force.
 
     Attributes:
         version: The version in force.
         version_digest: The digest in its document.
-        token: Of the run or rollback that put it there.
+        token: The token of the run or rollback that put it in force.
         reason: publish or rollback.
-        moved_ms: When, in ms since 1970.
-        before: Versions that were in force before it, as in `Past`. None in pointers from before
-            this was kept.
-        left: Versions that a rollback has left, likewise.
-        held: Who holds it; None if nobody does.
+        moved_ms: When it was put in force, in ms since 1970.
+        before: Versions that were in force before it, as in `Past`. None in older pointers.
+        left: Versions that a rollback has left. None in older pointers.
+        held: The hold; None if there is none.
     """
 
     version: int
@@ -94,7 +98,7 @@ class PointerFile:
         self._store = store
 
     def data(self) -> bytes | None:
-        """Its bytes as they stand, to see cheaply whether it has moved.
+        """The file's bytes, from which a change is noticed cheaply.
 
         None before the first publication.
         """
@@ -102,27 +106,29 @@ class PointerFile:
         return self._store.read(layout.POINTER) if there else None
 
     def read(self) -> Pointer | None:
-        """The pointer as it stands; None before the first publication.
+        """The pointer; None before the first publication.
 
-        Raises IntegrityError if it can't be read.
+        Raises:
+            IntegrityError: It can't be read.
         """
         data = self.data()
         return None if data is None else parse_document(data, layout.POINTER, Pointer)
 
     def write(self, pointer: Pointer) -> None:
-        """Replaces it. The caller holds the lock."""
+        """Replaces the pointer. The caller must hold the lock."""
         self._store.write_document(layout.POINTER, pointer)
 
     def held(self) -> Held | None:
         """The hold on the version in force; None if there is none.
 
-        Raises IntegrityError if the pointer can't be read.
+        Raises:
+            IntegrityError: The pointer can't be read.
         """
         standing = self.read()
         return standing.held if standing else None
 
     def check_not_held(self) -> None:
-        """Raises HeldError where a person holds the version in force."""
+        """Raises HeldError if a person holds the version in force."""
         standing = self.read()
         if standing is not None and standing.held is not None:
             raise HeldError(
@@ -134,14 +140,14 @@ class PointerFile:
 
 @dataclass(frozen=True)
 class Past:
-    """Which versions have been in force.
+    """The versions that have been in force.
 
     Attributes:
-        version: The one in force; None before the first publication, and where the pointer can't be
+        version: The one in force; None before the first publication, or if the pointer can't be
             read.
-        before: Those that were in force before it, oldest first: where rollbacks lead, one after
-            another.
-        left: Those that a rollback has left, in the order in which it did.
+        before: Those that were in force before it, oldest first. Rollbacks go back through them one
+            by one.
+        left: Those that a rollback has left, in the order of the rollbacks.
     """
 
     version: int | None
@@ -149,13 +155,13 @@ class Past:
     left: Sequence[int]
 
     def moved_to(self, version: int, there: Sequence[int]) -> Past:
-        """The past once `version` is in force.
+        """The past after `version` is put in force.
 
-        Of versions that are not among `there` any more nothing is kept.
+        Versions that are not in `there` no longer exist and are dropped.
 
         >>> Past(3, [1, 2], []).moved_to(2, [1, 2, 3])  # a rollback
         Past(version=2, before=[1], left=[3])
-        >>> # and the next publication: before it was 2, not 3
+        >>> # and the next publication: the version before it is 2, not 3
         >>> Past(2, [1], [3]).moved_to(4, [1, 2, 3, 4])
         Past(version=4, before=[1, 2], left=[3])
         """
@@ -172,9 +178,6 @@ class Past:
 
     @property
     def by_use(self) -> list[int]:
-        """Every version that has been in force.
-
-        The one that a rollback is likeliest to want comes first.
-        """
+        """All versions that have been in force, the likeliest target of a rollback first."""
         present = [] if self.version is None else [self.version]
         return [*present, *reversed(self.before), *reversed(self.left)]

@@ -1,4 +1,4 @@
-"""What a version holds, all batch views as of one T: `publications/00000012.json`."""
+"""The content of a version, all batch views as of one T: `publications/00000012.json`."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from trilayer_core.store.runs import ReconciledView
 
 @dataclass(frozen=True)
 class PublishedStream:
-    """What a publication holds of a stream.
+    """The part of a publication about one stream.
 
     Attributes:
-        topic_id: Identity of the origin in which the cut counts.
-        fingerprint: Of the stream.
-        cut: Partition to offset.
-        events: Records below the cut, the quarantined ones included, the lost ones not.
-        quarantined: Records that do not fit their schema.
-        lost: Records that retention took.
-        departed: Number of the newest generation of the speed layer that is known to have read
-            records which the log had lost by the time it was ingested; 0 if there was none.
-            Generations up to it are not merged with the publication.
+        topic_id: The identity of the origin in which the cut counts.
+        fingerprint: The stream's fingerprint.
+        cut: The cut.
+        events: The number of records below the cut, including quarantined ones but not lost ones.
+        quarantined: The number of records that do not fit their schema.
+        lost: The number of records that retention deleted.
+        departed: The number of the newest generation of the speed layer that is known to have read
+            records which the log had lost when it was ingested; 0 if there was none. Generations up
+            to it are not merged with the publication.
     """
 
     __pydantic_config__ = NO_OTHER_FIELDS
@@ -41,9 +41,9 @@ class PublishedStream:
 
 @dataclass(frozen=True)
 class PublishedView:
-    """A batch view: the files whose partials, merged, are the view.
+    """The part of a publication about one view: the files whose partials, merged, are the view.
 
-    `changed_keys`: how many keys events since the base have touched.
+    `changed_keys` is the number of keys that events since the base have touched.
     """
 
     __pydantic_config__ = NO_OTHER_FIELDS
@@ -54,7 +54,7 @@ class PublishedView:
 
     @property
     def rows(self) -> int:
-        """Rows of all files together."""
+        """The number of rows in all files."""
         return sum(file.rows for file in self.files)
 
 
@@ -64,13 +64,13 @@ class Publication:
 
     Attributes:
         version: Its number.
-        token: Of the run that made it.
+        token: The token of the run that made it.
         t_ms: T, in ms since 1970.
         kind: incremental or full.
         base: The version in force when the run began; None only before the first publication.
-        streams: Per stream, what lies below the cut.
-        views: Per view, its files.
-        reconciliation: Per view, what both layers have computed of it; empty if the step was left
+        streams: What lies below the cut of each stream.
+        views: The files of each view.
+        reconciliation: The comparison of both layers for each view; empty if that step was left
             out.
         created_ms: When it was written, in ms since 1970.
     """
@@ -94,7 +94,7 @@ class Publication:
 
 
 def choose_version(known: Sequence[Publication], version: int) -> Publication:
-    """The one of that number. Raises UsageError where it is not among them."""
+    """The version with a number. Raises UsageError if it is not among `known`."""
     for publication in known:
         if publication.version == version:
             return publication
@@ -105,14 +105,14 @@ def choose_version(known: Sequence[Publication], version: int) -> Publication:
 def oldest_cut(
     kept: Iterable[Publication], stream: str, identity: str, start: Cut | None = None
 ) -> dict[int, int]:
-    """The lowest cut of a stream, partition by partition, that a rollback could come back to.
+    """The lowest cut of a stream, per partition, to which a rollback could go back.
 
     Args:
         kept: The versions that are kept.
         stream: The stream's name.
-        identity: Of the origin in which the cuts count.
-        start: Where the log begins to count; 0 unless given. A partition that a version lacks is
-            there.
+        identity: The identity of the origin in which the cuts count.
+        start: Where the log begins to count, which applies to partitions that a version lacks; 0 by
+            default.
     """
     start = start or {}
     of_stream = [p.streams[stream] for p in kept if stream in p.streams]

@@ -1,4 +1,4 @@
-"""The versions that are kept, and the one step that puts all views of one in force."""
+"""The versions that are kept, and the atomic step that puts all views of one in force."""
 
 from __future__ import annotations
 
@@ -33,13 +33,15 @@ class Publications:
     def in_force(self) -> Publication | None:
         """The publication in force; None before the first one.
 
-        Raises IntegrityError where it is missing or altered.
+        Raises:
+            IntegrityError: It is missing or altered.
         """
         while (data := self._pointer.data()) is not None:
             try:
                 return self.pointed_at(data)
             except IntegrityError:
-                # Runs that publish meanwhile clear away what the pointer named when it was read.
+                # A run that publishes meanwhile may delete the version that the pointer named when
+                # it was read.
                 if self._pointer.data() == data:
                     raise
         return None
@@ -50,38 +52,38 @@ class Publications:
         publication, digest = self._read(standing.version)
         if standing.version_digest != digest:
             raise IntegrityError(
-                f"{layout.version(standing.version)} must be the publication that"
-                f" {layout.POINTER} points at; its content differs: it was replaced"
+                f"{layout.version(standing.version)} is not the publication that"
+                f" {layout.POINTER} names: its content differs, so it was replaced"
             )
         return publication
 
     def read(self, version: int) -> Publication:
-        """The version of this number. Raises IntegrityError if it is missing or altered."""
+        """The version with this number. Raises IntegrityError if it is missing or altered."""
         return self._store.read_document(layout.version(version), Publication)
 
     def _read(self, version: int) -> tuple[Publication, str]:
-        """The version of this number, and the digest in its document."""
+        """The version with this number, and the digest in its document."""
         path = layout.version(version)
         data = self._store.read(path)
         return parse_document(data, path, Publication), digest_in(data)
 
     def numbers(self) -> list[int]:
-        """The numbers, in order, of all versions that are there, also of those that can't be read.
+        """The numbers of all versions that exist, in order, including those that can't be read.
 
-        The pointer and others in the folder have no number.
+        The pointer and other files in the folder have no number.
         """
         names = self._store.names(layout.VERSIONS)
         return [int(stem) for name in names if (stem := name.removesuffix(".json")).isdigit()]
 
     def next_number(self) -> int:
-        """One more than the number of any version that is there."""
+        """The number after the highest of any version that exists."""
         return max(self.numbers(), default=0) + 1
 
     def versions(self) -> list[Publication]:
-        """Every version kept, oldest first.
+        """All versions that are kept, oldest first.
 
-        One that can't be read is passed over with a warning: it can't be put in force, nor be in
-        the way.
+        A version that can't be read is skipped with a warning: it can't be put in force, and does
+        not prevent another from being put in force.
         """
         found = []
         for number in self.numbers():
@@ -90,41 +92,43 @@ class Publications:
             except (IntegrityError, StoreError) as error:
                 if self._store.exists(layout.version(number)):
                     logger.warning("version %s is passed over: %s", number, error)
-                # else a batch run has just cleared it away
+                # otherwise a batch run has just deleted it
         return found
 
     def past(self) -> Past:
-        """Which versions have been in force, of those that are kept.
+        """The kept versions that have been in force.
 
-        Raises IntegrityError if the pointer can't be read.
+        Raises:
+            IntegrityError: The pointer can't be read.
         """
         standing = self._pointer.read()
         if standing is None:
             return Past(None, [], [])
         if standing.before is not None:
             return Past(standing.version, standing.before, standing.left or [])
-        # A pointer from before this was recorded: a run is computed from the version in force, so
-        # that `base` leads back through them. The others may have been in force too, and were left.
+        # An older pointer does not record this. A run is computed from the version in force, so
+        # `base` leads back through the versions that were in force. The others may have been in
+        # force as well, and were left.
         there = self.numbers()
         base = {known.version: known.base for known in self.versions()}
         line = [standing.version]
         while (older := base.get(line[-1])) is not None and older in there and older not in line:
             line.append(older)
-        if line[-1] not in base:  # it can't be read: the numbers are all that is known
+        if line[-1] not in base:  # it can't be read, so only the numbers are known
             line += [number for number in reversed(there) if number < line[-1]]
         left = [number for number in there if number not in line]
         return Past(standing.version, line[:0:-1], left)
 
     def find(self, version: int | None) -> Publication:
-        """A version to roll back to.
+        """The version to roll back to.
 
         Args:
-            version: The one to go back to; None for the last one before the present that was in
-                force and can be read. A version that a killed run wrote and never put in force is
-                not chosen then, but can be named.
+            version: Its number; None for the last version before the present one that was in force
+                and can be read. A version that a killed run wrote and never put in force is only
+                chosen by its number.
 
         Raises:
-            UsageError: There is none, or none of that number.
+            UsageError: There is none, or none with that number.
         """
         known = self.versions()
         if version is not None:
@@ -151,10 +155,12 @@ class Publications:
     # -- writing -----------------------------------------------------------------------------------
 
     def write(self, publication: Publication) -> Publication:
-        """Writes a version, which puts nothing in force.
+        """Writes a version, without putting it in force.
 
-        Its number is the next one, unless this run has written it before it was killed. Raises
-        OvertakenError where a later run has taken over.
+        It gets the next number, unless this run wrote it already before it was killed.
+
+        Raises:
+            OvertakenError: A later run has taken over.
         """
         with pointer_lock(self._store, "the writing of a version"):
             Fence(self._store).check(publication.token)
@@ -165,15 +171,14 @@ class Publications:
             path = layout.version(publication.version)
             if not self._store.create_document(path, publication):
                 raise ConflictError(
-                    f"version {publication.version} must be new; another run has just written it;"
-                    " run again"
+                    f"another run has just written version {publication.version}; run this again"
                 )
             return publication
 
     def put_in_force(self, version: int, token: int, reason: str) -> None:
-        """Moves the pointer, if `token` is still the newest and nobody holds the version.
+        """Moves the pointer, if `token` is still the newest and nobody holds the version in force.
 
-        The reason that is recorded is `publish`.
+        The recorded reason is `publish`.
         """
         failpoint(f"{reason}.before-pointer")
         with pointer_lock(self._store, f"a {reason}"):
@@ -185,12 +190,12 @@ class Publications:
     def roll_back(self, version: int | None, hold: Held | None = None) -> Publication:
         """Puts the version that `find` chooses in force.
 
-        Fences off every run under way, in the same step.
+        In the same step it overtakes every run that is active.
 
         Args:
-            version: Of which number; None for the one that was in force before.
-            hold: Who holds it in force from then on, and why. A hold that was there before stays
-                where this is None.
+            version: Its number; None for the one that was in force before.
+            hold: Who holds it in force from then on, and why. If it is None, an existing hold
+                stays.
         """
         failpoint("rollback.before-pointer")
         with pointer_lock(self._store, "a rollback"):
@@ -211,9 +216,9 @@ class Publications:
         )
 
     def _past(self) -> Past:
-        """As `past`, also if the pointer can't be read.
+        """As `past`, but works even if the pointer can't be read.
 
-        All that is there has then been left: by number, any of it can be put in force again.
+        In that case all versions count as left, and can be put in force again by number.
         """
         try:
             return self.past()
@@ -222,7 +227,7 @@ class Publications:
             return Past(None, [], self.numbers())
 
     def _held(self) -> Held | None:
-        """Who holds the version in force; nobody is known to if the pointer can't be read."""
+        """The hold on the version in force; None as well if the pointer can't be read."""
         try:
             return self._pointer.held()
         except IntegrityError as error:
@@ -230,9 +235,10 @@ class Publications:
             return None
 
     def hold(self, by: Held) -> Publication:
-        """Keeps the version in force there until it is released.
+        """Keeps the version in force until it is released.
 
-        Raises UsageError where there is none.
+        Raises:
+            UsageError: There is none.
         """
         with pointer_lock(self._store, "a hold"):
             standing, published = self._pointer.read(), self.in_force()
@@ -245,7 +251,10 @@ class Publications:
         return published
 
     def release(self) -> Held | None:
-        """Lets batch runs publish again. Returns the hold that ends; None where there was none."""
+        """Ends the hold, so that batch runs publish again.
+
+        Returns the hold; None if there was none.
+        """
         with pointer_lock(self._store, "a release"):
             standing = self._pointer.read()
             if standing is None or standing.held is None:
@@ -254,17 +263,19 @@ class Publications:
         return standing.held
 
     def retire(self, keep: int) -> list[Publication] | None:
-        """Deletes the versions that no rollback will want.
+        """Deletes the versions that no rollback will need. Their files are not needed afterwards.
 
-        Their files are no longer needed by anyone from then on.
+        Four kinds of versions are kept: the `keep` versions through which rollbacks without a
+        number would go; the `keep` newest ones that have been in force; the one with the highest
+        number, so that no number is used twice; and one that a run has written and may still put in
+        force.
 
-        Four kinds are kept: the `keep` versions through which rollbacks without a number would
-        lead; the `keep` newest ones that have been in force; the one with the highest number, so
-        that no number is given twice; and one that a run has written and may still put in force.
+        Args:
+            keep: The number of versions to keep.
 
         Returns:
-            What is kept, oldest first; None where a version that is kept can't be read, so that
-            what it needs is not known.
+            The kept versions, oldest first; None if one of them can't be read, because the files
+            that it needs are then unknown.
         """
         with pointer_lock(self._store, "the clearing away of versions"):
             past = self.past()
@@ -284,6 +295,6 @@ class Publications:
             for number in there:
                 if number not in wanted:
                     self._store.delete(layout.version(number))
-            self._store.sync_folder(layout.VERSIONS)  # before the files go that they refer to
+            self._store.sync_folder(layout.VERSIONS)  # before their files are deleted
         kept = [known[number] for number in there if number in wanted and number in known]
         return kept if len(kept) == len(wanted & set(there)) else None

@@ -1,4 +1,4 @@
-"""What a batch run writes into its folder, step by step, so that each step can be done again."""
+"""What a batch run writes into its folder, step by step, so that each step can be repeated."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Run:
     """One batch run, as its step `cut` has begun it.
 
     Attributes:
-        token: Only the newest token may publish.
+        token: Its token. Only the newest token may publish.
         t_ms: T, in ms since 1970.
         full: Whether everything is recomputed from the whole master dataset.
-        cuts: Stream to its cut at T.
-        topic_ids: Stream to the identity of the origin in which its cut counts.
+        cuts: The cut of each stream at T.
+        topic_ids: The identity of the origin in which each stream's cut counts.
     """
 
     __pydantic_config__ = NO_OTHER_FIELDS
@@ -44,21 +44,21 @@ class Run:
 
 @dataclass(frozen=True)
 class IngestAttempt:
-    """That an attempt to ingest a stream has begun, in ms since 1970."""
+    """A note that an attempt to ingest a stream has begun, in ms since 1970."""
 
     began_ms: int
 
 
 @dataclass(frozen=True)
 class Recomputed:
-    """What a run has recomputed.
+    """The result of a run's step `recompute`.
 
     Attributes:
-        base: The publication in force that the run started from; None if there was none.
-        definitions: Per view, the fingerprint by which it was computed.
-        kinds: Per stream, incremental or full.
-        views: Per view, the files of the new batch view.
-        added: Per view, the files of what the intervals since the base have added.
+        base: The publication in force from which the run started; None if there was none.
+        definitions: The fingerprint with which each view was computed.
+        kinds: incremental or full, for each stream.
+        views: The files of each new batch view.
+        added: The files of each view with what the intervals since the base have added.
     """
 
     base: int | None
@@ -69,9 +69,9 @@ class Recomputed:
 
     @property
     def changed_keys(self) -> dict[str, int]:
-        """Per view, how many keys the events since the base have touched.
+        """The number of keys of each view that the events since the base have touched.
 
-        All of them if there is no base to go on from.
+        Without a base these are all keys.
         """
         return {
             name: sum(f.rows for f in self.added.get(name, files))
@@ -81,19 +81,20 @@ class Recomputed:
 
 @dataclass(frozen=True)
 class ReconciledView:
-    """What both layers have computed of a view from the very same events, compared key by key.
+    """The comparison of what both layers computed for a view from the same events.
 
     Attributes:
-        match: Keys of which both say the same. None, as all other counts, if `not_compared`.
-        differ: Keys of which they don't.
-        missing: Keys that batch alone has.
-        extra: Keys that the speed layer alone has.
-        keys: The first keys that do not match, in their states, as text.
-        file: Every key, with both answers. Comparisons from before it was kept have none.
+        match: The number of keys with the same result. It is None, as all other counts are, if
+            `not_compared` is set.
+        differ: The number of keys with different results.
+        missing: The number of keys that only the batch layer has.
+        extra: The number of keys that only the speed layer has.
+        keys: The first keys that do not match, with their states, as text.
+        file: The file with every key and both answers. Older comparisons have none.
         not_compared: Why there is nothing to compare.
-        changed: After a full run, keys in which it differs from what an incremental run would have
-            published.
-        changed_keys: The first of these, as `keys`.
+        changed: After a full run, the number of keys in which it differs from what an incremental
+            run would have published.
+        changed_keys: The first of these keys, as in `keys`.
     """
 
     match: Annotated[int | None, ABSENT_IF_NONE] = None
@@ -108,12 +109,12 @@ class ReconciledView:
 
     @property
     def different(self) -> int:
-        """Keys of which both layers do not say the same."""
+        """The number of keys for which the layers do not agree."""
         return (self.differ or 0) + (self.missing or 0) + (self.extra or 0)
 
 
 @dataclass(frozen=True)
 class Reconciliation:
-    """What the step `reconcile` has found, by view."""
+    """The result of the step `reconcile`, by view."""
 
     views: Mapping[str, ReconciledView]

@@ -1,16 +1,16 @@
-"""The speed layer's format: generations, each one checkpoint's life, of committed segments.
+"""The speed layer's format: generations of committed segments.
 
-Below `speed/STREAM/000003-ab12cd/`, the folder of a generation:
+A generation is the lifetime of one checkpoint. Its folder `speed/STREAM/000003-ab12cd/` contains:
 
-- `generation.json`: the topic's id, fingerprints, and where it starts.
-- `commits/FIRST-LAST.json`: micro-batches FIRST to LAST; its writing is the commit.
+- `generation.json`: the topic's id, fingerprints, and the offsets at which it starts.
+- `commits/FIRST-LAST.json`: the commit of the micro-batches FIRST to LAST.
 - `data/FIRST-LAST-VIEW.parquet`: `_tick`, keys and states.
 - `data/FIRST-LAST-_quarantine.parquet`: `_tick`, the records, `_bytes` and `_reject`.
-- `checkpoint/`: Spark's own.
+- `checkpoint/`: Spark's checkpoint.
 
 A commit lists its segments: for each tick, the offset ranges that it covers. Neighbouring commits
-are compacted into one that covers the same; a reader takes the widest commits and leaves out those
-inside them. generations.py reads and writes them.
+are compacted into one that covers the same offsets. A reader uses the widest commits and ignores
+those that they contain.
 """
 
 from __future__ import annotations
@@ -31,31 +31,32 @@ from trilayer_core.store.documents import NO_OTHER_FIELDS, StoredRange
 from trilayer_core.store.files import Store, StoredFile
 
 TICK = "_tick"
-"""Start, in ms since 1970, of the tick that a partial's events arrived in."""
+"""The column with the start of the tick, in ms since 1970, in which a partial's events arrived."""
 
 BYTES = "_bytes"
-"""Length of a quarantined event's value in the log, of which a commit's quarantine may keep only
-the beginning."""
+"""The column with the length of a quarantined event's value in the log.
+
+The commit's quarantine may only have the beginning of the value.
+"""
 
 SHORTEST_REASON = 64
-"""How many characters of its reason each event in a commit's quarantine keeps at least."""
+"""The number of characters that each reason in a commit's quarantine keeps at least."""
 
 
 @dataclass(frozen=True)
 class Generation:
-    """One life of a stream's speed layer.
+    """One lifetime of a stream's speed layer.
 
     Attributes:
         name: Its number and a random part.
-        topic_id: Identity of the origin in which its offsets count, see `Origin`.
-        fingerprint: Of the stream and all views on it.
-        views: View to fingerprint.
-        start: Offsets from which it reads.
+        topic_id: The identity of the origin in which its offsets count, see `Origin`.
+        fingerprint: The fingerprint of the stream and all its views.
+        views: The fingerprint of each view.
+        start: The offsets from which it reads.
         created_ms: When it began, in ms since 1970.
-        anew: Whether the log had lost what the generations before had read, so that none of them is
-            merged any more, however far it had come.
-        tick_ms: Length of the ticks that its segments are of; None in generations from before it
-            was kept.
+        anew: Whether the log had lost records that older generations had read, so that none of them
+            is merged any more, however far it had come.
+        tick_ms: The length of its ticks; None in older generations.
     """
 
     __pydantic_config__ = NO_OTHER_FIELDS
@@ -71,7 +72,7 @@ class Generation:
 
     @property
     def number(self) -> int:
-        """Its number; a newer one has a higher one."""
+        """Its number. A newer generation has a higher number."""
         return int(self.name.split("-")[0])
 
 
@@ -80,14 +81,14 @@ class Segment:
     """The events of one tick in a commit.
 
     Attributes:
-        tick: The tick, by its T.
+        tick: The start of the tick.
         ranges: Their offsets.
-        events: How many, those that don't fit included.
-        quarantined: How many of them don't fit.
-        oldest_ms: The first append time of them; None in commits written before it was kept.
-        newest_ms: The last append time of them, likewise.
-        waited_ms: From append to commit, the longest time of one of them, by the clocks of the
-            broker and the speed layer, likewise.
+        events: Their number, including those that do not fit the schema.
+        quarantined: The number of those that do not fit the schema.
+        oldest_ms: Their first append time; None in older commits.
+        newest_ms: Their last append time; None in older commits.
+        waited_ms: The longest time from append to commit, by the clocks of the broker and the speed
+            layer; None in older commits.
     """
 
     __pydantic_config__ = NO_OTHER_FIELDS
@@ -103,17 +104,17 @@ class Segment:
 
 @dataclass(frozen=True)
 class Commit:
-    """Micro-batches first to last, whole.
+    """The micro-batches `first` to `last`.
 
     Attributes:
         first: The first micro-batch.
         last: The last one.
         segments: A segment for each tick.
-        files: View to the file of its partials.
-        quarantine: The file of events that don't fit; None if there is none.
-        committed_ms: When the newest of them was committed.
-        marks: For each partition that they have read, the last record below the offset at which
-            they end, or None if none was found. Commits from before marks were kept have none.
+        files: The file of each view's partials.
+        quarantine: The file of events that do not fit the schema; None if there are none.
+        committed_ms: When the newest of the micro-batches was committed.
+        marks: For each partition that was read, the last record below the offset at which they end,
+            or None if none was found. Older commits have no marks.
     """
 
     __pydantic_config__ = NO_OTHER_FIELDS
@@ -128,27 +129,27 @@ class Commit:
 
     @property
     def name(self) -> str:
-        """What its files are called."""
+        """The beginning of the names of its files."""
         return layout.micro_batches(self.first, self.last)
 
     @property
     def stored(self) -> list[StoredFile]:
-        """All files that it names."""
+        """All its files."""
         return [*self.files.values(), *([self.quarantine] if self.quarantine else [])]
 
     @property
     def pieces(self) -> list[Piece]:
-        """What its segments cover."""
+        """The offsets that its segments cover."""
         name = self.name
         return [Piece(f"{name}#{segment.tick}", segment.ranges) for segment in self.segments]
 
 
 @dataclass(frozen=True)
 class CompactionFault:
-    """That a generation's commits have not been compacted for a while, and add up.
+    """A record that a generation's commits can't be compacted at present.
 
     Attributes:
-        since_ms: When it failed first, in ms since 1970.
+        since_ms: When compaction failed first, in ms since 1970.
         reason: What went wrong.
     """
 
@@ -157,9 +158,9 @@ class CompactionFault:
 
 
 def standing(known: Sequence[Generation]) -> list[Generation]:
-    """The generations, oldest first, whose records the log still holds as they were read.
+    """The generations, oldest first, whose records are still in the log as they were read.
 
-    In each origin these are the newest generation that began anew and all after it.
+    In each origin these are the newest generation that began anew, and all after it.
     """
     kept: list[Generation] = []
     for generation in known:
@@ -172,7 +173,7 @@ def standing(known: Sequence[Generation]) -> list[Generation]:
 def with_bytes(quarantine: pa.Table) -> pa.Table:
     """A commit's quarantine with `_bytes`.
 
-    Files from before it was kept lack it: their values are whole.
+    Older files lack the column; their values are complete.
     """
     if BYTES in quarantine.schema.names:
         return quarantine
@@ -184,7 +185,7 @@ def with_bytes(quarantine: pa.Table) -> pa.Table:
 def read_partials(
     store: Store, commit: Commit, view: View, ticks: frozenset[int]
 ) -> pa.Table | None:
-    """The view's partials of those ticks, digest checked; None where the commit has none."""
+    """The view's partials of these ticks, with the digest checked; None if the commit has none."""
     if view.name not in commit.files:
         return None
     table = store.read_table(commit.files[view.name])

@@ -18,21 +18,19 @@ _REFUSALS = {
 
 
 def write_files(store: Store, rows: DataFrame, folder: str) -> list[StoredFile]:
-    """Writes rows as Parquet files into a new folder of the store.
-
-    From there they survive a power cut.
+    """Writes rows as Parquet files into a new folder of the store, durably.
 
     Args:
-        store: The store, which Spark's executors must reach as well.
-        rows: What to write.
-        folder: A folder that is not there yet.
+        rows: The rows.
+        folder: A folder that does not exist yet.
+        store: The store, which Spark's executors must be able to reach.
 
     Returns:
         The files that have rows.
 
     Raises:
-        StoreError: The system refused, on this machine or an executor's. The folder is gone again,
-            however Spark failed.
+        StoreError: The operating system refused, on this machine or an executor's. After any
+            failure the folder is deleted.
     """
     try:
         rows.write.parquet(store.uri(folder))

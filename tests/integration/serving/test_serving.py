@@ -372,7 +372,7 @@ def test_a_missing_file_is_an_error_that_names_it(kind, made, copy):
     Path(copy.path(path)).unlink()
     with (
         serving_layer.connect(catalog_on(made[0]), made[1], copy) as connection,
-        pytest.raises(IntegrityError, match="it is missing") as error,
+        pytest.raises(IntegrityError, match="is missing") as error,
     ):
         counts(connection)
     assert path in str(error.value)

@@ -237,7 +237,7 @@ class ModelStore(Store):
             self.machine.failing_reads -= 1
             raise self.fault(OSError(errno.EIO, "Input/output error", relative), "read", relative)
         if relative not in self.machine.files:
-            raise IntegrityError(f"{relative} must be in the store model; it is missing")
+            raise IntegrityError(f"{relative} is missing in the store model")
         return self.machine.files[relative]
 
     def path(self, relative: str) -> str:
@@ -267,10 +267,10 @@ class ModelStore(Store):
     def read_rows(self, file: StoredFile) -> Any:
         content = self._content(file.path)
         if not isinstance(content, Rows):
-            raise IntegrityError(f"{file.path} must have {file.bytes} bytes; got {len(content)}")
+            raise IntegrityError(f"{file.path} has {len(content)} bytes instead of {file.bytes}")
         if content.digest != file.sha256:
             raise IntegrityError(
-                f"{file.path} must have SHA-256 {file.sha256}…; its bytes were altered"
+                f"{file.path} has another SHA-256 than {file.sha256}…; its bytes were altered"
             )
         return content.content
 

@@ -152,7 +152,7 @@ class DictStore(Store):
 def super_read_error(relative: str) -> None:
     from trilayer_core.errors import IntegrityError
 
-    raise IntegrityError(f"{relative} must be in the store; it is missing")
+    raise IntegrityError(f"{relative} is missing in the store")
 
 
 def merge_partials(

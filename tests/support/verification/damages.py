@@ -988,4 +988,4 @@ def a_file_of_an_older_version_is_missing(d):
         if f.path not in used
     )
     d.store.delete(path)
-    return [f"version {version}, view {name}", path, "it is missing"]
+    return [f"version {version}, view {name}", path, "is missing"]

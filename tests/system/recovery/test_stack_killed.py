@@ -18,7 +18,7 @@ from trilayer_core.store.generations import Generations
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
-LOST = "must reach offset"
+LOST = "up to which it was read"
 
 NOT_OURS = (
     "cli",

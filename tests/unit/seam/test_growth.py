@@ -146,7 +146,7 @@ def test_a_chain_that_grows_and_shrinks_is_as_long_as_it_is(chain):
 @pytest.mark.parametrize("number", range(39))
 def test_a_manifest_that_is_missing_is_named_and_never_taken_for_the_end(number, chain):
     chain.delete(f"{FOLDER}/{number:08d}.json")
-    with pytest.raises(IntegrityError, match=f"{number:08d}.json must be in the store"):
+    with pytest.raises(IntegrityError, match=f"{number:08d}.json is missing in the store"):
         list(Master(Store(chain.root), STREAM).chain())
 
 
@@ -155,7 +155,7 @@ def test_neighbours_that_do_not_follow_each_other_are_named(chain):
     chain.write_document(f"{FOLDER}/00000038.json", wrong)
     with pytest.raises(
         CoverageError,
-        match="interval 38 of the master dataset must begin at offset 38; it begins at 37",
+        match="interval 38 of the master dataset begins at offset 37 instead of 38",
     ):
         Master(chain, STREAM).chain().tail(lambda interval: interval.t_ms < 30_000)
 

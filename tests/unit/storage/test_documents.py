@@ -179,7 +179,7 @@ def test_a_document_of_another_kind_is_refused_by_name(kind, name, change, says)
     with pytest.raises(IntegrityError) as raised:
         decode(kind, change(without("sha256", body)), "speed/x.json")
     said = str(raised.value)
-    assert said.startswith(f"speed/x.json must be a document of the kind {kind.__name__}; {says}")
+    assert said.startswith(f"speed/x.json is not a document of the kind {kind.__name__}; {says}")
     assert said.endswith("; run `trilayer speed run --rebuild`")
 
 

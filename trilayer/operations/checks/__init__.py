@@ -1,9 +1,6 @@
-"""What must be there, checked.
+"""The checks of `trilayer doctor`, some of which `trilayer up` requires before it starts.
 
-`trilayer doctor` checks all of it, `trilayer up` what it needs before it starts; `all_checks.py`
-lists both.
-
-Checks run beside each other and are waited for until a deadline, so that one that hangs holds up
-neither the others nor the answer. Each looks at what it needs and at nothing else: without
-settings, a catalog, a broker or a store the others still answer.
+Checks run in parallel and are waited for until a deadline, so that one that hangs delays neither
+the others nor the answer. Each check only needs what it examines: without settings, a catalog, a
+broker or a store, the others still answer.
 """

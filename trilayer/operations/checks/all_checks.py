@@ -1,4 +1,4 @@
-"""Which checks there are, and which of them come before a start."""
+"""All checks, and those that come before a start."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from trilayer_core.errors import EnvironmentFault
 logger = logging.getLogger("trilayer.checks")
 
 WITHIN_S = 3.0
-"""How long `trilayer doctor` takes at most, unless it is told otherwise."""
+"""The time limit of `trilayer doctor` by default, in seconds."""
 
 BEFORE_START_S = 2.0
-"""How long `trilayer up` waits for its checks.
+"""The time for which `trilayer up` waits for its checks, in seconds.
 
-One that has not answered by then holds up nothing.
+A check that has not finished by then does not prevent the start.
 """
 
 CHECKS = (
@@ -39,7 +39,7 @@ CHECKS = (
     Check("leftovers", store.check_leftovers),
     Check("definitions", store.check_definitions),
 )
-"""All of them, in the order of their lines."""
+"""All checks, in the order of their lines."""
 
 BEFORE_START = (
     Check("java", machine.check_java),
@@ -50,24 +50,24 @@ BEFORE_START = (
     Check("broker", log.check_broker_there),
     Check("spark", machine.check_spark_server),
 )
-"""What `trilayer up` needs, with and without Airflow."""
+"""The checks of `trilayer up`, with and without Airflow."""
 
 WITH_AIRFLOW = (
     Check("airflow", machine.check_airflow_needed),
     Check("ports", machine.check_ports),
 )
-"""What it needs besides if Airflow is to be started."""
+"""The additional checks if Airflow is to be started."""
 
 
 def require(subject: Subject, *, with_airflow: bool) -> None:
-    """Checks what `trilayer up` needs, in two seconds, before anything is started.
+    """Checks what `trilayer up` needs, within two seconds, before anything is started.
 
     Args:
         subject: The project that is to be started.
         with_airflow: Whether Airflow is to be started as well.
 
     Raises:
-        EnvironmentFault: Something is missing; the text tells of all that is.
+        EnvironmentFault: Something is missing; the message lists everything that is.
     """
     checks = [*BEFORE_START, *(WITH_AIRFLOW if with_airflow else ())]
     faults = []

@@ -1,4 +1,4 @@
-"""How checks are run, and what they find."""
+"""Running checks, and their findings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Mark = Literal["ok", "note", "fail", "skip"]
 
 
 class Subject(Protocol):
-    """What checks look at. A `trilayer.operations.project.Project` is one."""
+    """The subject of checks, such as a `trilayer.operations.project.Project`."""
 
     @property
     def settings(self) -> Settings:
@@ -44,10 +44,10 @@ class Subject(Protocol):
 class Here:
     """The project of the working directory.
 
-    Each part of it is looked for when a check first needs it.
+    Each part of it is loaded when a check first needs it.
 
     Attributes:
-        fault: What is wrong with the settings; None if they can be read.
+        fault: What is wrong with the settings; None if they are valid.
     """
 
     def __init__(self) -> None:
@@ -62,14 +62,14 @@ class Here:
 
     @property
     def settings(self) -> Settings:
-        """The settings; raises Unchecked if they can't be read."""
+        """The settings. Raises Unchecked if they are invalid."""
         if self._settings is None:
             raise Unchecked("the settings can't be read")
         return self._settings
 
     @property
     def catalog(self) -> Catalog:
-        """The catalog. A module that can't be imported is run once, whoever asks."""
+        """The catalog. A module that can't be imported is run only once."""
         name = self.settings.catalog
         with self._lock:
             if self._catalog is None:
@@ -83,26 +83,26 @@ class Here:
 
     @property
     def store(self) -> Store:
-        """The store that the settings name."""
+        """The store of the settings."""
         return Store(self.settings.store)
 
 
 class Unchecked(Exception):
-    """A check could not look, since something that it needs is not there.
+    """A check could not run, because something that it needs is missing.
 
-    Another check tells of that.
+    Another check reports that.
     """
 
 
 class Note(str):
-    """A line that tells of no fault, and of something that a person should know or do."""
+    """A line about something that a person should know or do, which is not a failure."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of an examination. ok is None if the check could not look, or has not finished."""
+    """One line of an examination."""
 
     check: str
     mark: Mark
@@ -111,7 +111,7 @@ class Finding:
 
     @property
     def ok(self) -> bool | None:
-        """Whether it is as it must be; None if it could not be checked."""
+        """Whether the check passed; None if it could not run or has not finished."""
         return {"ok": True, "note": True, "fail": False, "skip": None}[self.mark]
 
 
@@ -120,8 +120,9 @@ class Check:
     """One check.
 
     Attributes:
-        name: What it is about.
-        look: Looks, and yields lines that tell of no fault; raises what is wrong.
+        name: Its subject.
+        look: Performs the check. It yields lines if all is well, and raises an error otherwise.
+        long: Whether it may have much to read.
     """
 
     name: str
@@ -132,13 +133,13 @@ _THREAD = "check-"
 
 
 def examine(subject: Subject, checks: Sequence[Check], within_s: float) -> list[Finding]:
-    """What the checks find, in their order, after `within_s` at most.
+    """Runs checks, and returns their findings in order within a time limit.
 
     Args:
-        subject: What they look at.
-        checks: Which ones.
-        within_s: When to answer without those that have not finished. They are left to end by
-            themselves, in threads that do not keep the process.
+        subject: The subject of the checks.
+        checks: The checks.
+        within_s: The time limit. Checks that have not finished end by themselves, in threads that
+            do not keep the process alive.
     """
     findings: queue.SimpleQueue[tuple[int, list[Finding]]] = queue.SimpleQueue()
     deadline = time.monotonic() + within_s
@@ -158,7 +159,7 @@ def examine(subject: Subject, checks: Sequence[Check], within_s: float) -> list[
 
 
 def unfinished() -> bool:
-    """Whether checks are still under way that `examine` has not waited for."""
+    """Whether checks for which `examine` has not waited are still running."""
     return any(thread.name.startswith(_THREAD) for thread in threading.enumerate())
 
 
@@ -188,7 +189,7 @@ def _unfinished(check: Check, within_s: float) -> Finding:
 
 
 def _place(error: BaseException) -> str:
-    """The place of an error in Python code, for a person to go to."""
+    """The place of an error in Python code, for the user."""
     frames = traceback.extract_tb(error.__traceback__)
     return f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
 

@@ -1,4 +1,4 @@
-"""Checks of the broker, the topics and what is in them."""
+"""Checks of the broker, the topics and their events."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from trilayer_core.store.master import Master
 from trilayer_core.store.origins import Origins, check_same_topic
 
 LOOK_S = 3.0
-"""How long a broker that takes connections may take to answer."""
+"""The time limit for a broker that accepts connections, in seconds."""
 
 
 def own_broker(settings: Settings) -> bool:
-    """Whether `trilayer up` starts a broker, rather than using one that the settings name."""
+    """Whether `trilayer up` starts a broker, because the settings do not name one."""
     address = settings.home / BROKER_ADDRESS
     return settings.bootstrap_servers in (
         "",
@@ -36,14 +36,14 @@ def own_broker(settings: Settings) -> bool:
 
 
 def check_broker_there(p: Subject) -> Iterator[str]:
-    """Of a broker that the settings name; the embedded one is yet to be started."""
+    """Checks a broker that the settings name; the embedded one is not started yet."""
     if not own_broker(p.settings):
         with Log.at_once(p.settings.bootstrap_servers, LOOK_S):
             yield f"broker answers at {p.settings.bootstrap_servers}"
 
 
 def check_broker(p: Subject) -> Iterator[str]:
-    """Whether a broker answers."""
+    """Checks that a broker answers."""
     home = p.settings.home.resolve()
     own = kafka.running(home)
     if own is None and own_broker(p.settings):
@@ -59,7 +59,7 @@ def check_broker(p: Subject) -> Iterator[str]:
 
 @contextmanager
 def _log(p: Subject) -> Iterator[Log]:
-    """A connection for a check that has something to look at only if there is a broker."""
+    """A connection for a check that only makes sense if there is a broker."""
     try:
         log = Log.at_once(p.settings.bootstrap_servers, LOOK_S)
     except EnvironmentFault as error:
@@ -69,7 +69,7 @@ def _log(p: Subject) -> Iterator[Log]:
 
 
 def check_topics(p: Subject) -> Iterator[str]:
-    """Whether the topics are there, as events are counted in them."""
+    """Checks that the topics exist with the settings that exact counting requires."""
     streams = p.catalog.streams
     with _log(p) as log:
         for stream in streams:
@@ -97,7 +97,7 @@ def check_topics(p: Subject) -> Iterator[str]:
 
 
 def check_fields(p: Subject) -> Iterator[str]:
-    """Never a failure: what of the newest events does not fit, or is left out, may be meant so."""
+    """Never fails, because fields that do not fit or are ignored may be intended."""
     streams = p.catalog.streams
     with _log(p) as log:
         for stream in streams:
@@ -121,7 +121,7 @@ def check_fields(p: Subject) -> Iterator[str]:
 
 
 def check_clocks(p: Subject) -> Iterator[str]:
-    """Whether any T or stamp is later than now."""
+    """Checks that no T and no stamp is later than now."""
     check_clock(p.catalog, p.settings, readable(p))
     with _log(p) as log:
         topics = [topic for stream in p.catalog.streams if (topic := log.find(stream))]
@@ -139,8 +139,8 @@ def check_clocks(p: Subject) -> Iterator[str]:
         raise ClockError(
             f"no record may be stamped later than now, {format_time(now_ms())};"
             f" {', '.join(ahead)}: a producer stamped it while the topic had CreateTime, or a"
-            " broker's clock was ahead, or this one's is behind. Set the clock that is wrong, if"
-            " one still is. Cuts pass such records by, or wait for them a tick at most, and"
-            " answers are right"
+            " broker's clock was ahead, or this machine's is behind. Set the clock that is wrong,"
+            " if one still is. Cuts skip such records or wait for them at most a tick; answers are"
+            " right"
         )
     yield "no T and no record's stamp is later than now"

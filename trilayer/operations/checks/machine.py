@@ -1,4 +1,4 @@
-"""Checks of this machine, and of what the project says of itself."""
+"""Checks of this machine and of the project's definitions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AMPLE_DISK_MB = 2048
 
 
 def check_settings(p: Subject) -> Iterator[str]:
-    """Whether the settings can be read, and from where."""
+    """Checks that the settings can be read, and reports where they are."""
     if isinstance(p, Here) and p.fault:
         raise p.fault
     here = Path.cwd()
@@ -39,7 +39,7 @@ def check_settings(p: Subject) -> Iterator[str]:
 
 
 def check_catalog(p: Subject) -> Iterator[str]:
-    """Whether the catalog can be imported."""
+    """Checks that the catalog can be imported."""
     name = p.settings.catalog
     try:
         catalog = p.catalog
@@ -49,14 +49,14 @@ def check_catalog(p: Subject) -> Iterator[str]:
 
 
 def check_java(p: Subject) -> Iterator[str]:
-    """Whether there is a Java that Spark and Kafka run on."""
+    """Checks that there is a Java for Spark and Kafka."""
     yield f"Java 17 or newer: {java.java_executable()}"
 
 
 def check_memory(p: Subject) -> Iterator[str]:
-    """Whether there is memory for what a batch run takes at most."""
+    """Checks that there is enough memory for a batch run."""
     s = p.settings
-    # Beside its heap a Spark driver takes about 350 MiB in the JVM and 200 in Python.
+    # In addition to its heap a Spark driver takes about 350 MiB in the JVM and 200 MiB in Python.
     needed = s.batch_memory_mb + s.speed_memory_mb + 1100 + s.broker_memory_mb
     used = sum(
         processes.memory_mib(process.pid) for process in processes.list_running(s.home.resolve())
@@ -79,10 +79,10 @@ def check_memory(p: Subject) -> Iterator[str]:
 
 
 def check_disk(p: Subject) -> Iterator[str]:
-    """Whether the disks of home and store have room."""
+    """Checks that the disks of home and store have free space."""
     settings = p.settings
     folders = {"home": settings.home.resolve()}
-    # Told by its text, so that a store that does not answer keeps nothing from being told.
+    # Decided from the text, so that a store that does not answer does not delay this check.
     if "://" not in settings.store or settings.store.startswith("file://"):
         folders["store"] = Path(p.store.root)
     seen: set[int] = set()
@@ -110,7 +110,7 @@ def check_disk(p: Subject) -> Iterator[str]:
 
 
 def check_home(p: Subject) -> Iterator[str]:
-    """Whether the folder `home` can be written."""
+    """Checks that the folder `home` can be written."""
     home = p.settings.home.resolve()
     try:
         yield writable(home)
@@ -122,7 +122,7 @@ def check_home(p: Subject) -> Iterator[str]:
 
 
 def check_jars(p: Subject) -> Iterator[str]:
-    """Whether the jars are there, with the right digests."""
+    """Checks that the jars exist with the right digests."""
     s = p.settings
     wanted = [("the Kafka connector", s.spark_connector_lock or jars.SPARK_KAFKA, s.jars / "spark")]
     if own_broker(s):
@@ -138,7 +138,7 @@ def check_jars(p: Subject) -> Iterator[str]:
 
 
 def check_airflow(p: Subject) -> Iterator[str]:
-    """Whether Airflow is installed."""
+    """Checks whether Airflow is installed, which is optional."""
     if airflow.is_installed():
         yield "Airflow is installed"
     else:
@@ -146,20 +146,20 @@ def check_airflow(p: Subject) -> Iterator[str]:
 
 
 def check_airflow_needed(p: Subject) -> Iterator[str]:
-    """Whether Airflow, which is to be started, is installed."""
+    """Checks that Airflow, which is to be started, is installed."""
     if not airflow.is_installed():
         raise EnvironmentFault(airflow.NOT_INSTALLED)
     yield "Airflow is installed"
 
 
 def check_ports(p: Subject) -> Iterator[str]:
-    """Whether the port that is set is free."""
+    """Checks that the configured port is free."""
     port = p.settings.airflow_port
     if not port:
         yield "none is set: broker, Spark and Airflow take free ones"
         return
     home = p.settings.home.resolve()
-    # Left by a crash, it is ended before its successor starts.
+    # A process that a crash has left is ended before its successor starts.
     if processes.running(home, airflow.PROCESSES[0]):
         yield f"airflow_port {port}: this project's Airflow has it"
     elif is_free(port):
@@ -172,7 +172,7 @@ def check_ports(p: Subject) -> Iterator[str]:
 
 
 def _holder(port: int) -> str:
-    """Who listens on a port, as far as this user may know."""
+    """The process that listens on a port, if this user may know it."""
     with suppress(psutil.Error, OSError):
         for connection in psutil.net_connections("tcp"):
             listens_there = connection.status == psutil.CONN_LISTEN and connection.laddr[1:] == (
@@ -184,7 +184,7 @@ def _holder(port: int) -> str:
 
 
 def check_spark_server(p: Subject) -> Iterator[str]:
-    """Whether the Spark Connect server that is set takes connections."""
+    """Checks that the configured Spark Connect server accepts connections."""
     remote = p.settings.spark_remote
     if not remote:
         yield "spark_remote is not set"

@@ -1,4 +1,4 @@
-"""Checks of the store, and of what is in it."""
+"""Checks of the store and its files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trilayer_core.store.publications import Publications
 
 
 def check_store(p: Subject) -> Iterator[str]:
-    """Whether the store can be written, and what it does not promise."""
+    """Checks that the store can be written, and reports the guarantees that it lacks."""
     store = p.store
     try:
         if store.local and not Path(store.root).exists():
@@ -32,7 +32,7 @@ def check_store(p: Subject) -> Iterator[str]:
 
 
 def readable(p: Subject) -> Store:
-    """The store, for a check that reads in it."""
+    """The store, for a check that reads from it."""
     store = p.store
     try:
         store.names("")
@@ -42,13 +42,13 @@ def readable(p: Subject) -> Store:
 
 
 def check_files(p: Subject) -> Iterator[str]:
-    """Whether the files of the version in force, and the manifests, are as they were written."""
+    """Checks that the files of the version in force, and the manifests, are unchanged."""
     store = readable(p)
     publication = Publications(store).in_force()
     files = (
         [file for view in publication.views.values() for file in view.files] if publication else []
     )
-    for file in files:  # by no pool of threads, which the process would wait for when it ends
+    for file in files:  # not in a thread pool, for which the process would wait when it ends
         store.check(file)
     yield (
         f"version {publication.version} in force, {len(files)} files with the right digests"
@@ -60,7 +60,7 @@ def check_files(p: Subject) -> Iterator[str]:
 
 
 def check_leftovers(p: Subject) -> Iterator[str]:
-    """Never a failure: they take room and do no harm."""
+    """Never fails, because leftovers take up space but do no harm."""
     store = readable(p)
     leftovers = find_leftovers(store)
     if not leftovers:
@@ -79,7 +79,7 @@ def check_leftovers(p: Subject) -> Iterator[str]:
 
 
 def check_definitions(p: Subject) -> Iterator[str]:
-    """Whether both layers run the definitions as they are now."""
+    """Checks that both layers run the present definitions."""
     catalog, store = p.catalog, readable(p)
     publication = Publications(store).in_force()
     for view in catalog.views:

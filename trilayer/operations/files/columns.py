@@ -1,4 +1,4 @@
-"""The columns of a file as those of a stream, and their cells as values."""
+"""Matches the columns of a file with those of a stream, and converts cells to values."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import UsageError, close_name, did_you_mean
 
 NULLS = ("", "NA", "NULL")
-"""Cells of a CSV that are NULL, unless they are text in quotes."""
+"""The cells of a CSV file that are NULL, unless they are quoted text."""
 
 
 class Quoted(str):
-    """A cell in quotes: NULL for a number, which some quote as well, and never for text."""
+    """A quoted cell.
+
+    It may be NULL in a column of numbers, which some files quote, but never in text.
+    """
 
     __slots__ = ()
 
@@ -26,7 +29,7 @@ class Quoted(str):
 def choose_columns(
     header: Sequence[str], stream: Stream, path: Path
 ) -> tuple[list[tuple[int, Field]], str]:
-    """The places of the stream's columns in a file's, and what to say of the others."""
+    """The positions of the stream's columns in the file, and a message about the other columns."""
     chosen: list[tuple[int, Field]] = []
     for field in stream.fields:
         for name in dict.fromkeys([path_text(field.path), ".".join(field.path), field.name]):
@@ -64,7 +67,7 @@ def choose_columns(
 
 
 def put(row: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
-    """Puts a value into nested dictionaries, made on the way."""
+    """Puts a value into nested dictionaries, which are created as needed."""
     for step in path[:-1]:
         row = row.setdefault(step, {})
     row[path[-1]] = value
@@ -79,7 +82,7 @@ _FLAGS = {"true": True, "false": False, "1": True, "0": False}
 
 
 def converter(type_: str) -> Callable[[str], Any]:
-    """Of a cell: the value of a Spark type that it spells, else its text."""
+    """A function from a cell to the value of a Spark type that it represents, else to its text."""
     if type_ == "string":
         return str
 

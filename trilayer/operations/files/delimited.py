@@ -1,4 +1,4 @@
-"""CSV, as spreadsheets and people write it, as events."""
+"""Reads CSV files, as spreadsheets and people write them, as events."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from trilayer_core.errors import UsageError
 
 @dataclass(frozen=True)
 class Record:
-    """One record of a CSV.
+    """One record of a CSV file.
 
-    `line`: the first of its lines. `text`: as it is in the file. `cells`: None if its quotes can't
-    be made out; a NULL is None.
+    `line` is the first of its lines, and `text` the record as it is in the file. `cells` is None if
+    its quotes are malformed; a NULL is None.
     """
 
     line: int
@@ -33,13 +33,13 @@ class Record:
 def read_delimited(
     text: Text, stream: Stream, delimiter: str | None, columns: Sequence[str] | None
 ) -> Events:
-    """The rows of a CSV as events.
+    """Reads the rows of a CSV file as events.
 
     Args:
         text: The file.
-        stream: What the events are of.
-        delimiter: Between the cells; told by the first line unless given.
-        columns: Names of the columns, if the file has no header.
+        stream: The stream.
+        delimiter: The delimiter; by default detected from the first line.
+        columns: The names of the columns, if the file has no header.
 
     Raises:
         UsageError: The file has no header, or lacks a required column.
@@ -65,9 +65,9 @@ def read_delimited(
         for record in records:
             cells = record.cells
             if cells and len(cells) > len(header) and not any(cells[len(header) :]):
-                cells = cells[: len(header)]  # what some spreadsheets add
+                cells = cells[: len(header)]  # empty cells that some spreadsheets add
             if not record.text.strip(f"{between} \t\r\n"):
-                continue  # an empty line, or one of a spreadsheet
+                continue  # an empty line, or an empty row of a spreadsheet
             place = f"line {record.line}"
             if cells is None or len(cells) != len(header):
                 why = (
@@ -87,17 +87,17 @@ def read_delimited(
 
 
 def _delimiter_of(line: str) -> str:
-    """The likeliest of the usual delimiters, by a header."""
+    """The likeliest of the usual delimiters, judging by a header."""
     outside = re.sub(r'"[^"]*"', "", line)
     return max(",;\t|", key=outside.count)
 
 
 def read_records(lines: Iterator[str], delimiter: str, most: int) -> Iterator[Record]:
-    """The records of a CSV; one in quotes may have several lines.
+    """The records of a CSV file; a quoted cell may span several lines.
 
-    A quote that does not end would take all that follows for one cell. So a record that the file
-    ends in, or that has a cell of more than `most` characters, is its first line alone, and the
-    next record begins with the second.
+    A quote that is never closed would turn the rest of the file into one cell. Therefore, if the
+    file ends inside a record, or a cell has more than `most` characters, the record is its first
+    line alone, and the next record begins at the second line.
     """
     csv.field_size_limit(max(most, csv.field_size_limit()))
     feed = Lines(lines)
@@ -123,7 +123,7 @@ def read_records(lines: Iterator[str], delimiter: str, most: int) -> Iterator[Re
 
 
 def _with_nulls(cells: list[str], text: str, delimiter: str) -> list[str | None]:
-    """None for NULL: text in quotes is none, and a cell that is not in quotes may be."""
+    """Replaces NULL cells with None: quoted text is never NULL, other cells may be."""
     if not any(cell in NULLS for cell in cells):
         return list(cells)
     parts = re.findall(

@@ -1,4 +1,4 @@
-"""What a file becomes: events, each judged by its stream's schema."""
+"""The events of a file, each judged by its stream's schema."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class Event:
     """A row of a file.
 
     Attributes:
-        place: Such as `line 3`.
-        value: What is sent.
+        place: Its position, such as `line 3`.
+        value: The bytes to send.
         misfit: Why it will be quarantined, or None.
-        unknown: Its fields that the schema does not have.
+        unknown: Its fields that are not in the schema.
     """
 
     place: str
@@ -29,7 +29,7 @@ class Event:
 class Events:
     """A file's events, in order.
 
-    `total`: how many, if that is known. `left_out`: what of the file is in none of them.
+    `total` is their number if it is known, and `left_out` describes what is in none of them.
     """
 
     events: Iterator[Event]
@@ -42,6 +42,6 @@ class Events:
 
 
 def judged(place: str, value: bytes, fitting: Fitting) -> Event:
-    """The event with these bytes, and what the schema says of it."""
+    """An event with these bytes, and the verdict of its schema."""
     verdict = fitting.judge(value)
     return Event(place, value, verdict.misfit, verdict.unknown)

@@ -1,4 +1,4 @@
-"""Lines of JSON, or one array of it, as events."""
+"""Reads JSON Lines, or one JSON array, as events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trilayer_core.errors import UsageError
 
 
 def read_json(text: Text, stream: Stream) -> Events:
-    """Each line as an event, or each item if the file is one array."""
+    """Reads each line as an event, or each item if the file is one array."""
     fitting = format_of(stream).fitting(stream)
     lines = text.lines()
     blank = list(takewhile(lambda line: not line.strip(), feed := Lines(lines)))
@@ -28,7 +28,7 @@ def read_json(text: Text, stream: Stream) -> Events:
     feed.give_back()
 
     def events() -> Iterator[Event]:
-        # Lines of JSON end at \n alone: text may have a lone \r inside.
+        # JSON lines end at \n only; their text may contain a lone \r.
         number, held = 1, ""
         for part in chain(feed, [""]):
             held += part
@@ -44,7 +44,7 @@ def read_json(text: Text, stream: Stream) -> Events:
 def _items(text: str, path: Path) -> Iterator[bytes]:
     """The items of a JSON array, as they are written.
 
-    Raises UsageError, when it comes to it, if the text is not one array and nothing else.
+    Raises UsageError, when it reaches the problem, if the text is not a single array.
     """
 
     def wrong(what: str) -> UsageError:

@@ -1,4 +1,4 @@
-"""Parquet as events."""
+"""Reads Parquet files as events."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from trilayer_core.errors import UsageError
 
 
 def read_parquet(path: Path, stream: Stream) -> Events:
-    """The rows of a Parquet file as events.
+    """Reads the rows of a Parquet file as events.
 
     Raises:
-        UsageError: It is no Parquet file, or lacks a required column.
+        UsageError: It is not a Parquet file, or lacks a required column.
     """
     try:
         file = pq.ParquetFile(path)
@@ -53,7 +53,7 @@ def read_parquet(path: Path, stream: Stream) -> Events:
 
 
 def _batches(file: pq.ParquetFile, path: Path, done: Sequence[int]) -> Iterator[pa.RecordBatch]:
-    """A file's rows, some thousands at a time. Raises UsageError if it can't be read on."""
+    """A file's rows, in batches. Raises UsageError if the file can't be read further."""
     batches = file.iter_batches(5_000)
     while True:
         try:
@@ -68,7 +68,7 @@ def _batches(file: pq.ParquetFile, path: Path, done: Sequence[int]) -> Iterator[
 
 
 def _leaves(schema: pa.Schema) -> list[str]:
-    """Names of the columns, and paths of what structs hold at any depth."""
+    """The names of the columns, and the paths of the fields of structs at any depth."""
     names: list[str] = []
 
     def add(field: pa.Field, prefix: tuple[str, ...]) -> None:
@@ -90,7 +90,7 @@ def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
 
 
 def _values(column: pa.Array, field: Field, path: Path, before: int) -> list[Any]:
-    """A column's values in the stream's type, or as they are where one of them does not have it."""
+    """A column's values in the stream's type, or unchanged if one of them does not fit it."""
     if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
         column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
     type_ = arrow_type(field.type)
@@ -103,7 +103,7 @@ def _values(column: pa.Array, field: Field, path: Path, before: int) -> list[Any
 
 
 def _python_values(column: pa.Array, path: Path, before: int) -> list[Any]:
-    """A column's values; those that Python can't hold, such as the year 10000, as text."""
+    """A column's values; those that Python can't represent, such as the year 10000, as text."""
     try:
         return column.to_pylist(maps_as_pydicts="strict")
     except KeyError as error:
@@ -125,9 +125,9 @@ def _python_value(one: pa.Array) -> Any:
 
 
 def _means_the_same(from_: pa.DataType, to: pa.DataType) -> bool:
-    """Whether Arrow's cast says what the value says.
+    """Whether Arrow's cast preserves the meaning of values.
 
-    It would take a number for microseconds since 1970, or for a flag, and cut a double short.
+    It would interpret a number as microseconds since 1970, or as a flag, and truncate a double.
     """
     t = pa.types
     if t.is_dictionary(from_):
@@ -158,14 +158,14 @@ def _means_the_same(from_: pa.DataType, to: pa.DataType) -> bool:
 
 
 def _nearest(value: Any, type_: str, convert: Callable[[str], Any]) -> Any:
-    """A value of another type, in the stream's where it can be without loss."""
+    """A value of another type, converted to the stream's type if that loses nothing."""
     if isinstance(value, str):
         return convert(value)
     if type_ == "boolean" and type(value) is int and value in (0, 1):
         return bool(value)
     if (
         isinstance(value, float) and type_ in INTEGERS and value.is_integer()
-    ):  # as pandas keeps integers beside NULL
+    ):  # as pandas stores integers next to NULL
         return int(value)
     if isinstance(value, float) and value != value and type_ not in FLOATS:
         return None

@@ -1,4 +1,4 @@
-"""A file's rows as events, whatever kind of file it is."""
+"""Reads the rows of a file of any kind as events."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ def read_events(
     encoding: str | None = None,
     columns: Sequence[str] | None = None,
 ) -> Events:
-    """A file's rows as events of a stream.
+    """Reads a file's rows as events of a stream.
 
     Args:
-        path: CSV, JSON Lines or Parquet, told by its ending; text may be compressed.
-        stream: What the events are of.
-        delimiter: Between the cells of a CSV; told by its first line unless given.
-        encoding: Of text; UTF-8 unless given, or UTF-16 where the file begins so.
-        columns: Names of a CSV's columns, if it has no header.
+        path: A CSV, JSON Lines or Parquet file, by its ending; text may be compressed.
+        stream: The stream.
+        delimiter: The delimiter of a CSV file; by default detected from its first line.
+        encoding: The encoding of text; by default UTF-8, or UTF-16 if the file begins with its
+            mark.
+        columns: The names of a CSV file's columns, if it has no header.
 
     Raises:
-        UsageError: There is no such file, it is of no known kind, or it lacks a required column.
+        UsageError: The file does not exist, is of an unknown kind, or lacks a required column.
     """
     if not path.is_file():
         raise UsageError(f"FILE must be a file; got {str(path)!r}, which is not there")

@@ -1,4 +1,4 @@
-"""Text files: what opens them, and their lines."""
+"""Text files: opening them and reading their lines."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from trilayer_core.errors import UsageError
 
 
 def opener(path: Path) -> tuple[Callable[..., IO[bytes]], str]:
-    """What opens the file, and its name without the ending of a compression."""
+    """A function that opens the file, and its name without the ending of a compression."""
     openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
     opener = openers.get(path.suffix.lower())
     return (opener, path.stem) if opener else (open, path.name)
 
 
 class Text:
-    """A text file, which knows how far it has been read."""
+    """A text file that knows how far it has been read."""
 
     def __init__(self, path: Path, open_: Callable[..., Any], encoding: str | None) -> None:
         self.path = path
@@ -43,7 +43,7 @@ class Text:
                 "encoding must be one that Python knows, such as latin-1 or utf-16; got"
                 f" {encoding!r}"
             ) from None
-        # Bytes that are no UTF-8 are sent as they were.
+        # Bytes that are not UTF-8 are sent unchanged.
         errors = "surrogateescape" if codec.startswith("utf-8") else "replace"
         codec = "utf-8-sig" if codec == "utf-8" else codec
         self._text = io.TextIOWrapper(self._bytes(open_), codec, errors, newline="")
@@ -52,7 +52,7 @@ class Text:
         return self._file if open_ is open else open_(self._file)
 
     def lines(self) -> Iterator[str]:
-        """The lines, with their ends. Raises UsageError where the file can't be read on."""
+        """The lines, with their ends. Raises UsageError if the file can't be read further."""
         with self._readable():
             for line in self._text:
                 self._read += 1
@@ -70,12 +70,12 @@ class Text:
             ) from None
 
     def progress(self) -> float:
-        """How much of the file has been read, from 0 to 1."""
+        """The fraction of the file that has been read."""
         return 1.0 if self._file.closed else self._file.tell() / self._size
 
 
 class Lines:
-    """Lines that can be given back. taken: those since it was last emptied."""
+    """Lines that can be pushed back. `taken` has those read since it was last cleared."""
 
     def __init__(self, lines: Iterator[str]) -> None:
         self._lines, self._back = lines, list[str]()
@@ -90,11 +90,11 @@ class Lines:
         return line
 
     def give_back(self) -> None:
-        """Has the lines of `taken` come again."""
+        """Pushes the lines of `taken` back."""
         self._back += reversed(self.taken)
         self.taken = []
 
 
 def as_bytes(text: str) -> bytes:
-    """UTF-8, with the bytes that were none as they were."""
+    """The text as UTF-8; bytes that were not UTF-8 are unchanged."""
     return text.encode("utf-8", "surrogateescape")

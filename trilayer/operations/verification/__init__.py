@@ -1,22 +1,18 @@
-"""What `trilayer verify` finds: whether the answers are right.
+"""The verification of all answers, for `trilayer verify`.
 
 Three things are independent of each other: the log, the master dataset, and what the layers have
-made of both. Therefore there are three comparisons:
+computed from both. This leads to three comparisons:
 
-*Records (I1).* The master dataset against the log, record by record, over the offsets that the log
-still holds (`log.py`), and against its own manifests (`master.py`). The segments against the log's
-records above the cut: how many there are in each segment, how many do not fit, in which tick they
-arrived (`segments.py`). Quarantine against what does not fit when it is parsed anew
-(`quarantine.py`). Below the log's beginning the master dataset can only be compared with its own
-manifests, and the findings say so.
+*Records (I1).* The master dataset is compared with the log, record by record, over the offsets that
+the log still holds. Segments are compared with the log's records above the cut: the number of
+records in each segment, the number that do not fit the schema, and the tick in which they arrived.
+The quarantine is compared with the records that do not fit when they are parsed again. Below the
+log's beginning the master dataset can only be compared with its own manifests, which is reported.
 
-*Views (I2).* Each merged answer against a recompute from the raw bytes of the master dataset below
-the cut and of the log above it (`recompute.py`, `views.py`).
+*Views (I2).* Each merged answer is compared with a recompute from the raw bytes, of the master
+dataset below the cut and of the log above it.
 
-*Layers.* The states of each batch view against a recompute of what lies below the cut, those of
-each speed view, tick by tick, against one of what lies above it (`views.py`). This finds two errors
-that cancel each other out in the merged view, and traces an error to its layer.
-
-`run.py` does one after the other. `findings.py` is what was found and how it reads, `state.py` what
-the store says of a stream, and `records.py` its records, each parsed anew.
+*Layers.* The states of each batch view are compared with a recompute of what lies below the cut,
+and those of each speed view, tick by tick, with a recompute of what lies above it. This finds two
+errors that cancel each other out in the merged view, and attributes an error to its layer.
 """

@@ -1,4 +1,4 @@
-"""What a verification has found, and how it reads."""
+"""The findings of a verification, and their texts."""
 
 from __future__ import annotations
 
@@ -11,28 +11,27 @@ from trilayer_core.seam import Range, Ranges, format_time
 from trilayer_core.store.segments import TICK
 
 MOST_LINES = 20
-"""Of each kind of fault, the ranges that are listed one by one; the rest are counted."""
+"""How many ranges are listed for each kind of fault; the others are only counted."""
 
 
 @dataclass(frozen=True)
 class StreamFindings:
-    """What became of one stream's records.
+    """The verification of one stream's records.
 
     Attributes:
-        batch: Records below the cut, as the publication counts them.
-        speed: Records between the cut and the head, as the segments count them.
-        quarantined: Records among `batch` and `speed` that do not fit their schema, by the layers'
-            own count.
-        lost: Offsets that retention took before they were ingested, and whose loss an operator
-            accepted.
-        found: Records that verify has found: in the master dataset below the cut, in the log from
-            there to the head.
-        found_quarantined: Records of `found` that do not fit their schema when they are parsed
-            anew.
-        compared: Records of the log that were compared with the master dataset or the segments, one
-            by one.
-        wrong: What does not add up, a line each, with partition and offsets.
-        not_compared: What could not be compared with the log, and why. None of it is a fault.
+        batch: The number of records below the cut, according to the publication.
+        speed: The number of records between the cut and the head, according to the segments.
+        quarantined: The number of these that do not fit their schema, according to the layers.
+        lost: The number of offsets that retention deleted before they were ingested, whose loss an
+            operator accepted.
+        found: The number of records that verify has found: in the master dataset below the cut, and
+            in the log from there to the head.
+        found_quarantined: The number of these that do not fit their schema when they are parsed
+            again.
+        compared: The number of records of the log that were individually compared with the master
+            dataset or the segments.
+        wrong: Faults, one line each, with partition and offsets.
+        not_compared: What could not be compared with the log, and why. This is not a fault.
     """
 
     batch: int
@@ -47,13 +46,13 @@ class StreamFindings:
 
     @property
     def counted(self) -> int:
-        """Records that are in a view, each once."""
+        """The number of records that are counted in a view."""
         return self.batch + self.speed - self.quarantined
 
 
 @dataclass
 class Notes:
-    """What the comparisons of one stream's records have brought up so far.
+    """What the comparisons of one stream's records have found so far.
 
     Attributes:
         wrong: As in `StreamFindings`.
@@ -68,17 +67,17 @@ class Notes:
 
 @dataclass(frozen=True)
 class Verification:
-    """What was found.
+    """The result of a verification.
 
     Attributes:
-        streams: Each stream's records.
-        views: Each view's merged answer against its recompute; `left` is the recompute, `right` the
-            answer.
-        unanswered: Views that could not be compared, and why.
-        failed: Those of `unanswered` that have an answer, which could not be given.
-        layers: Each view's states in one layer ("batch", "speed") against their recompute, of the
-            same sides.
-        files: Files of versions kept for rollback that are missing or altered, a line each.
+        streams: The records of each stream.
+        views: The comparison of each view's merged answer with its recompute; `left` is the
+            recompute, `right` the answer.
+        unanswered: Views that could not be compared, with the reason.
+        failed: Those of `unanswered` that have an answer which could not be computed.
+        layers: The comparison of each view's states in one layer ("batch", "speed") with their
+            recompute, on the same sides.
+        files: Files of other kept versions that are missing or altered, one line each.
     """
 
     streams: dict[str, StreamFindings]
@@ -90,13 +89,13 @@ class Verification:
 
     @property
     def verified(self) -> bool:
-        """Whether anything at all was compared."""
+        """Whether anything was compared."""
         keys = sum(c.match + c.differ + c.missing + c.extra for c in self.views.values())
         return bool(keys or sum(stream.compared for stream in self.streams.values()))
 
     @property
     def clean(self) -> bool:
-        """Whether something was compared, and nothing was found wrong."""
+        """Whether something was compared and nothing wrong was found."""
         return (
             self.verified
             and not self.failed
@@ -107,7 +106,7 @@ class Verification:
         )
 
     def faults(self) -> Iterator[str]:
-        """What is wrong: a line each, which begins with the invariant and its subject."""
+        """All faults, one per line, each beginning with the invariant and its subject."""
         for name, stream in self.streams.items():
             for line in stream.wrong:
                 yield f"every record once (I1), {name}: {line}"
@@ -138,16 +137,16 @@ def _key_fault(row: Mapping[str, Any]) -> str:
 
 
 def range_text(r: Range) -> str:
-    """A range of offsets, as findings write it."""
+    """A range of offsets as text."""
     return f"[{r.start}, {r.end})"
 
 
 def ranges_text(ranges: Ranges) -> str:
-    """The ranges of several partitions."""
+    """The ranges of several partitions as text."""
     return ", ".join(f"partition {q} {range_text(r)}" for q, r in sorted(ranges.items()))
 
 
 def at_most(lines: list[str]) -> list[str]:
-    """The first `MOST_LINES` lines, and how many more there are."""
+    """The first `MOST_LINES` lines, and the number of the others."""
     more = len(lines) - MOST_LINES
     return lines if more <= 0 else [*lines[:MOST_LINES], f"{more:,} more of this kind"]

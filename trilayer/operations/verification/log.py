@@ -1,4 +1,4 @@
-"""The log: what it still holds, and the master dataset against it, record by record."""
+"""Compares the master dataset with what the log still holds, record by record."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _FAULTS = {
 
 @dataclass(frozen=True)
 class LogRanges:
-    """What the log has for the comparisons.
+    """The offsets of the log that can be compared.
 
     Attributes:
-        held: Of the master dataset's offsets, those that the log still holds.
+        held: The offsets of the master dataset that the log still holds.
         above: The records from the cut to the head.
     """
 
@@ -48,10 +48,10 @@ class LogRanges:
 
 
 def ranges_of_log(state: StreamState, notes: Notes) -> LogRanges:
-    """Looks up what the log holds, and notes what should be there and is not.
+    """Determines what the log holds, and notes what is missing.
 
     Raises:
-        LogError: There are answers on records above the cut, and the log does not have them.
+        LogError: Answers are based on records above the cut that the log does not have.
         EnvironmentFault: No broker answers.
     """
     head = state.cover.head if state.cover else state.provenance.cut
@@ -122,7 +122,7 @@ def ranges_of_log(state: StreamState, notes: Notes) -> LogRanges:
 
 
 def _other_log(state: StreamState, topic: Topic | None) -> str:
-    """Why the log that is there is not the one that the answers stand on."""
+    """Why the present log is not the one on which the answers are based."""
     known = state.present.topic_id
     if topic and topic.id == known:
         return (
@@ -137,17 +137,14 @@ def _other_log(state: StreamState, topic: Topic | None) -> str:
 
 
 def compare_with_log(state: StreamState, records: Records, held: Ranges, notes: Notes) -> None:
-    """The master dataset against what the log still holds of it.
-
-    The same offsets, the same content.
-    """
+    """Compares the master dataset with what the log still holds of it, by offset and content."""
     present = len(state.begun)
     sides: list[DataFrame] = []
     if records.rows is not None:
         rows = records.rows.where(F.col(FILE).isNotNull())
         sides.append(rows.selectExpr(*POSITION, ORIGIN, DIGEST, "1 AS _master", "0 AS _log"))
     if held:
-        # Retention may take more while this reads: then there is less to compare with.
+        # Retention may delete more while this reads, which leaves less to compare with.
         read = read_log(
             records.start(),
             state.project.settings.bootstrap_servers,
@@ -200,7 +197,7 @@ def compare_with_log(state: StreamState, records: Records, held: Ranges, notes: 
 
 
 def _located(state: StreamState, records: Records, faults: DataFrame) -> list[str]:
-    """The ranges of offsets at fault, those alone that are still in the log."""
+    """The faulty ranges of offsets that are still in the log."""
     faults.createOrReplaceTempView("_faults")
     islands = (
         records.start()
@@ -218,7 +215,7 @@ def _located(state: StreamState, records: Records, faults: DataFrame) -> list[st
     by_kind: dict[str, list[str]] = {}
     for row in islands:
         r = Range(row["low"], row["high"])
-        if row["_kind"] == "extra":  # retention took it between the two looks
+        if row["_kind"] == "extra":  # retention deleted it between the two reads
             r = Range(max(r.start, beginning.get(row["_partition"], 0)), r.end)
         if len(r) > 0:
             by_kind.setdefault(row["_kind"], []).append(

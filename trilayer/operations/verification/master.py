@@ -1,4 +1,4 @@
-"""The master dataset against its own manifests, and the publication against both."""
+"""Compares the master dataset with its manifests, and the publication with both."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trilayer_core.store.intervals import Interval, of_origin
 
 
 def check_chain(state: StreamState) -> Iterator[str]:
-    """Intervals go on where the one before ended, from where their origin begins."""
+    """Checks that intervals are contiguous from the beginning of their origin."""
     have: dict[int, int] = {}
     before = ""
     for interval in state.chain:
@@ -44,7 +44,7 @@ def check_chain(state: StreamState) -> Iterator[str]:
 
 
 def check_publication(state: StreamState) -> Iterator[str]:
-    """The publication's cut and counts are those of the intervals below it."""
+    """Checks that the publication's cut and counts are those of the intervals below it."""
     if state.published is None:
         return
     at, end = state.provenance, end_of(of_origin(state.below, state.identity))
@@ -71,7 +71,7 @@ def check_publication(state: StreamState) -> Iterator[str]:
 
 
 def check_files(state: StreamState, groups: Sequence[Group]) -> list[str]:
-    """Each file and interval against its manifest, and its columns against its own bytes."""
+    """Compares each file and interval with its manifest, and its columns with its own bytes."""
     by_file: dict[str, list[Group]] = {}
     for group in groups:
         if group.file is not None:
@@ -113,7 +113,7 @@ def _interval_faults(interval: Interval, groups: Sequence[Group]) -> Iterator[st
 
 
 def end_of(chain: Sequence[Interval]) -> dict[int, int]:
-    """Where the intervals end in each partition."""
+    """The end of the intervals in each partition."""
     return {partition: r.end for interval in chain for partition, r in interval.ranges.items()}
 
 

@@ -1,4 +1,4 @@
-"""The speed layer's quarantine against the records above the cut that do not fit."""
+"""Compares the speed layer's quarantine with the records above the cut that do not fit."""
 
 from __future__ import annotations
 
@@ -59,15 +59,13 @@ _FAULTS = f"""WITH k AS (
       END AS fault
     FROM there t FULL JOIN k ON t._partition = k._partition AND t._offset = k._offset
     WHERE fault IS NOT NULL ORDER BY ALL"""
-"""Compares the table `there`, of the records that do not fit, with `kept`, of what the speed layer
-has put aside.
-"""
+"""The SQL that compares `there`, the records that do not fit, with `kept`, the quarantine."""
 
 
 def check_quarantine(
     state: StreamState, records: Records, duck: duckdb.DuckDBPyConnection
 ) -> list[str]:
-    """Each record above the cut that does not fit is in quarantine once, as it is in the log."""
+    """Checks that each record above the cut that does not fit is in quarantine once, unchanged."""
     if state.cover is None or records.rows is None:
         return []
     tables: list[pa.Table] = []

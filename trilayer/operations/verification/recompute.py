@@ -1,4 +1,4 @@
-"""The views' partials anew, from the records themselves."""
+"""Recomputes the views' partials from the records."""
 
 from __future__ import annotations
 
@@ -20,20 +20,17 @@ from trilayer_core.definitions.view import View
 from trilayer_core.store.segments import TICK
 
 MOST_TICKS = 64
-"""A view on `Rows` is recomputed tick by tick up to so many ticks: its function is called for each
-of them.
+"""The maximum number of ticks for which a view over `Rows` is recomputed tick by tick.
+
+Its function is called for each of them.
 """
 
 
 @dataclass(frozen=True)
 class Recomputed:
-    """A view's partials anew.
+    """The recomputed partials of a view.
 
-    Attributes:
-        whole: Of all records.
-        batch: Of the records below the cut.
-        speed: Of the records above it, with their tick.
-        by_tick: Whether the ticks of `speed` are known, or NULL.
+    There are those of all records, of those below the cut, and of those above it with their tick.
     """
 
     whole: pa.Table
@@ -45,11 +42,11 @@ class Recomputed:
 def recompute(
     state: StreamState, records: Records, pass_: Pass, notes: Notes
 ) -> dict[str, Recomputed]:
-    """The partials of the pass's views anew.
+    """Recomputes the partials of the pass's views.
 
-    Of all records, of those below the cut, and tick by tick of those above it.
+    There are those of all records, of those below the cut, and tick by tick of those above it.
     """
-    # The slot that all records are in together: one more than those below the cut and of ticks.
+    # The slot of all records together: one more than those below the cut and of ticks.
     whole = len(state.ticks) + 1
     by_tick = not isinstance(pass_.source, Rows) or len(state.ticks) <= MOST_TICKS
     if not by_tick:
@@ -62,7 +59,7 @@ def recompute(
     elif isinstance(pass_.source, Rows):
         tables = _of_rows(records, pass_, pass_.source, whole, by_tick)
     else:
-        # Each record twice: in the slot of its layer and tick, and in that of all records.
+        # Each record occurs twice: in the slot of its layer and tick, and in that of all records.
         rows = records.counted.withColumn(SLOT, F.explode(F.array(F.col(SLOT), F.lit(whole))))
         tables = _partials(pass_, rows, few=records.few)
     by_view = zip(pass_.views, tables, strict=True)
@@ -70,14 +67,14 @@ def recompute(
 
 
 def _partials(pass_: Pass, rows: DataFrame, *, few: bool) -> list[pa.Table]:
-    """The partials of each view of the pass, with their slot."""
+    """The partials of each view of the pass, with their part."""
     result = pass_.run(rows, SLOT)
     if few:
         table = result.toArrow()
         return [pass_.arrow_slice_of(view, table, (SLOT,)) for view in pass_.views]
     result = result.persist()
     try:
-        # Most of a small Spark job is waiting for the driver.
+        # A small Spark job mostly waits for the driver.
         with ThreadPoolExecutor(max_workers=4) as pool:
             return list(
                 pool.map(lambda v: pass_.slice_of(v, result, (SLOT,)).toArrow(), pass_.views)
@@ -89,19 +86,20 @@ def _partials(pass_: Pass, rows: DataFrame, *, few: bool) -> list[pa.Table]:
 def _of_rows(
     records: Records, pass_: Pass, source: Rows, whole: int, by_tick: bool
 ) -> list[pa.Table]:
-    """As `_partials`, for a function of rows, which lets no slot through.
+    """As `_partials`, for a function of rows, which does not pass the slot through.
 
-    A job for each slot, and one for all records.
+    It takes a job for each slot, and one for all records.
     """
     ticks = range(1, whole)
-    # Slots to the slots whose records they have.
+    # For each slot, the slots whose records it contains.
     members = {0: [0], **({tick: [tick] for tick in ticks} if by_tick else {})}
     if not by_tick:
         members[1] = list(ticks)
     members[whole] = list(range(whole))
 
     def tables(slot: int) -> list[pa.Table]:
-        # An array is no part of the code that Spark compiles, which is then the same for all slots.
+        # An array is not part of the code that Spark compiles, which is then the same for all
+        # parts.
         wanted = F.expr(f"array_contains(array({', '.join(map(str, members[slot]))}), {SLOT})")
         rows = rows_made(source, records.counted.where(wanted))
         return [

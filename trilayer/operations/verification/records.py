@@ -1,4 +1,4 @@
-"""The records of one stream, each parsed anew from its bytes, and what they count to."""
+"""The records of one stream, each parsed again from its bytes, and their counts."""
 
 from __future__ import annotations
 
@@ -21,18 +21,21 @@ from trilayer_core.runtime.kafka_source import read_log
 from trilayer_core.seam import Ranges, size
 
 FEW_RECORDS = 20_000
-"""Up to so many records one task does it all, which saves every job its shuffle and most of its
-scheduling.
+"""Up to this many records are processed by one task.
+
+This saves each job its shuffle and most of its scheduling.
 """
 
 SLOT = "_slot"
-"""Which recompute a record belongs to: 0 below the cut, from 1 on a tick above it, negative for
-none.
+"""The column with the recompute that a record belongs to.
+
+It is 0 below the cut, a tick's number from 1 on above it, and negative for none.
 """
 
 FILE = "_file"
-"""The end of the path of the master dataset's file that a record is in; NULL for a record read from
-the log.
+"""The column with the end of the path of a record's file in the master dataset.
+
+It is NULL for a record read from the log.
 """
 
 SEGMENT = "_segment"
@@ -43,17 +46,17 @@ ALTERED = "_altered"
 REJECTED = "_rejected"
 
 CONTENT = "xxhash64(isnull(_key), _key, isnull(_value), _value, _timestamp, _headers)"
-"""A record's digest; two that are equal by it have the same content."""
+"""The SQL of a record's digest. Records with equal digests have the same content."""
 
 _NUMBER = f"cast(substring({FILE}, 1, 8) AS int)"
-"""The number of the interval that a file is of."""
+"""The number of the interval to which a file belongs."""
 
 _RAW = "concat(coalesce(sha2(_key, 256), ''), '/', coalesce(sha2(_value, 256), ''))"
 
 
 @dataclass(frozen=True)
 class Group:
-    """Records of one file of the master dataset, or of one segment, in one partition."""
+    """The records of one partition in one file of the master dataset or one segment."""
 
     file: str | None
     segment: int | None
@@ -72,13 +75,13 @@ class Group:
 
 @dataclass(frozen=True)
 class Records:
-    """All records of one stream: those of the master dataset, and those of the log above the cut.
+    """All records of one stream: those of the master dataset, and of the log above the cut.
 
     Attributes:
-        start: Gives the Spark session, which it starts when it is first asked for.
-        rows: The records, parsed anew and kept in Spark's memory; None if there are none.
-        groups: What they count to.
-        few: Whether one task does all the work on them.
+        start: Returns the Spark session, which it starts on the first call.
+        rows: The records, parsed again and cached in Spark; None if there are none.
+        groups: Their counts.
+        few: Whether one task processes all of them.
     """
 
     start: StartSpark
@@ -88,7 +91,7 @@ class Records:
 
     @property
     def counted(self) -> DataFrame:
-        """The records that are in a view."""
+        """The records that are counted in a view."""
         assert self.rows is not None
         return self.rows.where(F.col(FITS) & (F.col(SLOT) >= 0))
 
@@ -168,10 +171,7 @@ def _parsed(
 
 
 def _in_segments(state: StreamState, records: DataFrame, spark: SparkSession) -> DataFrame:
-    """The records with the number of their segment and of its tick.
-
-    By a join with the segments' ranges.
-    """
+    """The records with the number of their segment and of its tick, by a join with the ranges."""
     tick_numbers = {tick: number for number, tick in enumerate(state.ticks, 1)}
     ranges = [
         (partition, r, number, tick_numbers[segment.tick])
@@ -179,8 +179,8 @@ def _in_segments(state: StreamState, records: DataFrame, spark: SparkSession) ->
         for partition, r in segment.ranges.items()
         if len(r)
     ]
-    # Offsets in steps: an equal step makes the join a look-up, and there are at most some
-    # 100,000 rows to look in.
+    # Offsets are divided into steps. Equality of steps makes the join a hash look-up, with at most
+    # about 100,000 rows.
     step = max(1, sum(len(r) for _, r, _, _ in ranges) // 100_000)
     rows = [
         (q, bucket, r.start, r.end, number, tick)
@@ -207,7 +207,7 @@ def _in_segments(state: StreamState, records: DataFrame, spark: SparkSession) ->
 
 
 def _slot_sql(state: StreamState) -> str:
-    # Not as numbers that stand by themselves: Spark would compile new code for every cut.
+    # Passed as an array: Spark would compile new code for each cut if the numbers were literals.
     at = state.provenance
     partitions = range(1 + max([0, *at.cut, *at.head]))
     cut, head = (
@@ -223,24 +223,24 @@ def _slot_sql(state: StreamState) -> str:
 
 
 def _origin_sql(state: StreamState) -> str:
-    """How many origins there were before that of a record of the master dataset.
+    """The number of origins before that of a record of the master dataset.
 
-    Offsets of different ones do not compare.
+    Offsets of different origins can't be compared.
     """
     return " + ".join(["0", *(f"IF({_NUMBER} >= {number}, 1, 0)" for number in state.begun)])
 
 
 def _altered_sql(state: StreamState, notes: Notes) -> str:
-    """What the master dataset has that the parser makes otherwise of its own bytes.
+    """The columns of the master dataset that differ from what the parser makes of its bytes.
 
-    Names of columns; NULL if all are equal.
+    NULL if all are equal.
     """
     wrong = [f"IF({STORED}.{REJECT} <=> {REJECT}, NULL, 'the reason to quarantine it')"]
     for name, type_ in state.stream.columns.items():
         left, right = f"{STORED}.`{name}`", f"`{name}`"
         nested = any(kind in type_ for kind in ("struct", "array", "map"))
         if nested and any(kind in type_ for kind in ("timestamp", "date")):
-            # A time without a date, within a nested value, is one of the day on which it is read.
+            # A time without a date in a nested value depends on the day on which it is parsed.
             notes.not_compared.append(
                 f"column {name!r} of the master dataset: times in nested values may be read"
                 " otherwise another day"

@@ -1,4 +1,4 @@
-"""A verification from start to end."""
+"""A complete verification."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ Tell = Callable[[str], None]
 def verification(
     p: Project, spark: StartSpark | None = None, tell: Tell = lambda far: None
 ) -> Verification:
-    """Verifies the newest state, whatever arrives or is published meanwhile.
+    """Verifies the newest state, even while events arrive and versions are published.
 
     Args:
-        p: The project whose store is verified.
-        spark: Gives the Spark session to use. Without it, one is started and stopped.
-        tell: Called with how far it has come.
+        p: The project.
+        spark: Returns the Spark session to use. If None, one is started and stopped.
+        tell: Called with the progress.
 
     Raises:
         CoverageError: The serving layer can't prove that segments cover the log.
-        IntegrityError: A file that the answers stand on is missing or altered.
-        LogError: The log with the records above the cut is not there any more.
+        IntegrityError: A file on which the answers are based is missing or altered.
+        LogError: The log no longer has the records above the cut.
         EnvironmentFault: No broker answers.
     """
     own = batch_spark(p.settings, p.catalog.rows) if spark is None else nullcontext(spark)
@@ -54,14 +54,14 @@ def verification(
             try:
                 return _verification(p, start, tell)
             except (CoverageError, IntegrityError):
-                # A publication or a compaction may have cleared away what was being read.
+                # A publication or a compaction may have deleted what was being read.
                 if attempt == 2 or before == _moving(p):
                     raise
     raise AssertionError("unreachable")
 
 
 def _moving(p: Project) -> Any:
-    """Changes with every publication, commit and compaction."""
+    """A value that changes with every publication, commit and compaction."""
     commits = [
         Generations(p.store, stream).spans(generation.name)
         for stream in p.catalog.streams
@@ -75,13 +75,13 @@ def _verification(p: Project, start: StartSpark, tell: Tell) -> Verification:
     tell("asking the views")
     with (
         serving_layer.connect(p.catalog, p.settings, p.store) as connection,
-        # One a view, since a view that can't be answered ends its snapshot.
+        # One per view, because a view that can't be answered ends its snapshot.
         connection.snapshots(len(p.catalog.views)) as snapshots,
     ):
         provenance = snapshots[0].provenance
         for view, snapshot in zip(p.catalog.views, snapshots, strict=True):
             answers.ask(view, snapshot)
-    # The one that the answers stand on: another may be in force by now.
+    # The publication on which the answers are based; another may be in force by now.
     published = Publications(p.store).read(provenance.version) if provenance.version else None
     streams: dict[str, StreamFindings] = {}
     views: dict[str, Comparison] = {}
@@ -117,7 +117,7 @@ def _verification(p: Project, start: StartSpark, tell: Tell) -> Verification:
 
 
 def _findings(state: StreamState, records: Records, notes: Notes) -> StreamFindings:
-    """What was found. The faults that are counted rather than located come last."""
+    """The result. Faults that are only counted and not located come last."""
     published, at = state.published, state.provenance
     batch, lost = (published.events, published.lost) if published else (0, 0)
     quarantined = (published.quarantined if published else 0) + at.quarantined
@@ -148,7 +148,7 @@ def _findings(state: StreamState, records: Records, notes: Notes) -> StreamFindi
 
 
 def _damaged_files(store: Store, published: Publication | None) -> list[str]:
-    """What a rollback would meet: files of other kept versions that were changed."""
+    """Files of other kept versions that were changed, which a rollback would need."""
     known = (
         {f.path for view in published.views.values() for f in view.files} if published else set()
     )
@@ -161,7 +161,7 @@ def _damaged_files(store: Store, published: Publication | None) -> list[str]:
             try:
                 store.check(file)
             except IntegrityError as error:
-                if store.exists(layout.version(version.version)):  # else it was just cleared away
+                if store.exists(layout.version(version.version)):  # otherwise it was just deleted
                     wrong.append(f"version {version.version}, view {name}: {error}")
     return wrong
 

@@ -1,4 +1,4 @@
-"""The speed layer's segments against the records of the log that they cover."""
+"""Compares the speed layer's segments with the records of the log that they cover."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trilayer_core.store.intervals import of_origin, rising_ts
 
 
 def check_segments(state: StreamState, groups: Sequence[Group]) -> list[str]:
-    """Each segment's counts, stamps and tick against the log's records in its ranges."""
+    """Compares each segment's counts, stamps and tick with the log's records in its ranges."""
     of_segments = [g for g in groups if g.file is None and g.segment is not None]
     return at_most([*_wrong_counts(state, of_segments), *_wrong_ticks(state, of_segments)])
 
@@ -46,11 +46,11 @@ def _wrong_counts(state: StreamState, groups: Sequence[Group]) -> Iterator[str]:
 
 
 def _wrong_ticks(state: StreamState, groups: Sequence[Group]) -> Iterator[str]:
-    """Segments in a tick that their records did not arrive in.
+    """Segments whose tick is not the one in which their records arrived.
 
-    Records that are out of order by their stamps are left out: their tick is where the broker's
-    index puts them. So are stamps on the other side of a cut that a batch run has recorded: that
-    goes before stamps.
+    Records whose stamps are out of order are ignored, because their tick is determined by the
+    broker's index. So are stamps on the other side of a recorded cut, because that takes precedence
+    over stamps.
     """
     by_partition: dict[int, list[Group]] = {}
     for group in groups:
@@ -60,8 +60,8 @@ def _wrong_ticks(state: StreamState, groups: Sequence[Group]) -> Iterator[str]:
     tick_ms = (state.cover and state.cover.generation.tick_ms) or settings.tick_ms
     margin_ms = tick_ms + round(settings.settle_s * 1000)
     own = of_origin(state.chain, state.identity)
-    # A cut whose own T no clock bears out is known by one that is on no grid, and says nothing of
-    # ticks.
+    # A cut whose own T is not confirmed by a clock is assigned to a T that is not on the grid, and
+    # says nothing about ticks.
     known = [
         (t_ms, i.ranges) for t_ms, i in zip(rising_ts(own), own, strict=True) if t_ms % tick_ms == 0
     ]
@@ -77,7 +77,7 @@ def _wrong_ticks(state: StreamState, groups: Sequence[Group]) -> Iterator[str]:
             assert group.segment is not None
             commit, segment = state.segments[group.segment]
             in_order = before <= group.oldest_ms and group.newest_ms <= after
-            in_order &= group.newest_ms <= commit.committed_ms + margin_ms  # else it was ahead
+            in_order &= group.newest_ms <= commit.committed_ms + margin_ms  # otherwise it was ahead
             before = max(before, group.newest_ms)
             passed = bisect_right(ends, group.low)
             low = recorded[passed - 1][1] if passed else 0

@@ -1,4 +1,4 @@
-"""What the store says of one stream: all that its records are compared with."""
+"""The store's contents about one stream, with which its records are compared."""
 
 from __future__ import annotations
 
@@ -22,17 +22,7 @@ from trilayer_core.store.segments import Commit, Segment
 
 @dataclass(frozen=True)
 class StreamState:
-    """One stream, as the store has it while its answers are verified.
-
-    Attributes:
-        project: The project.
-        stream: The stream.
-        provenance: What the answers on the stream stand on.
-        published: The stream in the publication that the answers stand on, if there is one.
-        origins: All origins of the stream by their identity, the oldest first.
-        chain: The intervals of the master dataset, of all origins.
-        cover: The segments that the answers stand on, and those that were committed since.
-    """
+    """The segments on which the answers are based, and those committed since."""
 
     project: Project
     stream: Stream
@@ -44,13 +34,13 @@ class StreamState:
 
     @cached_property
     def present(self) -> Origin:
-        """The origin in which the log counts today."""
+        """The origin in which the log is counted at present."""
         *_, present = self.origins.values()
         return present
 
     @cached_property
     def identity(self) -> str:
-        """The origin of the answers; a publication may be of one before the present one."""
+        """The origin of the answers, which may be earlier than the present one."""
         return self.published.topic_id if self.published else self.present.identity
 
     @cached_property
@@ -67,12 +57,12 @@ class StreamState:
 
     @cached_property
     def begun(self) -> Sequence[int]:
-        """Numbers of the first intervals of all origins but the first."""
+        """The numbers of the first intervals of all origins except the first."""
         return [b.number for a, b in pairwise(self.chain) if a.topic_id != b.topic_id]
 
     @cached_property
     def segments(self) -> Sequence[tuple[Commit, Segment]]:
-        """The segments above the cut. A record is given the place of its segment in here."""
+        """The segments above the cut. Records refer to their segment by its index here."""
         return [
             (commit, segment)
             for commit in (self.cover.commits if self.cover else [])
@@ -94,10 +84,10 @@ class StreamState:
 def read_state(
     p: Project, stream: Stream, provenance: StreamProvenance, published: Publication | None
 ) -> StreamState:
-    """Reads what the store says of the stream.
+    """Reads the store's contents about the stream.
 
     Raises:
-        CoverageError: The generation that the answers stand on is not there any more.
+        CoverageError: The generation on which the answers are based no longer exists.
     """
     return StreamState(
         p,

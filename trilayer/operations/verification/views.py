@@ -1,4 +1,4 @@
-"""The answers of the views, and each layer's states, against their recompute."""
+"""Compares the answers of the views, and each layer's states, with their recompute."""
 
 from __future__ import annotations
 
@@ -26,14 +26,9 @@ from trilayer_core.store.segments import TICK
 
 @dataclass(frozen=True)
 class Answers:
-    """What the serving layer says on one snapshot.
+    """The serving layer's results on one snapshot.
 
-    Attributes:
-        merged: The answer of each view that has one.
-        batch: The states that it loaded of the view's batch layer.
-        speed: Those of its speed layer.
-        unanswered: Views without an answer, and why.
-        failed: Those of `unanswered` that have an answer, which could not be given.
+    These are the merged answer of each view and the states that it loaded.
     """
 
     merged: dict[str, pa.Table] = field(default_factory=dict)
@@ -43,7 +38,7 @@ class Answers:
     failed: list[str] = field(default_factory=list)
 
     def ask(self, view: View, snapshot: Snapshot) -> None:
-        """Asks for one view's answer and states."""
+        """Queries one view's answer and states."""
         name = quoted_duckdb(view.name)
         try:
             merged = snapshot.sql(f"FROM {name}").arrow()
@@ -62,7 +57,7 @@ class Answers:
 def compare_merged(
     duck: duckdb.DuckDBPyConnection, view: View, answers: Answers, recomputed: Recomputed
 ) -> Comparison:
-    """The merged answer against a recompute of all records."""
+    """Compares the merged answer with a recompute of all records."""
     duck.register("answer", answers.merged[view.name])
     duck.execute(f"DROP TABLE IF EXISTS recomputed; {create_table_sql('recomputed', view)}")
     insert_rows(duck, "recomputed", recomputed.whole)
@@ -73,7 +68,10 @@ def compare_merged(
 def compare_layers(
     duck: duckdb.DuckDBPyConnection, view: View, answers: Answers, recomputed: Recomputed
 ) -> dict[str, Comparison]:
-    """The states of the view in each layer, as the serving layer has loaded them."""
+    """Compares the view's states in each layer with the recompute.
+
+    The states are those that the serving layer has loaded.
+    """
     result = {}
     for layer, left, right, extra in (
         ("batch", recomputed.batch, answers.batch[view.name], {}),
