@@ -74,8 +74,10 @@ class Loaded:
         files: The number of each batch file of a view in the `_file` column.
         missing_views: Views without an answer, with the reason.
         speed_rows: The number of rows in each view's speed table.
+        merged_rows: The number of rows that the last merge of each view's speed table left.
         deleted_rows: The number of rows deleted from each view's batch table since it was
             rewritten.
+        next_file: A number that no batch file has had.
     """
 
     pointer: bytes | None = None

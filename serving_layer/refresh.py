@@ -44,17 +44,10 @@ There are many if a reader has not asked for a while.
 
 
 class Refresh:
-    """What the tables contain.
+    """Keeps a reader's tables at the newest provable state of a store.
 
     Attributes:
-        pointer: The bytes of the pointer from which they were loaded.
-        publication: The publication; None before the first.
-        streams: The state of each stream's speed layer.
-        files: The number of each batch file of a view in the `_file` column.
-        missing_views: Views without an answer, with the reason.
-        speed_rows: The number of rows in each view's speed table.
-        deleted_rows: The number of rows deleted from each view's batch table since it was
-            rewritten.
+        loaded: What the tables contain.
     """
 
     def __init__(
