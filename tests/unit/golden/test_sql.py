@@ -33,8 +33,9 @@ _PAID = Stream("paid", schema="who string, amount decimal(12,2), at timestamp", 
 _SHIPMENTS = Stream(
     "shipments",
     schema="id string not null, size tinyint, amount decimal(12,2), seen timestamp from"
-    " 'meta.seen.at', lines array<struct<sku:string,price:decimal(8,2),at:timestamp>>, counts"
-    " map<string,array<tinyint>>, note struct<text:string>, at timestamp",
+    " 'meta.seen.at', lines array<struct<sku:string,price:decimal(8,2),paid:decimal(8,2),"
+    "from:timestamp,until:timestamp,sizes:array<tinyint>>>, counts map<string,array<tinyint>>, note"
+    " struct<text:string>, at timestamp",
     event_time="at",
 )
 CATALOGS = {
