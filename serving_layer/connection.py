@@ -20,9 +20,9 @@ import pyarrow as pa
 
 from serving_layer import history
 from serving_layer.lookup import lookup_table
-from serving_layer.plan import Loaded
 from serving_layer.refresh import Refresh
 from serving_layer.result import Provenance, Result, StreamProvenance, Table
+from serving_layer.state import Loaded
 from serving_layer.tables import Tables, batch_table, speed_table
 from trilayer_core.compute.merging import open_duckdb, present_select, quoted_duckdb
 from trilayer_core.definitions.catalog import Catalog, Query, load_catalog

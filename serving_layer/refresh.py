@@ -1,8 +1,8 @@
 """Finds what is new in the store, and has it loaded.
 
-`plan` decides what the tables should hold, and `Tables` brings them there in one transaction, so
-that no reader sees half. Coverage is proven before anything is loaded: what can't be proven is an
-error, and the tables stay as they were.
+`state` and `plan` decide what the tables should hold. `Tables` brings them there in one
+transaction, so that no reader sees half. Coverage is proven before anything is loaded: what can't
+be proven is an error, and the tables stay as they were.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from serving_layer import plan
-from serving_layer.plan import Loaded, StreamState
+from serving_layer import state as states
+from serving_layer.plan import Plan, replacing
+from serving_layer.state import Found, Loaded, StreamState
 from serving_layer.tables import Tables
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.stream import Stream
@@ -148,7 +149,7 @@ class Refresh:
 
     def _append(self, stream: Stream, state: StreamState, commits: list[Commit]) -> StreamState:
         """Loads commits that continue from the state's head, in one transaction."""
-        state, ticks = plan.grown(stream, state, commits)
+        state, ticks = states.grown(stream, state, commits)
         partials = {
             view.name: self._partials(view, commits, ticks)
             for view in self._catalog.views_of(stream)
@@ -201,7 +202,7 @@ class Refresh:
         stale = {
             name
             for name, there in found.items()
-            if moved or not plan.goes_on(before.streams[name], there.state)
+            if moved or not states.goes_on(before.streams[name], there.state)
         }
         for stream in self._catalog.streams:
             if stream.name not in stale:
@@ -211,14 +212,12 @@ class Refresh:
                 if self.loaded.streams[stream.name].reach < found[stream.name].state.reach:
                     stale.add(stream.name)
         if stale or moved:
-            self._swap(
-                plan.replacing(self.loaded, self._catalog, pointer, publication, found, stale)
-            )
+            self._swap(replacing(self.loaded, self._catalog, pointer, publication, found, stale))
 
-    def _find(self, stream: Stream, publication: Publication | None) -> plan.Found:
+    def _find(self, stream: Stream, publication: Publication | None) -> Found:
         """What the tables of a stream should hold, proven."""
         known, commits = Origins(self._store, stream).all(), self._commits[stream.name]
-        basis = plan.basis(self._catalog, stream, publication, known)
+        basis = states.basis(self._catalog, stream, publication, known)
         fingerprints = {view.name: view.fingerprint for view in basis.fit}
         cover = newest = None
         if fingerprints:
@@ -227,9 +226,9 @@ class Refresh:
             there = commits.all()
             commits.keep(generation.name for generation in there)
             newest = there[-1] if there else None
-        return plan.found(basis, publication, known, cover, newest)
+        return states.found(basis, publication, known, cover, newest)
 
-    def _swap(self, to: plan.Plan) -> None:
+    def _swap(self, to: Plan) -> None:
         """Reads what a plan needs, and has it carried out."""
         batch = {file: self._store.read_table(file) for each in to.views for file in each.arriving}
         speed = {

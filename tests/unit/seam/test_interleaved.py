@@ -9,7 +9,7 @@ import logging
 
 import pytest
 
-from serving_layer import plan as reader_plan
+from serving_layer import state as reader_state
 from speed_layer import compaction
 from tests.support.seam import schedules
 from tests.support.seam.interleaved import World, Wrong
@@ -65,7 +65,7 @@ def below_the_cut(stream, cut, pieces):
 
 DAMAGES = {
     "compaction loses a commit": (compaction, "compact", narrow_first),
-    "a reader takes segments below the cut too": (reader_plan, "cover", below_the_cut),
+    "a reader takes segments below the cut too": (reader_state, "cover", below_the_cut),
 }
 
 

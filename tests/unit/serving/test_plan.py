@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from serving_layer.plan import (
+from serving_layer.plan import replacing
+from serving_layer.state import (
     MERGE_ROWS,
     Found,
     Loaded,
@@ -13,7 +14,6 @@ from serving_layer.plan import (
     found,
     goes_on,
     grown,
-    replacing,
 )
 from trilayer import Catalog, Stream, View, count
 from trilayer_core.errors import CoverageError

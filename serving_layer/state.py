@@ -1,0 +1,281 @@
+"""What a reader's tables hold of each stream, and what they should hold: decided without DuckDB.
+
+A view whose definition is not that of the publication has no answer; neither has any view of a
+stream that the publication does not have. What is loaded of a stream can be grown by the next
+commits while the cut, the generation and what is said of it stay the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from trilayer_core.definitions.catalog import Catalog
+from trilayer_core.definitions.stream import Stream
+from trilayer_core.definitions.view import View
+from trilayer_core.seam import Cut, cover
+from trilayer_core.store.cover import Cover, ticks_by_commit
+from trilayer_core.store.files import StoredFile
+from trilayer_core.store.origins import Origin
+from trilayer_core.store.publication import Publication
+from trilayer_core.store.segments import Commit, Generation
+
+MERGE_ROWS = 100_000
+"""The minimum number of speed rows of a view to be merged by tick.
+
+They are merged when they have also doubled since the last time.
+"""
+
+
+@dataclass(frozen=True)
+class StreamState:
+    """What the tables contain of one stream's speed layer.
+
+    `next_batch` is the next micro-batch to come; `note` explains why there is none.
+    """
+
+    cut: Cut
+    generation: str | None = None
+    head: Cut = field(default_factory=dict)
+    next_batch: int = 0
+    committed_ms: int | None = None
+    events: int = 0
+    quarantined: int = 0
+    note: str = ""
+
+    @property
+    def reach(self) -> int:
+        """A number that grows with the head."""
+        return sum(self.head.values())
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What the tables contain.
+
+    Attributes:
+        pointer: The bytes of the pointer from which they were loaded.
+        publication: The publication; None before the first.
+        streams: The state of each stream's speed layer.
+        files: The number of each batch file of a view in the `_file` column.
+        missing_views: Views without an answer, with the reason.
+        speed_rows: The number of rows in each view's speed table.
+        merged_rows: The number of rows that the last merge of each view's speed table left.
+        deleted_rows: The number of rows deleted from each view's batch table since it was
+            rewritten.
+        next_file: A number that no batch file has had.
+    """
+
+    pointer: bytes | None = None
+    publication: Publication | None = None
+    files: Mapping[str, Mapping[StoredFile, int]] = field(default_factory=dict)
+    streams: Mapping[str, StreamState] = field(default_factory=dict)
+    missing_views: Mapping[str, str] = field(default_factory=dict)
+    speed_rows: Mapping[str, int] = field(default_factory=dict)
+    merged_rows: Mapping[str, int] = field(default_factory=dict)
+    deleted_rows: Mapping[str, int] = field(default_factory=dict)
+    next_file: int = 0
+
+    def grown(self, stream: Stream, state: StreamState, arrived: Mapping[str, int]) -> Loaded:
+        """With a stream's new state, once so many rows of each view have been inserted."""
+        rows = {name: self.speed_rows.get(name, 0) + count for name, count in arrived.items()}
+        return replace(
+            self,
+            streams={**self.streams, stream.name: state},
+            speed_rows={**self.speed_rows, **rows},
+        )
+
+    def merged(self, view: View, left: int) -> Loaded:
+        """Once the view's speed table has been merged into so many rows."""
+        return replace(
+            self,
+            speed_rows={**self.speed_rows, view.name: left},
+            merged_rows={**self.merged_rows, view.name: left},
+        )
+
+    def due(self, view: View) -> bool:
+        """Whether the view's speed table is to be merged now."""
+        rows = self.speed_rows.get(view.name, 0)
+        return rows >= max(MERGE_ROWS, 2 * self.merged_rows.get(view.name, 0))
+
+
+# -- what the speed layer has above the cut --------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Basis:
+    """From where a stream's speed layer answers, and which views have an answer.
+
+    Attributes:
+        cut: From where on segments are merged.
+        topic_id: Identity of the origin in which the cut counts.
+        departed: Generations up to this number are not merged.
+        fit: The views that have an answer.
+        missing: The others, with the reason.
+        note: Why the stream has no answer at all; else an empty text.
+    """
+
+    cut: Cut
+    topic_id: str = ""
+    departed: int = 0
+    fit: Sequence[View] = ()
+    missing: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was found of a stream: what its tables should hold.
+
+    Attributes:
+        cover: The segments above the cut; None if there are none.
+        state: What the tables hold once they are loaded.
+        missing: Views without an answer, with the reason.
+    """
+
+    cover: Cover | None
+    state: StreamState
+    missing: Mapping[str, str]
+
+
+def basis(
+    catalog: Catalog, stream: Stream, publication: Publication | None, known: Sequence[Origin]
+) -> Basis:
+    """Before the first publication, answers consist of the segments of the first origin.
+
+    What batch runs have ingested is not published yet, and a new origin continues where that ends.
+    """
+    views = catalog.views_of(stream)
+    published = publication.streams.get(stream.name) if publication else None
+    if publication is None or published is None:
+        if not known:
+            why = "no layer has run on its stream yet"
+        elif publication and any(view.name in publication.views for view in catalog.views):
+            why = _added_since(publication)
+        else:
+            return Basis(known[0].start, known[0].topic_id, fit=views)
+        return Basis({}, missing={view.name: why for view in views}, note=why)
+    missing = {view.name: because for view in views if (because := _why_missing(view, publication))}
+    fit = [view for view in views if view.name not in missing]
+    return Basis(published.cut, published.topic_id, published.departed, fit, missing)
+
+
+def found(
+    on: Basis,
+    publication: Publication | None,
+    known: Sequence[Origin],
+    cover: Cover | None,
+    newest: Generation | None,
+) -> Found:
+    """What the tables of a stream should hold.
+
+    Args:
+        on: From where the stream answers.
+        publication: The publication in force; None before the first.
+        known: The stream's origins, oldest first.
+        cover: The segments above the cut; None if there are none.
+        newest: The newest generation; None if the speed layer's folder has been deleted meanwhile.
+    """
+    if on.note:
+        return Found(None, StreamState({}, note=on.note), on.missing)
+    alone = _why_alone(known, on.topic_id)
+    if cover is None:
+        why = alone or "the speed layer has not run these definitions"
+        at = f"T={publication.t}" if publication else "no publication"
+        note = f"{why}: answers stop at the cut of {at}"
+        return Found(None, StreamState(on.cut, head=on.cut, note=note), on.missing)
+    events, quarantined = _count(cover.commits, cover.ticks)
+    last = cover.commits[-1] if cover.commits else None
+    state = StreamState(
+        on.cut,
+        cover.generation.name,
+        cover.head,
+        last.last + 1 if last else 0,
+        last.committed_ms if last else None,
+        events,
+        quarantined,
+        alone or _why_ended(cover.generation, newest or cover.generation, on.cut),
+    )
+    return Found(cover, state, on.missing)
+
+
+def grown(
+    stream: Stream, state: StreamState, commits: Sequence[Commit]
+) -> tuple[StreamState, Mapping[str, frozenset[int]]]:
+    """The state once these commits are loaded, and by commit's name the ticks that are loaded.
+
+    Raises CoverageError if they do not go on from the state's head.
+    """
+    used, head = cover(
+        stream.name, state.head, (piece for commit in commits for piece in commit.pieces)
+    )
+    ticks = ticks_by_commit(used)
+    events, quarantined = _count(commits, ticks)
+    return replace(
+        state,
+        head=head,
+        next_batch=commits[-1].last + 1,
+        committed_ms=commits[-1].committed_ms,
+        events=state.events + events,
+        quarantined=state.quarantined + quarantined,
+    ), ticks  # fmt: skip
+
+
+def goes_on(before: StreamState, now: StreamState) -> bool:
+    """Whether the loaded state can be extended to the present one: same cut, same generation."""
+    return before.cut == now.cut and before.generation == now.generation and before.note == now.note
+
+
+# -- in words --------------------------------------------------------------------------------------
+
+
+def _why_alone(known: Sequence[Origin], topic_id: str) -> str:
+    """A message if an origin newer than that of the batch views has begun, else empty."""
+    if not known or known[-1].identity == topic_id:
+        return ""
+    return (
+        "a loss was accepted since; what the log has had from there on is in the next publication"
+    )
+
+
+def _why_ended(used: Generation, newest: Generation, cut: Cut) -> str:
+    """A message if the generation that answers is an older one that will not grow, else empty."""
+    if newest.fingerprint != used.fingerprint:
+        return "the speed layer runs other definitions since"
+    if any(start > cut.get(partition, 0) for partition, start in newest.start.items()):
+        return (
+            "the speed layer has begun anew above the cut: answers stop at the head until the next"
+            " publication"
+        )
+    return ""
+
+
+def _why_missing(view: View, publication: Publication) -> str | None:
+    """Why a view has no answer; None if it has one."""
+    if view.name not in publication.views:
+        return _added_since(publication)
+    if publication.views[view.name].fingerprint == view.fingerprint:
+        return None
+    return (
+        f"its definition has changed since version {publication.version}; it has an answer from"
+        " the next publication on"
+    )
+
+
+def _added_since(publication: Publication) -> str:
+    return (
+        f"it was added after version {publication.version}; it has an answer from the next"
+        " publication on"
+    )
+
+
+def _count(commits: Iterable[Commit], ticks: Mapping[str, frozenset[int]]) -> tuple[int, int]:
+    """The numbers of events and quarantined events in these ticks of the commits."""
+    events = quarantined = 0
+    for commit in commits:
+        used = ticks.get(commit.name, frozenset())
+        for segment in commit.segments:
+            if segment.tick in used:
+                events += segment.events
+                quarantined += segment.quarantined
+    return events, quarantined
