@@ -76,6 +76,13 @@ def accept_loss(
     This includes a topic that was created again under the same name. The caller must hold the
     stream's ingest lock.
 
+    Args:
+        stream: The stream.
+        settings: The brokers.
+        store: The store.
+        open_log: Connects to the brokers.
+        read_records: Reads the master dataset.
+
     Returns:
         The new origin, or None if none was needed.
     """

@@ -82,9 +82,6 @@ class BatchLayer:
         A run that is killed at any point changes no answer, and the next run continues.
 
         Args:
-            catalog: The definitions.
-            settings: The settings.
-            store: The store.
             until_ms: T; by default the newest settled tick.
             full: Whether to recompute everything from the master dataset.
             accept_loss: Whether to continue if retention deleted records, or if the log lost

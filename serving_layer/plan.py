@@ -1,13 +1,12 @@
-"""How a reader's tables come to hold what they should: decided without DuckDB.
+"""Plans how a reader's tables change to what they should contain, without DuckDB.
 
-From what is loaded, the publication in force and what the speed layer has above its cut,
+From what is loaded, the publication in force, and what the speed layer has above its cut,
 `replacing` makes a `Plan`, which `Tables` carries out in one transaction:
 
-- A batch file is read once. One that both publications have stays where it is.
-- The rows of files that are no longer wanted are deleted, or the table is written anew without them
-  once too much of it would be deleted rows.
-- The speed tables of a stream are loaded anew if it is stale: what is loaded can't be grown to what
-  is there.
+- A batch file is read once. If both publications have it, its rows stay where they are.
+- The rows of unwanted files are deleted, or the table is rewritten without them once too many of
+  its rows would be deleted ones.
+- The speed tables of a stream are reloaded if they can't be extended to the present state.
 """
 
 from __future__ import annotations
@@ -32,16 +31,16 @@ table that is dropped is freed when the last transaction that saw it ends.
 
 @dataclass(frozen=True)
 class ViewPlan:
-    """How the tables of one view come to hold what they should.
+    """The changes to the tables of one view.
 
     Attributes:
         view: The view.
-        gone: Numbers of the batch files whose rows go.
-        staying: Numbers of the batch files whose rows stay, if the table is written anew without
+        gone: The numbers of the batch files whose rows are removed.
+        staying: The numbers of the batch files whose rows stay, if the table is rewritten without
             the others; None if the others are deleted from it.
-        arriving: Batch files whose rows come, with their numbers.
-        speed_anew: Whether its speed table is loaded anew; else that stays as it is.
-        cover: The segments that it is loaded from then; None if it is to be empty.
+        arriving: The batch files whose rows are added, with their numbers.
+        speed_anew: Whether its speed table is reloaded; otherwise it stays as it is.
+        cover: The segments from which it is reloaded; None if it becomes empty.
     """
 
     view: View
@@ -54,11 +53,11 @@ class ViewPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """How the tables come to hold what they should, in one transaction.
+    """The changes to all tables, to be made in one transaction.
 
     Attributes:
-        views: Each view's part.
-        loaded: What they hold then, but for the number of rows in the speed tables.
+        views: The changes to each view's tables.
+        loaded: What the tables contain afterwards, except for the numbers of rows in speed tables.
     """
 
     views: Sequence[ViewPlan]
@@ -73,15 +72,15 @@ def replacing(
     streams: Mapping[str, Found],
     stale: Set[str],
 ) -> Plan:
-    """How the tables come to the publication, and those of stale streams to what was found of them.
+    """Plans the change to a publication, and of stale streams to their present segments.
 
     Args:
-        before: What they hold.
+        before: What the tables contain.
         catalog: The definitions.
-        pointer: The pointer's bytes that named the publication.
+        pointer: The bytes of the pointer that named the publication.
         publication: The publication; None before the first.
-        streams: Per stream, what was found of it.
-        stale: The streams whose speed tables are loaded anew.
+        streams: What the tables of each stream should contain.
+        stale: The streams whose speed tables are reloaded.
     """
     missing = {name: why for each in streams.values() for name, why in each.missing.items()}
     plans, next_file = [], before.next_file

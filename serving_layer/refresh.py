@@ -1,8 +1,8 @@
-"""Finds what is new in the store, and has it loaded.
+"""Finds new data in the store and loads it.
 
-`state` and `plan` decide what the tables should hold. `Tables` brings them there in one
-transaction, so that no reader sees half. Coverage is proven before anything is loaded: what can't
-be proven is an error, and the tables stay as they were.
+`plan` decides what the tables should contain, and `Tables` changes them in one transaction, so that
+no reader sees a partial state. Coverage is proven before anything is loaded: if it can't be, the
+result is an error and the tables stay as they were.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ class Refresh:
         clock: Callable[[], float] = time.monotonic,
         before_swap: Callable[[], None] = lambda: None,
     ):
-        """Loads nothing yet.
+        """Prepares the tables, without loading anything.
 
         Args:
             tables: The tables, empty.
             catalog: The definitions.
             store: The store.
-            clock: A clock that never goes back, in seconds.
-            before_swap: Called before tables are replaced, to end the read transactions that nobody
+            clock: A monotonic clock, in seconds.
+            before_swap: Called before tables are replaced, to end read transactions that nobody
                 uses.
         """
         self.loaded = Loaded()
@@ -215,7 +215,7 @@ class Refresh:
             self._swap(replacing(self.loaded, self._catalog, pointer, publication, found, stale))
 
     def _find(self, stream: Stream, publication: Publication | None) -> Found:
-        """What the tables of a stream should hold, proven."""
+        """What the tables of a stream should contain, with its coverage proven."""
         known, commits = Origins(self._store, stream).all(), self._commits[stream.name]
         basis = states.basis(self._catalog, stream, publication, known)
         fingerprints = {view.name: view.fingerprint for view in basis.fit}

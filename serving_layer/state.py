@@ -1,8 +1,8 @@
-"""What a reader's tables hold of each stream, and what they should hold: decided without DuckDB.
+"""What a reader's tables contain of each stream, and what they should contain, without DuckDB.
 
 A view whose definition is not that of the publication has no answer; neither has any view of a
-stream that the publication does not have. What is loaded of a stream can be grown by the next
-commits while the cut, the generation and what is said of it stay the same.
+stream that the publication does not have. What is loaded of a stream can be extended by the next
+commits as long as the cut, the generation and the note stay the same.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from trilayer_core.store.publication import Publication
 from trilayer_core.store.segments import Commit, Generation
 
 MERGE_ROWS = 100_000
-"""The minimum number of speed rows of a view to be merged by tick.
+"""The minimum number of speed rows of a view to be merged by tick and key.
 
-They are merged when they have also doubled since the last time.
+They are merged when there are this many, and twice as many as after the last merge. A row is thus
+merged a few times at most, however many keys there are, because the rows that have arrived since
+the last merge pay for the next one.
 """
 
 
@@ -77,7 +79,7 @@ class Loaded:
     next_file: int = 0
 
     def grown(self, stream: Stream, state: StreamState, arrived: Mapping[str, int]) -> Loaded:
-        """With a stream's new state, once so many rows of each view have been inserted."""
+        """This with a stream's new state, after rows of each view were inserted."""
         rows = {name: self.speed_rows.get(name, 0) + count for name, count in arrived.items()}
         return replace(
             self,
@@ -86,7 +88,7 @@ class Loaded:
         )
 
     def merged(self, view: View, left: int) -> Loaded:
-        """Once the view's speed table has been merged into so many rows."""
+        """This after the view's speed table was merged, with the number of rows that are left."""
         return replace(
             self,
             speed_rows={**self.speed_rows, view.name: left},
@@ -94,7 +96,7 @@ class Loaded:
         )
 
     def due(self, view: View) -> bool:
-        """Whether the view's speed table is to be merged now."""
+        """Whether the view's speed table should be merged now."""
         rows = self.speed_rows.get(view.name, 0)
         return rows >= max(MERGE_ROWS, 2 * self.merged_rows.get(view.name, 0))
 
@@ -104,15 +106,15 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Basis:
-    """From where a stream's speed layer answers, and which views have an answer.
+    """Where a stream's speed layer begins to answer, and which views have an answer.
 
     Attributes:
-        cut: From where on segments are merged.
-        topic_id: Identity of the origin in which the cut counts.
+        cut: The cut from which on segments are merged.
+        topic_id: The identity of the origin in which the cut counts.
         departed: Generations up to this number are not merged.
         fit: The views that have an answer.
-        missing: The others, with the reason.
-        note: Why the stream has no answer at all; else an empty text.
+        missing: The other views, with the reason.
+        note: Why the stream has no answer at all; else empty.
     """
 
     cut: Cut
@@ -125,11 +127,11 @@ class Basis:
 
 @dataclass(frozen=True)
 class Found:
-    """What was found of a stream: what its tables should hold.
+    """What a stream's tables should contain.
 
     Attributes:
         cover: The segments above the cut; None if there are none.
-        state: What the tables hold once they are loaded.
+        state: The state of the tables once they are loaded.
         missing: Views without an answer, with the reason.
     """
 
@@ -141,9 +143,16 @@ class Found:
 def basis(
     catalog: Catalog, stream: Stream, publication: Publication | None, known: Sequence[Origin]
 ) -> Basis:
-    """Before the first publication, answers consist of the segments of the first origin.
+    """The basis of a stream's answers.
 
-    What batch runs have ingested is not published yet, and a new origin continues where that ends.
+    Before the first publication, answers consist of the segments of the first origin. What batch
+    runs have ingested is not published yet, and a new origin continues where that ends.
+
+    Args:
+        catalog: The definitions.
+        stream: The stream.
+        publication: The publication in force; None before the first.
+        known: The stream's origins, oldest first.
     """
     views = catalog.views_of(stream)
     published = publication.streams.get(stream.name) if publication else None
@@ -167,10 +176,10 @@ def found(
     cover: Cover | None,
     newest: Generation | None,
 ) -> Found:
-    """What the tables of a stream should hold.
+    """Determines what the tables of a stream should contain.
 
     Args:
-        on: From where the stream answers.
+        on: The basis of the stream's answers.
         publication: The publication in force; None before the first.
         known: The stream's origins, oldest first.
         cover: The segments above the cut; None if there are none.
@@ -202,9 +211,10 @@ def found(
 def grown(
     stream: Stream, state: StreamState, commits: Sequence[Commit]
 ) -> tuple[StreamState, Mapping[str, frozenset[int]]]:
-    """The state once these commits are loaded, and by commit's name the ticks that are loaded.
+    """The state after these commits are loaded, and the ticks that are loaded, by commit name.
 
-    Raises CoverageError if they do not go on from the state's head.
+    Raises:
+        CoverageError: They do not continue from the state's head.
     """
     used, head = cover(
         stream.name, state.head, (piece for commit in commits for piece in commit.pieces)
@@ -251,7 +261,7 @@ def _why_ended(used: Generation, newest: Generation, cut: Cut) -> str:
 
 
 def _why_missing(view: View, publication: Publication) -> str | None:
-    """Why a view has no answer; None if it has one."""
+    """The reason why a view has no answer; None if it has one."""
     if view.name not in publication.views:
         return _added_since(publication)
     if publication.views[view.name].fingerprint == view.fingerprint:

@@ -1,4 +1,4 @@
-"""A reader's native DuckDB tables: what a plan says is carried out here, all of it or nothing."""
+"""A reader's native DuckDB tables, in which plans are carried out completely or not at all."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def speed_table(view: View) -> str:
 
 
 class Tables:
-    """Each view's batch table and speed table, in one DuckDB."""
+    """The batch table and the speed table of each view, in one DuckDB."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, catalog: Catalog) -> None:
-        """Makes them, empty."""
+        """Creates empty tables."""
         self._connection = connection
         self._views = {view.name: view for view in catalog.views}
         connection.execute("CREATE SCHEMA _batch; CREATE SCHEMA _speed")
@@ -53,8 +53,8 @@ class Tables:
 
         Args:
             plans: The plans.
-            batch: The rows of the files that arrive.
-            speed: Per view whose speed table is loaded anew, what it is loaded with.
+            batch: The rows of the batch files to add.
+            speed: The partials for each view whose speed table is reloaded.
         """
         with self._transaction():
             for plan in plans:
@@ -63,7 +63,8 @@ class Tables:
                     self._insert_file(plan.view, batch[file], number)
                 if plan.speed_anew:
                     table = speed_table(plan.view)
-                    # A new table: deleted rows would go on costing every scan.
+                    # A new table is created, because deleted rows would continue to cost time in
+                    # every scan.
                     self._connection.execute(
                         f"DROP TABLE {table}; {create_table_sql(table, plan.view, _SPEED_COLUMNS)}"
                     )
@@ -78,7 +79,10 @@ class Tables:
             failpoint("refresh.before-commit")
 
     def merge(self, view: View) -> int:
-        """Merges the view's speed rows by tick and key. Returns how many are left."""
+        """Merges the view's speed rows by tick and key.
+
+        Returns the number of rows that are left.
+        """
         table = speed_table(view)
         with self._transaction():
             self._connection.execute(
@@ -102,7 +106,7 @@ class Tables:
         insert_rows(self._connection, batch_table(view), numbered, keys)
 
     def _delete(self, plan: ViewPlan) -> None:
-        """Deletes rows from the view's batch table, or writes it anew without them."""
+        """Deletes rows from the view's batch table, or rewrites it without them."""
         table = batch_table(plan.view)
         if plan.staying is None:
             if plan.gone:

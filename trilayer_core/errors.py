@@ -1,4 +1,24 @@
-"""All errors that trilayer raises on purpose, for code that catches them."""
+"""Every error that trilayer raises on purpose.
+
+    TrilayerError
+    ├── UsageError             exit code 2
+    │   ├── DefinitionError
+    │   └── SettingsError
+    ├── EnvironmentFault
+    ├── LogError
+    ├── ClockError
+    ├── CoverageError
+    ├── IntegrityError
+    ├── StoreError
+    ├── DifferenceError
+    ├── SinkError
+    └── ConflictError
+        ├── OvertakenError     exit code 3
+        └── HeldError          exit code 3
+
+The exit code of all others is 1. A validation says "must be X; got Y; do Z", with the names and
+numbers concerned. Any other message says what failed, where, and what to do.
+"""
 
 import difflib
 from collections.abc import Iterable

@@ -136,6 +136,6 @@ def main() -> None:
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
-    except Exception:  # noqa: BLE001  # the last resort: whatever it is, it is told and the exit code says so
+    except Exception:  # noqa: BLE001  # the last resort: any error is reported and sets the exit code
         traceback.print_exc()
         sys.exit(1)

@@ -110,6 +110,11 @@ class Stack:
     """The processes of one home.
 
     They are recorded there, so that what a crash leaves running is found and ended.
+
+    Attributes:
+        project: The project; after `start`, with the addresses of broker and Spark in its settings.
+        with_airflow: Whether Airflow is among the processes.
+        airflow: Airflow, after `start_airflow`.
     """
 
     def __init__(self, p: Project, *, with_airflow: bool) -> None:
@@ -124,10 +129,14 @@ class Stack:
         self._watch = definitions.Watch(self._definitions.files)
 
     def run(self, *, rebuild: bool = False, started: Callable[[], None]) -> None:
-        """Runs the stack until a signal arrives.
+        """Runs the stack until a signal arrives. All processes have then been ended.
+
+        Args:
+            rebuild: Whether the speed layer rebuilds.
+            started: Called once all processes have been started.
 
         Raises:
-            KeyboardInterrupt: One arrived; all processes have been ended.
+            ConflictError: A stack is already running in the project's home.
             EnvironmentFault: A process other than the speed layer ended by itself. The message has
                 the end of its log.
         """

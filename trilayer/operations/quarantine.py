@@ -180,9 +180,10 @@ class ReasonCount:
 def count_reasons(store: Store, streams: Sequence[Stream]) -> tuple[list[ReasonCount], int]:
     """Counts the events in quarantine by reason.
 
+    An event with two wrong fields is counted for both.
+
     Returns:
-        How many events are there for each reason, the most frequent first; and how many events
-        there are. An event with two wrong fields is counted for both.
+        The number of events for each reason, the most frequent first; and the number of events.
     """
     counts: dict[tuple[str, str], ReasonCount] = {}
     events = 0

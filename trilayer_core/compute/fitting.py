@@ -311,7 +311,7 @@ LAST_SECOND = 253_402_300_799
 """The last second of the year 9999, in seconds since 1970."""
 
 MILLISECONDS = ", and a number is in seconds: are these milliseconds?"
-"""What is added to the reason of a number that is too large for a time."""
+"""The addition to the reason for a number that is too large for a time."""
 
 
 def _is_too_late(value: Any) -> bool:

@@ -162,7 +162,7 @@ class View:
         what = f"key {name!r} of view {self.name!r}"
         check_name(name, what)
         window = key if isinstance(key, Window) else None
-        expression = self._expression(window.time if window else key, what)  # type: ignore[arg-type]  # parse_expression refuses what is no text
+        expression = self._expression(window.time if window else key, what)  # type: ignore[arg-type]  # parse_expression rejects anything but text
         if window and expression.type not in ("timestamp", "timestamp_ntz", "date"):
             raise DefinitionError(
                 f"{what} must be a window over a timestamp; got {window.time!r}, which is"

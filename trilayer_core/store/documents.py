@@ -110,8 +110,8 @@ def parse_document(data: bytes, path: str, kind: type[T]) -> T:
         raise IntegrityError(
             f"the content of {path} does not match its digest; it was altered; {mending(path)}"
         )
-    # Most documents are as `document_bytes` lays them out: then their own bytes, up to the digest,
-    # are taken, since making them anew costs more than all that follows.
+    # Most documents have the layout of `document_bytes`. Their own bytes up to the digest are then
+    # used, because encoding the document again would cost more than everything that follows.
     ending = f',\n "sha256": "{expected}"\n}}'.encode()
     if data.endswith(ending):
         return _decode(kind, data.removesuffix(ending) + b"}", path)

@@ -81,6 +81,10 @@ class Store:
 
     `uri` is a folder, or a `file://`, `s3://` or `hdfs://` URI, or another URI that pyarrow.fs
     supports.
+
+    Attributes:
+        clock: This machine's clock, in ms since 1970, for decisions by time and for times in
+            documents.
     """
 
     def __init__(self, uri: str, clock: Callable[[], int] = now_ms) -> None:

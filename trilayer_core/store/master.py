@@ -57,8 +57,6 @@ class Master:
         """The intervals of a chain, oldest first, checked to be contiguous within each origin.
 
         Args:
-            store: The store.
-            stream: The stream.
             schema: The schema's fingerprint; by default that of the stream's present one.
 
         Raises:
@@ -106,8 +104,6 @@ class Master:
         it, and it does not change when a run with the right time follows.
 
         Args:
-            store: The store.
-            stream: The stream.
             latest_ms: The latest T that the clock confirms; None for any T.
             back_to: How far back to read, as `reached` of `Chain.tail`; None for the first
                 interval.

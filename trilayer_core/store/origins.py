@@ -112,8 +112,6 @@ class Origins:
         """Records a new origin, from which the stream's log is counted from now on.
 
         Args:
-            store: The store.
-            stream: The stream.
             topic: The topic as it is now.
             start: The first offset of each partition that counts.
             before: The origin that this one replaces.

@@ -102,7 +102,7 @@ class Note(str):
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of an examination."""
+    """One line of an examination; `ok` is None if the check could not run or has not finished."""
 
     check: str
     mark: Mark
@@ -122,7 +122,6 @@ class Check:
     Attributes:
         name: Its subject.
         look: Performs the check. It yields lines if all is well, and raises an error otherwise.
-        long: Whether it may have much to read.
     """
 
     name: str

@@ -30,7 +30,11 @@ Its function is called for each of them.
 class Recomputed:
     """The recomputed partials of a view.
 
-    There are those of all records, of those below the cut, and of those above it with their tick.
+    Attributes:
+        whole: Those of all records.
+        batch: Those of the records below the cut.
+        speed: Those of the records above it, with their tick.
+        by_tick: Whether the ticks of `speed` are known; otherwise they are NULL.
     """
 
     whole: pa.Table

@@ -22,7 +22,17 @@ from trilayer_core.store.segments import Commit, Segment
 
 @dataclass(frozen=True)
 class StreamState:
-    """The segments on which the answers are based, and those committed since."""
+    """The state of one stream in the store while its answers are verified.
+
+    Attributes:
+        project: The project.
+        stream: The stream.
+        provenance: The provenance of the answers about the stream.
+        published: The stream in the publication on which the answers are based, if there is one.
+        origins: All origins of the stream by their identity, the oldest first.
+        chain: The intervals of the master dataset, of all origins.
+        cover: The segments on which the answers are based, and those committed since.
+    """
 
     project: Project
     stream: Stream

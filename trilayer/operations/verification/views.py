@@ -28,7 +28,12 @@ from trilayer_core.store.segments import TICK
 class Answers:
     """The serving layer's results on one snapshot.
 
-    These are the merged answer of each view and the states that it loaded.
+    Attributes:
+        merged: The answer of each view that has one.
+        batch: The states of each view's batch layer, as loaded.
+        speed: The states of each view's speed layer, as loaded.
+        unanswered: Views without an answer, with the reason.
+        failed: Those of `unanswered` that have an answer which could not be computed.
     """
 
     merged: dict[str, pa.Table] = field(default_factory=dict)
