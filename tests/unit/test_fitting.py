@@ -2,14 +2,13 @@
 
 import json
 import os
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.support.events_that_fit import BAD, GOOD, NAMED, STREAM
 from trilayer import Stream
-from trilayer_core.compute.fitting import JsonFitting, reasons_of, said_unknown
+from trilayer_core.compute.fitting import JsonFitting, UnknownFields, reasons_of, said_unknown
 
 DAYS = [
     "2026-01-01",
@@ -308,15 +307,33 @@ def test_fields_that_the_schema_does_not_have_are_named():
     assert judged.misfit == 'wrong type: a must be int, got "x"'
     assert fitting.judge(b'{"user": 7, "at": "2026-01-01"}').unknown == ()
     assert fitting.judge(b"[1]").unknown == ()
-    said = said_unknown(Counter({"At": 1_000, "b": 2}), stream)
+    unknown = UnknownFields()
+    for number in range(1_000):
+        unknown.count(("At", "b") if number < 2 else ("At",), ("a",))
+    said = said_unknown(unknown, stream)
     assert (
         said == "fields that the schema of s does not have: At (1,000; did you mean 'at'?), b (2)"
     )
 
 
+def test_a_field_that_the_same_event_has_is_not_what_was_meant():
+    stream = Stream(
+        "s", "path string from 'request.path', way string, at timestamp", event_time="at"
+    )
+    fitting, unknown = JsonFitting(stream), UnknownFields()
+    judged = fitting.judge(b'{"request": {"method": "GET", "path": "/"}, "wey": 1}')
+    unknown.count(judged.unknown, judged.beside)
+    assert said_unknown(unknown, stream).endswith(
+        "request.method (1), wey (1; did you mean 'way'?)"
+    )
+
+
 def test_the_ten_most_frequent_of_the_fields_that_the_schema_does_not_have_are_named():
     stream = Stream("s", "a int, at timestamp", event_time="at")
-    unknown = Counter({f"field{n:02}": 20 - n for n in range(12)})
+    unknown = UnknownFields()
+    for n in range(12):
+        for _ in range(20 - n):
+            unknown.count([f"field{n:02}"], ())
     said = said_unknown(unknown, stream)
     assert said.endswith("field08 (12), field09 (11) and 2 more")
     del unknown["field11"]

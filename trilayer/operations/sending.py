@@ -14,7 +14,7 @@ from kafka.errors import KafkaError, MessageSizeTooLargeError
 
 from trilayer.operations.files.events import Event, Events
 from trilayer.operations.quarantine import SOURCE_HEADER
-from trilayer_core.compute.fitting import reasons_of
+from trilayer_core.compute.fitting import UnknownFields, reasons_of
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import EnvironmentFault, UsageError
 
@@ -44,13 +44,13 @@ class Sent:
     unfit: int = 0
     misfits: Counter[str] = field(default_factory=Counter)
     first: Event | None = None
-    unknown: Counter[str] = field(default_factory=Counter)
+    unknown: UnknownFields = field(default_factory=UnknownFields)
     interrupted: bool = False
 
     def count(self, event: Event, stream: Stream) -> None:
         """Counts an event that is about to be sent."""
         self.events += 1
-        self.unknown.update(event.unknown)
+        self.unknown.count(event.unknown, event.beside)
         if event.misfit is not None:
             self.first = self.first or event
             self.unfit += 1

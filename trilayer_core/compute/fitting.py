@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from typing import Any
@@ -30,7 +30,7 @@ from trilayer_core.definitions.expressions import (
 )
 from trilayer_core.definitions.formats import Judgement
 from trilayer_core.definitions.stream import Stream
-from trilayer_core.errors import close_name, did_you_mean
+from trilayer_core.errors import close_name
 
 Fits = Callable[[Any], bool]
 """Whether a value, as Python reads it from JSON, fits a type. The value is never None."""
@@ -79,7 +79,12 @@ class JsonFitting:
             return Judgement("broken JSON: must be one JSON object")
         misfit = self._misfit(event)
         unknown = tuple(_printable(name) for name in _unknown(event, self._known))
-        return Judgement(misfit and _printable(misfit), unknown)
+        beside = tuple(
+            path_text(field.path)
+            for field, _ in (self._fields if unknown else ())
+            if not isinstance(_find(event, field), NotAnObject | None)
+        )
+        return Judgement(misfit and _printable(misfit), unknown, beside)
 
     def _misfit(self, event: dict[str, Any]) -> str | None:
         wrong, missing = [], []
@@ -158,16 +163,35 @@ def reasons_of(text: str, stream: Stream) -> list[str]:
     return found or [text]
 
 
-def said_unknown(unknown: Counter[str], stream: Stream) -> str:
+class UnknownFields(Counter[str]):
+    """Counts, by path, the events that have a field which a stream's schema does not have.
+
+    Attributes:
+        beside: By path, the schema's fields that at least one of these events has as well.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.beside: dict[str, set[str]] = {}
+
+    def count(self, unknown: Iterable[str], beside: Iterable[str]) -> None:
+        """Counts what one event has, as its `Judgement` says."""
+        for name in unknown:
+            self[name] += 1
+            self.beside.setdefault(name, set()).update(beside)
+
+
+def said_unknown(unknown: UnknownFields, stream: Stream) -> str:
     """A message about fields that are not in a stream's schema.
 
     It names the ten most frequent, the number of events that have each, and the field of the schema
     that was possibly meant.
     """
-    known = [path_text(field.path) for field in stream.fields]
+    known = {path_text(field.path) for field in stream.fields}
     said = []
     for name, number in unknown.most_common(10):
-        hint = did_you_mean(name, known) if close_name(name, known) else ""
+        near = close_name(name, known - unknown.beside[name])
+        hint = f"; did you mean {near!r}?" if near else ""
         said.append(f"{name} ({number:,}{hint})")
     more = f" and {len(unknown) - 10} more" if len(unknown) > 10 else ""
     return f"fields that the schema of {stream.name} does not have: {', '.join(said)}{more}"

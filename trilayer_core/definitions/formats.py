@@ -24,10 +24,13 @@ class Judgement:
         misfit: The reason why the event will be quarantined; None if it fits.
         unknown: The paths of its fields that are not in the schema. A field whose name is misspelt
             would silently be NULL.
+        beside: The paths of the schema's fields that the event has beside the unknown ones. None
+            of them is what an unknown one was meant to be.
     """
 
     misfit: str | None
     unknown: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
 
 
 class Fitting(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,7 +9,7 @@ from batch_layer.cut import check_clock
 from trilayer.local import kafka
 from trilayer.operations.checks.examination import Note, Subject, Unchecked
 from trilayer.operations.checks.store import readable
-from trilayer_core.compute.fitting import said_unknown
+from trilayer_core.compute.fitting import UnknownFields, said_unknown
 from trilayer_core.compute.formats import format_of
 from trilayer_core.errors import ClockError, EnvironmentFault, TrilayerError
 from trilayer_core.log.broker import Log
@@ -109,7 +108,9 @@ def check_fields(p: Subject) -> Iterator[str]:
             if not judged:
                 yield f"{stream.topic}: no events yet"
                 continue
-            unknown = Counter(name for one in judged for name in one.unknown)
+            unknown = UnknownFields()
+            for one in judged:
+                unknown.count(one.unknown, one.beside)
             misfits = sum(one.misfit is not None for one in judged)
             said = [f"{misfits:,} do not fit"] if misfits else []
             said += [said_unknown(unknown, stream)] if unknown else []

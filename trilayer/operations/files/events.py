@@ -17,12 +17,14 @@ class Event:
         value: The bytes to send.
         misfit: Why it will be quarantined, or None.
         unknown: Its fields that are not in the schema.
+        beside: The schema's fields that it has beside them.
     """
 
     place: str
     value: bytes
     misfit: str | None = None
     unknown: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
 
 
 @dataclass
@@ -44,4 +46,4 @@ class Events:
 def judged(place: str, value: bytes, fitting: Fitting) -> Event:
     """An event with these bytes, and the verdict of its schema."""
     verdict = fitting.judge(value)
-    return Event(place, value, verdict.misfit, verdict.unknown)
+    return Event(place, value, verdict.misfit, verdict.unknown, verdict.beside)
