@@ -1,8 +1,10 @@
 """Ticks, cuts and coverage: the rules of the seam, as pure functions over offsets.
 
 Times are in milliseconds since 1970 (UTC), as the broker stamps records. The batch layer counts
-everything below a cut, the speed layer everything at or above it. tests/unit/seam checks these
-functions against a model, in thousands of random schedules. docs/seam.md explains the rules.
+everything below a cut, the speed layer everything at or above it. The event time plays no part, so
+nothing here is about late events. tests/unit/seam checks these functions against a model, in
+thousands of random schedules. docs/seam.md explains the rules, and docs/design.md names the code
+that applies them.
 """
 
 from __future__ import annotations
@@ -214,7 +216,7 @@ class Piece:
 
 
 def cover(stream: str, cut: Cut, pieces: Iterable[Piece]) -> tuple[list[str], dict[int, int]]:
-    """Proves that the pieces cover the log above `cut` without holes and overlaps.
+    """Proves that the pieces cover the log from `cut` on, without holes and overlaps.
 
     Pieces that lie completely below the cut are ignored.
 
@@ -224,7 +226,7 @@ def cover(stream: str, cut: Cut, pieces: Iterable[Piece]) -> tuple[list[str], di
         pieces: The segments that exist.
 
     Returns:
-        The names of the pieces above the cut, and the head: the offset up to which each partition
+        The names of the pieces from the cut on, and the head: the offset up to which each partition
         is covered.
 
     Raises:

@@ -53,8 +53,8 @@ def no_filter(row: Mapping[str, Value]) -> bool | None:
 
 @dataclass(frozen=True)
 class Asked:
-    """One aggregate. kind: as the product's own names (count, sum_, ...). integral: a sum is exact
-    and NULL is no zero.
+    """One aggregate. kind: as in its class (count, sum_, ...). positioned: whether equal `by` are
+    ordered by the place in the log, as for a stream, or by the value, as for rows.
     """
 
     kind: str

@@ -1,6 +1,7 @@
 """What happens when a scheduled run misses its deadline.
 
-`trilayer status` shows the same lag, even if no run was ever created.
+`trilayer status` shows the same lag, even if no run was ever created. This is not about events that
+arrive late.
 """
 
 from __future__ import annotations

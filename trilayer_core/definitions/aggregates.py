@@ -3,9 +3,9 @@
 An aggregate stores one or more named states. A `State` defines in SQL how it is computed from
 events (Spark), how two are merged (Spark and DuckDB), and its value without events. `present` is
 DuckDB SQL that computes the final value from the states. No other code depends on what an aggregate
-does. To add one, write a class and list it in `AGGREGATES`, so that the laws in
-tests/integration/laws are checked for it. A project can define aggregates of its own;
-docs/extending.md shows an example.
+does. CONTRIBUTING.md lists the steps to add one here: a class, an entry in `AGGREGATES` for which
+the laws in tests/integration/laws are then checked, a function, and more. A project can define
+aggregates of its own; docs/extending.md shows an example.
 
 The design follows Algebird's `MonoidAggregator` (prepare, plus with zero, present).
 """
@@ -74,13 +74,14 @@ class Aggregate:
     """The base class of all aggregates.
 
     In its methods, `types` maps the roles in use to Spark types. A subclass can have further
-    fields; what they mean must be visible in its states.
+    fields. If a field affects a state, it must show in the state's SQL, from which fingerprints are
+    computed.
 
     Attributes:
         value: Spark SQL of what is aggregated.
         by: Spark SQL that orders the events.
         where: Spark SQL filter. Events for which it is false or NULL are not counted.
-        kind: Its name in messages and fingerprints.
+        kind: Its name in messages and fingerprints: that of the function that makes it.
     """
 
     value: str | None = None
@@ -256,7 +257,10 @@ class Sum(Aggregate):
 
 
 class Mean(Aggregate):
-    """The arithmetic mean of the values that are not NULL, as a double; stored as (sum, count)."""
+    """The arithmetic mean of the values that are not NULL, as a double; NULL if there are none.
+
+    It is stored as the states of their sum, and their number.
+    """
 
     kind = "mean"
 

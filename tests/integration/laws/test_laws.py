@@ -1,6 +1,7 @@
-"""The laws of every aggregate, in both engines' merges: it is a commutative monoid, its partials
-merge to the partial of the whole, and what it presents is what the oracle says. An aggregate passes
-by being listed in `AGGREGATES`; nothing here is about one of them.
+"""The laws of every aggregate, with the merges of both engines: it is a commutative monoid, the
+partials of parts merge to the partial of the whole, and its answer is that of the oracle. Every
+aggregate in `AGGREGATES` is tested. Only two things depend on its kind: the tolerance for sums and
+means of floating-point numbers, and sums that are NULL because they do not fit.
 
 Hypothesis draws many groups of events at once, so that a few Spark jobs try hundreds of cases.
 """
@@ -66,8 +67,8 @@ GROUPS = st.lists(st.lists(ROW, min_size=1, max_size=6), min_size=20, max_size=4
 
 
 def every_measure(kind):
-    """The aggregate over every type that it takes, and once with a filter; by every type where it
-    chooses.
+    """The aggregate over every type that it accepts, and once with a filter. If it has a `by`, this
+    is of every type as well.
     """
     made = {}
     bys = [None, *TYPES]
