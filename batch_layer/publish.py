@@ -176,6 +176,9 @@ def rollback(version: int | None, store: Store, hold: Held | None = None) -> Pub
 def clean(catalog: Catalog, settings: Settings, store: Store) -> None:
     """Deletes versions beyond `keep_versions`, what no kept version needs, and leftovers.
 
+    `find_leftovers` finds the batch views and the run folders of the deleted versions, together
+    with what killed processes have left.
+
     References are deleted before the files that they refer to: a crash then leaves garbage, never a
     dangling reference. A rollback can happen at any moment in between. The files of a kept version
     stay, and for a deleted version the rollback is told that it does not exist.

@@ -36,7 +36,9 @@ GROWTH = 2
 def recompute(catalog: Catalog, run: Run, store: Store, engine: Engine) -> Recomputed:
     """Computes all views, once per run.
 
-    Only the new intervals are computed if the base has the view with the same definition.
+    If the base has all views of a stream with the same definitions, only the new intervals are
+    computed, and the base's files are kept or merged with the result. Otherwise, and in a full run,
+    the views are computed from the whole master dataset.
     """
     Fence(store).check(run.token)
     done = recomputed_before(catalog, run, store)

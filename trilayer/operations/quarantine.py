@@ -49,9 +49,9 @@ class Quarantined:
         append_ms: Its append time, in ms since 1970.
         reason: Why it does not fit the schema.
         value: Its bytes. None if it has none, or if they were not requested.
-        bytes: The length of its value in the log, if `value` may be truncated. The speed layer only
-            keeps the beginning of long events until the batch layer has them.
-        source: The file and position from which `trilayer replay` sent it.
+        bytes: The length of its value in the log, if `value` may be truncated, else None. The speed
+            layer only keeps the beginning of long events until the batch layer has them.
+        source: The file and position from which `trilayer replay` sent it, else None.
         replayed: Whether a correction of it was sent.
         discarded: Why it will not be corrected, or None.
     """
@@ -128,9 +128,10 @@ class Discarded:
 
 
 def quarantined(store: Store, stream: Stream, *, values: bool = True) -> Iterator[Quarantined]:
-    """The quarantined events of a stream in log order.
+    """The quarantined events of a stream.
 
-    First those below the end of the master dataset, then those of the speed layer.
+    First those of the master dataset, interval by interval, then those that only the speed layer
+    has.
 
     Args:
         store: The store.

@@ -1,6 +1,7 @@
 """Decides in Python, without Spark, whether a JSON event fits its stream, before it is sent.
 
-The authority is `trilayer_core.compute.parsing`; this module predicts its decision.
+What the layers do with an event is decided by `trilayer_core.compute.parsing` and the SQL of
+`trilayer_core.compute.formats.json`; this module only predicts it, with the same reasons.
 tests/unit/test_fitting.py compares both.
 """
 

@@ -46,9 +46,10 @@ def parse(records: DataFrame, stream: Stream) -> DataFrame:
     """Adds the stream's columns, `_fits` and `_reject` to rows that have `_value`.
 
     `_fits` is true or false, never NULL. `_reject` is NULL for an event that fits, else a reason.
-    The reason begins with its kind: tombstone, oversized, or one of the format's. JSON has invalid
-    UTF-8, broken JSON, wrong type and missing field. All columns of an event that does not fit are
-    NULL, so that a view's expression can't fail on a partially parsed event.
+    The reason begins with its kind: tombstone, oversized, or one of the format's, which the
+    format's `reason_sql` words. JSON has invalid UTF-8, broken JSON, wrong type and missing field.
+    All columns of an event that does not fit are NULL, so that a view's expression can't fail on a
+    partially parsed event.
     """
     return select_from(records, lambda rows: parse_sql(stream, rows, records.columns))
 

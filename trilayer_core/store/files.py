@@ -50,8 +50,6 @@ STALE_AFTER_S = 60.0
 For each kind a further proof is required, see leftovers.py.
 """
 
-"""Held by the speed layer while it runs."""
-
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")
 """The pattern of the name of a file that `Store.write` has not finished."""
 

@@ -35,7 +35,7 @@ def run(number: int) -> str:
 
 
 def step(number: int, name: str) -> str:
-    """The result of a step of the run with this token."""
+    """The result of step cut, recompute or reconcile of a run, or a note of its step ingest."""
     return f"{run(number)}/{name}.json"
 
 
@@ -126,7 +126,16 @@ def commit(stream: Stream, name: str, first: int, last: int) -> str:
 
 
 def segment(stream: Stream, name: str, first: int, last: int, part: str) -> str:
-    """The file of a commit with a view's partials, or with its quarantine."""
+    """A file that a commit names.
+
+    Args:
+        stream: The stream.
+        name: The generation's name.
+        first: The first micro-batch of the commit.
+        last: Its last micro-batch.
+        part: The view whose partials the file holds, or `_quarantine` for the file of the events
+            that do not fit their schema.
+    """
     return f"{generation(stream, name)}/{DATA}/{micro_batches(first, last)}-{part}.parquet"
 
 
@@ -146,7 +155,10 @@ QUARANTINE = "quarantine"
 
 
 def quarantine(stream: str) -> str:
-    """The folder with the records about a stream's quarantined events."""
+    """The folder with the records about a stream's quarantined events.
+
+    The events themselves are in the master dataset and in the speed layer's files.
+    """
     return f"{QUARANTINE}/{stream}"
 
 
@@ -181,6 +193,7 @@ def sink(name: str) -> str:
 POINTER_LOCK = "locks/pointer"
 BATCH_LOCK = "locks/batch"
 SPEED_LOCK = "locks/speed"
+"""Held by the speed layer for as long as it runs."""
 QUARANTINE_LOCK = "locks/quarantine-replay"
 
 

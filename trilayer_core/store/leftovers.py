@@ -1,6 +1,9 @@
-"""What killed processes leave in a store.
+"""Finds leftovers: files and folders that nothing refers to, now or later, and nobody writes.
 
-These are files and folders that nothing refers to, now or later, and that no process is writing.
+Most are left by killed processes. The others are the batch views and the run folders of versions
+that were deleted because they are no longer kept: `clean` in batch_layer/publish.py deletes only
+the versions' documents itself, and finds their files here.
+
 Age alone never makes a file a leftover. For each kind there is a proof that no process can still
 make it count:
 
@@ -61,7 +64,7 @@ class Leftover:
 
 
 def find_leftovers(store: Store, *, thorough: bool = True, chains: bool = True) -> list[Leftover]:
-    """Finds everything that killed processes have left.
+    """Finds everything that can be deleted, as described above.
 
     Args:
         store: The store.

@@ -62,7 +62,7 @@ class Json(Format):
         return " AND ".join(tests)
 
     def reason_sql(self, stream: Stream) -> str:
-        """The first thing that is wrong, or all wrong types."""
+        """The first kind of fault that the event has, with all columns that have this fault."""
         missing = ", ".join(
             f"IF({_found(f)} IS NULL, {literal(f.label)}, NULL)"
             for f in stream.fields
