@@ -1,7 +1,7 @@
-"""`make mutants`: changes the rules in small ways, and counts the changes that no test notices.
+"""`make mutants`: changes the rules in small ways, and prints each change that no test notices.
 
-Each file is judged by a few quick tests of its own, so that a mutant costs a second. What is text
-of an error is not changed: its facts are tested, its words are not.
+Each file is judged by a few fast tests of its own, so that a mutant takes about a second. The text
+of an error is not changed: tests check the facts in it, not every word.
 """
 
 import dataclasses
@@ -62,8 +62,11 @@ FILES = {
     "trilayer_core/store/cover.py": Judged([STORE_RULES]),
     "trilayer_core/store/intervals.py": Judged([STORE_RULES]),
     "trilayer_core/store/publication.py": Judged([STORE_RULES]),
-    "trilayer_core/store/publications.py": Judged(["tests/unit/storage/test_pointer.py"]),
+    "trilayer_core/store/publications.py": Judged(
+        ["tests/unit/storage/test_pointer.py", "tests/unit/seam/test_held.py"]
+    ),
     "serving_layer/plan.py": Judged(["tests/unit/serving/test_plan.py"]),
+    "serving_layer/state.py": Judged(["tests/unit/serving/test_plan.py"]),
     "trilayer_core/store/segments.py": Judged([STORE_RULES], only=("standing",)),
     "trilayer_core/store/master.py": Judged([STORE_RULES], only=("recorded_cuts",)),
 }

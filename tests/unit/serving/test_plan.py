@@ -98,7 +98,10 @@ ON = basis(CATALOG, CLICKS, publication((BY_KEY, []), (BY_SIGN, [])), [FIRST])
 
 def test_the_state_is_that_of_the_cover():
     cover = covering([commit(0, 0, 10), commit(1, 10, 14), commit(2, 14, 15)])
-    state = found(ON, None, [FIRST], cover, generation()).state
+    there = found(ON, None, [FIRST], cover, generation())
+    state = there.state
+    assert (there.cover, there.missing) == (cover, ON.missing)
+    assert state.generation == generation().name
     assert (state.cut, state.head, state.next_batch) == ({0: 10}, {0: 15}, 3)
     assert (state.events, state.quarantined, state.committed_ms) == (5, 2, 1002)
     assert state.note == ""
@@ -120,13 +123,27 @@ def test_it_says_why_it_will_not_grow(origins, newest, note):
     assert bool(state.note) == bool(note)
 
 
-def test_without_segments_answers_stop_at_the_cut_and_say_so():
-    there = found(ON, publication(), [FIRST], None, None)
-    assert there.state.head == {0: 10}
-    assert there.state.generation is None
-    assert there.state.note == (
-        "the speed layer has not run these definitions: answers stop at the cut of"
-        " T=1970-01-01T00:00:00Z"
+def test_a_generation_without_commits_begins_with_the_first_micro_batch():
+    state = found(ON, None, [FIRST], covering([]), generation()).state
+    assert (state.next_batch, state.committed_ms, state.head) == (0, None, {0: 10})
+
+
+@pytest.mark.parametrize(
+    ("in_force", "at"), [(publication(), "T=1970-01-01T00:00:00Z"), (None, "no publication")]
+)
+def test_without_segments_answers_stop_at_the_cut_and_say_so(in_force, at):
+    note = f"the speed layer has not run these definitions: answers stop at the cut of {at}"
+    on = basis(CATALOG, CLICKS, publication((BY_KEY, [])), [FIRST])
+    expected = StreamState({0: 10}, head={0: 10}, note=note)
+    assert found(on, in_force, [FIRST], None, None) == Found(None, expected, on.missing)
+    assert list(on.missing) == ["by_sign"]
+
+
+def test_without_an_origin_there_is_neither_a_cut_nor_a_head():
+    on = basis(CATALOG, CLICKS, None, [])
+    assert (on.cut, list(on.fit)) == ({}, [])
+    assert found(on, None, [], None, None) == Found(
+        None, StreamState({}, note=on.note), {"by_key": on.note, "by_sign": on.note}
     )
 
 
