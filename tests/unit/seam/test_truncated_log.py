@@ -148,7 +148,7 @@ def test_a_log_that_ends_below_what_was_ingested_is_refused(world):
     world.run()
     world.truncate(80)
     with pytest.raises(
-        LogError, match=r"'events' partition 0: .*offset 100.*ends at offset 80.*--accept-loss"
+        LogError, match=r"'events' partition 0: .*ends at offset 80.*offset 100.*--accept-loss"
     ):
         world.run()
 

@@ -115,7 +115,7 @@ def test_after_a_cut_is_what_begins_there_and_all_of_later_origins():
 def test_an_interval_across_the_cut_is_refused(cut, partition, offsets, at):
     with failing(
         CoverageError,
-        f"stream 's' partition {partition}: interval 2 {offsets} must lie on one side of the cut in"
+        f"stream 's' partition {partition}: interval 2 {offsets} lies across the cut in"
         f" force at offset {at}; run `trilayer batch run --full`",
     ):
         intervals_after(CHAIN, cut, STREAM, "id")
@@ -124,8 +124,8 @@ def test_an_interval_across_the_cut_is_refused(cut, partition, offsets, at):
 def test_a_cut_of_an_origin_without_intervals_is_refused():
     with failing(
         CoverageError,
-        "stream 's': the master dataset must have intervals of the origin gone that the publication"
-        " in force is of; it has none",
+        "stream 's': the master dataset has no intervals of the origin gone of the publication in"
+        " force; run",
     ):
         intervals_after(CHAIN, {}, STREAM, "gone")
 
@@ -179,8 +179,8 @@ def test_intervals_of_an_origin_follow_each_other():
     check_follows(STREAM, interval(0, p0=(0, 5)), interval(1, p0=(5, 8), p1=(3, 4)))
     with failing(
         CoverageError,
-        "stream 's' partition 0: interval 3 of the master dataset must begin at offset 5; it begins"
-        " at 8",
+        "stream 's' partition 0: interval 3 of the master dataset begins at offset 8 instead of"
+        " 5; restore",
     ):
         check_follows(STREAM, CHAIN[1], CHAIN[3])
 
@@ -439,17 +439,17 @@ def test_the_log_must_still_end_with_what_was_ingested():
     check_log(STREAM, TOPIC, origin, [], FakeLog({}, {0: 0}))
     with failing(
         LogError,
-        "stream 's' partition 0: the log must reach offset 8, up to which it was read; it ends at"
-        f" offset 7. {CAUSE}",
+        "stream 's' partition 0: the log ends at offset 7, below offset 8, up to which it was read."
+        f" {CAUSE}",
     ):
         check_log(STREAM, TOPIC, origin, chain, FakeLog({}, {0: 7}))
-    there = {"none": [], f"one appended at {format_time(9)}": [mark(7, 9)]}
+    there = {"none": [], f"one that was appended at {format_time(9)}": [mark(7, 9)]}
     for said, records in there.items():
         with failing(
             LogError,
-            "stream 's' partition 0: the last record that was ingested must still be at offset 7,"
-            f" appended at {format_time(7000)}; the log, which ends at offset 9, has {said} in its"
-            f" place. {CAUSE}",
+            "stream 's' partition 0: the last record that was ingested, at offset 7,"
+            f" was appended at {format_time(7000)}; the log, which ends at offset 9, now has {said}"
+            f" in its place. {CAUSE}",
         ) as caught:
             check_log(STREAM, TOPIC, origin, chain, FakeLog({0: records}, {0: 9}))
         assert str(caught.value).endswith(ACCEPT)
@@ -461,7 +461,7 @@ def test_the_log_may_hold_no_record_where_there_was_none(last):
     log = FakeLog({0: [mark(6), mark(7)]}, {0: 8})
     with failing(
         LogError,
-        "stream 's' partition 0: offset 7 must hold no record, as when it was ingested; the log has"
+        "stream 's' partition 0: offset 7 held no record when it was ingested; now the log has"
         f" one there, appended at {format_time(7000)}. {CAUSE}",
     ):
         check_log(STREAM, TOPIC, Origin("s", "id", {}), chain, log)
@@ -477,7 +477,7 @@ def test_what_the_speed_layer_has_read_must_still_be_there():
     read = Read({0: 8}, {0: mark(7)})
     assert lost_of(read, TOPIC, FakeLog({0: [mark(7)]}, {0: 8})) is None
     assert lost_of(read, TOPIC, FakeLog({0: [mark(7)]}, {0: 7})) == (
-        "partition 0 of the log must reach offset 8, up to which it was read; it ends at offset 7"
+        "partition 0 of the log ends at offset 7, below offset 8, up to which it was read"
     )
     gone = (
         "partition 0 of the log no longer has at offset 7 the record that was read there, which was"
