@@ -35,12 +35,13 @@ from trilayer_core.log.broker import Log, Mark, Marks, Topic
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Ranges, RangesByTick, size
 from trilayer_core.store import layout
-from trilayer_core.store.cover import best_cover
+from trilayer_core.store.cover import Cover, best_cover
 from trilayer_core.store.documents import decode, document_bytes, encode
 from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.generations import Generations
 from trilayer_core.store.intervals import Interval
 from trilayer_core.store.origins import Origins
+from trilayer_core.store.publication import Publication
 from trilayer_core.store.publications import Publications
 from trilayer_core.store.runs import Run
 from trilayer_core.store.segments import Commit, Segment
@@ -57,6 +58,9 @@ TICK_MS, SETTLE_MS = 1000, 200
 SETTINGS = Settings(
     bootstrap_servers="model:1", tick_s=1, settle_s=SETTLE_MS / 1000, keep_versions=2
 )
+
+
+Standing = tuple[Publication | None, dict[int, int], Cover | None]
 
 
 class Crash(BaseException):
@@ -474,6 +478,35 @@ class World:
             versions = Publications(self.store).versions()
             rollback(self.rng.choice(versions).version, self.store)
 
+    # -- answers -----------------------------------------------------------------------------------
+
+    def standing(self) -> Standing:
+        """What an answer stands on: the publication in force, its cut, and the segments above it.
+
+        Raises CoverageError if they are not proven to be all.
+        """
+        pointer = self.store.files.get(layout.POINTER)
+        publication = Publications(self.store).read(pointer["version"]) if pointer else None
+        origin = Origins(self.store, STREAM).present()
+        assert origin, "something must have looked at the log"
+        cut = dict(publication.streams[STREAM.name].cut) if publication else dict(origin.start)
+        fingerprints = {view.name: view.fingerprint for view in CATALOG.views}
+        return (
+            publication,
+            cut,
+            best_cover(Generations(self.store, STREAM), "id", fingerprints, cut),
+        )
+
+    def answer(self, view: View, standing: Standing | None = None) -> Counter[int]:
+        """The merged view: events by key. Raises CoverageError."""
+        publication, _, found = standing or self.standing()
+        answer: Counter[int] = Counter()
+        for file in publication.views[view.name].files if publication else []:
+            answer.update(self.store.content(file.path))
+        if found:
+            answer.update(self._rows(view.name, found.commits, found.ticks))
+        return answer
+
     # -- what must hold ----------------------------------------------------------------------------
 
     def check(self) -> None:
@@ -481,26 +514,18 @@ class World:
 
         With good clocks the head never goes back (I4, I5).
         """
-        pointer = self.store.files.get(layout.POINTER)
-        publication = Publications(self.store).read(pointer["version"]) if pointer else None
-        first_seen = Origins(self.store, STREAM).present()
-        if first_seen is None:
+        if Origins(self.store, STREAM).present() is None:
             return
-        cut = dict(publication.streams[STREAM.name].cut) if publication else dict(first_seen.start)
-        fingerprints = {view.name: view.fingerprint for view in CATALOG.views}
         try:
-            found = best_cover(Generations(self.store, STREAM), "id", fingerprints, cut)
+            standing = self.standing()
         except CoverageError as refusal:
             self.refusals.append(str(refusal))
             return
+        publication, cut, found = standing
         head = dict(found.head) if found else cut
         below = [record for p, end in head.items() for record in self.records[p][:end]]
         for view in CATALOG.views:
-            answer: Counter[int] = Counter()
-            for file in publication.views[view.name].files if publication else []:
-                answer.update(self.store.content(file.path))
-            if found:
-                answer.update(self._rows(view.name, found.commits, found.ticks))
+            answer = self.answer(view, standing)
             expected = Counter(KEY_OF[view.name](key) for _, _, key in below if key is not None)
             assert answer == expected, (
                 f"{view.name} up to {head} from {cut}: got {answer}, expected {expected}"
