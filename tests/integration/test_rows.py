@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from tests.support.project import Project, wait_for_settled_tick
+from tests.support.in_process import ProjectInProcess
+from tests.support.project import wait_for_settled_tick
 from trilayer import Rows, Stream
 from trilayer_core.compute.rows import check_rows
 from trilayer_core.errors import DefinitionError
@@ -110,11 +111,10 @@ def test_a_function_of_several_arguments_is_refused_when_declared():
 
 
 @pytest.mark.kafka
+@pytest.mark.spark
 @pytest.mark.slow
-def test_both_layers_end_with_the_line(tmp_path, broker, new_topic, spark_connect):
-    project = Project(
-        tmp_path, broker.bootstrap, new_topic(), spark_remote=spark_connect, partitions=1
-    )
+def test_both_layers_end_with_the_line(tmp_path, broker, new_topic, spark):
+    project = ProjectInProcess(tmp_path, broker.bootstrap, new_topic(), spark, partitions=1)
     project.produce(3)
     text = (project.folder / f"{project.module}.py").read_text()
 

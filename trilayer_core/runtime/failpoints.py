@@ -83,4 +83,8 @@ def failpoint(name: str, file: str = "") -> None:
             raise OSError(errno.EIO, f"{os.strerror(errno.EIO)} (failpoint {name})", file or None)
         threading.Event().wait(SLOW_S)
     elif _reached[name] == int(action[0] if action else 1):
-        os.kill(os.getpid(), signal.SIGKILL)
+        _die()
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)

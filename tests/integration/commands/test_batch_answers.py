@@ -6,16 +6,15 @@ import json
 
 import pytest
 
-from tests.support.project import Project, wait_for_settled_tick
+from tests.support.in_process import ProjectInProcess
+from tests.support.project import wait_for_settled_tick
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory, broker, spark_connect, new_topic):
-    return Project(
-        tmp_path_factory.mktemp("batch"), broker.bootstrap, new_topic(), spark_remote=spark_connect
-    )
+def project(tmp_path_factory, broker, spark, new_topic):
+    return ProjectInProcess(tmp_path_factory.mktemp("batch"), broker.bootstrap, new_topic(), spark)
 
 
 def said(project, *arguments, expect=0):

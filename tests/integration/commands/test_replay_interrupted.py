@@ -3,23 +3,21 @@ fails to answer.
 """
 
 import json
-import signal
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 
-from tests.support.project import Project, wait_for_settled_tick
+from tests.support.in_process import ProjectInProcess
+from tests.support.project import wait_for_settled_tick
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory, broker, new_topic, spark_connect):
+def project(tmp_path_factory, broker, new_topic, spark):
     """Twelve events in quarantine, four for each of three tests."""
     folder = tmp_path_factory.mktemp("replay")
-    project = Project(
-        folder, broker.bootstrap, new_topic(), spark_remote=spark_connect, partitions=1
-    )
+    project = ProjectInProcess(folder, broker.bootstrap, new_topic(), spark, partitions=1)
     project.produce(3, broken=12)
     wait_for_settled_tick(project)
     project.run("batch", "run")
@@ -69,7 +67,7 @@ def test_killed_anywhere_and_run_again_each_is_sent_once(project, failpoint, sen
         "after-marker2": range(8, 12),
     }[name]
     file = correct(project, name, numbers)
-    project.run("quarantine", "replay", file, failpoint=failpoint, expect=-signal.SIGKILL)
+    project.killed(failpoint, "quarantine", "replay", file)
     out, _ = project.run("quarantine", "replay", file)
     assert f"{sent_again} corrected events sent; {4 - sent_again} had been sent before" in out
     assert in_log(project, name) == list(numbers)
@@ -84,9 +82,7 @@ def test_what_retention_has_made_unknowable_is_said(project):
     wait_for_settled_tick(project)
     project.run("batch", "run")
     file = correct(project, "unknowable", [-1])
-    project.run(
-        "quarantine", "replay", file, failpoint="quarantine.before-send", expect=-signal.SIGKILL
-    )
+    project.killed("quarantine.before-send", "quarantine", "replay", file)
     admin = KafkaAdminClient(bootstrap_servers=project.settings().bootstrap_servers)
     project.produce(1)
     admin.delete_records({TopicPartition(project.topic, 0): -1})

@@ -9,21 +9,20 @@ from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
 from batch_layer.cut import choose_t, cut
 from batch_layer.publish import publish
-from tests.support.project import CATALOG, Project, clean, wait_for_settled_tick
+from tests.support.in_process import ProjectInProcess
+from tests.support.project import CATALOG, clean, wait_for_settled_tick
 from trilayer_core.errors import ConflictError
 from trilayer_core.store.documents import encode
 from trilayer_core.store.fence import Fence
 from trilayer_core.store.publications import Publications
 from trilayer_core.store.runs import Recomputed
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.fixture
-def project(tmp_path, broker, new_topic, spark_connect):
-    project = Project(
-        tmp_path, broker.bootstrap, new_topic(), spark_remote=spark_connect, partitions=1
-    )
+def project(tmp_path, broker, new_topic, spark):
+    project = ProjectInProcess(tmp_path, broker.bootstrap, new_topic(), spark, partitions=1)
     project.produce(100)
     return project
 

@@ -7,19 +7,20 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.support.project import Project, wait_for_settled_tick
+from tests.support.in_process import ProjectInProcess
+from tests.support.project import wait_for_settled_tick
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory, broker, new_topic, spark_connect):
+def project(tmp_path_factory, broker, new_topic, spark):
     folder = tmp_path_factory.mktemp("steps")
-    return Project(
+    return ProjectInProcess(
         folder,
         broker.bootstrap,
         new_topic(),
-        spark_remote=spark_connect,
+        spark,
         batch_every_s=60,
         late_after=2,
     )

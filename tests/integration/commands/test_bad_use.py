@@ -8,15 +8,19 @@ import json
 
 import pytest
 
-from tests.support.project import Project, wait_for_settled_tick
+from tests.support.in_process import ProjectInProcess
+from tests.support.project import wait_for_settled_tick
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
+
+WITHIN_S = 1_000_000
+"""`doctor` counts from the start of its process, which here is that of the tests."""
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory, broker, new_topic, spark_connect):
+def project(tmp_path_factory, broker, new_topic, spark):
     folder = tmp_path_factory.mktemp("bad-use")
-    project = Project(folder, broker.bootstrap, new_topic(), spark_remote=spark_connect)
+    project = ProjectInProcess(folder, broker.bootstrap, new_topic(), spark)
     project.produce(70)
     wait_for_settled_tick(project)
     project.run("batch", "run")
@@ -107,8 +111,8 @@ def test_settings_that_can_not_be(project, tmp_path, line, says):
     assert says in err
 
 
-def test_step_without_the_one_before(tmp_path, broker, new_topic):
-    project = Project(tmp_path, broker.bootstrap, new_topic())
+def test_step_without_the_one_before(tmp_path, broker, new_topic, spark):
+    project = ProjectInProcess(tmp_path, broker.bootstrap, new_topic(), spark)
     _, err = project.run("batch", "recompute", expect=2)
     assert "run `trilayer batch cut` first" in err
     project.produce(7)
@@ -138,8 +142,9 @@ def test_answers_go_to_stdout_and_nothing_else(project):
     assert rows == [{"n": 7}]
 
 
-def test_a_spark_connect_server_that_does_not_answer(tmp_path, broker, new_topic):
-    project = Project(tmp_path, broker.bootstrap, new_topic(), spark_remote="sc://127.0.0.1:1")
+def test_a_spark_connect_server_that_does_not_answer(tmp_path, broker, new_topic, spark):
+    settings = {"spark_remote": "sc://127.0.0.1:1"}
+    project = ProjectInProcess(tmp_path, broker.bootstrap, new_topic(), spark, **settings)
     project.produce(7)
     wait_for_settled_tick(project)
     _, err = project.run("batch", "run", expect=1)
@@ -149,11 +154,11 @@ def test_a_spark_connect_server_that_does_not_answer(tmp_path, broker, new_topic
     )
 
 
-def test_doctor_says_what_fails_and_what_to_do(project, tmp_path):
-    rows = json.loads(project.run("doctor", "--json", "--within", "60")[0])
+def test_doctor_says_what_fails_and_what_to_do(project, tmp_path, spark):
+    rows = json.loads(project.run("doctor", "--json", "--within", str(WITHIN_S))[0])
     assert all(row["ok"] for row in rows)
-    away = Project(tmp_path, "127.0.0.1:1", project.topic)
-    rows = json.loads(away.run("doctor", "--json", "--within", "60", expect=1)[0])
+    away = ProjectInProcess(tmp_path, "127.0.0.1:1", project.topic, spark)
+    rows = json.loads(away.run("doctor", "--json", "--within", str(WITHIN_S), expect=1)[0])
     (broker,) = (row for row in rows if row["check"] == "broker")
     assert not broker["ok"]
     assert "trilayer up" in broker["says"]

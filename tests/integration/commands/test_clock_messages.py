@@ -8,8 +8,8 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 
+from tests.support.in_process import ProjectInProcess
 from tests.support.layers import Pipeline
-from tests.support.project import Project
 from tests.support.waiting import until
 from trilayer_core.log.broker import Log
 from trilayer_core.log.time_index import TimeIndex
@@ -18,17 +18,18 @@ from trilayer_core.seam import format_time, latest_tick
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
+WITHIN_S = 1_000_000
+"""`doctor` counts from the start of its process, which here is that of the tests."""
+
 AHEAD_MS = 3_000_000
 
 
 @pytest.fixture
-def project(tmp_path, broker, new_topic, spark_connect):
+def project(tmp_path, broker, new_topic, spark):
     """Its topic has two events, and one that its producer has stamped 50 minutes ahead; then the
     setting that `doctor` asks for.
     """
-    made = Project(
-        tmp_path, broker.bootstrap, new_topic(), spark_remote=spark_connect, partitions=1
-    )
+    made = ProjectInProcess(tmp_path, broker.bootstrap, new_topic(), spark, partitions=1)
     admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
     admin.create_topics(
         [NewTopic(made.topic, 1, 1, topic_configs={"message.timestamp.type": "CreateTime"})]
@@ -89,7 +90,7 @@ def test_every_command_says_which_record_it_is(project, spark):
     stamp = format_time(project.stamped)
     _, err = project.run("batch", "run")
     assert f"offset 2 is stamped {stamp}, which is later than now" in err
-    rows = json.loads(project.run("doctor", "--json", "--within", "60", expect=1)[0])
+    rows = json.loads(project.run("doctor", "--json", "--within", str(WITHIN_S), expect=1)[0])
     (clocks,) = (row for row in rows if row["check"] == "clocks")
     assert not clocks["ok"]
     assert f"offset 2 of '{project.topic}' partition 0 is stamped {stamp}" in clocks["says"]
@@ -120,7 +121,7 @@ def test_a_t_later_than_now_is_told_and_gone_past(project, spark):
         )
         status = json.loads(project.run("status", "--json")[0])["publication"]
         assert (status["late"], status["ahead"], status["lag_s"]) == (True, True, 0)
-        rows = json.loads(project.run("doctor", "--json", "--within", "60", expect=1)[0])
+        rows = json.loads(project.run("doctor", "--json", "--within", str(WITHIN_S), expect=1)[0])
         assert any(ahead.t in row["says"] for row in rows if row["check"] == "clocks")
         pipeline.produce([(0, _event("b"))] * 3)
         pipeline.catch_up()

@@ -1,0 +1,106 @@
+"""I5: processes killed with SIGKILL at a failpoint, and started again; the answers do not change.
+
+tests/integration/recovery has every failpoint, in the process of the tests.
+"""
+
+import signal
+
+import pytest
+
+from tests.support.project import Project, clean, ended, kill_group, wait_for_settled_tick
+from tests.support.waiting import until
+from trilayer_core.errors import TrilayerError
+from trilayer_core.store.generations import Generations
+from trilayer_core.store.publications import Publications
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+
+@pytest.fixture
+def project(tmp_path, broker, new_topic, spark_connect):
+    # The Spark server outlives each command that is killed, and goes on with what it was asked for.
+    return Project(
+        tmp_path, broker.bootstrap, new_topic(), spark_remote=spark_connect, compact_after=3
+    )
+
+
+def test_i5_batch_and_reader_killed_and_run_again(project):
+    project.produce(1_000, broken=3)
+    wait_for_settled_tick(project)
+    project.killed("ingest.before-manifest", "batch", "run")
+    project.killed("publish.in-pointer", "batch", "run")
+    project.run("batch", "run")
+    project.check_answers()
+    project.killed("refresh.before-commit", "sql", "from top")
+    _killed_while_its_query_runs_on(project)
+    project.check_answers()
+    oldest = str(Publications(project.store).versions()[0].version)
+    project.killed("rollback.in-pointer", "batch", "rollback", oldest)
+    project.run("batch", "rollback", oldest)
+    assert Publications(project.store).in_force().version == int(oldest)
+    project.run("batch", "run")
+    project.check_answers()
+    assert clean(project.run("verify", "--json")[0])
+
+
+def _killed_while_its_query_runs_on(project):
+    """The server goes on with the query of a client that was killed, beside the next run's: neither
+    touches what the other writes.
+    """
+    project.produce(40_000)
+    wait_for_settled_tick(project)
+    for step, written in (
+        ("ingest", "master/clicks/*/*/_temporary"),
+        ("recompute", "batch/*/*/_temporary"),
+    ):
+        project.run("batch", "cut")
+        if step == "recompute":
+            project.run("batch", "ingest")
+        process = project.start("batch", step)
+        until(lambda written=written: any((project.folder / "store").glob(written)), timeout_s=240)
+        kill_group(process)
+        assert process.returncode == -signal.SIGKILL, f"{step} ended before it was killed"
+        project.run("batch", step)
+    project.run("batch", "reconcile")
+    project.run("batch", "publish")
+
+
+def test_i5_speed_layer_killed_and_started_again(project):
+    """One life ends at a commit, the next in a compaction, and the third has every event once.
+    Beside it, a second speed layer on the same store says so and ends.
+    """
+    project.produce(500, broken=2)
+    process = project.start("speed", "run", failpoint="segment.before-commit")
+    assert ended(process, timeout_s=240) == -signal.SIGKILL
+    process = project.start("speed", "run", failpoint="compaction.before-delete")
+
+    def died():
+        project.produce(5)
+        return process.poll() is not None
+
+    until(died, timeout_s=240)
+    assert process.returncode == -signal.SIGKILL
+    process.communicate()
+    process = project.start("speed", "run")
+
+    def caught_up():
+        try:
+            return project.has_all()
+        except TrilayerError:
+            return False  # nothing has run yet
+
+    until(caught_up, timeout_s=240)
+    project.check_answers()
+    _, err = project.run("speed", "run", expect=1)
+    assert "must run once at a time" in err
+    stream = project.catalog().streams[0]
+    (generation,) = Generations(project.store, stream).all()
+    assert any(
+        last > first for first, last in Generations(project.store, stream).spans(generation.name)
+    ), "nothing was compacted"
+    process.terminate()
+    assert ended(process) == 0
+    wait_for_settled_tick(project)
+    project.run("batch", "run")
+    project.check_answers()
+    assert clean(project.run("verify", "--json")[0])
