@@ -359,7 +359,6 @@ FAULTS = [
         "1,000 hostile events a second for 6 s",
         CLEAN,
         hostile_producer(1000, 6),
-        short=True,
     ),
     Fault(
         "tail-lost",

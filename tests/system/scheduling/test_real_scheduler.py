@@ -280,26 +280,22 @@ def test_views_are_assets_whose_events_say_what_was_published(scheduled):
     assert max(event["extra"]["changed_keys"] for event in events) == 7
 
 
-def test_a_dag_of_ones_own_runs_when_a_view_is_published(scheduled):
-    names = ("example_on_publish", "mine")
+def test_a_full_recompute_equals_what_is_published_though_a_task_is_killed(scheduled):
+    """The killed task is retried, and the answer is the same. What is published starts the DAGs
+    that are scheduled on a view.
+    """
+    names = ("lambda_full_recompute", "example_on_publish", "mine")
     for name in names:
         airflow.pause(scheduled.api, name, False)
     before = scheduled.version
-    scheduled.wait(scheduled.trigger("lambda_batch", full=True))
-    for name in names:
+    scheduled.quiet()
+    report_id = scheduled.trigger("lambda_full_recompute")
 
-        def told(name: str = name) -> list[int]:
-            ended = [r["dag_run_id"] for r in scheduled.runs(name) if r["state"] == "success"]
-            return [scheduled.returned(run_id, "tell", name)["version"] for run_id in ended]
+    def full() -> list[dict]:
+        return [r for r in scheduled.runs() if r["conf"].get("full")]
 
-        until(lambda: max(told(), default=0) > before, timeout_s=120)
-        airflow.pause(scheduled.api, name)
-
-
-def test_a_killed_task_is_retried_and_the_answer_is_the_same(scheduled):
-    scheduled.project.produce(500)
-    run_id = scheduled.trigger("lambda_batch", full=True)
-    folder = str(scheduled.project.folder)
+    until(lambda: bool(full()), timeout_s=120)
+    run_id, folder = full()[-1]["dag_run_id"], str(scheduled.project.folder)
 
     def killed() -> bool:
         for process in psutil.process_iter(["cmdline", "cwd"]):
@@ -316,23 +312,24 @@ def test_a_killed_task_is_retried_and_the_answer_is_the_same(scheduled):
     )
     tasks = scheduled.wait(run_id)
     assert tasks["recompute"]["try_number"] == 2
-    said = "\n".join(scheduled.log(run_id, "recompute", number=1))
-    assert "ended with -9" in said
-    scheduled.verify()
-
-
-def test_a_full_recompute_equals_what_is_published_and_says_so(scheduled):
-    airflow.pause(scheduled.api, "lambda_full_recompute", False)
-    run_id = scheduled.trigger("lambda_full_recompute")
-    scheduled.wait(run_id, "lambda_full_recompute")
-    report = scheduled.returned(run_id, "report", "lambda_full_recompute")
+    assert "ended with -9" in "\n".join(scheduled.log(run_id, "recompute", number=1))
+    scheduled.wait(report_id, "lambda_full_recompute")
+    report = scheduled.returned(report_id, "report", "lambda_full_recompute")
     assert report["kind"] == "full"
     assert {view: counts["changed"] for view, counts in report["views"].items()} == {
         "by_user": 0,
         "by_minute": 0,
         "hourly": 0,
     }
-    airflow.pause(scheduled.api, "lambda_full_recompute")
+    for name in ("example_on_publish", "mine"):
+
+        def told(name: str = name) -> list[int]:
+            ended = [r["dag_run_id"] for r in scheduled.runs(name) if r["state"] == "success"]
+            return [scheduled.returned(run_id, "tell", name)["version"] for run_id in ended]
+
+        until(lambda: max(told(), default=0) > before, timeout_s=120)
+    for name in names:
+        airflow.pause(scheduled.api, name)
     scheduled.verify()
 
 
@@ -399,30 +396,23 @@ def test_clearing_does_no_harm(scheduled):
 
 def test_a_rollback_holds_while_the_batch_is_paused(scheduled):
     scheduled.pause_when_quiet()
-    airflow.pause(scheduled.api, "lambda_rollback", False)
+    for name in ("lambda_rollback", "lambda_release"):
+        airflow.pause(scheduled.api, name, False)
     target = Publications(scheduled.project.store).versions()[0].version
     run_id = scheduled.trigger("lambda_rollback", version=target)
+    wrong = scheduled.trigger("lambda_rollback", version=9_999)
     scheduled.wait(run_id, "lambda_rollback")
     assert scheduled.version == target
     scheduled.project.produce(100)
     scheduled.verify()
-    wrong = scheduled.trigger("lambda_rollback", version=9_999)
     scheduled.wait(wrong, "lambda_rollback", expect="failed")
     assert "version must be one that is kept; got 9999" in "\n".join(
         scheduled.log(wrong, "rollback", "lambda_rollback")
     )
     assert scheduled.tasks(wrong, "lambda_rollback")["rollback"]["try_number"] == 1
-    # The next run publishes anew, on top of the older version.
-    airflow.pause(scheduled.api, "lambda_batch", False)
-    newest = Publications(scheduled.project.store).versions()[-1].version
-    scheduled.wait_for_version(newest + 1)
-    scheduled.verify()
 
 
 def test_a_rollback_with_a_hold_lasts_until_it_is_released(scheduled):
-    scheduled.pause_when_quiet()
-    for name in ("lambda_rollback", "lambda_release"):
-        airflow.pause(scheduled.api, name, False)
     target = Publications(scheduled.project.store).versions()[-2]
 
     def offered() -> list[str]:
@@ -448,8 +438,10 @@ def test_a_rollback_with_a_hold_lasts_until_it_is_released(scheduled):
     assert "a wrong price; release it with `trilayer batch release`" in said
     assert scheduled.version == target.version
     scheduled.verify()
+    # Once it is released, the next run publishes anew, on top of the older version.
     newest = Publications(scheduled.project.store).versions()[-1].version
     scheduled.wait(scheduled.trigger("lambda_release"), "lambda_release")
+    scheduled.trigger("lambda_batch")
     scheduled.wait_for_version(newest + 1)
     scheduled.verify()
 
