@@ -22,10 +22,12 @@ up: $(READY)  ## run the local stack until Ctrl-C
 	@$(BIN)/trilayer up
 
 test: lint types  ## run lint, types and all tests, with Spark and a real broker
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
-check: lint types  ## run lint, types and the fast tests, without a broker
-	$(BIN)/python -m pytest -m "not kafka and not slow" --numprocesses 2 --dist loadfile
+check: lint  ## run lint, types and the fast tests, in a minute: no broker and no Spark
+	@said=$$(mktemp); $(BIN)/mypy >$$said 2>&1 & types=$$!; \
+	$(BIN)/python -m pytest tests/unit tests/invariants -m "not slow" --numprocesses 2 --dist worksteal; \
+	tests=$$?; wait $$types; types=$$?; cat $$said; rm $$said; exit $$((tests || types))
 
 mutants: $(READY)  ## run mutation tests of the rules and list the mutants that survive (FILE="a.py b.py")
 	@$(BIN)/python -m tests.support.mutation $(FILE)

@@ -1,8 +1,8 @@
 """What all tests share, and all of it real: one broker and one Spark session, and what is made on a
 tmp_path.
 
-`make test` runs two of pytest's workers beside each other, a file of tests on one of them; each has
-its own broker and session.
+`make test` runs three of pytest's workers beside each other, a file of tests on one of them; each
+has its own broker and session. The third has the processor while the others wait for processes.
 """
 
 import itertools
@@ -28,7 +28,30 @@ os.environ["AIRFLOW_HOME"] = str(PROJECT / ".trilayer" / "tests-airflow" / WORKE
 # It tells of its connections' end when pytest has closed what it would write to.
 logging.getLogger("py4j").setLevel(logging.CRITICAL)
 
+QUICK_COMPILER = {JAVA_OPTIONS: "-XX:TieredStopAtLevel=1"}
+"""Tests run each plan a few times, not long enough for the thorough compiler."""
+
 _numbers = itertools.count(1)
+
+FIRST = (
+    "test_real_scheduler", "test_stack_killed", "test_faults", "test_processes_killed",
+    "test_standalone_spark", "test_packaging",
+)  # fmt: skip
+"""Files that take minutes, most of them waiting: begun first, they wait while the others work."""
+
+
+def pytest_collection_modifyitems(items):
+    """Has the files that take longest begin first: tests/system, then integration, then unit."""
+
+    def rank(item):
+        room = item.path.relative_to(PROJECT / "tests").parts[0]
+        name = item.path.stem
+        return (
+            ("system", "integration").index(room) if room in ("system", "integration") else 2,
+            FIRST.index(name) if name in FIRST else len(FIRST),
+        )
+
+    items.sort(key=rank)
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +86,9 @@ def spark(shared_classes):
     from speed_layer.run import SPARK_CONF
     from trilayer_core.runtime.session import session
 
-    settings = Settings(home=PROJECT / ".trilayer", jars=JARS, spark_master="local[2]")
+    settings = Settings(
+        home=PROJECT / ".trilayer", jars=JARS, spark_master="local[2]", spark_conf=QUICK_COMPILER
+    )
     conf = SPARK_CONF | {"spark.sql.streaming.metricsEnabled": "false"}
     spark = session("trilayer-tests", settings, memory_mb=1024, conf=conf)
     yield spark
@@ -76,8 +101,7 @@ def spark_connect(tmp_path_factory, shared_classes) -> Iterator[str]:
     processes have as their `spark_remote`.
     """
     home = tmp_path_factory.mktemp("spark-connect")
-    # Tests run each plan a few times, not long enough for the thorough compiler.
-    settings = Settings(home=home, jars=JARS, spark_conf={JAVA_OPTIONS: "-XX:TieredStopAtLevel=1"})
+    settings = Settings(home=home, jars=JARS, spark_conf=QUICK_COMPILER)
     server = spark_server.start(home, settings, echo=lambda _: None)
     yield spark_server.wait(server, home)
     spark_server.stop(home)

@@ -14,7 +14,7 @@ HELD_BY = [
     "test_a_missing_commit_in_the_middle_is_a_hole_that_is_named",
     "unit/seam/test_growth.py::"
     "test_a_manifest_that_is_missing_is_named_and_never_taken_for_the_end",
-    "unit/seam/test_rules.py::test_a_piece_that_is_lacking_or_there_twice_is_refused",
+    "unit/seam/test_seam_rules.py::test_a_piece_that_is_lacking_or_there_twice_is_refused",
     "unit/seam/test_truncated_log.py::test_a_log_that_ends_below_what_was_ingested_is_refused",
     "integration/commands/test_events_that_go_wrong.py::"
     "test_retention_that_overtakes_ingest_names_the_lost_range",

@@ -98,7 +98,7 @@ class ProjectInProcess(Project):
                 patch.dict(os.environ, {failpoints.VARIABLE: failpoint} if failpoint else {}),
                 patch.object(failpoints, "_reached", failpoints.Counter()),
                 patch.object(failpoints, "_die", _killed),
-                patch("batch_layer.run.batch_session", self._session),
+                patch("batch_layer.engine.batch_session", self._session),
                 patch("speed_layer.run.session", lambda *arguments, **more: self._spark),
                 patch.object(type(self._spark), "stop", lambda session: None),
             ):

@@ -17,8 +17,10 @@ from urllib.error import URLError
 import pyspark
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from tests.support.places import PROJECT
+from trilayer.cli.main import app
 from trilayer.local import kafka
 from trilayer_core.definitions.catalog import load_catalog
 from trilayer_core.runtime.settings import load_settings
@@ -240,8 +242,8 @@ def test_a_command_is_there_and_takes_its_arguments(name):
         f"{program} must come with requirements/dev.txt"
     )
     if program == "trilayer":
-        command = [sys.executable, "-m", "trilayer.cli", *arguments, "--help"]
-        subprocess.run(command, cwd=PROJECT, check=True, capture_output=True)
+        done = CliRunner().invoke(app, [*arguments, "--help"])
+        assert done.exit_code == 0, done.output
     elif program == "spark-class":
         (core,) = (Path(pyspark.__file__).parent / "jars").glob("spark-core_*.jar")
         assert f"{arguments[0].replace('.', '/')}.class" in zipfile.ZipFile(core).namelist()

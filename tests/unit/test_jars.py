@@ -1,8 +1,6 @@
 """Only the jars that a lock names, with the digest that it states, get into place."""
 
 import hashlib
-import multiprocessing
-from pathlib import Path
 
 import pytest
 
@@ -159,17 +157,6 @@ def test_a_real_jar_with_another_digest_is_refused(tmp_path):
     ):
         fetch(lock, tmp_path / "jars")
     assert names(tmp_path / "jars") == []
-
-
-def _fetch_spark_jars(into: Path) -> list[str]:
-    return [path.name for path in jars.fetch(jars.SPARK_KAFKA, into, echo=lambda _: None)]
-
-
-def test_two_processes_that_fetch_at_once_end_with_the_same(tmp_path):
-    with multiprocessing.get_context("spawn").Pool(2) as pool:
-        first, second = pool.map(_fetch_spark_jars, [tmp_path / "jars"] * 2)
-    assert first == second
-    assert names(tmp_path / "jars") == sorted(first)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from trilayer_core.store.publications import Publications
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
-SCHEDULES, STEPS = 20, 8
+SCHEDULES, STEPS = 12, 8
 
 
 def catalog_on(topic):

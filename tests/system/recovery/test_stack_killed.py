@@ -46,7 +46,13 @@ def project(tmp_path_factory, new_topic, shared_classes):
         (folder / f"{name}.py").write_text(
             f"raise SystemExit('the project\\'s own {name}.py was run')"
         )
-    yield project
+    return project
+
+
+@pytest.fixture(autouse=True)
+def ends(project):
+    """What a test that failed has left running would be in the way of the next one."""
+    yield
     project.end()
 
 
@@ -97,7 +103,7 @@ def test_without_its_spark_a_batch_run_and_the_stack_say_so_and_end(project):
     process = _up(project, "--rebuild")
     until(
         lambda: len(Generations(project.store, project.catalog().streams[0]).all()) == 2,
-        timeout_s=20,
+        timeout_s=240,
     )
     until(project.has_all, timeout_s=240)
     project.check_answers()
@@ -106,7 +112,7 @@ def test_without_its_spark_a_batch_run_and_the_stack_say_so_and_end(project):
         lambda: (
             (project.folder / "store" / "master" / "clicks").exists() or batch.poll() is not None
         ),
-        timeout_s=120,
+        timeout_s=240,
     )
     server = psutil.Process(processes.running(home, "spark").pid)
     for victim in [server, *server.children(recursive=True)]:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from tests.support.places import JARS, PROJECT
 from trilayer.cli.main import app
 from trilayer.operations.checks import machine
-from trilayer.operations.checks.all_checks import require
+from trilayer.operations.checks.all_checks import WITHIN_S, require
 from trilayer.operations.checks.examination import Check, Here, examine
 from trilayer.operations.project import Project
 from trilayer.operations.project import project as open_project
@@ -54,6 +54,13 @@ def settings(folder, **values):
     given = {"catalog": CATALOG, "jars": str(JARS)} | values
     lines = [f"{name} = {json.dumps(value)}" for name, value in given.items()]
     (folder / "trilayer.toml").write_text("\n".join(lines))
+
+
+@pytest.fixture(autouse=True)
+def stays_alive(monkeypatch):
+    """`doctor` ends its process while a check still waits; here that is the tests' own."""
+    monkeypatch.setattr("trilayer.cli.doctor.unfinished", lambda: False)
+    monkeypatch.setattr("trilayer.cli.doctor.LEAST_S", WITHIN_S)
 
 
 def project():

@@ -3,21 +3,16 @@ what rests on it.
 """
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import threading
 
 import pytest
 
 from batch_layer import publish as publish_step
 from batch_layer.publish import clean, publish, rollback
-from tests.support.places import PROJECT
 from tests.support.published import CATALOG, SETTINGS, begin, complete, keeping, run_once
-from trilayer_core.errors import ConflictError, OvertakenError, UsageError
-from trilayer_core.runtime import file_lock
-from trilayer_core.store import layout, pointer, publications
+from tests.support.waiting import in_thread
+from trilayer_core.errors import OvertakenError, UsageError
+from trilayer_core.store import layout, publications
 from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store
 from trilayer_core.store.pointer import PointerFile
@@ -39,20 +34,6 @@ def at(name, act, monkeypatch):
     for module in (publications, publish_step):
         monkeypatch.setattr(module, "failpoint", reached)
     return left
-
-
-def in_thread(work, errors):
-    """`work` under way beside the test; what it raises is in `errors`."""
-
-    def run():
-        try:
-            work()
-        except Exception as error:  # noqa: BLE001  # the test looks at it
-            errors.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return thread
 
 
 # -- defect: a rollback while a run clears away ----------------------------------------------------
@@ -214,56 +195,6 @@ def test_many_rollbacks_and_runs_at_once_leave_a_whole_publication_of_the_newest
 
 
 # -- the lock --------------------------------------------------------------------------------------
-
-HOLD = """
-import sys, time
-from trilayer_core.store.pointer import pointer_lock
-from trilayer_core.store.files import Store
-with pointer_lock(Store(sys.argv[1]), "a test"):
-    print("held", flush=True)
-    time.sleep(600)
-"""
-
-
-@pytest.fixture
-def holder(store):
-    """A process that has the pointer's lock."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, store.root],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=PROJECT,
-    )
-    assert process.stdout.readline() == "held\n"
-    yield process
-    process.kill()
-    process.wait()
-    process.stdout.close()
-
-
-def test_who_holds_the_pointer_for_too_long_is_named_and_the_wait_ends(
-    store, holder, monkeypatch, caplog
-):
-    monkeypatch.setattr(pointer, "LOCK_WAIT_S", 0.6)
-    monkeypatch.setattr(file_lock, "TELL_AFTER_S", 0.1)
-    holder.send_signal(signal.SIGSTOP)
-    with pytest.raises(ConflictError) as raised:
-        Fence(store).take("a run")
-    holder.send_signal(signal.SIGCONT)
-    assert f"locks/pointer, which process {holder.pid} on " in str(raised.value)
-    assert " has held for more than 0.6 s" in str(raised.value)
-    assert f"the taking of a token waits for process {holder.pid}" in caplog.text
-    assert Fence(store).newest() == 0
-
-
-def test_the_lock_of_a_process_that_is_killed_is_free_at_once(store, holder):
-    errors = []
-    thread = in_thread(lambda: Fence(store).take("a run"), errors)
-    thread.join(0.3)
-    assert thread.is_alive()
-    os.kill(holder.pid, signal.SIGKILL)
-    thread.join(5)
-    assert (Fence(store).newest(), errors) == (1, [])
 
 
 # -- defect: a rollback without a number takes a version that was never published ------------------
