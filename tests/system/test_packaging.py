@@ -127,7 +127,7 @@ def test_the_installed_command_brings_its_notebooks(installed_bin, tmp_path):
     trilayer = installed_bin / "trilayer"
     said = run(trilayer, "notebooks", "mine", cwd=tmp_path)
     assert "wrote mine/batch_vs_speed.ipynb" in said
-    assert "they look for trilayer.toml in their folder and above it; there is none" in said
+    assert "there is no trilayer.toml in their folder or above it" in said
     assert "open them with: jupyter lab mine" in said
     (tmp_path / "trilayer.toml").write_text("")
     assert "there is none" not in run(trilayer, "notebooks", "mine", cwd=tmp_path)

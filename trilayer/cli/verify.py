@@ -1,6 +1,6 @@
 """`trilayer verify`: checks the invariants I1 and I2.
 
-trilayer/operations/verification.py explains what is compared and how.
+The package trilayer/operations/verification explains what is compared and how.
 """
 
 from __future__ import annotations

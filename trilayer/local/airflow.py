@@ -283,7 +283,7 @@ def _configuration(
         ("api", "port"): state["port"],
         ("api", "base_url"): url,
         ("api", "workers"): "1",
-        ("api", "expose_stacktrace"): "True",  # for the user, who owns database and logs
+        ("api", "expose_stacktrace"): "True",  # shown to the user, who owns database and logs
         ("api", "secret_key"): state["secret"],
         ("api_auth", "jwt_secret"): state["jwt"],
         ("logging", "base_log_folder"): str(folder / "logs"),
