@@ -2,12 +2,13 @@
 to do.
 """
 
+import json
 import re
 
 import pytest
 
 from tests.support.in_process import ProjectInProcess
-from tests.support.project import wait_for_settled_tick
+from tests.support.project import Project, wait_for_settled_tick
 from trilayer import Rows, Stream
 from trilayer_core.compute.rows import check_rows
 from trilayer_core.errors import DefinitionError
@@ -35,6 +36,16 @@ def misnamed(events):
 
 def unknown(events):
     return events.select("at", events["idd"])
+
+
+def in_expression(events):
+    return events.selectExpr("id", "itms[0] AS item")
+
+
+def exploded_text(events):
+    from pyspark.sql import functions as F
+
+    return events.select(F.explode("id"))
 
 
 def void(events):
@@ -77,9 +88,19 @@ MISTAKES = {
     ),
     "unknown": (
         of(unknown),
-        r"must take a DataFrame with the columns id, items, at of stream 'orders'; it fails.*idd",
+        r"^rows of 'lines': the function fails at \S+/test_rows.py:\d+: there is no column 'idd';"
+        r" did you mean 'id'\?$",
     ),
-    "python": (of(broken), r"it fails at .*test_rows.py:\d+: KeyError: 'nothing'"),
+    "expression": (
+        of(in_expression),
+        r"fails at \S+/test_rows.py:\d+: there is no column 'itms'; did you mean 'items'\?$",
+    ),
+    "wrong type": (
+        of(exploded_text),
+        r"^rows of \'lines\': the function fails at \S+/test_rows.py:\d+: Cannot resolve"
+        r' "explode\(id\)" due to data type mismatch: [^\[\]]*"STRING"$',
+    ),
+    "python": (of(broken), r"fails at .*test_rows.py:\d+: KeyError: 'nothing'"),
     "no return": (
         of(returns_nothing),
         "must return a DataFrame; got NoneType; end the function with `return`",
@@ -110,6 +131,27 @@ def test_a_function_of_several_arguments_is_refused_when_declared():
     of(lambda events, more=1: events)
 
 
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_changed_function_is_tried_before_the_speed_layer_is_replaced(tmp_path, spark_connect):
+    """`up` ended a speed layer that worked for one that could not start."""
+    project = Project(tmp_path, "127.0.0.1:1", "clicks", spark_remote=spark_connect)
+    text = (tmp_path / f"{project.module}.py").read_text()
+    added = (
+        'View("lined", source=Rows("lines", source=clicks, rows=lambda e: e.select("usr"),'
+        ' schema="user string"), key=["user"], aggregates={"n": count()})'
+    )
+    text = text.replace("import ", "import Rows, ", 1)
+    project.write_catalog(text.replace("views=[by_user,", f"views=[by_user, {added},"))
+    _, said = project.run("speed", "definitions", expect=2)
+    says = r"rows of 'lines': the function fails at \S+\.py:\d+: there is no column 'usr'; .*'user'"
+    assert re.search(says, said.replace("\n", ""))
+    (lines,) = project.catalog().rows
+    former = json.dumps({"lines": lines.fingerprint})
+    said, _ = project.run("speed", "definitions", "--former", former)
+    assert json.loads(said)["rows"] == {"lines": lines.fingerprint}
+
+
 @pytest.mark.kafka
 @pytest.mark.spark
 @pytest.mark.slow
@@ -128,13 +170,21 @@ def test_both_layers_end_with_the_line(tmp_path, broker, new_topic, spark):
         project.write_catalog(imports.replace("views=[by_user,", f"views=[by_user, {added},"))
 
     wait_for_settled_tick(project)
+    declare("e")
+    written = (project.folder / f"{project.module}.py").read_text().splitlines()
+    line = 1 + next(number for number, line in enumerate(written) if "Rows(" in line)
     for function, says, commands in (
         (
             'e.withColumnRenamed("user", "usr")',
             "must return the column 'user', which its schema declares; it returns usr,",
             ["batch", "speed"],
         ),
-        ('e.select("user", e["n"])', "it fails: [", ["batch"]),
+        (
+            'e.select("usr")',
+            f"the function fails at {project.folder / project.module}.py:{line}: there is no column"
+            " 'usr'; did you mean 'user'?",
+            ["batch"],
+        ),
         (
             'e.selectExpr("user", "1 AS n")',
             "must return 'n' as bigint, as its schema declares; it returns int;",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import signal
@@ -16,8 +17,6 @@ from speed_layer.run import run_speed
 from trilayer.operations import definitions
 from trilayer.operations.local_stack import restart_speed
 from trilayer.operations.project import project
-from trilayer_core.definitions.catalog import load_catalog
-from trilayer_core.runtime.settings import load_settings
 
 END_S = 4.0
 """The time limit for an orderly end after Ctrl-C, in seconds."""
@@ -71,7 +70,12 @@ def restart() -> None:
 
 
 @app.command("definitions", hidden=True)
-def show_definitions() -> None:
+def show_definitions(
+    former: Annotated[
+        str, typer.Option(help="fingerprints of `Rows` that need not be tried, as JSON by name")
+    ] = "{}",
+) -> None:
     """Prints the fingerprints of the definitions in the project's files, for `trilayer up`."""
-    catalog = load_catalog(load_settings().catalog)
-    sys.stdout.write(definitions.as_line(definitions.loaded(catalog, Path.cwd())) + "\n")
+    p = project()
+    definitions.try_rows(p, json.loads(former))
+    sys.stdout.write(definitions.as_line(definitions.loaded(p.catalog, Path.cwd())) + "\n")

@@ -6,13 +6,16 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from batch_layer.engine import batch_spark
 from trilayer.local import processes
+from trilayer.operations.project import Project
 from trilayer_core.definitions.catalog import Catalog
-from trilayer_core.errors import UsageError
+from trilayer_core.errors import EnvironmentFault, UsageError
 from trilayer_core.store.publication import Publication
 
 SETTLED_S = 1.0
@@ -22,15 +25,23 @@ An editor may save several of them one by one.
 """
 
 LOAD_S = 60
-"""The time limit for loading the catalog, in seconds."""
+"""The time limit for loading the catalog and trying its changed functions, in seconds."""
 
 
 @dataclass(frozen=True)
 class Definitions:
-    """The fingerprints of a catalog's views and streams by name, and the files that define it."""
+    """The fingerprints of what a catalog defines, by name.
+
+    Attributes:
+        views: Fingerprints of its views, by name.
+        streams: Fingerprints of its streams with the views over them, by name.
+        rows: Fingerprints of its `Rows` sources, by name.
+        files: The files that define it.
+    """
 
     views: dict[str, str]
     streams: dict[str, str]
+    rows: dict[str, str]
     files: tuple[str, ...]
 
 
@@ -41,17 +52,22 @@ def loaded(catalog: Catalog, folder: Path) -> Definitions:
     return Definitions(
         {view.name: view.fingerprint for view in catalog.views},
         {stream.name: catalog.stream_fingerprint(stream) for stream in catalog.streams},
+        {rows.name: rows.fingerprint for rows in catalog.rows},
         tuple(own),
     )
 
 
-def saved() -> Definitions:
+def saved(former: Definitions) -> Definitions:
     """The definitions that the project's files contain now, loaded by a separate process.
 
+    The process also tries the functions of `Rows` sources that differ from the former definitions.
+
     Raises:
-        UsageError: They can't be loaded; the message says why.
+        UsageError: They can't be loaded, or a function fails; the message says why.
     """
-    command = processes.with_parent(processes.trilayer_command("speed", "definitions"))
+    command = processes.with_parent(
+        processes.trilayer_command("speed", "definitions", "--former", json.dumps(former.rows))
+    )
     try:
         done = subprocess.run(
             command,
@@ -64,9 +80,26 @@ def saved() -> Definitions:
     except subprocess.TimeoutExpired:
         raise UsageError(f"the catalog must load within {LOAD_S} s; it did not") from None
     if done.returncode:
-        raise UsageError((done.stderr.strip().splitlines() or ["it said nothing"])[-1])
-    document = json.loads(done.stdout)
-    return Definitions(document["views"], document["streams"], tuple(document["files"]))
+        says = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        raise UsageError(says.removeprefix("error: "))
+    return Definitions(**json.loads(done.stdout))
+
+
+def try_rows(p: Project, former: Mapping[str, str]) -> None:
+    """Calls the changed functions of `Rows` sources without events, as a layer does at its start.
+
+    Args:
+        p: The project.
+        former: Fingerprints by name of sources that are known to work.
+
+    Raises:
+        DefinitionError: A function fails, or does not return what it declares.
+    """
+    changed = [rows for rows in p.catalog.rows if former.get(rows.name) != rows.fingerprint]
+    # If no Spark answers, the speed layer has to find out by itself.
+    with suppress(EnvironmentFault), batch_spark(p.settings, changed) as start_spark:
+        if changed:
+            start_spark()
 
 
 def as_line(definitions: Definitions) -> str:

@@ -233,16 +233,16 @@ class Stack:
         if not self._watch.changed():
             return
         try:
-            saved = definitions.saved()
+            saved = definitions.saved(self._definitions)
             self._watch.follow(saved.files)
             said = definitions.changes(
                 self._definitions, saved, Publications(self.project.store).in_force()
             )
         except TrilayerError as error:
             logger.error(
-                "the project's files were saved, and the catalog can't be used as it is: %s. The"
-                " speed layer goes on with the former definitions; commands and batch runs fail"
-                " until this is mended",
+                "the project's files were saved, and the catalog can't be used as it is. The speed"
+                " layer goes on with the former definitions; commands and batch runs fail until"
+                " this is mended: %s",
                 error,
             )
             return

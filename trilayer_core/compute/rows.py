@@ -5,6 +5,7 @@ Each function is called without events before a layer processes events with it.
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Iterable, Mapping
 from inspect import getsourcefile
@@ -12,10 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from trilayer_core.definitions.expressions import parse_schema
 from trilayer_core.definitions.stream import Rows
-from trilayer_core.errors import DefinitionError, did_you_mean
+from trilayer_core.errors import DefinitionError, close_name, did_you_mean
 
 if TYPE_CHECKING:
+    from pyspark.errors import PySparkException
     from pyspark.sql import DataFrame, SparkSession
+
+UNKNOWN_COLUMN = (
+    "UNRESOLVED_COLUMN.WITH_SUGGESTION",
+    "UNRESOLVED_COLUMN.WITHOUT_SUGGESTION",
+    "CANNOT_RESOLVE_DATAFRAME_COLUMN",
+)
+"""Spark's conditions for the name of a column that is not there."""
 
 
 def rows_made(source: Rows, events: DataFrame) -> DataFrame:
@@ -39,7 +48,7 @@ def check_rows(sources: Iterable[Rows], spark: SparkSession) -> None:
 
 
 def _check(source: Rows, spark: SparkSession) -> None:
-    from pyspark.errors import AnalysisException, PySparkException
+    from pyspark.errors import PySparkException
     from pyspark.sql import DataFrame
 
     events = spark.sql(_nothing_of(source.stream.columns))
@@ -48,12 +57,10 @@ def _check(source: Rows, spark: SparkSession) -> None:
         # A Spark Connect server analyses the function's DataFrame only when its schema is
         # requested.
         found = list(made.schema) if isinstance(made, DataFrame) else None
-    except AnalysisException as error:
-        raise _failed(source, error, str(error).strip().splitlines()[0]) from error
     except PySparkException as error:
         if "Connect" in type(error).__name__:  # the connection failed, not the function
             raise
-        raise _failed(source, error, str(error).strip().splitlines()[0]) from error
+        raise _failed(source, error, _said(source, error)) from error
     except Exception as error:
         raise _failed(source, error, f"{type(error).__name__}: {error}") from error
     if found is None:
@@ -100,23 +107,43 @@ def _or_declare(name: str, type_: str) -> str:
     return f", or declare `{name} {field.type}`"
 
 
+def _said(source: Rows, error: PySparkException) -> str:
+    """What Spark says of a function, without its codes; of an unknown column, the near miss."""
+    parameters = error.getMessageParameters() or {}
+    if error.getCondition() in UNKNOWN_COLUMN:
+        name = (parameters.get("objectName") or parameters.get("name", "")).strip('`"')
+        near = close_name(name, re.findall(r"`([^`]+)`", parameters.get("proposal", "")))
+        near = near or close_name(name, source.stream.columns)
+        return f"there is no column {name!r}{f'; did you mean {near!r}?' if near else ''}"
+    first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return re.sub(r"^\[[\w.]+\] |\.? SQLSTATE: .*", "", first)
+
+
 def _failed(source: Rows, error: Exception, says: str) -> DefinitionError:
     return DefinitionError(
-        f"rows of {source.name!r}: its function must take a DataFrame with the columns"
-        f" {', '.join(source.stream.columns)} of stream {source.stream.name!r}; it"
-        f" fails{_place(source.rows, error)}: {says}"
+        f"rows of {source.name!r}: the function fails{_place(source.rows, error)}: {says}"
     )
 
 
 def _place(function: Any, error: Exception) -> str:
-    """The innermost line of the function's own file in the traceback, as ` at FILE:LINE`."""
+    """The line of the function's own file that an error comes from, as ` at FILE:LINE`.
+
+    That is the innermost one in the traceback; or the one that Spark names, because with Spark
+    Connect the function has returned by the time that Spark looks at what it made; or that where
+    the function begins.
+    """
     try:
         file = getsourcefile(function)
     except TypeError:
         return ""
     lines = [
-        frame.lineno
+        str(frame.lineno)
         for frame in traceback.extract_tb(error.__traceback__)
         if frame.filename == file
     ]
+    if not lines and hasattr(error, "getQueryContext"):
+        sites = (c.callSite() for c in error.getQueryContext() if c.contextType().name != "SQL")
+        lines = [line for site in sites for path, _, line in [site.rpartition(":")] if path == file]
+    if not lines and hasattr(function, "__code__"):
+        lines = [str(function.__code__.co_firstlineno)]
     return f" at {file}:{lines[-1]}" if lines else ""

@@ -2,13 +2,18 @@
 them.
 """
 
+import json
 import os
+import subprocess
 from types import SimpleNamespace
 
-from tests.support.waiting import until
-from trilayer.operations.definitions import Definitions, Watch, changes
+import pytest
 
-BEFORE = Definitions({"a": "1", "b": "1"}, {"s": "1"}, ())
+from tests.support.waiting import until
+from trilayer.operations.definitions import Definitions, Watch, changes, saved
+from trilayer_core.errors import UsageError
+
+BEFORE = Definitions({"a": "1", "b": "1"}, {"s": "1"}, {}, ())
 PUBLISHED = SimpleNamespace(
     views={"a": SimpleNamespace(fingerprint="1"), "b": SimpleNamespace(fingerprint="1")}
 )
@@ -16,12 +21,13 @@ PUBLISHED = SimpleNamespace(
 
 def test_nothing_is_said_of_files_that_define_the_same():
     assert (
-        changes(BEFORE, Definitions(BEFORE.views, BEFORE.streams, ("other.py",)), PUBLISHED) == []
+        changes(BEFORE, Definitions(BEFORE.views, BEFORE.streams, {}, ("other.py",)), PUBLISHED)
+        == []
     )
 
 
 def test_views_without_an_answer_are_named_with_what_brings_it():
-    said = changes(BEFORE, Definitions({"a": "2", "c": "1"}, {"s": "2"}, ()), PUBLISHED)
+    said = changes(BEFORE, Definitions({"a": "2", "c": "1"}, {"s": "2"}, {}, ()), PUBLISHED)
     assert said[:3] == [
         "Definitions were changed: a.",
         "Definitions were added: c.",
@@ -32,12 +38,12 @@ def test_views_without_an_answer_are_named_with_what_brings_it():
 
 
 def test_what_was_changed_back_has_its_answer():
-    now = Definitions({"a": "2", "b": "1"}, {"s": "2"}, ())
+    now = Definitions({"a": "2", "b": "1"}, {"s": "2"}, {}, ())
     assert changes(now, BEFORE, PUBLISHED) == ["Definitions were changed: a."]
 
 
 def test_without_a_publication_the_speed_layer_answers():
-    assert changes(BEFORE, Definitions({"a": "2", "b": "1"}, {"s": "2"}, ()), None) == [
+    assert changes(BEFORE, Definitions({"a": "2", "b": "1"}, {"s": "2"}, {}, ()), None) == [
         "Definitions were changed: a."
     ]
 
@@ -53,3 +59,17 @@ def test_a_file_that_is_saved_is_noticed_once(tmp_path):
     assert not watch.changed()  # the editor may save more
     until(watch.changed)
     assert not watch.changed()
+
+
+def test_what_a_saved_catalog_lacks_is_its_line_alone(monkeypatch):
+    """`up` tells of it and leaves the speed layer as it is."""
+    line = "rows of 'words': the function fails at shop.py:3: there is no column 'txt'"
+
+    def fails(command, **_):
+        assert json.loads(command[-1]) == {"words": "1"}
+        return subprocess.CompletedProcess(command, 2, "", f"a warning\nerror: {line}\n")
+
+    monkeypatch.setattr("trilayer.operations.definitions.subprocess.run", fails)
+    with pytest.raises(UsageError) as raised:
+        saved(Definitions({}, {}, {"words": "1"}, ()))
+    assert str(raised.value) == line
