@@ -9,6 +9,7 @@ snapshot.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -78,7 +79,12 @@ class Snapshot:
         try:
             table = _without_hugeint(self._cursor.sql(query).to_arrow_table())
         except duckdb.CatalogException as error:
-            raise UsageError(f"{_first_line(error)}{self._names_hint()}") from None
+            raise UsageError(f"{_first_line(error)}{self._names_hint(str(error))}") from None
+        except duckdb.PermissionException as error:
+            raise UsageError(
+                f"{_first_line(error)}; to ask a file of your own, name it as a table:"
+                " `trilayer sql --table NAME=FILE`, or `connection.table(NAME, FILE)`"
+            ) from None
         except duckdb.ConversionException as error:
             raise UsageError(f"a value does not fit its column: {_first_line(error)}") from None
         except duckdb.OutOfRangeException as error:
@@ -96,7 +102,10 @@ class Snapshot:
         try:
             statements = self._cursor.extract_statements(query)
         except duckdb.Error as error:
-            raise UsageError(f"SQL must be one SELECT: {str(error).strip()}") from None
+            says = str(error).strip()
+            raise UsageError(
+                f"SQL must be one SELECT: {says}{_quotes_hint(says, self._columns())}"
+            ) from None
         if [statement.type for statement in statements] == [duckdb.StatementType.EXPLAIN]:
             statements = self._explained(query)
         if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
@@ -140,10 +149,18 @@ class Snapshot:
             if name in queries:
                 waiting += aside.get_table_names(queries[name])
 
-    def _names_hint(self) -> str:
+    def _names_hint(self, says: str) -> str:
+        for stream in self._catalog.streams:
+            if f"Table with name {stream.name} does" in says:
+                views = ", ".join(view.name for view in self._catalog.views_of(stream))
+                return f"; {stream.name} is a stream, which is no table: ask its views, {views}"
         return did_you_mean(
             "", [v.name for v in self._catalog.views] + [q.name for q in self._catalog.queries]
         )
+
+    def _columns(self) -> set[str]:
+        views = self._catalog.views
+        return {name for view in views for name in (*(k.name for k in view.keys), *view.aggregates)}
 
 
 class Connection:
@@ -527,3 +544,18 @@ def _without_hugeint(table: pa.Table) -> pa.Table:
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0]
+
+
+def _quotes_hint(says: str, columns: set[str]) -> str:
+    """What to do about a reserved word that is the name of a column; empty if there is none.
+
+    The parser marks the word itself, or the one behind it.
+    """
+    marked = re.search(r"^(LINE \d+: )(.*)\n( *)\^", says, re.MULTILINE)
+    if marked is None:
+        return ""
+    label, line, spaces = marked.groups()
+    place = len(spaces) - len(label)
+    near = [*re.findall(r"^\w+", line[place:]), *re.findall(r"\w+", line[:place])[-1:]]
+    found = next((word for word in near if word.lower() in columns), None)
+    return f'\nIf {found} is the column, write "{found}", in double quotes' if found else ""
