@@ -2,6 +2,7 @@
 lines of the log.
 """
 
+import threading
 from io import StringIO
 
 import pytest
@@ -24,6 +25,22 @@ def test_a_log_is_told_at_the_start_and_again_and_again():
     told = len(said)
     assert said[-1].startswith("Starting Kafka, 2 of 5")
     assert len(said) == told
+
+
+def test_a_log_is_told_less_and_less_often(monkeypatch):
+    pauses: list[float] = []
+
+    class Waits(threading.Event):
+        def wait(self, timeout=None):
+            if threading.current_thread().name == "progress":
+                pauses.append(timeout)
+                return len(pauses) == 5
+            return super().wait(timeout)
+
+    monkeypatch.setattr("trilayer_core.runtime.progress.threading.Event", Waits)
+    with shown("Starting Kafka", echo=lambda said: None, console=Console(file=StringIO())):
+        until(lambda: len(pauses) == 5)
+    assert pauses == [5, 10, 20, 60, 60]
 
 
 def test_a_terminal_has_a_live_line_and_a_log_line_when_it_is_done():

@@ -178,6 +178,8 @@ def show(
             " run `trilayer batch run` to have it whole"
         )
     sys.stdout.buffer.write(event.value or b"")
+    if sys.stdout.isatty():
+        sys.stdout.buffer.write(b"\n")
 
 
 @app.command()

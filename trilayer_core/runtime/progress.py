@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import chain, repeat
 
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -17,7 +18,10 @@ There is only one, so that log lines appear above a live line.
 """
 
 TELL_EVERY_S = 5.0
-"""The time in seconds between two messages in a log, which has no live line."""
+"""The time in seconds until the second message in a log, which has no live line.
+
+Later messages come after 2, 4 and 12 times this pause.
+"""
 
 
 @contextmanager
@@ -35,7 +39,7 @@ def shown(
         what: The work, such as "Starting Kafka".
         echo: Writes a log line.
         console: The console for the live line, if it is a terminal.
-        every_s: The time between two log lines.
+        every_s: The time between the first two log lines; later ones come less often.
         after_s: Work that takes less time than this is not logged.
 
     Yields:
@@ -68,7 +72,9 @@ def _told(
     def tell() -> None:
         if after_s and not done.wait(after_s):
             echo(reached[-1])
-        while not done.wait(every_s):
+        # Less and less often, since each line of a log stays.
+        pauses = (every_s * longer for longer in chain((1, 2, 4), repeat(12)))
+        while not done.wait(next(pauses)):
             echo(f"{reached[-1]}, for {time.monotonic() - began:.0f} s")
 
     if not after_s:

@@ -140,7 +140,10 @@ class Settings(BaseSettings):
     @field_validator("full_at")
     @classmethod
     def _time_of_day(cls, text: str) -> str:
-        datetime.strptime(text, "%H:%M")  # noqa: DTZ007  # a time of day has no zone
+        try:
+            datetime.strptime(text, "%H:%M")  # noqa: DTZ007  # a time of day has no zone
+        except ValueError:
+            raise ValueError("must be a time of day from 00:00 to 23:59") from None
         return text
 
     @field_validator("bootstrap_servers")
@@ -278,6 +281,8 @@ def _describe(loc: tuple[int | str, ...], message: str, value: object) -> str:
         return f"{' and '.join(_where(name) for name in value if name in message)}: {message}"
     name = ".".join(map(str, loc))
     where = _where(name)
+    if message.startswith("Extra inputs") and isinstance(value, dict):
+        return f"[{name}] in {FILE} is no setting; write the settings without a [table]"
     if message.startswith("Extra inputs"):
         return f"{where} is not a setting{did_you_mean(name, Settings.model_fields)}"
     return f"{where}: {message[0].lower()}{message[1:]}; got {value!r}"

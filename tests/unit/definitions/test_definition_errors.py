@@ -575,6 +575,11 @@ def test_what_the_module_prints_is_no_part_of_an_answer(project, capsys):
     ("text", "message"),
     [
         ("tick_s = = 1", "trilayer.toml must be TOML"),
+        (
+            "[trilayer]\ntick_s = 5",
+            r"\[trilayer\] in trilayer.toml is no setting; write the settings without a \[table\]",
+        ),
+        ("full_at = '25:00'", "must be a time of day from 00:00 to 23:59; got '25:00'"),
         ("tikc_s = 5", "'tikc_s' in trilayer.toml is not a setting; did you mean 'tick_s'"),
         (
             "tick_s = 'soon'",
