@@ -17,7 +17,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 from sqlglot.tokens import TokenType
 
-from trilayer_core.errors import DefinitionError, did_you_mean
+from trilayer_core.errors import DefinitionError, close_name, did_you_mean
 
 IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*\Z")
 _DECIMAL = re.compile(r"\bdecimal\b(?!:)(?:\(([^)]*)\))?")
@@ -215,8 +215,10 @@ def parse_schema(ddl: str, what: str, *, events: bool = False) -> tuple[Field, .
         plain, paths = _split_paths(ddl, what) if events else (ddl, {})
         table = sqlglot.parse_one(f"CREATE TABLE t ({plain}\n)", dialect="spark")
     except SqlglotError as error:
+        wrong = _wrong_word(ddl)
         raise DefinitionError(
-            f"schema of {what} must be Spark DDL (`name type, ...`); got {ddl!r}: {_reason(error)}"
+            f"schema of {what} must be Spark DDL (`name type, ...`); "
+            + (wrong or f"got {ddl!r}: {_reason(error)}")
         ) from None
     schema = table.this
     columns = schema.expressions if isinstance(schema, exp.Schema) else []
@@ -244,6 +246,46 @@ def parse_schema(ddl: str, what: str, *, events: bool = False) -> tuple[Field, .
     for field in fields:
         _check_path(field, fields, what)
     return tuple(fields)
+
+
+def _wrong_word(ddl: str) -> str:
+    """Names the first column with a wrong type or a wrong word after it; empty if none has one."""
+    try:
+        tokens = Spark().tokenize(ddl)
+    except SqlglotError:
+        return ""
+    depth, words = 0, list[str]()
+    for token in [*tokens, None]:
+        if token is not None and (depth or token.token_type != TokenType.COMMA):
+            depth += sum(token.text.count(c) for c in "(<") - sum(token.text.count(c) for c in ")>")
+            # What is in the brackets of a type is not looked at.
+            if not depth and token.text not in (")", ">", ">>"):
+                words.append(token.text)
+            continue
+        name, kind, *rest = [*words, "", ""][: max(len(words), 2)]
+        if kind and not _is_type(kind):
+            return f"column {name}: {kind!r} is no type{_near(kind, _TYPES)}"
+        if rest and rest[0].lower() not in _AFTER_TYPE:
+            near = _near(rest[0], _AFTER_TYPE)
+            return f"column {name}: {rest[0]!r} must not follow its type{near}"
+        words = []
+    return ""
+
+
+def _is_type(word: str) -> bool:
+    try:
+        return bool(exp.DataType.build(word, dialect="spark"))
+    except (SqlglotError, ValueError):
+        return False
+
+
+def _near(word: str, known: Iterable[str]) -> str:
+    near = close_name(word, known)
+    return f"; did you mean {near!r}?" if near else ""
+
+
+_TYPES = (*SCALARS, "decimal", "array", "struct", "map")
+_AFTER_TYPE = ("not", "from", "null", "comment", "default", "generated")
 
 
 def _check_column(column: exp.ColumnDef, what: str, events: bool) -> str:

@@ -695,3 +695,25 @@ def test_a_process_has_the_settings_of_the_one_that_starts_it(project, monkeypat
     for name, value in ours.environment().items():
         monkeypatch.setenv(name, value)
     assert load_settings() == ours
+
+
+@pytest.mark.parametrize(
+    ("column", "says"),
+    [
+        (
+            "status_code integr from 'statusCode'",
+            "column status_code: 'integr' is no type; did you mean 'int'?",
+        ),
+        (
+            "request_id string form 'requestId'",
+            "column request_id: 'form' must not follow its type; did you mean 'from'?",
+        ),
+        ("price decimal(9,2) nott null", "column price: 'nott' must not follow its type"),
+        ("tags array<struct<a: int>> frm 'T'", "column tags: 'frm' must not follow its type"),
+    ],
+)
+def test_a_typo_in_a_schema_is_named_without_the_rest_of_it(column, says):
+    with pytest.raises(DefinitionError) as raised:
+        Stream("s", f"id string not null, {column}, at timestamp", event_time="at")
+    assert says in str(raised.value)
+    assert "at timestamp" not in str(raised.value)
