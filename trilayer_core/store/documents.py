@@ -68,7 +68,9 @@ def decode(kind: type[T], body: dict[str, Any], path: str) -> T:
     Raises:
         IntegrityError: It is not a document of this kind: a field is missing or has another type.
     """
-    return _decode(kind, json.dumps(body).encode(), path)
+    # A lone surrogate, such as Python has for a byte of an argument that is not UTF-8, is valid in
+    # the JSON of Python and not in that of pydantic. It is read as a question mark.
+    return _decode(kind, json.dumps(body, ensure_ascii=False).encode(errors="replace"), path)
 
 
 def _decode(kind: type[T], text: bytes, path: str) -> T:
@@ -111,9 +113,10 @@ def parse_document(data: bytes, path: str, kind: type[T]) -> T:
             f"the content of {path} does not match its digest; it was altered; {mending(path)}"
         )
     # Most documents have the layout of `document_bytes`. Their own bytes up to the digest are then
-    # used, because encoding the document again would cost more than everything that follows.
+    # used, because encoding the document again would cost more than everything that follows. Text
+    # with a surrogate is left to `decode`.
     ending = f',\n "sha256": "{expected}"\n}}'.encode()
-    if data.endswith(ending):
+    if data.endswith(ending) and b"\\ud" not in data:
         return _decode(kind, data.removesuffix(ending) + b"}", path)
     return decode(kind, body, path)
 

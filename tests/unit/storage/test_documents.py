@@ -3,6 +3,7 @@ classes still had each a codec of its own, and of some kinds one from before a f
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -187,3 +188,14 @@ def test_a_document_of_another_kind_is_refused_by_name(kind, name, change, says)
 def test_fields_that_later_versions_may_add_are_passed_over(kind, name):
     body = without("sha256", json.loads((FOLDER / f"{name}.json").read_bytes()))
     assert decode(kind, body | {"later": 1}, "x.json") == WRITTEN[name]
+
+
+def test_text_that_is_no_unicode_makes_no_document_unreadable():
+    # Python gives the argument of `--why` so if a terminal has sent it as Latin-1.
+    why = b"Verkaufspreise f\xfcr M\xe4rz \xf0\x9f\x98\x80".decode(errors="surrogateescape")
+    pointer = Pointer(12, "9" * 64, 31, "publish", T, [10, 11], [9], Held("ann@laptop", why, T))
+    said = replace(pointer, held=Held("ann@laptop", "Verkaufspreise f?r M?rz \N{GRINNING FACE}", T))
+    data = document_bytes(pointer)
+    assert parse_document(data, "pointer.json", Pointer) == said
+    reordered = json.dumps(json.loads(data), sort_keys=True).encode()
+    assert parse_document(reordered, "pointer.json", Pointer) == said
