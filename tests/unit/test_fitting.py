@@ -9,7 +9,13 @@ import pytest
 from tests.support.events_that_fit import BAD, GOOD, NAMED, STREAM
 from tests.support.typed_values import CASES, TYPED, TYPES
 from trilayer import Stream
-from trilayer_core.compute.fitting import JsonFitting, UnknownFields, reasons_of, said_unknown
+from trilayer_core.compute.fitting import (
+    MILLISECONDS,
+    JsonFitting,
+    UnknownFields,
+    reasons_of,
+    said_unknown,
+)
 
 FITS = Path(__file__).parent / "golden" / "fits.txt"
 
@@ -150,6 +156,13 @@ def test_the_beginning_of_what_does_not_fit_is_shown(value, said):
     stream = Stream("s", "n int, at timestamp", event_time="at")
     judged = JsonFitting(stream).judge(f'{{"n": {value}, "at": 0}}'.encode())
     assert judged.misfit == f"wrong type: n must be int, got {said}"
+
+
+@pytest.mark.parametrize(("seconds", "hint"), [(253402300800, ""), (253402300801, MILLISECONDS)])
+def test_milliseconds_are_suspected_beyond_the_first_second_that_is_too_late(seconds, hint):
+    stream = Stream("s", "at timestamp", event_time="at")
+    said = JsonFitting(stream).judge(b'{"at": %d}' % seconds).misfit
+    assert said == f"wrong type: at must be timestamp, got {seconds}{hint}"
 
 
 def test_an_exponent_of_four_digits_fits_only_a_stream_without_decimals():
