@@ -250,6 +250,7 @@ cut at offset 9; b covers [8, 12); rebuild the speed layer: `trilayer speed run 
             if not len(r):
                 continue
             bound = cut.get(partition, 0)
+            # Rule 5 of docs/seam.md: no segment straddles the cut.
             if r.start < bound < r.end:
                 raise CoverageError(
                     f"stream {stream!r} partition {partition}: no segment may straddle the cut at"
@@ -270,6 +271,7 @@ cut at offset 9; b covers [8, 12); rebuild the speed layer: `trilayer speed run 
     for partition, covered in sorted(above.items()):
         position = cut.get(partition, 0)
         for r, name in sorted(covered, key=lambda item: (item[0].start, item[0].end)):
+            # Also rule 5: no hole and no overlap from the cut to the head.
             if r.start != position:
                 what = "nothing covers" if r.start > position else "two segments cover"
                 low, high = sorted((position, r.start))
@@ -311,6 +313,7 @@ def check_contiguous(stream: str, have: Cut, ranges: Ranges, beginning: Cut) -> 
                 " one was cut. Nothing was ingested; run `trilayer batch run`"
             )
     for partition, r in sorted(ranges.items()):
+        # Checked last, because an operator can accept this error but not the ones above.
         if r.start < r.end and r.start < beginning.get(partition, 0):
             lost = min(beginning[partition], r.end)
             raise LogError(
