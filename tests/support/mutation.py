@@ -119,7 +119,10 @@ def judge(file):
 
 
 if __name__ == "__main__":
-    for file in sys.argv[1:] or FILES:
+    asked = sys.argv[1:] or list(FILES)
+    if unknown := [file for file in asked if file not in FILES]:
+        sys.exit(f"FILE must be among {', '.join(FILES)}; got {', '.join(unknown)}")
+    for file in asked:
         # A process for each, since mutmut keeps what it has found in its modules.
         judging = multiprocessing.Process(target=judge, args=(file,))
         judging.start()
