@@ -16,6 +16,7 @@ from trilayer_core.compute.fitting import (
     reasons_of,
     said_unknown,
 )
+from trilayer_core.definitions.stream import PARSER
 
 FITS = Path(__file__).parent / "golden" / "fits.txt"
 
@@ -90,14 +91,24 @@ def test_a_reason_is_counted_for_each_of_its_fields():
 
 
 def test_what_fits_each_type_is_what_was_reviewed():
-    """`GOLDEN=write` writes the file anew, as it does with the SQL beside it."""
+    """`GOLDEN=write` writes the file anew, as it does with the SQL beside it.
+
+    The file begins with the parser's version: a value that fits otherwise than before needs a new
+    one, or the events that stores have of it are counted or left out as the older one said.
+    """
     fitting = JsonFitting(TYPED)
     fits = [(t, value) for t, value, event in CASES if fitting.judge(event).misfit is None]
     lines = [line for t in TYPES for line in [t, *(f"  {value}" for of, value in fits if of == t)]]
-    now = "\n".join(lines) + "\n"
+    now = "\n".join([f"parser {PARSER}", *lines]) + "\n"
     if os.environ.get("GOLDEN") == "write":
         FITS.write_text(now)
     assert now == FITS.read_text()
+
+
+def test_what_parser_5_quarantined_for_a_fraction_of_a_second_is_parsed_again():
+    stream = Stream("s", "id string, at timestamp", event_time="at")
+    assert JsonFitting(stream).judge(b'{"id": "a", "at": 1793734899.461}').misfit is None
+    assert not stream.fingerprint.startswith("1c5d9961160cbe38")
 
 
 @pytest.mark.parametrize("name", [*BAD, *GOOD])

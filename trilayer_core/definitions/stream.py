@@ -28,7 +28,7 @@ from trilayer_core.definitions.formats import Format
 from trilayer_core.definitions.source_code import source_of
 from trilayer_core.errors import DefinitionError, did_you_mean
 
-PARSER = 5
+PARSER = 6
 """The version of the JSON format. Increase it when the same bytes would be parsed differently.
 
 What an older version has parsed is then parsed again, as after a change of the schema.

@@ -13,7 +13,7 @@ FROM (
     SELECT *,
        split(cast(_value AS string), '[|]') AS _parts
     FROM records) AS parsed_1) AS placed
--- stream paid, fingerprint bcd5bd54b29e8854
+-- stream paid, fingerprint 984f62a3f6822ec5
 SELECT _partition,
    _offset,
    _fits,
@@ -166,7 +166,7 @@ FROM (
     FROM numbered)
   GROUP BY "visitor",
      "session")
--- view paid_lately, fingerprint 1d43d685b5ddf2c7
+-- view paid_lately, fingerprint 2651cd1b4f60b4de
 CREATE TABLE partials ("who" TEXT, "hour" TIMESTAMPTZ, "paid__sum" DECIMAL(38, 2))
 SELECT "who",
    "hour",

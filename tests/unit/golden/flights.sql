@@ -1,4 +1,4 @@
--- stream flights, fingerprint b1f22a0dedb6ec50
+-- stream flights, fingerprint d3790bceb1d4d9e5
 SELECT _partition,
    _offset,
    _fits,
@@ -111,7 +111,7 @@ FROM (
      _k2,
      _k3,
      _k4)
--- view delays_by_carrier, fingerprint 45a34ec4f22296f3
+-- view delays_by_carrier, fingerprint 9e929cceab250000
 CREATE TABLE partials ("carrier" TEXT, "day" DATE, "flights__n" BIGINT, "departed__n" BIGINT, "late__n" BIGINT, "mean_delay__sum" DECIMAL(38, 0), "mean_delay__count" BIGINT, "max_delay__max" INT)
 SELECT "carrier",
    "day",
@@ -151,7 +151,7 @@ FROM (
       FROM speed)
   GROUP BY "carrier",
      "day")
--- view busy_routes, fingerprint b0eb27d7e5d54588
+-- view busy_routes, fingerprint 8d6a55eb74df2f96
 CREATE TABLE partials ("route" TEXT, "period" TIMESTAMPTZ, "flights__n" BIGINT)
 SELECT "route",
    "period",
@@ -175,7 +175,7 @@ FROM (
         FROM speed))
   GROUP BY "route",
      "period")
--- view aircraft, fingerprint ff38cc8b6154dd84
+-- view aircraft, fingerprint 750522fc76ec974a
 CREATE TABLE partials ("tailnum" TEXT, "flights__n" BIGINT, "miles__sum" DECIMAL(38, 0), "first_origin__event" STRUCT("by" TIMESTAMPTZ, partition INT, "offset" BIGINT, known BOOLEAN, value TEXT), "latest_dest__event" STRUCT("by" TIMESTAMPTZ, partition INT, "offset" BIGINT, known BOOLEAN, value TEXT), "latest_departed__max" TIMESTAMPTZ)
 SELECT "tailnum",
    CAST("flights__n" AS BIGINT) AS "flights",

@@ -1,4 +1,4 @@
--- stream purchases, fingerprint 9bde5569ecdc14f9
+-- stream purchases, fingerprint ff2ac2136acc76c4
 SELECT _partition,
    _offset,
    _fits,
@@ -125,7 +125,7 @@ FROM (
         FROM events)))
   GROUP BY _group,
      _k0)
--- view sales_by_product, fingerprint 77771c206a9ea89b
+-- view sales_by_product, fingerprint 96500c9dddc0af08
 CREATE TABLE partials ("product" TEXT, "purchases__n" BIGINT, "items__sum" DECIMAL(38, 0), "revenue__high" DECIMAL(38, 0), "revenue__low" DECIMAL(38, 2), "latest_price__event" STRUCT("by" TIMESTAMPTZ, partition INT, "offset" BIGINT, known BOOLEAN, value DECIMAL(10, 2)))
 SELECT "product",
    CAST("purchases__n" AS BIGINT) AS "purchases",
@@ -156,7 +156,7 @@ FROM (
          "latest_price__event"
       FROM speed)
   GROUP BY "product")
--- view sales_by_customer, fingerprint 019932087288f081
+-- view sales_by_customer, fingerprint 8d05a4acdf5a6d75
 CREATE TABLE partials ("customer" TEXT, "purchases__n" BIGINT, "items__sum" DECIMAL(38, 0), "revenue__high" DECIMAL(38, 0), "revenue__low" DECIMAL(38, 2), "largest__max" DECIMAL(20, 2), "latest_product__event" STRUCT("by" TIMESTAMPTZ, partition INT, "offset" BIGINT, known BOOLEAN, value TEXT))
 SELECT "customer",
    CAST("purchases__n" AS BIGINT) AS "purchases",
@@ -191,7 +191,7 @@ FROM (
          "latest_product__event"
       FROM speed)
   GROUP BY "customer")
--- view sales_by_minute, fingerprint 9fb5a6740199c25d
+-- view sales_by_minute, fingerprint 3b9723c8dbfe68e5
 CREATE TABLE partials ("product" TEXT, "minute" TIMESTAMPTZ, "purchases__n" BIGINT, "items__sum" DECIMAL(38, 0), "revenue__high" DECIMAL(38, 0), "revenue__low" DECIMAL(38, 2))
 SELECT "product",
    "minute",
@@ -224,7 +224,7 @@ FROM (
       FROM speed)
   GROUP BY "product",
      "minute")
--- view sales_by_coupon, fingerprint cea1cfb513b54776
+-- view sales_by_coupon, fingerprint c932d192687918ea
 CREATE TABLE partials ("coupon" TEXT, "purchases__n" BIGINT, "items__sum" DECIMAL(38, 0), "revenue__high" DECIMAL(38, 0), "revenue__low" DECIMAL(38, 2))
 SELECT "coupon",
    CAST("purchases__n" AS BIGINT) AS "purchases",

@@ -1,4 +1,4 @@
--- stream shipments, fingerprint 280a2a6b9cf83a65
+-- stream shipments, fingerprint 0f3bac7d12870f15
 SELECT _partition,
    _offset,
    _fits,
@@ -85,7 +85,7 @@ FROM (
   GROUP BY _group,
      _k0,
      _k1)
--- view by_size, fingerprint c94e7d8b42288be4
+-- view by_size, fingerprint ca769f047fb544eb
 CREATE TABLE partials ("size" TINYINT, "n__n" BIGINT, "amount__sum" DECIMAL(38, 2), "mean_size__sum" BIGINT, "mean_size__count" BIGINT, "last_id__event" STRUCT("by" TIMESTAMPTZ, partition INT, "offset" BIGINT, known BOOLEAN, value TEXT))
 SELECT "size",
    CAST("n__n" AS BIGINT) AS "n",
@@ -116,7 +116,7 @@ FROM (
          "last_id__event"
       FROM speed)
   GROUP BY "size")
--- view by_day, fingerprint 5e96d5fe515c7d33
+-- view by_day, fingerprint 2b137ef6641cf477
 CREATE TABLE partials ("day" TIMESTAMPTZ, "size" TINYINT, "least__min" DECIMAL(12, 2), "rows__n" BIGINT)
 SELECT "day",
    CASE WHEN "day" <= make_timestamptz(253402214399999999) THEN "day" + to_microseconds(86400000000) END AS "day_end",
