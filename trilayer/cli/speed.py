@@ -78,4 +78,5 @@ def show_definitions(
     """Prints the fingerprints of the definitions in the project's files, for `trilayer up`."""
     p = project()
     definitions.try_rows(p, json.loads(former))
-    sys.stdout.write(definitions.as_line(definitions.loaded(p.catalog, Path.cwd())) + "\n")
+    line = definitions.as_line(definitions.loaded(p.catalog, Path.cwd()))
+    sys.stdout.write(f"\n{line}\n")

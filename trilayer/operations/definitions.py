@@ -82,7 +82,8 @@ def saved(former: Definitions) -> Definitions:
     if done.returncode:
         says = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
         raise UsageError(says.removeprefix("error: "))
-    return Definitions(**json.loads(done.stdout))
+    # Whatever the functions print, and Spark's own process, comes before.
+    return Definitions(**json.loads(done.stdout.splitlines()[-1]))
 
 
 def try_rows(p: Project, former: Mapping[str, str]) -> None:

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.support.waiting import until
-from trilayer.operations.definitions import Definitions, Watch, changes, saved
+from trilayer.operations.definitions import Definitions, Watch, as_line, changes, saved
 from trilayer_core.errors import UsageError
 
 BEFORE = Definitions({"a": "1", "b": "1"}, {"s": "1"}, {}, ())
@@ -73,3 +73,14 @@ def test_what_a_saved_catalog_lacks_is_its_line_alone(monkeypatch):
     with pytest.raises(UsageError) as raised:
         saved(Definitions({}, {}, {"words": "1"}, ()))
     assert str(raised.value) == line
+
+
+def test_what_a_function_prints_while_it_is_tried_is_no_definition(monkeypatch):
+    """Otherwise a `print` that was left in a function would end `trilayer up` with all it runs."""
+    line = as_line(Definitions({"a": "2"}, {"s": "2"}, {"words": "2"}, ("shop.py",)))
+
+    def prints(command, **_):
+        return subprocess.CompletedProcess(command, 0, f"['text']\n{{}}\n{line}\n", "")
+
+    monkeypatch.setattr("trilayer.operations.definitions.subprocess.run", prints)
+    assert saved(BEFORE).rows == {"words": "2"}
