@@ -70,7 +70,7 @@ def test_i5_segments_and_compaction_killed(project, pipeline, armed):
     stream, views = pipeline.stream, pipeline.catalog.views
 
     def compacted():
-        return compact(project.store, stream, views, pipeline.generation, 3, recent_ms=0)
+        return compact(stream, views, pipeline.generation, project.store, 3, recent_ms=0)
 
     for failpoint in (
         "compaction.before-write",
