@@ -64,6 +64,7 @@ def saved(former: Definitions) -> Definitions:
 
     Raises:
         UsageError: They can't be loaded, or a function fails; the message says why.
+        EnvironmentFault: That was not known in time, as on a busy machine.
     """
     command = processes.with_parent(
         processes.trilayer_command("speed", "definitions", "--former", json.dumps(former.rows))
@@ -78,7 +79,9 @@ def saved(former: Definitions) -> Definitions:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise UsageError(f"the catalog must load within {LOAD_S} s; it did not") from None
+        raise EnvironmentFault(
+            f"the catalog did not load, and its changed functions were not tried, within {LOAD_S} s"
+        ) from None
     if done.returncode:
         says = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
         raise UsageError(says.removeprefix("error: "))
@@ -152,6 +155,10 @@ class Watch:
         self._files = tuple(files)
         self._stamps = self._look()
         self._changed_at: float | None = None
+
+    def again(self) -> None:
+        """Has `changed` report once more what it has reported."""
+        self._changed_at = time.monotonic()
 
     def changed(self) -> bool:
         """Whether a file has changed and none has for a second since; this is reported once."""

@@ -238,6 +238,10 @@ class Stack:
             said = definitions.changes(
                 self._definitions, saved, Publications(self.project.store).in_force()
             )
+        except EnvironmentFault as error:
+            logger.warning("the project's files were saved: %s; they are looked at again", error)
+            self._watch.again()
+            return
         except TrilayerError as error:
             logger.error(
                 "the project's files were saved, and the catalog can't be used as it is. The speed"

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.waiting import until
 from trilayer.operations.definitions import Definitions, Watch, as_line, changes, saved
-from trilayer_core.errors import UsageError
+from trilayer_core.errors import EnvironmentFault, UsageError
 
 BEFORE = Definitions({"a": "1", "b": "1"}, {"s": "1"}, {}, ())
 PUBLISHED = SimpleNamespace(
@@ -59,6 +59,18 @@ def test_a_file_that_is_saved_is_noticed_once(tmp_path):
     assert not watch.changed()  # the editor may save more
     until(watch.changed)
     assert not watch.changed()
+    watch.again()
+    until(watch.changed)
+    assert not watch.changed()
+
+
+def test_a_catalog_that_is_slow_to_load_is_looked_at_again(monkeypatch):
+    def hangs(command, *, timeout, **_):
+        raise subprocess.TimeoutExpired(command, timeout)
+
+    monkeypatch.setattr("subprocess.run", hangs)
+    with pytest.raises(EnvironmentFault, match="did not load, and its changed functions"):
+        saved(BEFORE)
 
 
 def test_what_a_saved_catalog_lacks_is_its_line_alone(monkeypatch):
