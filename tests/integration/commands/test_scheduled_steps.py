@@ -100,7 +100,7 @@ def test_a_run_recomputed_by_other_definitions_is_not_published(project):
     project.write_catalog(deployed_first.replace("amount > 5", "amount > 6"))
     for step in ("recompute", "reconcile", "publish"):
         _, err = project.run("batch", step, "--run", str(token), expect=3)
-        assert "hourly changed since; run `trilayer batch run`" in err
+        assert "since the run was recomputed: hourly; run `trilayer batch run`" in err
     assert project.run("batch", "history", "--json")[0] == before
     project.write_catalog(deployed_first)
     assert _finish(project, token)["kind"] == "full"

@@ -518,7 +518,7 @@ def an_interval_has_a_hole_before_it(d):
     )
     return [
         "stream 'orders' partition 1",
-        f"must begin at offset {r.start}; it begins at {r.start + 2}",
+        f"begins at offset {r.start + 2} instead of {r.start};",
     ]
 
 
