@@ -181,7 +181,10 @@ def test_a_loss_is_accepted_beside_the_stack(project):
     process.send_signal(signal.SIGINT)
     status, said = ended_with(process)
     assert status == 0
-    assert "Definitions were changed: by_minute. The speed layer starts again, to run them." in said
+    changed = next(line for line in said.splitlines() if "Definitions were changed" in line)
+    assert "changed: by_minute. Until a batch run has computed them in full, these views" in changed
+    assert "no answer: by_minute. " in changed
+    assert changed.endswith("The speed layer starts again, to run them.")
     assert "as `trilayer speed restart` asks" in said
     until(lambda: _nothing_left(project), timeout_s=20)
 
