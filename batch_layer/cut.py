@@ -20,7 +20,6 @@ from trilayer_core.seam import (
     latest_tick,
     tick_of,
 )
-from trilayer_core.store import layout
 from trilayer_core.store.continuity import check_log
 from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store
@@ -28,7 +27,7 @@ from trilayer_core.store.intervals import Interval, chain_end, newest_of
 from trilayer_core.store.master import Master
 from trilayer_core.store.origins import Origins
 from trilayer_core.store.publications import Publications
-from trilayer_core.store.runs import Run
+from trilayer_core.store.runs import Run, Runs
 
 logger = logging.getLogger("trilayer.batch")
 
@@ -279,13 +278,12 @@ def find_run(store: Store, token: int | None = None, until_ms: int | None = None
     if token is not None:
         Fence(store).check(token)
     token = Fence(store).newest()
-    path = layout.step(token, "cut")
-    if not token or not store.exists(path):
+    run = Runs(store).begun(token) if token else None
+    if run is None:
         raise UsageError(
             "a step must follow a cut; there is no run to go on with; run `trilayer batch cut`"
             " first"
         )
-    run = store.read_document(path, Run)
     if until_ms is not None and run.t_ms != until_ms:
         raise UsageError(
             f"--until must be the T of the newest cut, {run.t}; got {format_time(until_ms)}; run"

@@ -15,7 +15,6 @@ from trilayer_core.errors import CoverageError, IntegrityError, TrilayerError
 from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Cut, size
-from trilayer_core.store import layout
 from trilayer_core.store.cover import best_cover
 from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store
@@ -33,7 +32,7 @@ from trilayer_core.store.master import Master
 from trilayer_core.store.pointer import Held, PointerFile
 from trilayer_core.store.publication import Publication, PublishedStream, PublishedView, oldest_cut
 from trilayer_core.store.publications import Publications
-from trilayer_core.store.runs import Recomputed, ReconciledView, Run
+from trilayer_core.store.runs import Recomputed, ReconciledView, Run, Runs
 from trilayer_core.store.segments import Generation
 
 logger = logging.getLogger("trilayer.batch")
@@ -198,8 +197,9 @@ def clean(catalog: Catalog, settings: Settings, store: Store) -> None:
     failpoint("clean.between-files")
     present = Publications(store).in_force()
     look = Looks(store).last(present) if present else None
-    attempts = _attempts(max(kept[-1].token, look.token if look else 0), store)
-    # Searching the folders of all intervals of a year takes longer than a run with little to do.
+    attempts = Runs(store).ingest_notes(max(kept[-1].token, look.token if look else 0))
+    # More notes than streams mean that an attempt was killed. Only then are the folders of all
+    # intervals searched: for a year of them this takes longer than a run with little to do.
     killed = len(attempts) > len(catalog.streams)
     chains = killed or kept[-1].kind == "full"
     cleared = clear(store, find_leftovers(store, thorough=killed, chains=chains))
@@ -207,20 +207,6 @@ def clean(catalog: Catalog, settings: Settings, store: Store) -> None:
         store.delete(path)
     if cleared:
         logger.debug("cleared away %s files and folders that no version needs", cleared)
-
-
-def _attempts(token: int, store: Store) -> list[str]:
-    """The notes of `ingest`'s attempts, up to the run with this token.
-
-    More notes than streams mean that an attempt was killed.
-    """
-    return [
-        f"{layout.RUNS}/{run}/{name}"
-        for run in store.names(layout.RUNS)
-        if int(run) <= token
-        for name in store.names(f"{layout.RUNS}/{run}")
-        if name.startswith("ingest-")
-    ]
 
 
 def _clean_segments(stream: Stream, kept: Sequence[Publication], store: Store) -> None:

@@ -24,7 +24,7 @@ from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.generations import Generations
 from trilayer_core.store.intervals import Interval
 from trilayer_core.store.master import Master
-from trilayer_core.store.runs import Run
+from trilayer_core.store.runs import Runs
 from trilayer_core.store.segments import TICK, Commit, Segment, read_partials
 
 logger = logging.getLogger("trilayer.speed")
@@ -232,12 +232,10 @@ def _known_cuts(
         interval.end.get(partition, 0) <= offset for partition, offset in begin.items()
     )
     cuts = list(Master(store, stream).recorded_cuts(back_to=back_to, identity=topic_id).items())
-    for run in store.names(layout.RUNS):
-        path = layout.step(int(run), "cut")
-        if store.exists(path):
-            begun = store.read_document(path, Run)
-            if begun.topic_ids.get(stream.name) == topic_id:
-                cuts.append((begun.t_ms, begun.cuts[stream.name]))
+    runs = Runs(store)
+    for run in filter(None, map(runs.begun, runs.tokens())):
+        if run.topic_ids.get(stream.name) == topic_id:
+            cuts.append((run.t_ms, run.cuts[stream.name]))
     return cuts
 
 

@@ -48,7 +48,7 @@ This saves the shuffle and most of the scheduling of a micro-batch.
 PLACE = "_place"
 """The column with the index of a row's tick among the ticks of a pass."""
 
-PART = "_part"
+SLOT = "_slot"
 """The column with twice that index, plus one if the row does not fit its schema."""
 
 STAMP = "_timestamp"
@@ -160,17 +160,17 @@ def _compute(
             if isinstance(pass_.source, Rows):
                 for place in range(len(some)):
                     events = spark.sql(f"SELECT * FROM {placed} WHERE {PLACE} = {place} AND {FITS}")
-                    made = rows_made(pass_.source, events).withColumn(PART, F.lit(2 * place))
-                    _slice(pass_, _collect(pass_.run(made, PART), some), tables)
+                    made = rows_made(pass_.source, events).withColumn(SLOT, F.lit(2 * place))
+                    _slice(pass_, _collect(pass_.run(made, SLOT), some), tables)
                 continue
-            result = _collect(spark.sql(pass_.sql(placed, PART, STAMP)), some)
+            result = _collect(spark.sql(pass_.sql(placed, SLOT, STAMP)), some)
             if not counted:
                 census |= _census(result.filter(pc.equal(result[SET], 0)))
                 counted = True
             _slice(pass_, result, tables)
         if not counted:
             columns = f"count(1) AS {EVENTS}, min({STAMP}) AS {OLDEST}, max({STAMP}) AS {NEWEST}"
-            counts = spark.sql(f"SELECT {PART}, {columns} FROM {placed} GROUP BY {PART}")
+            counts = spark.sql(f"SELECT {SLOT}, {columns} FROM {placed} GROUP BY {SLOT}")
             census |= _census(_collect(counts, some))
     return {name: pa.concat_tables(found) for name, found in tables.items()}, census
 
@@ -178,7 +178,7 @@ def _compute(
 def _placed(parsed: str, some: RangesByTick, parts: RangesByTick) -> str:
     """A SELECT, in brackets, of the parsed rows in `some` of the micro-batch's `parts`.
 
-    It adds their place and part. The boundaries of ticks are passed as arrays with as few different
+    It adds their place and slot. The boundaries of ticks are passed as arrays with as few different
     numbers as possible: Spark compiles individual numbers into its code, which would then be new,
     and slow, with each tick.
     """
@@ -196,18 +196,18 @@ def _placed(parsed: str, some: RangesByTick, parts: RangesByTick) -> str:
     numbered = " ".join(f"{case} THEN {place}" for place, case in enumerate(cases))
     placed = f"SELECT *, CASE {before} THEN NULL {numbered} END AS {PLACE} FROM {parsed}"
     return (
-        f"(SELECT *, 2 * {PLACE} + IF({FITS}, 0, 1) AS {PART} FROM ({placed}) WHERE {PLACE} IS NOT"
+        f"(SELECT *, 2 * {PLACE} + IF({FITS}, 0, 1) AS {SLOT} FROM ({placed}) WHERE {PLACE} IS NOT"
         " NULL)"
     )
 
 
 def _collect(rows: DataFrame, some: RangesByTick) -> pa.Table:
-    """The rows as Arrow, with their tick and whether they fit instead of their part."""
+    """The rows as Arrow, with their tick and whether they fit instead of their slot."""
     table = rows.toArrow()
-    part = table[PART].combine_chunks()
-    ticks = pa.array(list(some), pa.int64()).take(pc.shift_right(part, 1))
-    table = table.set_column(table.schema.get_field_index(PART), TICK, ticks)
-    return table.append_column(FITS, pc.equal(pc.bit_wise_and(part, 1), 0))
+    slots = table[SLOT].combine_chunks()
+    ticks = pa.array(list(some), pa.int64()).take(pc.shift_right(slots, 1))
+    table = table.set_column(table.schema.get_field_index(SLOT), TICK, ticks)
+    return table.append_column(FITS, pc.equal(pc.bit_wise_and(slots, 1), 0))
 
 
 def _slice(pass_: Pass, result: pa.Table, tables: dict[str, list[pa.Table]]) -> None:
@@ -248,7 +248,7 @@ def _rejected(
     cut = {"_value": f"substring(_value, 1, {share})", "_key": f"substring(_key, 1, {share})"}
     shown = [f"{cut[name]} AS {name}" if name in cut else name for name in columns]
     reason = f"substring({REJECT}, 1, {max(share // 4, SHORTEST_REASON)}) AS {REJECT}"
-    wanted = ", ".join([PART, *shown, f"cast(octet_length(_value) AS bigint) AS {BYTES}", reason])
+    wanted = ", ".join([SLOT, *shown, f"cast(octet_length(_value) AS bigint) AS {BYTES}", reason])
     return pa.concat_tables(
         _collect(
             spark.sql(f"SELECT {wanted} FROM {_placed(parsed, some, parts)} WHERE NOT {FITS}"), some

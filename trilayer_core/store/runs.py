@@ -9,7 +9,7 @@ from typing import Annotated
 from trilayer_core.seam import Cut, format_time
 from trilayer_core.store import layout
 from trilayer_core.store.documents import ABSENT_IF_NONE, NO_OTHER_FIELDS
-from trilayer_core.store.files import StoredFile
+from trilayer_core.store.files import Store, StoredFile
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,36 @@ class Run:
     def path(self, step: str) -> str:
         """The path of a step's document."""
         return layout.step(self.token, step)
+
+
+class Runs:
+    """The folders of a store's batch runs."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def tokens(self) -> list[int]:
+        """The tokens of the runs that have a folder, in order; other folders are passed over."""
+        return [int(name) for name in self._store.names(layout.RUNS) if name.isdecimal()]
+
+    def begun(self, token: int) -> Run | None:
+        """The run with this token; None if its step `cut` has not recorded it.
+
+        Raises:
+            IntegrityError: Its document is damaged.
+        """
+        path = layout.step(token, "cut")
+        return self._store.read_document(path, Run) if self._store.exists(path) else None
+
+    def ingest_notes(self, newest: int) -> list[str]:
+        """The paths of the notes that `ingest` left in the runs up to the token `newest`."""
+        return [
+            f"{layout.run(token)}/{name}"
+            for token in self.tokens()
+            if token <= newest
+            for name in self._store.names(layout.run(token))
+            if name.startswith("ingest-")
+        ]
 
 
 @dataclass(frozen=True)
