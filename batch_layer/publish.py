@@ -81,7 +81,7 @@ def publish(
         view.name: PublishedView(
             view.fingerprint, recomputed.views[view.name], recomputed.changed_keys[view.name]
         )
-        for view in catalog.views
+        for view in catalog.stored
     }
     if base and kind == "incremental" and _is_the_same(base, run, streams, views):
         Looks(store).write(Look(base.version, run.t_ms, run.token, store.clock()))

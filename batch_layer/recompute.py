@@ -63,7 +63,7 @@ def recompute(catalog: Catalog, run: Run, store: Store, engine: Engine) -> Recom
             history = Master(store, stream).read_chain()
         chain = intervals_below(history, run.cuts[stream.name], identity)
         new = intervals_after(chain, published.cut, stream, published.topic_id) if published else []
-        for pass_ in plan(catalog.views_of(stream)):
+        for pass_ in plan(catalog.stored_of(stream)):
             if comparable:
                 added |= engine.compute(pass_, new, run.token, "added")
             if not incremental:
@@ -72,7 +72,7 @@ def recompute(catalog: Catalog, run: Run, store: Store, engine: Engine) -> Recom
                 views |= _grown(pass_.views, base, added, run, engine)
         logger.info(
             "recomputed %s views of %s, %s",
-            len(catalog.views_of(stream)),
+            len(catalog.stored_of(stream)),
             stream.name,
             kinds[stream.name],
         )
@@ -102,7 +102,7 @@ def recomputed_before(catalog: Catalog, run: Run, store: Store) -> Recomputed | 
 
 
 def _definitions(catalog: Catalog) -> dict[str, str]:
-    return {view.name: view.fingerprint for view in catalog.views}
+    return {view.name: view.fingerprint for view in catalog.stored}
 
 
 def is_continued(catalog: Catalog, stream: Stream, base: Publication) -> bool:
@@ -113,7 +113,7 @@ def is_continued(catalog: Catalog, stream: Stream, base: Publication) -> bool:
         and published.fingerprint == stream.fingerprint
         and all(
             v.name in base.views and base.views[v.name].fingerprint == v.fingerprint
-            for v in catalog.views_of(stream)
+            for v in catalog.stored_of(stream)
         )
     )
 

@@ -88,7 +88,7 @@ def _reconcile(
         for stream in catalog.streams:
             find = partial(speed_share, catalog, stream, run, base, store)
             share = find()
-            for view in catalog.views_of(stream):
+            for view in catalog.stored_of(stream):
                 share = _load_speed(shares, view, share, find, store)
                 found[view.name] = _compare(shares, view, share, recomputed, base, run)
                 if (
@@ -130,7 +130,7 @@ def speed_share(
     catalog: Catalog, stream: Stream, run: Run, base: Publication | None, store: Store
 ) -> SpeedShare | NotCompared:
     """The speed layer's share of the events between the base's cut and the run's."""
-    views = {view.name: view.fingerprint for view in catalog.views_of(stream)}
+    views = {view.name: view.fingerprint for view in catalog.stored_of(stream)}
     origin = Origins(store, stream).present()
     assert origin is not None
     if base is not None and stream.name not in base.streams:

@@ -28,6 +28,7 @@ from serving_layer.tables import Tables, batch_table, speed_table
 from trilayer_core.compute.merging import open_duckdb, present_select, quoted_duckdb
 from trilayer_core.definitions.catalog import Catalog, Query, load_catalog
 from trilayer_core.definitions.expressions import check_name
+from trilayer_core.definitions.view import View
 from trilayer_core.errors import CoverageError, EnvironmentFault, UsageError, did_you_mean
 from trilayer_core.log.lag import stream_lag
 from trilayer_core.runtime.settings import Settings, load_settings
@@ -174,6 +175,7 @@ class Connection:
         self._lock = threading.Lock()
         self._idle: list[tuple[Loaded, duckdb.DuckDBPyConnection]] = []
         self._tables: dict[str, pa.Table] = {}
+        self._approximate = {v.name: v.approximate for v in catalog.views if v.approximate}
         self._database, self._refresh = _open(catalog, settings, store, self._close_idle)
 
     @property
@@ -366,7 +368,9 @@ class Connection:
             UsageError: The view or version does not exist.
             CoverageError: The layers were not compared; the message has the reason.
         """
-        return history.reconciliation(self._catalog.view(view), version, self._store)
+        stored = {one.name: one for one in self._catalog.stored}
+        found = stored.get(view) or self._catalog.view(view)
+        return history.reconciliation(found, version, self._store)
 
     def segments(self, stream: str) -> Table:
         """What the speed layer has committed of `stream`, one row per segment, in order.
@@ -421,8 +425,9 @@ class Connection:
             publication.version if publication else None,
             format_time(publication.t_ms) if publication else None,
             publication.kind if publication else None,
-            True,
+            not self._approximate,
             streams,
+            self._approximate,
         )
 
 
@@ -445,7 +450,7 @@ def _open(
     for view in catalog.views:
         # No key can have this name, because a leading underscore is reserved for trilayer.
         arrived = f"make_timestamptz({TICK} * 1000) AS {TICK}, * EXCLUDE ({TICK})"
-        select = present_select(view, [speed_table(view)], [TICK])
+        select = present_select(view, lambda stored: [speed_table(stored)], [TICK])
         database.execute(
             f"CREATE VIEW arrivals.{quoted_duckdb(view.name)} AS SELECT {arrived} FROM ({select})"
         )
@@ -473,14 +478,14 @@ def _put_table(database: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -
 def _create_views(database: duckdb.DuckDBPyConnection, catalog: Catalog, layer: Layer) -> None:
     database.execute(f"CREATE SCHEMA {layer}")
     for view in catalog.views:
-        tables = [
-            t
-            for t, member in ((batch_table(view), "batch"), (speed_table(view), "speed"))
-            if layer in ("merged", member)
-        ]
-        database.execute(
-            f"CREATE VIEW {layer}.{quoted_duckdb(view.name)} AS {present_select(view, tables)}"
-        )
+        answer = present_select(view, lambda stored: _tables(stored, layer))
+        database.execute(f"CREATE VIEW {layer}.{quoted_duckdb(view.name)} AS {answer}")
+
+
+def _tables(stored: View, layer: Layer) -> list[str]:
+    """The tables with the partials of a stored view in a layer."""
+    by_layer = {"batch": batch_table(stored), "speed": speed_table(stored)}
+    return list(by_layer.values()) if layer == "merged" else [by_layer[layer]]
 
 
 def _create_queries(database: duckdb.DuckDBPyConnection, catalog: Catalog) -> None:

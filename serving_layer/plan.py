@@ -86,8 +86,9 @@ def replacing(
     plans, next_file = [], before.next_file
     files: dict[str, Mapping[StoredFile, int]] = {}
     deleted: dict[str, int] = {}
-    for view in catalog.views:
-        answers = publication and view.name in publication.views and view.name not in missing
+    for view in catalog.stored:
+        answered = view.declared_name not in missing
+        answers = publication and view.name in publication.views and answered
         wanted = publication.views[view.name].files if publication and answers else []
         held = before.files.get(view.name, {})
         new = [file for file in wanted if file not in held]
@@ -106,10 +107,10 @@ def replacing(
                 [held[file] for file in staying] if anew else None,
                 arriving,
                 view.stream.name in stale,
-                streams[view.stream.name].cover if view.name not in missing else None,
+                streams[view.stream.name].cover if answered else None,
             )
         )
-    of_stale = {view.name for view in catalog.views if view.stream.name in stale}
+    of_stale = {view.name for view in catalog.stored if view.stream.name in stale}
     return Plan(
         plans,
         Loaded(

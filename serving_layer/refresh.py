@@ -152,7 +152,7 @@ class Refresh:
         state, ticks = states.grown(stream, state, commits)
         partials = {
             view.name: self._partials(view, commits, ticks)
-            for view in self._catalog.views_of(stream)
+            for view in self._catalog.stored_of(stream)
         }
         failpoint("refresh.before-load")
         self._tables.append(partials)
@@ -172,7 +172,7 @@ class Refresh:
         return [table for table in found if table is not None]
 
     def _merge(self) -> None:
-        for view in self._catalog.views:
+        for view in self._catalog.stored:
             if self.loaded.due(view):
                 self.loaded = self.loaded.merged(view, self._tables.merge(view))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -103,8 +103,14 @@ class StreamProvenance:
 class Provenance:
     """The provenance of an answer.
 
-    `version`, `t` and `kind` are those of the publication, None before the first. `exact` says that
-    no aggregate is approximate.
+    Attributes:
+        version: The number of the publication; None before the first.
+        t: Its T, as ISO 8601 in UTC; None before the first.
+        kind: incremental or full; None before the first.
+        exact: Whether no view has an approximate column.
+        streams: The details of each stream.
+        approximate: The approximate columns of each view that has some, with how far they may be
+            off, in words.
     """
 
     version: int | None
@@ -112,6 +118,7 @@ class Provenance:
     kind: str | None
     exact: bool
     streams: Mapping[str, StreamProvenance]
+    approximate: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The provenance as a JSON document."""

@@ -112,7 +112,7 @@ class Basis:
         cut: The cut from which on segments are merged.
         topic_id: The identity of the origin in which the cut counts.
         departed: Generations up to this number are not merged.
-        fit: The views that have an answer.
+        fit: What is stored of the views that have an answer.
         missing: The other views, with the reason.
         note: Why the stream has no answer at all; else empty.
     """
@@ -162,10 +162,10 @@ def basis(
         elif publication and any(view.name in publication.views for view in catalog.views):
             why = _added_since(publication)
         else:
-            return Basis(known[0].start, known[0].topic_id, fit=views)
+            return Basis(known[0].start, known[0].topic_id, fit=catalog.stored_of(stream))
         return Basis({}, missing={view.name: why for view in views}, note=why)
     missing = {view.name: because for view in views if (because := _why_missing(view, publication))}
-    fit = [view for view in views if view.name not in missing]
+    fit = [stored for view in views if view.name not in missing for stored in view.stored]
     return Basis(published.cut, published.topic_id, published.departed, fit, missing)
 
 
@@ -264,7 +264,7 @@ def _why_missing(view: View, publication: Publication) -> str | None:
     """The reason why a view has no answer; None if it has one."""
     if view.name not in publication.views:
         return _added_since(publication)
-    if publication.views[view.name].fingerprint == view.fingerprint:
+    if publication.has(view):
         return None
     return (
         f"its definition has changed since version {publication.version}; it has an answer from"

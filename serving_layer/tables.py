@@ -37,9 +37,9 @@ class Tables:
     def __init__(self, connection: duckdb.DuckDBPyConnection, catalog: Catalog) -> None:
         """Creates empty tables."""
         self._connection = connection
-        self._views = {view.name: view for view in catalog.views}
+        self._views = {view.name: view for view in catalog.stored}
         connection.execute("CREATE SCHEMA _batch; CREATE SCHEMA _speed")
-        for view in catalog.views:
+        for view in catalog.stored:
             connection.execute(create_table_sql(batch_table(view), view, _BATCH_COLUMNS))
             connection.execute(create_table_sql(speed_table(view), view, _SPEED_COLUMNS))
 

@@ -71,7 +71,7 @@ class StreamQuery:
         self.stream = stream
         self._catalog, self._settings, self._store, self._spark = catalog, settings, store, spark
         self._open_log, self._write, self._elapsed = open_log, write, elapsed
-        self._passes = plan(catalog.views_of(stream))
+        self._passes = plan(catalog.stored_of(stream))
         self._between_batches = threading.Lock()
         self._stopping = threading.Event()
         self._query: StreamingQuery | None = None

@@ -234,7 +234,7 @@ class Compactor(threading.Thread):
     ) -> None:
         super().__init__(daemon=True, name=f"compaction-{query.stream.name}")
         self._query, self._settings, self._store, self._stopping = query, settings, store, stop
-        self._views = catalog.views_of(query.stream)
+        self._views = catalog.stored_of(query.stream)
         self._ended_by: BaseException | None = None
         self._fault: CompactionFault | None = None
 

@@ -220,7 +220,7 @@ class Succession:
             Master(self.store, self.stream).longest_chain(), present.identity
         )
         number = max(known[-1].number if known else 0, departed) + 1
-        views = {view.name: view.fingerprint for view in self.catalog.views_of(self.stream)}
+        views = {view.name: view.fingerprint for view in self.catalog.stored_of(self.stream)}
         generation = Generation(
             f"{number:06d}-{self.store.unique()}",
             present.identity,

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import math
 import struct
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from dataclasses import field as field_
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, localcontext
 from enum import Enum
@@ -62,6 +65,8 @@ class Asked:
     by: Field | None = None
     where: Field = no_filter
     positioned: bool = True
+    options: Mapping[str, Any] = field_(default_factory=dict)
+    """Its further fields, such as the number of values to collect."""
 
 
 @dataclass(frozen=True)
@@ -121,13 +126,31 @@ def aggregate(asked: Asked, events: Iterable[Event]) -> Value:
     counted = [event for event in events if asked.where(event.row) is True]
     if asked.kind in ("latest", "first"):
         return _chosen(asked, counted)
+    if asked.kind == "collect":
+        return _collected(asked, counted)
     if asked.value is None:
         return len(counted)
     values = [value for event in counted if (value := asked.value(event.row)) is not None]
     if asked.kind == "count":
         return len(values)
+    if asked.kind == "distinct":
+        return len(set(map(canonical, values)))
+    if asked.kind == "histogram":
+        return _histogram(values, asked.options["bounds"])
     if not values:
         return None
+    if asked.kind in ("variance", "stddev"):
+        return _spread(asked.kind, values)
+    if asked.kind == "quantiles":
+        return _quantiles(values, asked.options["quantiles"])
+    if asked.kind in ("top", "mode"):
+        counts = Counter(map(canonical, values))
+        ranked = sorted(counts.items(), key=lambda pair: (-pair[1], order(_plain(pair[0]))))
+        if asked.kind == "mode":
+            return ranked[0][0]
+        return [{"value": value, "n": n} for value, n in ranked[: asked.options["k"]]]
+    if asked.kind in ("any_", "every"):
+        return (any if asked.kind == "any_" else all)(values)
     if asked.kind == "sum_":
         return _sum(values)
     if asked.kind == "mean":
@@ -141,23 +164,70 @@ def aggregate(asked: Asked, events: Iterable[Event]) -> Value:
     return canonical((min if asked.kind == "min_" else max)(values, key=order))
 
 
+def _plain(value: Hashable) -> Value:
+    return math.nan if value is NotANumber.NAN else value
+
+
+def _histogram(values: Sequence[Value], bounds: Sequence[Any]) -> list[int]:
+    counts = [0] * (len(bounds) + 1)
+    for value in values:
+        nan = isinstance(value, float) and math.isnan(value)
+        number = value if isinstance(value, float) else Fraction(value)
+        counts[len(bounds) if nan else bisect_right([Fraction(b) for b in bounds], number)] += 1
+    return counts
+
+
+def _spread(kind: str, values: Sequence[Value]) -> Value:
+    """The sample variance or its root, from exact arithmetic, rounded once."""
+    if len(values) < 2:
+        return None
+    if any(isinstance(v, float) and not math.isfinite(v) for v in values):
+        return math.nan
+    numbers = list(map(Fraction, values))
+    mean = sum(numbers) / len(numbers)
+    found = sum((number - mean) ** 2 for number in numbers) / (len(numbers) - 1)
+    return float(found) if kind == "variance" else math.sqrt(found)
+
+
+def _quantiles(values: Sequence[Value], quantiles: Sequence[float]) -> list[float]:
+    ranked = sorted((float(value) for value in values), key=order)
+    return [ranked[max(1, math.ceil(Fraction(str(q)) * len(ranked))) - 1] for q in quantiles]
+
+
+def _collected(asked: Asked, events: Sequence[Event]) -> list[Value]:
+    """The values of the events with the largest `by`, one after the other."""
+    left, values = list(events), []
+    latest = replace(asked, kind="latest")
+    while len(values) < asked.options["k"]:
+        known = [event for event in left if asked.by(event.row) is not None]  # type: ignore[misc]  # collect has a `by`
+        if not known:
+            break
+        newest = max(known, key=lambda event: _place(latest, event))
+        value = asked.value(newest.row)  # type: ignore[misc]  # and a value
+        values.append(value + 0.0 if isinstance(value, float) else value)
+        left.remove(newest)
+    return values
+
+
+def _place(asked: Asked, event: Event) -> tuple[Any, ...]:
+    """What orders the events of `latest`."""
+    value = asked.value(event.row)  # type: ignore[misc]  # asserted by those who call
+    tie = (
+        (event.partition, event.offset)
+        if asked.positioned
+        else (value is not None, order(value) if value is not None else ())
+    )
+    return order(asked.by(event.row)), tie  # type: ignore[misc]
+
+
 def _chosen(asked: Asked, events: Sequence[Event]) -> Value:
     assert asked.value
     assert asked.by
     known = [event for event in events if asked.by(event.row) is not None]
     if not known:
         return None
-
-    def place(event: Event) -> tuple[Any, ...]:
-        value = asked.value(event.row)  # type: ignore[misc]  # asserted above
-        tie = (
-            (event.partition, event.offset)
-            if asked.positioned
-            else (value is not None, order(value) if value is not None else ())
-        )
-        return order(asked.by(event.row)), tie  # type: ignore[misc]
-
-    value = asked.value((max if asked.kind == "latest" else min)(known, key=place).row)
+    choose = max if asked.kind == "latest" else min
+    value = asked.value(choose(known, key=lambda event: _place(asked, event)).row)
     return value + 0.0 if isinstance(value, float) else value
 
 
@@ -202,6 +272,14 @@ def same(got: Value, expected: Value, tolerance: float = 0.0) -> bool:
         return got is expected
     if expected is NotANumber.NAN:
         expected = math.nan
+    if isinstance(expected, list):
+        return len(got) == len(expected) and all(
+            same(one, other, tolerance) for one, other in zip(got, expected, strict=True)
+        )
+    if isinstance(expected, dict):
+        return got.keys() == expected.keys() and all(
+            same(got[name], expected[name], tolerance) for name in expected
+        )
     if isinstance(expected, float):
         if not isinstance(got, float):
             return False

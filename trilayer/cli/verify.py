@@ -85,11 +85,17 @@ def _print(result: Verification) -> None:
         ),
     )
     for name, c in result.views.items():
-        layers = result.layers.get(name, {})
-        alone = [
-            _verdict(layers[layer].same) if layer in layers else "" for layer in ("batch", "speed")
-        ]
-        same = c.same and all(layer.same for layer in layers.values())
+        layers = {
+            layer: all(
+                compared.same
+                for (_, of_layer), compared in result.layers_of(name).items()
+                if of_layer == f"{layer} layer"
+            )
+            for layer in ("batch", "speed")
+            if result.layers_of(name)
+        }
+        alone = [_verdict(layers[layer]) if layer in layers else "" for layer in ("batch", "speed")]
+        same = c.same and all(layers.values())
         numbers_ = [f"{n:,}" for n in (c.match, c.differ, c.missing, c.extra)]
         views.add_row(name, *numbers_, *alone, _verdict(same))
     out.print(views)

@@ -50,7 +50,7 @@ def loaded(catalog: Catalog, folder: Path) -> Definitions:
     files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
     own = sorted(file for file in files if file and _belongs(Path(file), folder))
     return Definitions(
-        {view.name: view.fingerprint for view in catalog.views},
+        {view.name: view.fingerprint for view in catalog.stored},
         {stream.name: catalog.stream_fingerprint(stream) for stream in catalog.streams},
         {rows.name: rows.fingerprint for rows in catalog.rows},
         tuple(own),
@@ -128,7 +128,7 @@ def changes(before: Definitions, now: Definitions, publication: Publication | No
         ("removed", [n for n in before.views if n not in now.views]),
     ):
         if names:
-            sentences.append(f"Definitions were {words}: {', '.join(names)}.")
+            sentences.append(f"Definitions were {words}: {_declared(names)}.")
     published = (
         {name: view.fingerprint for name, view in publication.views.items()} if publication else {}
     )
@@ -138,10 +138,15 @@ def changes(before: Definitions, now: Definitions, publication: Publication | No
     if publication and waiting:
         sentences.append(
             "Until a batch run has computed them in full, these views have no answer:"
-            f" {', '.join(waiting)}. Airflow's next run does so, or `trilayer batch run`; to have"
+            f" {_declared(waiting)}. Airflow's next run does so, or `trilayer batch run`; to have"
             " the former answers, undo the change."
         )
     return sentences
+
+
+def _declared(stored: Iterable[str]) -> str:
+    """The names of the declared views of which these are what is stored."""
+    return ", ".join(dict.fromkeys(name.partition("__")[0] for name in stored))
 
 
 class Watch:

@@ -104,12 +104,7 @@ def sink(p: Project, name: str) -> Sink:
 
 def answered_views(catalog: Catalog, publication: Publication) -> list[str]:
     """The views of the catalog that the publication has with their present definitions."""
-    return [
-        view.name
-        for view in catalog.views
-        if view.name in publication.views
-        and publication.views[view.name].fingerprint == view.fingerprint
-    ]
+    return [view.name for view in catalog.views if publication.has(view)]
 
 
 def _delivered(p: Project, sink: Sink) -> int | None:

@@ -8,6 +8,7 @@ the log and from the master dataset.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +18,7 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
-from trilayer_core.definitions.aggregates import POSITION, State
+from trilayer_core.definitions.aggregates.base import POSITION, State
 from trilayer_core.definitions.expressions import decimal_scale, is_decimal, normal_type
 from trilayer_core.definitions.stream import Source, Stream
 from trilayer_core.definitions.view import Kept, View
@@ -39,6 +40,25 @@ def identifier(column: str) -> exp.Identifier:
     return exp.to_identifier(column, quoted=True)
 
 
+def _parse_template(template: str) -> exp.Expr:
+    """The template as a tree, with the third argument of `max_by`, which sqlglot would drop."""
+
+    def whole(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.ArgMax | exp.ArgMin) and node.args.get("count"):
+            name = "max_by" if isinstance(node, exp.ArgMax) else "min_by"
+            arguments = [node.this, node.expression, node.args["count"]]
+            return exp.Anonymous(this=name, expressions=arguments)
+        return node
+
+    return sqlglot.parse_one(template, dialect="spark").transform(whole)
+
+
+def _is_aggregate(node: exp.Expr) -> bool:
+    return isinstance(node, exp.AggFunc) or (
+        isinstance(node, exp.Anonymous) and node.name in ("max_by", "min_by")
+    )
+
+
 def aggregate_sql(
     template: str, columns: Mapping[str, str], dialect: str, where: str | None = None
 ) -> str:
@@ -46,19 +66,19 @@ def aggregate_sql(
 
     If `where` is given, the aggregates only count rows for which that boolean column is true.
     """
-    tree = sqlglot.parse_one(template, dialect="spark")
+    tree = _parse_template(template)
     for node in list(tree.find_all(exp.Column)):
-        if node.name in columns:
+        if node.name in columns and not node.table:
             node.replace(exp.column(identifier(columns[node.name])))
     if where is not None:
-        if not tree.find(exp.AggFunc):
+        if not any(_is_aggregate(node) for node in tree.walk()):
             raise DefinitionError(
                 f"a state with a filter must be made by an aggregate function that sqlglot knows;"
                 f" got {template}; put the filter into its value"
             )
 
         def filtered(node: exp.Expr) -> exp.Expr:
-            if isinstance(node, exp.AggFunc):
+            if _is_aggregate(node):
                 return exp.Filter(
                     this=node, expression=exp.Where(this=exp.column(identifier(where)))
                 )
@@ -70,7 +90,11 @@ def aggregate_sql(
 
 def merge_sql(column: str, state: State, dialect: str) -> str:
     """SQL that merges a state's column over a group of partials."""
-    merged = aggregate_sql(state.merge_in(dialect), {"state": column}, dialect)
+    if dialect == "duckdb" and state.duckdb_merge:
+        name = identifier(column).sql(dialect="duckdb")
+        merged = re.sub(r"\bstate\b", lambda _: name, state.duckdb_merge)
+    else:
+        merged = aggregate_sql(state.merge, {"state": column}, dialect)
     return f"CAST({merged} AS {sql_type(state.type, dialect)})"
 
 

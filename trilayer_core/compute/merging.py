@@ -5,7 +5,8 @@ These functions generate SQL from definitions; they hold no data.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ import sqlglot
 from sqlglot import exp
 
 from trilayer_core.compute.grouping import identifier, merge_sql, sql_type
-from trilayer_core.definitions.view import Key, Measure, View
+from trilayer_core.definitions.view import CELL, Key, Measure, View
 
 
 def open_duckdb(memory_mb: int = 1024, threads: int | None = None) -> duckdb.DuckDBPyConnection:
@@ -66,8 +67,16 @@ def _merged_select(view: View, sources: str, keep: Sequence[str]) -> str:
     return f"SELECT {', '.join([*keys, *states])} FROM {sources} GROUP BY {', '.join(keys)}"
 
 
+Tables = Callable[[View], Sequence[str]]
+"""The tables, or SELECTs in brackets, with the partials of a stored view."""
+
+
 def present_select(
-    view: View, tables: Sequence[str], keep: Sequence[str] = (), *, magnitudes: bool = False
+    view: View,
+    tables: Tables | Sequence[str],
+    keep: Sequence[str] = (),
+    *,
+    magnitudes: bool = False,
 ) -> str:
     """A SELECT of the view's answer, its `output` columns, from partials.
 
@@ -76,39 +85,94 @@ def present_select(
 
     Args:
         view: The view.
-        tables: Tables of its partials, or SELECTs in brackets.
+        tables: The tables of each of its stored views; those of the view itself are enough if it is
+            stored as it is.
         keep: Columns of the tables that precede the others in the answer and are grouped by as
             well.
         magnitudes: Whether to add a column NAME__magnitude, which `compare_answers` uses to compare
             floating-point sums.
     """
-    columns = list(keep)
+    if not callable(tables):
+        own = tables
+        tables = lambda _: own  # noqa: E731  # a function that is one expression
+    whole, *by_cell = view.stored
+    values = {m.name: _present_sql(m) for m in whole.measures if m.name in view.aggregates}
+    if magnitudes:
+        values |= {
+            f"{m.name}__magnitude": _over_states(m.magnitude_sql, m)
+            for m in whole.measures
+            if m.magnitude_sql
+        }
+    keys = [*keep]
     for key in view.keys:
-        columns.append(quoted_duckdb(key.name))
+        keys.append(quoted_duckdb(key.name))
         if key.window:
             end = key.window.end_sql(quoted_duckdb(key.name), _columns_of(key))
-            columns.append(f"{end} AS {quoted_duckdb(key.name + '_end')}")
-    columns += [
-        f"{_present_sql(measure)} AS {quoted_duckdb(measure.name)}" for measure in view.measures
-    ]
-    if magnitudes:
-        columns += [
-            (
-                f"{_over_states(measure.magnitude_sql, measure)} AS"
-                f" {quoted_duckdb(measure.name + '__magnitude')}"
-            )
-            for measure in view.measures
-            if measure.magnitude_sql
-        ]
-    sources = _windows_from_panes(view, _union(view, tables, keep), keep)
-    return f"SELECT {', '.join(columns)} FROM ({_merged_select(view, sources, keep)})"
+            keys.append(f"{end} AS {quoted_duckdb(key.name + '_end')}")
+    presented = _assembled_select(whole, tables(whole), keep)
+    if by_cell:
+        presented = _with_cells_select(view, values, presented, tables, keep)
+        values = {name: quoted_duckdb(name) for name in (*view.aggregates, *values)}
+    columns = [f"{sql} AS {quoted_duckdb(name)}" for name, sql in values.items()]
+    return f"SELECT {', '.join([*keys, *columns])} FROM ({presented})"
+
+
+def _assembled_select(view: View, tables: Sequence[str], keep: Sequence[str]) -> str:
+    """A SELECT of the merged partials of a stored view, with windows instead of panes."""
+    return _merged_select(view, _windows_from_panes(view, _union(view, tables, keep), keep), keep)
+
+
+def _with_cells_select(
+    view: View, values: Mapping[str, str], whole: str, tables: Tables, keep: Sequence[str]
+) -> str:
+    """A SELECT of the final values of all aggregates, where cells are folded to a row for each key.
+
+    A row of each stored view is a row of the union, so that a condition on keys reaches every scan.
+
+    Args:
+        view: The view.
+        values: SQL of the final values of the aggregates without cells, by column.
+        whole: A SELECT of the merged partials over which these are.
+        tables: The tables of each of the stored views.
+        keep: Columns that precede the keys.
+    """
+    keys = ", ".join([*keep, *(quoted_duckdb(key.name) for key in view.keys)])
+    plain = [f"{sql} AS {quoted_duckdb(name)}" for name, sql in values.items()]
+    rows = [f"SELECT {', '.join([keys, *plain])} FROM ({whole})"]
+    for stored in view.stored[1:]:
+        (measure,) = stored.measures
+        assert measure.cell
+        cells = f"({_assembled_select(stored, tables(stored), keep)})"
+        if measure.cell.ordered:
+            number = quoted_duckdb(f"{measure.name}__n")
+            running = f"sum({number}) OVER (PARTITION BY {keys} ORDER BY {CELL})"
+            total = f"sum({number}) OVER (PARTITION BY {keys})"
+            cells = f"(SELECT *, {running} AS _running, {total} AS _total FROM {cells})"
+        folded = f"{_folded_sql(measure)} AS {quoted_duckdb(measure.name)}"
+        rows.append(f"SELECT {keys}, {folded} FROM {cells} GROUP BY {keys}")
+    union = " UNION ALL BY NAME ".join(rows)
+    one_row = [f"any_value({quoted_duckdb(name)}) AS {quoted_duckdb(name)}" for name in values]
+    for measure in view.celled:
+        assert measure.cell
+        name = quoted_duckdb(measure.name)
+        one_row.append(f"coalesce(any_value({name}), {measure.cell.empty}) AS {name}")
+    return f"SELECT {', '.join([keys, *one_row])} FROM ({union}) GROUP BY {keys}"
+
+
+def _folded_sql(measure: Measure) -> str:
+    """SQL of the final value of an aggregate with cells, over the cells of a key."""
+    folded = _over_states(measure.present_sql, measure)
+    return f"CAST({folded} AS {sql_type(measure.type, 'duckdb')})"
 
 
 def _present_sql(measure: Measure, prefix: str = "") -> str:
     """SQL of the final value of a measure, over a row of merged partials.
 
-    `prefix` precedes the names of the state columns.
+    Of a cell it is the cell's state. `prefix` precedes the names of the state columns.
     """
+    if measure.cell:
+        (column,) = measure.states
+        return quoted_duckdb(f"{prefix}{column}")
     presented = _over_states(measure.present_sql, measure, prefix)
     return f"CAST({presented} AS {sql_type(measure.type, 'duckdb')})"
 
@@ -116,10 +180,17 @@ def _present_sql(measure: Measure, prefix: str = "") -> str:
 def _over_states(sql: str, measure: Measure, prefix: str = "") -> str:
     """Rewrites SQL over the names of a measure's states to SQL over their columns."""
     tree = sqlglot.parse_one(sql, dialect="duckdb")
+    lambda_names = {
+        name.name for function in tree.find_all(exp.Lambda) for name in function.expressions
+    }
 
     def replace(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Column):
             path = [part.name for part in node.parts]
+            if measure.cell and path[0] in _OF_CELLS:
+                return exp.column(identifier(f"_{path[0]}"))
+            if path[0] in lambda_names:
+                return node
             found: exp.Expr = exp.column(identifier(f"{prefix}{measure.name}__{path[0]}"))
             for field in path[1:]:
                 found = exp.Dot(
@@ -129,6 +200,10 @@ def _over_states(sql: str, measure: Measure, prefix: str = "") -> str:
         return node
 
     return tree.transform(replace).sql("duckdb")
+
+
+_OF_CELLS = ("cell", "running", "total")
+"""What `Aggregate.present` may refer to besides the names of states, if there are cells."""
 
 
 def _union(view: View, tables: Sequence[str], keep: Sequence[str]) -> str:
@@ -194,6 +269,7 @@ def compare(
     show: int = 20,
     into: str = "",
     keep: Sequence[str] = (),
+    close: Mapping[str, str] | None = None,
 ) -> Comparison:
     """Compares two tables, or queries in brackets, by the view's keys.
 
@@ -210,13 +286,17 @@ def compare(
         into: The name of a table to create, with a row for each key: `_kind`, the keys, and
             `left_NAME` and `right_NAME` for each column.
         keep: Columns that identify a row in addition to the view's keys.
+        close: For columns with several floating-point numbers, SQL that is true if the values `l`
+            and `r` differ by rounding only; see `State.close`.
     """
     keyed_by = [*keep, *view.key_names]
     compared = into or "_compared"
     join = " AND ".join(
         f"l.{quoted_duckdb(k)} IS NOT DISTINCT FROM r.{quoted_duckdb(k)}" for k in keyed_by
     )
-    equal = " AND ".join(_equal(name, by) for name, by in columns.items())
+    equal = " AND ".join(
+        _equal(name, within, (close or {}).get(name, "")) for name, within in columns.items()
+    )
     kind = (
         f"CASE WHEN r._side IS NULL THEN 'missing' WHEN l._side IS NULL THEN 'extra' WHEN {equal}"
         " THEN 'match' ELSE 'differ' END"
@@ -293,16 +373,21 @@ def compare_partials(
 
     Comparing states includes sums that are too large for the type of the answer.
     """
-    columns = {}
+    columns: dict[str, str] = {}
+    close: dict[str, str] = {}
     for measure in view.measures:
         for state_column, state in measure.states.items():
             column = quoted_duckdb(f"{measure.name}__{state.relative_to}")
             magnitude = f"greatest(l.{column}, r.{column})" if state.relative_to else ""
             columns[state_column] = _within(state.tolerance, magnitude)
+            if state.close:
+                close[state_column] = state.close
     merged_left, merged_right = (
         f"({merge_select(view, [table], keep)})" for table in (left, right)
     )
-    return compare(connection, view, merged_left, merged_right, columns, into=into, keep=keep)
+    return compare(
+        connection, view, merged_left, merged_right, columns, into=into, keep=keep, close=close
+    )
 
 
 def present_compared_select(view: View, compared: str, labels: tuple[str, str]) -> str:
@@ -325,9 +410,12 @@ def _within(tolerance: float, magnitude: str) -> str:
     return f"{tolerance} * {magnitude}" if magnitude else ""
 
 
-def _equal(name: str, tolerance: str) -> str:
+def _equal(name: str, tolerance: str, close_sql: str = "") -> str:
     left, right = (f"{side}.{quoted_duckdb(name)}" for side in ("l", "r"))
     same = f"{left} IS NOT DISTINCT FROM {right}"
+    if close_sql:
+        of_states = re.sub(r"\b([lr])\.", lambda m: f"({m[1]}.{quoted_duckdb(name)}).", close_sql)
+        return f"({same} OR coalesce({of_states}, false))"
     if not tolerance:
         return same
     close = f"abs({left} - {right}) <= {tolerance}"

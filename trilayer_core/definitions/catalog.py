@@ -134,11 +134,20 @@ class Catalog:
         """The views over a stream, including those over rows made from it."""
         return [view for view in self.views if view.stream.name == stream.name]
 
+    @property
+    def stored(self) -> list[View]:
+        """What the layers compute and store for all views; see `View.stored`."""
+        return [stored for view in self.views for stored in view.stored]
+
+    def stored_of(self, stream: Stream) -> list[View]:
+        """What the layers compute and store for the views over a stream."""
+        return [stored for view in self.views_of(stream) for stored in view.stored]
+
     def stream_fingerprint(self, stream: Stream) -> str:
         """Identifies what one run of the speed layer computes: the stream and all views over it."""
         return digest(
             stream.fingerprint,
-            sorted((view.name, view.fingerprint) for view in self.views_of(stream)),
+            sorted((view.name, view.fingerprint) for view in self.stored_of(stream)),
         )
 
 

@@ -5,11 +5,13 @@ Both layers and the merge derive what they do from it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cached_property
 
-from trilayer_core.definitions.aggregates import Aggregate, State
+from trilayer_core.definitions.aggregates.base import Aggregate, Cell, State
+from trilayer_core.definitions.aggregates.sums import Count
 from trilayer_core.definitions.expressions import (
     Expression,
     check_name,
@@ -71,6 +73,9 @@ class Measure:
         present_sql: DuckDB SQL of the answer, over the names of the states without `NAME__`.
         magnitude_sql: DuckDB SQL, over the same names, of the quantity that the rounding error of a
             floating-point answer is relative to. Empty if the answer is exact.
+        cell: What divides the events of a key further. The states are then those of a cell, and
+            `present_sql` aggregates over cells.
+        bound: How far the answer may be from the exact one, in words; empty if it is exact.
     """
 
     name: str
@@ -81,11 +86,14 @@ class Measure:
     type: str
     present_sql: str
     magnitude_sql: str = ""
+    cell: Cell | None = None
+    bound: str = ""
 
     @property
     def tolerance(self) -> float:
         """The fraction of the magnitude by which two answers may differ."""
-        return max((s.tolerance for s in self.states.values() if s.relative_to), default=0.0)
+        rounded = (s for s in self.states.values() if s.relative_to or s.close)
+        return max((state.tolerance for state in rounded), default=0.0)
 
 
 @dataclass(frozen=True)
@@ -107,6 +115,8 @@ class Kept:
 class View:
     """Aggregates of a source's events by key. NULL is a key like any other, as in SQL's GROUP BY.
 
+    The layers compute and store what `stored` returns, and answers are presented from that.
+
     Attributes:
         name: Its name in queries.
         source: A stream, or rows made from one.
@@ -123,7 +133,7 @@ class View:
     where: str | None = None
 
     def __post_init__(self) -> None:
-        check_name(self.name, "name of a view")
+        self._check_names()
         if not isinstance(self.source, Stream | Rows):
             raise DefinitionError(
                 f"source of view {self.name!r} must be a Stream or Rows; got"
@@ -147,6 +157,13 @@ class View:
                 f"columns of view {self.name!r} must have different names; got {', '.join(twice)}"
                 " twice"
             )
+        if self.celled:
+            _ = [view.fingerprint for view in self.stored]
+
+    def _check_names(self) -> None:
+        check_name(self.name, "name of a view")
+        for name in self.aggregates:
+            check_name(name, f"aggregate {name!r} of view {self.name!r}")
 
     @cached_property
     def keys(self) -> tuple[Key, ...]:
@@ -190,7 +207,6 @@ class View:
 
     def _measure(self, name: str, aggregate: Aggregate) -> Measure:
         what = f"aggregate {name!r} of view {self.name!r}"
-        check_name(name, what)
         if not isinstance(aggregate, Aggregate):
             raise DefinitionError(f"{what} must be an aggregate such as count(); got {aggregate!r}")
         inputs = {
@@ -208,8 +224,54 @@ class View:
         magnitude_sql = aggregate.magnitude(types)
         prefixed = {f"{name}__{state}": definition for state, definition in states.items()}
         return Measure(
-            name, aggregate, inputs, filter_, prefixed, type_, present_sql, magnitude_sql
+            name,
+            aggregate,
+            inputs,
+            filter_,
+            prefixed,
+            type_,
+            present_sql,
+            magnitude_sql,
+            aggregate.cell(types),
+            aggregate.bound(types),
         )
+
+    @property
+    def celled(self) -> tuple[Measure, ...]:
+        """The aggregates whose states are kept by cell."""
+        return tuple(measure for measure in self.measures if measure.cell)
+
+    @cached_property
+    def stored(self) -> tuple[View, ...]:
+        """The views that the layers compute and store for this one.
+
+        These are the view without the aggregates that have cells, under its name; and for each of
+        those a view VIEW__AGGREGATE, whose keys are followed by the cell, `_cell`. A view without
+        such aggregates is stored as it is.
+        """
+        if not self.celled:
+            return (self,)
+        names = {measure.name for measure in self.celled}
+        plain = {name: a for name, a in self.aggregates.items() if name not in names}
+        same = {f.name: getattr(self, f.name) for f in fields(View) if f.name != "_"}
+        whole = _Stored(**same | {"aggregates": plain or {EVENTS: Count()}})
+        by_cell = [
+            _ByCell(
+                **same | {"name": f"{self.name}__{m.name}", "aggregates": {m.name: m.aggregate}}
+            )
+            for m in self.celled
+        ]
+        return (whole, *by_cell)
+
+    @property
+    def declared_name(self) -> str:
+        """The name of the declared view of which this is, or is a part of, what is stored."""
+        return self.name.partition("__")[0]
+
+    @property
+    def approximate(self) -> dict[str, str]:
+        """The columns whose answers are not exact, with how far they may be off, in words."""
+        return {measure.name: measure.bound for measure in self.measures if measure.bound}
 
     @cached_property
     def kept(self) -> tuple[Kept, ...]:
@@ -221,7 +283,7 @@ class View:
         of_measures = [
             Kept(
                 {role: expression.sql for role, expression in measure.inputs.items()},
-                _both(own, measure.where.sql if measure.where else None),
+                _all([f.sql for f in (self.filter, measure.where) if f]),
                 measure.states,
             )
             for measure in self.measures
@@ -290,16 +352,65 @@ class View:
         )
 
 
+EVENTS = "_events"
+"""The aggregate of a stored view whose declared aggregates all have cells: it has the keys."""
+
+CELL = "_cell"
+"""The last key of a stored view by cell."""
+
+
+class _Stored(View):
+    """A stored view that is a part of a declared one, where its names were checked."""
+
+    def _check_names(self) -> None:
+        """Names with underscores are reserved for these."""
+
+    @property
+    def celled(self) -> tuple[Measure, ...]:
+        """None: the states are those of this view's own keys."""
+        return ()
+
+
+class _ByCell(_Stored):
+    """One aggregate of a view, by key and cell."""
+
+    @cached_property
+    def _declared(self) -> Measure:
+        ((name, aggregate),) = self.aggregates.items()
+        return self._measure(name, aggregate)
+
+    @cached_property
+    def keys(self) -> tuple[Key, ...]:
+        """The keys of the view, and the cell."""
+        value, cell = self._declared.inputs["value"], self._declared.cell
+        assert cell
+        sql = re.sub(r"\bvalue\b", lambda _: f"({value.sql})", cell.sql)
+        return (*super().keys, Key(CELL, Expression(sql, cell.type, value.columns)))
+
+    @cached_property
+    def filter(self) -> Expression | None:
+        """The filters of the view and of the aggregate; events without a value have no cell."""
+        declared = self._declared
+        value = declared.inputs["value"]
+        filters = [super().filter, declared.where]
+        sql = _all([f"({value.sql}) IS NOT NULL", *(f.sql for f in filters if f)])
+        assert sql
+        columns = value.columns.union(*(f.columns for f in filters if f))
+        return Expression(sql, "boolean", columns)
+
+    @cached_property
+    def measures(self) -> tuple[Measure, ...]:
+        """The aggregate. Its filter is that of the view."""
+        return (replace(self._declared, where=None),)
+
+
 def _said(states: Mapping[str, State]) -> list[dict[str, tuple[str, str, str]]]:
     """The meaning of states, for a fingerprint; empty if there are none."""
     return [{c: (s.type, s.partial, s.merge) for c, s in states.items()}] if states else []
 
 
-def _both(first: str | None, second: str | None) -> str | None:
-    """The conjunction of two filters."""
-    filters = [sql for sql in (first, second) if sql is not None]
-    return (
-        " and ".join(f"({sql})" for sql in filters)
-        if len(filters) > 1
-        else next(iter(filters), None)
-    )
+def _all(filters: Sequence[str]) -> str | None:
+    """The conjunction of filters; None without any."""
+    if len(filters) > 1:
+        return " and ".join(f"({sql})" for sql in filters)
+    return filters[0] if filters else None

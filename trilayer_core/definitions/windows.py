@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trilayer_core.definitions.aggregates import State
+from trilayer_core.definitions.aggregates.base import State
 from trilayer_core.errors import DefinitionError
 
 _UNITS_US = {

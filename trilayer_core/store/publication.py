@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from trilayer_core.definitions.view import View
 from trilayer_core.errors import UsageError
 from trilayer_core.seam import Cut, format_time
 from trilayer_core.store.documents import NO_OTHER_FIELDS
@@ -91,6 +92,13 @@ class Publication:
     def t(self) -> str:
         """T as text."""
         return format_time(self.t_ms)
+
+    def has(self, view: View) -> bool:
+        """Whether it has all that is stored of the view, with the present definition."""
+        return all(
+            stored.name in self.views and self.views[stored.name].fingerprint == stored.fingerprint
+            for stored in view.stored
+        )
 
 
 def choose_version(known: Sequence[Publication], version: int) -> Publication:

@@ -124,7 +124,7 @@ def test_a_filter_is_put_into_each_aggregate_function():
 
 def test_a_state_may_be_merged_by_another_function_in_duckdb():
     state = State("double", "sum(value)", "sum(state)", duckdb_merge="fsum(state)")
-    assert merge_sql("a b", state, "duckdb") == 'CAST(FSUM("a b") AS DOUBLE)'
+    assert merge_sql("a b", state, "duckdb") == 'CAST(fsum("a b") AS DOUBLE)'
     assert merge_sql("a b", state, "spark") == "CAST(SUM(`a b`) AS DOUBLE)"
 
 

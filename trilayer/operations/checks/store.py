@@ -83,9 +83,8 @@ def check_definitions(p: Subject) -> Iterator[str]:
     catalog, store = p.catalog, readable(p)
     publication = Publications(store).in_force()
     for view in catalog.views:
-        published = publication.views.get(view.name) if publication else None
-        if publication and (published is None or published.fingerprint != view.fingerprint):
-            what = "is new" if published is None else "has changed"
+        if publication and not publication.has(view):
+            what = "has changed" if view.name in publication.views else "is new"
             raise TrilayerError(
                 f"view {view.name!r} must be published as it is defined; it {what} since version"
                 f" {publication.version}; run `trilayer batch run`"

@@ -105,16 +105,26 @@ class Verification:
             and all(c.same for layers in self.layers.values() for c in layers.values())
         )
 
+    def layers_of(self, view: str) -> dict[tuple[str, str], Comparison]:
+        """The comparisons of the states of a view, by stored view and layer in words."""
+        return {
+            (stored, f"{layer} layer"): comparison
+            for stored, layers in self.layers.items()
+            if stored.partition("__")[0] == view
+            for layer, comparison in layers.items()
+        }
+
     def faults(self) -> Iterator[str]:
         """All faults, one per line, each beginning with the invariant and its subject."""
         for name, stream in self.streams.items():
             for line in stream.wrong:
                 yield f"every record once (I1), {name}: {line}"
         for name, merged in self.views.items():
-            layers = {f"{layer} layer": c for layer, c in self.layers.get(name, {}).items()}
-            for where, comparison in {"merged": merged, **layers}.items():
+            for where, comparison in {(name, "merged"): merged, **self.layers_of(name)}.items():
                 for row in comparison.keys:
-                    yield f"merged equals the recompute (I2), {name}, {where}: {_key_fault(row)}"
+                    yield (
+                        f"merged equals the recompute (I2), {', '.join(where)}: {_key_fault(row)}"
+                    )
         for name in self.failed:
             yield f"not verified {name}: {self.unanswered[name]}"
         for line in self.files:

@@ -20,7 +20,7 @@ from trilayer.operations.verification.records import (
 )
 from trilayer.operations.verification.state import StreamState
 from trilayer_core.compute.parsing import log_columns
-from trilayer_core.definitions.aggregates import POSITION
+from trilayer_core.definitions.aggregates.base import POSITION
 from trilayer_core.errors import LogError
 from trilayer_core.log.broker import Log, Topic
 from trilayer_core.runtime.kafka_source import read_log

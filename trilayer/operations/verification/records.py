@@ -16,7 +16,7 @@ from batch_layer.engine import StartSpark
 from trilayer.operations.verification.findings import Notes
 from trilayer.operations.verification.state import StreamState
 from trilayer_core.compute.parsing import FITS, LOG_COLUMNS, REJECT, log_columns, parse
-from trilayer_core.definitions.aggregates import POSITION
+from trilayer_core.definitions.aggregates.base import POSITION
 from trilayer_core.runtime.kafka_source import read_log
 from trilayer_core.seam import Ranges, size
 

@@ -104,13 +104,16 @@ def _verification(p: Project, start: StartSpark, tell: Tell) -> Verification:
                 notes.wrong += check_files(state, records.groups)
                 notes.wrong += check_segments(state, records.groups)
                 notes.wrong += check_quarantine(state, records, duck)
-                for pass_ in plan(answered):
-                    tell(f"recomputing {', '.join(view.name for view in pass_.views)}")
+                for pass_ in plan([stored for view in answered for stored in view.stored]):
+                    of_pass = [view for view in answered if view.source == pass_.source]
+                    tell(f"recomputing {', '.join(view.name for view in of_pass)}")
                     recomputed = recompute(state, records, pass_, notes)
-                    for view in pass_.views:
-                        anew = recomputed[view.name]
-                        views[view.name] = compare_merged(duck, view, answers, anew)
-                        layers[view.name] = compare_layers(duck, view, answers, anew)
+                    for view in of_pass:
+                        views[view.name] = compare_merged(duck, view, answers, recomputed)
+                    for stored in pass_.views:
+                        layers[stored.name] = compare_layers(
+                            duck, stored, answers, recomputed[stored.name]
+                        )
                 streams[stream.name] = _findings(state, records, notes)
     damaged = _damaged_files(p.store, published)
     return Verification(streams, views, answers.unanswered, answers.failed, layers, damaged)

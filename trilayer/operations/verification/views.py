@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import duckdb
@@ -30,8 +31,8 @@ class Answers:
 
     Attributes:
         merged: The answer of each view that has one.
-        batch: The states of each view's batch layer, as loaded.
-        speed: The states of each view's speed layer, as loaded.
+        batch: The states of each stored view's batch layer, as loaded.
+        speed: The states of each stored view's speed layer, as loaded.
         unanswered: Views without an answer, with the reason.
         failed: Those of `unanswered` that have an answer which could not be computed.
     """
@@ -55,19 +56,28 @@ class Answers:
             self.failed.append(view.name)
             return
         self.merged[view.name] = merged
-        self.batch[view.name] = snapshot.sql(f"SELECT * EXCLUDE (_file) FROM _batch.{name}").arrow()
-        self.speed[view.name] = snapshot.sql(f"FROM _speed.{name}").arrow()
+        for stored in view.stored:
+            name = quoted_duckdb(stored.name)
+            states = snapshot.sql(f"SELECT * EXCLUDE (_file) FROM _batch.{name}")
+            self.batch[stored.name] = states.arrow()
+            self.speed[stored.name] = snapshot.sql(f"FROM _speed.{name}").arrow()
 
 
 def compare_merged(
-    duck: duckdb.DuckDBPyConnection, view: View, answers: Answers, recomputed: Recomputed
+    duck: duckdb.DuckDBPyConnection,
+    view: View,
+    answers: Answers,
+    recomputed: Mapping[str, Recomputed],
 ) -> Comparison:
-    """Compares the merged answer with a recompute of all records."""
+    """Compares the merged answer with a recompute of all records, by stored view."""
     duck.register("answer", answers.merged[view.name])
-    duck.execute(f"DROP TABLE IF EXISTS recomputed; {create_table_sql('recomputed', view)}")
-    insert_rows(duck, "recomputed", recomputed.whole)
-    expected = f"({present_select(view, ['recomputed'], magnitudes=True)})"
-    return compare_answers(duck, view, expected, "answer", magnitudes=True)
+    tables = {stored.name: f"recomputed_{number}" for number, stored in enumerate(view.stored)}
+    for stored in view.stored:
+        table = tables[stored.name]
+        duck.execute(f"DROP TABLE IF EXISTS {table}; {create_table_sql(table, stored)}")
+        insert_rows(duck, table, recomputed[stored.name].whole)
+    expected = present_select(view, lambda stored: [tables[stored.name]], magnitudes=True)
+    return compare_answers(duck, view, f"({expected})", "answer", magnitudes=True)
 
 
 def compare_layers(

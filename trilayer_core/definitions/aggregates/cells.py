@@ -1,0 +1,211 @@
+"""Aggregates over the cells of a key: distinct values, quantiles and the most frequent values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from trilayer_core.definitions.aggregates.base import Aggregate, Cell, State
+from trilayer_core.definitions.expressions import FLOATS, is_numeric, is_orderable
+from trilayer_core.errors import DefinitionError
+
+REGISTERS = 1024
+"""The number of registers of an approximate `distinct`."""
+
+MOST_VALUES = 1000
+"""The most values that `top` returns."""
+
+RELATIVE_ERROR = 0.01
+"""The largest error of a quantile, relative to the value."""
+
+_GAMMA = (1 + RELATIVE_ERROR) / (1 - RELATIVE_ERROR)
+_ZERO = 100_000
+"""What is added to the number of a quantile's cell, so that it has the sign of its values."""
+_INFINITE, _NAN = 999_999, 1_000_000
+
+_NUMBER = State("bigint", "count(1)", "sum(state)", neutral="0")
+
+
+def _check_plain(types: Mapping[str, str], what: str) -> None:
+    if not is_orderable(types["value"]):
+        raise DefinitionError(f"{what} must be over a plain type; got {types['value']}")
+
+
+def _plain_sql(type_: str) -> str:
+    """Spark SQL of the value, with -0.0 as 0.0."""
+    return f"value + cast(0 as {type_})" if type_ in FLOATS else "value"
+
+
+@dataclass(frozen=True)
+class Distinct(Aggregate):
+    """The number of different values that are not NULL; 0 if there are none.
+
+    It is estimated from 1,024 registers: by linear counting for few values, and by HyperLogLog for
+    many (Flajolet, Fusy, Gandouet, Meunier, 2007; Heule, Nunkesser, Hall, 2013). The standard error
+    is 1.04 / sqrt(1024) = 3.25 %. A register is a cell, so each key has at most 1,024 of them.
+
+    Attributes:
+        exact: Whether each value is kept, as a cell of its own, and counted exactly.
+    """
+
+    exact: bool = False
+    kind = "distinct"
+
+    def check(self, types: Mapping[str, str], what: str) -> None:
+        """Requires a scalar."""
+        _check_plain(types, what)
+
+    def cell(self, types: Mapping[str, str]) -> Cell:
+        """The value, or the register that its hash selects."""
+        value = _plain_sql(types["value"])
+        if self.exact:
+            return Cell(value, types["value"], empty="0")
+        return Cell(f"cast(pmod(xxhash64({value}), {REGISTERS}) as int)", "int", empty="0")
+
+    def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
+        """The number of events, or the largest rank of a register."""
+        if self.exact:
+            return {"n": _NUMBER}
+        # The rank is the place of the first 1 in the 54 bits of the hash that do not select the
+        # register.
+        bits = f"shiftrightunsigned(xxhash64({_plain_sql(types['value'])}), 10)"
+        rank = f"CASE WHEN {bits} = 0 THEN 55 ELSE 55 - length(bin({bits})) END"
+        return {"rank": State("int", f"max({rank})", "max(state)", neutral="0")}
+
+    def present(self, types: Mapping[str, str]) -> tuple[str, str]:
+        """The number of cells, or the estimate from the registers."""
+        if self.exact:
+            return "count(*)", "bigint"
+        alpha = 0.7213 / (1 + 1.079 / REGISTERS)
+        estimate = (
+            f"({alpha * REGISTERS**2!r} / (sum(pow(2.0::double, -rank)) +"
+            f" ({REGISTERS} - count(*))))"
+        )
+        few = f"{REGISTERS} * ln({REGISTERS}.0::double / ({REGISTERS} - count(*)))"
+        small = f"{estimate} <= {5 * REGISTERS // 2} AND count(*) < {REGISTERS}"
+        return f"round(CASE WHEN {small} THEN {few} ELSE {estimate} END)", "bigint"
+
+    def bound(self, types: Mapping[str, str]) -> str:
+        """The standard error."""
+        return "" if self.exact else "standard error 3.25 %"
+
+
+@dataclass(frozen=True)
+class Quantiles(Aggregate):
+    """The values at some ranks, as an array of doubles; NULL if there are no values.
+
+    The quantile q of n values is the value of rank ceil(q * n), from 1, in their order. It is
+    returned with an error of at most 1 % of its size: values are counted in cells whose bounds rise
+    by a constant factor (DDSketch; Masson, Rim, Lee, 2019). NaN is greater than every number.
+
+    Attributes:
+        quantiles: Numbers from 0 to 1.
+    """
+
+    quantiles: Sequence[float] = (0.5,)
+    kind = "quantiles"
+
+    def check(self, types: Mapping[str, str], what: str) -> None:
+        """Requires a number, and quantiles from 0 to 1."""
+        if not is_numeric(types["value"]):
+            raise DefinitionError(f"{what} must be over a number; got {types['value']}")
+        fit = all(
+            isinstance(q, int | float) and not isinstance(q, bool) and 0 <= q <= 1
+            for q in self.quantiles
+        )
+        if not self.quantiles or not fit:
+            raise DefinitionError(
+                f"quantiles of {what} must be numbers from 0 to 1, at least one;"
+                f" got {self.quantiles!r}"
+            )
+
+    def cell(self, types: Mapping[str, str]) -> Cell:
+        """The number of the interval that holds the value."""
+        value = "cast(value as double)"
+        place = f"cast(ceil(ln(abs({value})) / {math.log(_GAMMA)!r}D) as int) + {_ZERO}"
+        return Cell(
+            f"CASE WHEN isnan({value}) THEN {_NAN} WHEN {value} = 0 THEN 0"
+            f" WHEN abs({value}) = cast('Infinity' as double) THEN"
+            f" IF({value} > 0, {_INFINITE}, -{_INFINITE})"
+            f" WHEN {value} > 0 THEN {place} ELSE -({place}) END",
+            "int",
+            ordered=True,
+        )
+
+    def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
+        """The number of values in a cell."""
+        return {"n": _NUMBER}
+
+    def present(self, types: Mapping[str, str]) -> tuple[str, str]:
+        """The middle of the first cell up to which there are enough values."""
+        return f"[{', '.join(map(self._value_sql, self.quantiles))}]", "array<double>"
+
+    def bound(self, types: Mapping[str, str]) -> str:
+        """The relative error."""
+        return "within 1 % of the value"
+
+    def _value_sql(self, quantile: float) -> str:
+        cell = f"min(cell) FILTER (WHERE running >= greatest(1, ceil({quantile!r} * total)))"
+        size = f"{2 / (1 + _GAMMA)!r} * pow({_GAMMA!r}::double, abs({cell}) - {_ZERO})"
+        return (
+            f"CASE {cell} WHEN 0 THEN 0 WHEN {_NAN} THEN 'NaN'::double"
+            f" WHEN {_INFINITE} THEN 'Infinity'::double WHEN -{_INFINITE} THEN '-Infinity'::double"
+            f" ELSE sign({cell}) * {size} END"
+        )
+
+
+class _Frequent(Aggregate):
+    """Values by their number of events. A value is a cell, and each key has one for each value."""
+
+    def check(self, types: Mapping[str, str], what: str) -> None:
+        """Requires a scalar."""
+        _check_plain(types, what)
+
+    def cell(self, types: Mapping[str, str]) -> Cell:
+        """The value."""
+        return Cell(_plain_sql(types["value"]), types["value"])
+
+    def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
+        """The number of events with the value."""
+        return {"n": _NUMBER}
+
+
+@dataclass(frozen=True)
+class Top(_Frequent):
+    """The most frequent values with their numbers, exactly: an array of struct(value, n).
+
+    The most frequent one is first; among equals, the smallest value. It is NULL if there are none.
+
+    Attributes:
+        k: The most values to return.
+    """
+
+    k: int = 10
+    kind = "top"
+
+    def check(self, types: Mapping[str, str], what: str) -> None:
+        """Requires a scalar, and a number of values."""
+        super().check(types, what)
+        if type(self.k) is not int or not 1 <= self.k <= MOST_VALUES:
+            raise DefinitionError(
+                f"the number of values of {what} must be from 1 to {MOST_VALUES}; got {self.k!r}"
+            )
+
+    def present(self, types: Mapping[str, str]) -> tuple[str, str]:
+        """The first values in order."""
+        values = "list({'value': cell, 'n': n} ORDER BY n DESC, cell)"
+        return (
+            f"list_slice({values}, 1, {self.k})",
+            f"array<struct<value:{types['value']},n:bigint>>",
+        )
+
+
+class Mode(_Frequent):
+    """The most frequent value, exactly; among equals, the smallest one. NULL if there are none."""
+
+    kind = "mode"
+
+    def present(self, types: Mapping[str, str]) -> tuple[str, str]:
+        """The first value in order."""
+        return "first(cell ORDER BY n DESC, cell)", types["value"]

@@ -1,0 +1,176 @@
+"""Aggregates that choose: extremes, and the values of chosen events."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from trilayer_core.definitions.aggregates.base import POSITION, Aggregate, State
+from trilayer_core.definitions.expressions import FLOATS, is_orderable
+from trilayer_core.errors import DefinitionError
+
+
+class _Extreme(Aggregate):
+    function: ClassVar[str]
+
+    def check(self, types: Mapping[str, str], what: str) -> None:
+        if not is_orderable(types["value"]):
+            raise DefinitionError(f"{what} must be over a type with an order; got {types['value']}")
+
+    def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
+        type_ = types["value"]
+        # -0.0 equals 0.0 but has other bits. Adding zero turns both into 0.0.
+        value = f"value + cast(0 as {type_})" if type_ in FLOATS else "value"
+        return {self.function: State(type_, f"{self.function}({value})", f"{self.function}(state)")}
+
+    def present(self, types: Mapping[str, str]) -> tuple[str, str]:
+        return self.function, types["value"]
+
+
+class Min(_Extreme):
+    """The smallest value that is not NULL.
+
+    Strings are ordered by their UTF-8 bytes. NaN is greater than every number.
+    """
+
+    kind, function = "min_", "min"
+
+
+class Max(_Extreme):
+    """The largest value that is not NULL.
+
+    Strings are ordered by their UTF-8 bytes. NaN is greater than every number.
+    """
+
+    kind, function = "max_", "max"
+
+
+class Any(_Extreme):
+    """Whether one of the conditions is true; NULL if all are NULL."""
+
+    kind, function = "any_", "max"
+
+    def check(self, types: Mapping[str, str], what: str) -> None:
+        """Requires a boolean."""
+        _check_boolean(types, what)
+
+
+class Every(_Extreme):
+    """Whether all of the conditions that are not NULL are true; NULL if all are NULL."""
+
+    kind, function = "every", "min"
+
+    def check(self, types: Mapping[str, str], what: str) -> None:
+        """Requires a boolean."""
+        _check_boolean(types, what)
+
+
+def _check_boolean(types: Mapping[str, str], what: str) -> None:
+    if types["value"] != "boolean":
+        raise DefinitionError(f"{what} must be over a boolean; got {types['value']}")
+
+
+class _Chosen(Aggregate):
+    """The value, which may be NULL, of the first or last event in an order.
+
+    The order is (`by`, partition, offset). The state is one struct, which both engines compare from
+    left to right, so that min or max selects the event. -0.0 becomes 0.0.
+    """
+
+    function: ClassVar[str]
+
+    def check(self, types: Mapping[str, str], what: str) -> None:
+        if not is_orderable(types["value"]):
+            raise DefinitionError(
+                f"{what} must choose a column of a plain type; got {types['value']}"
+            )
+        if not is_orderable(types["by"]):
+            raise DefinitionError(f"{what} must be by a type with an order; got {types['by']}")
+
+    def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
+        type_, struct = _event_struct(types, positioned)
+        choose = f"{self.function}(IF(by IS NULL, NULL, {struct}))"
+        return {"event": State(type_, choose, f"{self.function}(state)")}
+
+    def present(self, types: Mapping[str, str]) -> tuple[str, str]:
+        return "event.value", types["value"]
+
+
+class Latest(_Chosen):
+    """The value of the event with the largest `by`; among equals, of the last one in the log.
+
+    Events whose `by` is NULL are ignored.
+    """
+
+    kind, function = "latest", "max"
+
+
+class First(_Chosen):
+    """The value of the event with the smallest `by`; among equals, of the first one in the log.
+
+    Events whose `by` is NULL are ignored.
+    """
+
+    kind, function = "first", "min"
+
+
+def _event_struct(types: Mapping[str, str], positioned: bool) -> tuple[str, str]:
+    """The Spark type and SQL of a struct that orders events, and holds the value of one."""
+    # DuckDB's min and max of a struct lose the sign of zero, so the sign is removed in both engines
+    # from the beginning.
+    by, value = (
+        f"{r} + cast(0 as {types[r]})" if types[r] in FLOATS else r for r in ("by", "value")
+    )
+    place = (
+        [("partition", "int", POSITION[0]), ("offset", "bigint", POSITION[1])] if positioned else []
+    )
+    # `known` precedes the value because the engines order NULL inside a struct differently.
+    parts = [
+        ("by", types["by"], by),
+        *place,
+        ("known", "boolean", "value IS NOT NULL"),
+        ("value", types["value"], value),
+    ]
+    type_ = ",".join(f"{name}:{part}" for name, part, _ in parts)
+    struct = ", ".join(f"'{name}', {sql}" for name, _, sql in parts)
+    return f"struct<{type_}>", f"named_struct({struct})"
+
+
+MOST_COLLECTED = 1000
+"""The most values that `collect` keeps of each key."""
+
+
+@dataclass(frozen=True)
+class Collect(_Chosen):
+    """The values of the `k` events with the largest `by`, largest first, as an array.
+
+    The order is that of `latest`: equal `by` are ordered by the position in the log. Values may be
+    NULL; events whose `by` is NULL are ignored.
+
+    Attributes:
+        k: The most values to collect.
+    """
+
+    k: int = 1
+    kind = "collect"
+
+    def check(self, types: Mapping[str, str], what: str) -> None:
+        """Requires what `latest` does, and a number of values."""
+        super().check(types, what)
+        if type(self.k) is not int or not 1 <= self.k <= MOST_COLLECTED:
+            raise DefinitionError(
+                f"the number of values of {what} must be from 1 to {MOST_COLLECTED}; got {self.k!r}"
+            )
+
+    def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
+        """The events, newest first; an empty array without any."""
+        type_, struct = _event_struct(types, positioned)
+        kind = f"array<{type_}>"
+        key = f"IF(by IS NULL, NULL, {struct})"
+        newest = f"coalesce(max_by({key}, {key}, {self.k}), cast(array() as {kind}))"
+        merged = f"slice(sort_array(flatten(collect_list(state)), false), 1, {self.k})"
+        in_duckdb = f"list_slice(list_reverse_sort(flatten(list(state))), 1, {self.k})"
+        return {"events": State(kind, newest, merged, in_duckdb, neutral="[]")}
+
+    def present(self, types: Mapping[str, str]) -> tuple[str, str]:
+        """The values alone."""
+        return "list_transform(events, lambda e: e.value)", f"array<{types['value']}>"
