@@ -35,7 +35,17 @@ EXTENDING = (DOCS / "extending.md").read_text()
 SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", PAGE, flags=re.MULTILINE | re.DOTALL))
 
 
-TO_EXTEND = {"Aggregate", "Cell", "Field", "Format", "Judgement", "State", "Window", "Delivery", "Sink"}
+TO_EXTEND = {
+    "Aggregate",
+    "Cell",
+    "Field",
+    "Format",
+    "Judgement",
+    "State",
+    "Window",
+    "Delivery",
+    "Sink",
+}
 """What is imported to write an extension: docs/extending.md is about these."""
 
 

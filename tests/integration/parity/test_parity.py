@@ -20,15 +20,25 @@ from trilayer import (
     Rows,
     Stream,
     View,
+    any_,
+    collect,
     count,
+    distinct,
+    every,
     first,
+    histogram,
     latest,
     max_,
     mean,
     min_,
+    mode,
+    quantiles,
     sliding,
+    stddev,
     sum_,
+    top,
     tumbling,
+    variance,
 )
 from trilayer_core.compute.merging import (
     compare_partials,
@@ -131,6 +141,50 @@ def catalog_on(topic):
                 },
             ),
             View(
+                "spread",
+                source=stream,
+                key=["k"],
+                aggregates={
+                    "some": any_("flag"),
+                    "all_of": every("flag", where="n is not null"),
+                    "last_texts": collect("text", 3, by="at"),
+                    "last_x": collect("x", 2, by="n", where="flag"),
+                    "variance_n": variance("n"),
+                    "variance_big": variance("big"),
+                    "variance_amount": variance("amount"),
+                    "stddev_f": stddev("f", where="f < 10"),
+                    "x_buckets": histogram("x", [-1, 0, 0.1, 2]),
+                    "amount_buckets": histogram("amount", [0, Decimal("12.5")]),
+                },
+            ),
+            View(
+                "cells",
+                source=stream,
+                key=["k"],
+                where="k is null or k <> 'left out'",
+                aggregates={
+                    "texts": distinct("text"),
+                    "exact_texts": distinct("text", exact=True, where="n > 0"),
+                    "exact_x": distinct("x", exact=True),
+                    "x_quantiles": quantiles("x", [0, 0.25, 0.5, 1]),
+                    "top_texts": top("text", 3),
+                    "mode_n": mode("n"),
+                    "events": count(),
+                },
+            ),
+            View(
+                "cells_by_window",
+                source=stream,
+                key={"window": sliding("at", "1 hour", "15 minutes"), "flag": "flag"},
+                aggregates={"ks": distinct("k", exact=True), "top_n": top("n", 2)},
+            ),
+            View(
+                "word_cells",
+                source=words,
+                key=["n"],
+                aggregates={"top_words": top("word", 2), "last_words": collect("word", 2, by="at")},
+            ),
+            View(
                 "words",
                 source=words,
                 key=["word"],
@@ -181,7 +235,38 @@ EVERYTHING = {
     "first_n": Asked("first", F("n"), F("at"), F("flag")),
     "last_by_d": Asked("latest", F("amount"), F("d")),
 }
-TOLERANCES = {"sum_x": 1e-9, "mean_n": 1e-9, "mean_x": 1e-9, "mean_amount": 1e-9}
+SPREAD = {
+    "some": Asked("any_", F("flag")),
+    "all_of": Asked("every", F("flag"), where=lambda row: row["n"] is not None),
+    "last_texts": Asked("collect", F("text"), F("at"), options={"k": 3}),
+    "last_x": Asked("collect", F("x"), F("n"), F("flag"), options={"k": 2}),
+    "variance_n": Asked("variance", F("n")),
+    "variance_big": Asked("variance", F("big")),
+    "variance_amount": Asked("variance", F("amount")),
+    "stddev_f": Asked("stddev", F("f"), where=lambda row: row["f"] is not None and row["f"] < 10),
+    "x_buckets": Asked("histogram", F("x"), options={"bounds": (-1, 0, 0.1, 2)}),
+    "amount_buckets": Asked("histogram", F("amount"), options={"bounds": (0, Decimal("12.5"))}),
+}
+CELLS = {
+    "texts": Asked("distinct", F("text")),
+    "exact_texts": Asked("distinct", F("text"), where=where_n_positive),
+    "exact_x": Asked("distinct", F("x")),
+    "x_quantiles": Asked("quantiles", F("x"), options={"quantiles": (0, 0.25, 0.5, 1)}),
+    "top_texts": Asked("top", F("text"), options={"k": 3}),
+    "mode_n": Asked("mode", F("n")),
+    "events": Asked("count"),
+}
+TOLERANCES = {
+    "sum_x": 1e-9,
+    "mean_n": 1e-9,
+    "mean_x": 1e-9,
+    "mean_amount": 1e-9,
+    "variance_n": 1e-12,
+    "variance_big": 1e-12,
+    "variance_amount": 1e-12,
+    "stddev_f": 1e-9,
+    "x_quantiles": 0.01 + 1e-9,
+}
 
 
 def words_of(row):
@@ -239,6 +324,30 @@ VIEWS = {
             "last_k": Asked("latest", F("k"), F("at")),
             "min_x": Asked("min_", F("x")),
         },
+    ),
+    "spread": lambda events: answer(events, {"k": F("k")}, SPREAD),
+    "cells": lambda events: answer(
+        events,
+        {"k": F("k")},
+        CELLS,
+        where=lambda row: row["k"] is None or row["k"] != "left out",
+    ),
+    "cells_by_window": lambda events: answer(
+        events,
+        {"window": Windowed(F("at"), timedelta(hours=1), timedelta(minutes=15)), "flag": F("flag")},
+        {
+            "ks": Asked("distinct", F("k")),
+            "top_n": Asked("top", F("n"), options={"k": 2}),
+        },
+    ),
+    "word_cells": lambda events: answer(
+        events,
+        {"n": F("n")},
+        {
+            "top_words": Asked("top", F("word"), options={"k": 2}),
+            "last_words": Asked("collect", F("word"), F("at"), positioned=False, options={"k": 2}),
+        },
+        rows=words_of,
     ),
     "words": lambda events: answer(
         events,
@@ -425,7 +534,7 @@ def test_spark_reads_a_batch_view_as_duckdb_does(world, spark):
     """Partials that Spark merges are those that DuckDB merges."""
     pipeline, _ = world
     publication = pipeline.in_force()
-    for view in pipeline.catalog.views:
+    for view in pipeline.catalog.stored:
         files = publication.views[view.name].files
         assert len(files) > 0
         with open_duckdb() as connection:
