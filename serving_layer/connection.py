@@ -97,7 +97,7 @@ class Snapshot:
         except duckdb.Error as error:
             raise UsageError(str(error).strip()) from None
         self.sound = True
-        return Result(table, self.provenance)
+        return Result(table, self._provenance_of(query))
 
     def _check(self, query: str) -> None:
         try:
@@ -130,6 +130,23 @@ class Snapshot:
     def _check_views(self, query: str) -> None:
         if not self._loaded.missing_views:
             return
+        for name in self._names_in(query):
+            if name in self._loaded.missing_views:
+                raise CoverageError(
+                    f"view {name!r} has no answer: {self._loaded.missing_views[name]}"
+                )
+
+    def _provenance_of(self, query: str) -> Provenance:
+        """The provenance of the answer to a query, with the approximate views that it uses."""
+        known = self.provenance.approximate
+        if not known:
+            return self.provenance
+        names = set(self._names_in(query))
+        used = {name: columns for name, columns in known.items() if name in names}
+        return replace(self.provenance, exact=not used, approximate=used)
+
+    def _names_in(self, query: str) -> Iterator[str]:
+        """The views and queries that a statement uses, those that its queries use among them."""
         queries = {q.name: q.sql for q in self._catalog.queries}
         # Not in the snapshot's transaction, which an error would end.
         aside = self._cursor.cursor()
@@ -143,10 +160,7 @@ class Snapshot:
             if name in seen:
                 continue
             seen.add(name)
-            if name in self._loaded.missing_views:
-                raise CoverageError(
-                    f"view {name!r} has no answer: {self._loaded.missing_views[name]}"
-                )
+            yield name
             if name in queries:
                 waiting += aside.get_table_names(queries[name])
 

@@ -107,10 +107,10 @@ class Provenance:
         version: The number of the publication; None before the first.
         t: Its T, as ISO 8601 in UTC; None before the first.
         kind: incremental or full; None before the first.
-        exact: Whether no view has an approximate column.
+        exact: Whether no view that was asked has an approximate column.
         streams: The details of each stream.
-        approximate: The approximate columns of each view that has some, with how far they may be
-            off, in words.
+        approximate: The approximate columns of the views that were asked, by view, with how far
+            they may be off, in words.
     """
 
     version: int | None

@@ -309,7 +309,10 @@ def _text(value: object) -> str:
 
 
 def describe(provenance: Provenance, layer: str = "merged") -> str:
-    """The provenance of an answer: one line for the publication, and one for each stream.
+    """The provenance of an answer: a line for the publication, each stream, and each bound.
+
+    A stream's answer is exact in that each event up to the head or cut counts once. A column that
+    is approximate nevertheless has a line of its own.
 
     Args:
         provenance: The provenance, with the lag if it is known.
@@ -320,20 +323,24 @@ def describe(provenance: Provenance, layer: str = "merged") -> str:
         if provenance.version
         else "no publication yet"
     ]
-    whole = "exact" if provenance.exact else "approximate"
     for name, stream in provenance.streams.items():
         since = f"{stream.speed_events:,} events since the cut"
         if layer == "batch":
-            said = f"{whole} up to the cut; {since} are not in it"
+            said = f"exact up to the cut; {since} are not in it"
         elif stream.note:
             said = f"{stream.note}; {since}"
         elif stream.lag is not None and not stream.lag.events:
-            said = f"{whole}, with {since}; none waits"
+            said = f"exact, with {since}; none waits"
         else:
-            said = f"{whole} up to the head, with {since}"
+            said = f"exact up to the head, with {since}"
         if stream.lag is None:
             said += "; how many wait is unknown, since no broker answers"
         elif stream.lag.events:
             said += f"; {stream.lag.events:,} more wait, the oldest for {stream.lag.seconds:,.1f} s"
         lines.append(f"{name}: {said}")
+    lines += [
+        f"approximate: {view}.{column}, {bound}"
+        for view, columns in provenance.approximate.items()
+        for column, bound in columns.items()
+    ]
     return "\n".join(lines)

@@ -35,6 +35,8 @@ def status(
         # What holds for the whole stream is said of it, above.
         above = standing.streams[view.stream].note
         note = "no answer yet" if above and view.note.endswith(above) else view.note
+        bounds = [f"{column}: {bound}" for column, bound in view.approximate.items()]
+        note = "; ".join([*([note] if note else []), *bounds])
         views.add_row(name, view.stream, rows, str(view.publication or ""), note)
     out.print(views)
     table = Table(

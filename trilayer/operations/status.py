@@ -105,12 +105,21 @@ class StreamStatus:
 
 @dataclass(frozen=True)
 class ViewStatus:
-    """One view. Without an answer it has no rows and no publication, and a note with the reason."""
+    """One view. Without an answer it has no rows and no publication, and a note with the reason.
+
+    Attributes:
+        stream: The stream at the root of its source.
+        rows: The number of its rows.
+        publication: The version on which its answer is based.
+        note: Why it has no answer.
+        approximate: Its approximate columns, with how far they may be off, in words.
+    """
 
     stream: str
     rows: int | None
     publication: int | None
     note: str
+    approximate: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -198,8 +207,9 @@ def _view(view: View, snapshot: Snapshot, provenance: Provenance) -> ViewStatus:
     try:
         counted = snapshot.sql(f"SELECT count(*) FROM {quoted_duckdb(view.name)}")
     except CoverageError as error:
-        return ViewStatus(view.stream.name, None, None, str(error))
-    return ViewStatus(view.stream.name, counted.rows()[0][0], provenance.version, "")
+        return ViewStatus(view.stream.name, None, None, str(error), view.approximate)
+    rows = counted.rows()[0][0]
+    return ViewStatus(view.stream.name, rows, provenance.version, "", view.approximate)
 
 
 def _stream(p: Project, name: str, at: StreamProvenance) -> StreamStatus:

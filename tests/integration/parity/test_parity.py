@@ -13,6 +13,7 @@ from decimal import Decimal
 import pytest
 
 from batch_layer.engine import merge
+from serving_layer import connect
 from tests.support.layers import Pipeline, quick
 from tests.support.oracle import Asked, Event, Windowed, answer, differences, field
 from trilayer import (
@@ -40,6 +41,8 @@ from trilayer import (
     tumbling,
     variance,
 )
+from trilayer.operations.project import Project
+from trilayer.operations.verification.run import verification
 from trilayer_core.compute.merging import (
     compare_partials,
     create_table_sql,
@@ -551,3 +554,41 @@ def test_spark_reads_a_batch_view_as_duckdb_does(world, spark):
             compared = compare_partials(connection, view, "by_spark", "by_duckdb")
         assert compared.match > 2
         assert (compared.differ, compared.missing, compared.extra) == (0, 0, 0)
+
+
+def test_verify_finds_nothing_wrong_with_any_of_them(world, spark):
+    pipeline, _ = world
+    found = verification(
+        Project(pipeline.settings, pipeline.catalog, pipeline.store), lambda: spark
+    )
+    assert list(found.faults()) == []
+    assert found.clean
+    assert {view.name for view in pipeline.catalog.stored} == set(found.layers)
+    assert set(VIEWS) == set(found.views)
+
+
+def test_the_layers_are_compared_by_cell(world):
+    pipeline, _ = world
+    compared = pipeline.in_force().reconciliation
+    for view in pipeline.catalog.stored:
+        assert compared[view.name].match > 0, view.name
+        assert compared[view.name].different == 0, view.name
+    with connect(pipeline.catalog, pipeline.settings, pipeline.store) as connection:
+        cells = connection.reconciliation("cells__top_texts")
+    assert cells.columns == ["_kind", "k", "_cell", "top_texts__batch", "top_texts__speed"]
+    assert all(row[-1] == row[-2] for row in cells.rows())
+
+
+def test_an_answer_says_which_of_its_columns_are_approximate(world):
+    pipeline, _ = world
+    with connect(pipeline.catalog, pipeline.settings, pipeline.store) as connection:
+        exact = connection.sql("SELECT sum(n) FROM words").provenance
+        asked = connection.sql("SELECT k, texts FROM cells").provenance
+        every_view = connection.provenance()
+    assert exact.exact
+    assert exact.approximate == {}
+    assert not asked.exact
+    assert asked.approximate == {
+        "cells": {"texts": "standard error 3.25 %", "x_quantiles": "within 1 % of the value"}
+    }
+    assert every_view.approximate == asked.approximate
