@@ -24,6 +24,7 @@ BENCHMARKS = (
     "freshness",
     "incremental",
     "recompute",
+    "aggregates",
     "query",
     "endurance",
     "memory",
