@@ -15,15 +15,25 @@ from trilayer import (
     Rows,
     Stream,
     View,
+    any_,
+    collect,
     count,
+    distinct,
+    every,
     first,
+    histogram,
     latest,
     max_,
     mean,
     min_,
+    mode,
+    quantiles,
     sliding,
+    stddev,
     sum_,
+    top,
     tumbling,
+    variance,
 )
 from trilayer_core.compute.grouping import partial_schema
 from trilayer_core.definitions.catalog import load_catalog
@@ -246,6 +256,67 @@ ERRORS = {
     "sum of text": (
         lambda: view(aggregates={"n": sum_("carrier")}),
         "sum_\\(\\) in aggregate 'n' of view 'v' must be over a number; got string",
+    ),
+    "any of a number": (
+        lambda: view(aggregates={"n": any_("dep_delay")}),
+        "any_\\(\\) in .* must be over a boolean; got int",
+    ),
+    "every of text": (
+        lambda: view(aggregates={"n": every("carrier")}),
+        "every\\(\\) in .* must be over a boolean; got string",
+    ),
+    "variance of text": (
+        lambda: view(aggregates={"n": variance("carrier")}),
+        "variance\\(\\) in .* must be over a number; got string",
+    ),
+    "stddev of a wide decimal": (
+        lambda: view(aggregates={"n": stddev("cast(dep_delay as decimal(20,2))")}),
+        "stddev\\(\\) in .* must be over a decimal of at most 18 digits; got decimal\\(20,2\\);"
+        " cast it to a double",
+    ),
+    "histogram of text": (
+        lambda: view(aggregates={"n": histogram("carrier", [1])}),
+        "histogram\\(\\) in .* must be over a number; got string",
+    ),
+    "bounds that do not rise": (
+        lambda: view(aggregates={"n": histogram("dep_delay", [0, 10, 10])}),
+        "bounds of histogram\\(\\) in .* must rise; got \\[0, 10, 10\\]",
+    ),
+    "no bounds": (
+        lambda: view(aggregates={"n": histogram("dep_delay", [])}),
+        "bounds of histogram\\(\\) in .* must be finite numbers, at least one; got \\[\\]",
+    ),
+    "a bound that is no number": (
+        lambda: view(aggregates={"n": histogram("dep_delay", [0, float("nan")])}),
+        "bounds of histogram\\(\\) in .* must be finite numbers",
+    ),
+    "distinct of an array": (
+        lambda: view(aggregates={"n": distinct("tags")}),
+        "distinct\\(\\) in .* must be over a plain type; got array<string>",
+    ),
+    "quantiles of a time": (
+        lambda: view(aggregates={"n": quantiles("at", [0.5])}),
+        "quantiles\\(\\) in .* must be over a number; got timestamp",
+    ),
+    "a quantile above one": (
+        lambda: view(aggregates={"n": quantiles("dep_delay", [0.5, 99])}),
+        "quantiles of quantiles\\(\\) in .* must be numbers from 0 to 1, at least one; got",
+    ),
+    "no quantile": (
+        lambda: view(aggregates={"n": quantiles("dep_delay", [])}),
+        "must be numbers from 0 to 1, at least one",
+    ),
+    "the top none": (
+        lambda: view(aggregates={"n": top("carrier", 0)}),
+        "the number of values of top\\(\\) in .* must be from 1 to 1000; got 0",
+    ),
+    "mode of a struct": (
+        lambda: view(aggregates={"n": mode("tags")}),
+        "mode\\(\\) in .* must be over a plain type",
+    ),
+    "collect none": (
+        lambda: view(aggregates={"n": collect("carrier", 0, by="at")}),
+        "the number of values of collect\\(\\) in .* must be from 1 to 1000; got 0",
     ),
     "mean of a time": (
         lambda: view(aggregates={"n": mean("at")}),
