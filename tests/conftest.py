@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.jvm import QUICK_JVM
 from tests.support.places import JARS, PROJECT
 from trilayer.local import kafka
 from trilayer.local import spark as spark_server
@@ -27,9 +28,6 @@ os.environ["AIRFLOW_HOME"] = str(PROJECT / ".trilayer" / "tests-airflow" / WORKE
 
 # It tells of its connections' end when pytest has closed what it would write to.
 logging.getLogger("py4j").setLevel(logging.CRITICAL)
-
-QUICK_COMPILER = {JAVA_OPTIONS: "-XX:TieredStopAtLevel=1"}
-"""Tests run each plan a few times, not long enough for the thorough compiler."""
 
 _numbers = itertools.count(1)
 
@@ -87,7 +85,10 @@ def spark(shared_classes):
     from trilayer_core.runtime.session import session
 
     settings = Settings(
-        home=PROJECT / ".trilayer", jars=JARS, spark_master="local[2]", spark_conf=QUICK_COMPILER
+        home=PROJECT / ".trilayer",
+        jars=JARS,
+        spark_master="local[2]",
+        spark_conf={JAVA_OPTIONS: QUICK_JVM},
     )
     conf = SPARK_CONF | {"spark.sql.streaming.metricsEnabled": "false"}
     spark = session("trilayer-tests", settings, memory_mb=1024, conf=conf)
@@ -101,7 +102,7 @@ def spark_connect(tmp_path_factory, shared_classes) -> Iterator[str]:
     processes have as their `spark_remote`.
     """
     home = tmp_path_factory.mktemp("spark-connect")
-    settings = Settings(home=home, jars=JARS, spark_conf=QUICK_COMPILER)
+    settings = Settings(home=home, jars=JARS, spark_conf={JAVA_OPTIONS: QUICK_JVM})
     server = spark_server.start(home, settings, echo=lambda _: None)
     yield spark_server.wait(server, home)
     spark_server.stop(home)

@@ -17,10 +17,12 @@ from typing import Any
 from kafka import KafkaProducer
 
 import serving_layer
+from tests.support.jvm import QUICK_JVM
 from tests.support.places import JARS, PROJECT
 from trilayer.local import processes
 from trilayer_core.definitions.catalog import Catalog, load_catalog
 from trilayer_core.log.broker import Log
+from trilayer_core.runtime.session import JAVA_OPTIONS
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
 
@@ -87,9 +89,7 @@ class Project:
         lines = [
             f"{name} = {json.dumps(value)}" for name, value in values.items() if value is not None
         ]
-        # Short sessions spend most of their time compiling: the quick compiler alone starts a run
-        # in a third of the time.
-        lines += ["[spark_conf]", '"spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1"']
+        lines += ["[spark_conf]", f'"{JAVA_OPTIONS}" = "{QUICK_JVM}"']
         (folder / "trilayer.toml").write_text("\n".join(lines) + "\n")
         self.sent = 0
         self.broken = 0

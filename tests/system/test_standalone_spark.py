@@ -20,6 +20,7 @@ import pytest
 import serving_layer
 from examples.flights import catalog
 from examples.flights.__main__ import prepare
+from tests.support.jvm import QUICK_JVM
 from tests.support.places import JARS, PROJECT
 from tests.support.waiting import until
 from trilayer.local import kafka, processes
@@ -33,8 +34,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
 SPARK_HOME = Path(pyspark.__file__).parent
 
-# Processes this short spend most of their time compiling.
-QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+QUICK = f"-XX:+UseSerialGC {QUICK_JVM}"
 
 SPARK_CONF = {
     # An application takes every core there is unless told otherwise: this leaves one for the batch
