@@ -8,11 +8,18 @@ from collections.abc import Callable
 def until(condition: Callable[[], bool], *, timeout_s: float = 20) -> None:
     """Return as soon as `condition()` holds; AssertionError if it does not within `timeout_s`
     seconds.
+
+    A condition that asks Spark, Airflow or a store is looked at less often than one that costs
+    nothing: what it waits for needs the processor.
     """
     deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"{condition} did not come true within {timeout_s} s"
-        time.sleep(0.02)
+    while True:
+        began = time.monotonic()
+        if condition():
+            return
+        looked = time.monotonic()
+        assert looked < deadline, f"{condition} did not come true within {timeout_s} s"
+        time.sleep(min(max(0.02, 10 * (looked - began)), 0.5))
 
 
 def in_thread(work, errors):

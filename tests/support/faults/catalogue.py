@@ -79,7 +79,7 @@ def at_work(stack: Stack, role: str, rng: random.Random) -> None:
         while not stack.victims(role):
             if time.monotonic() > deadline:
                 raise Refused(f"{role} must be at work; it is not")
-            stack.tend()
+            hold(stack, 0.05)
         if role != "batch":
             return
         # Its first second is Python's own start.

@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import signal
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -201,9 +200,7 @@ def test_two_scheduled_intervals_are_published_while_events_stream_in(scheduled)
             >= 2
         )
 
-    deadline = time.monotonic() + 400
-    while not more():
-        assert time.monotonic() < deadline, scheduled.runs()
+    until(more, timeout_s=400)
     first, second = [r for r in scheduled.runs() if r["run_type"] == "scheduled"][:2]
     for run, publication in (
         (first, Publications(scheduled.project.store).versions()[0]),
