@@ -33,9 +33,11 @@ _numbers = itertools.count(1)
 
 FIRST = (
     "test_real_scheduler", "test_stack_killed", "test_faults", "test_processes_killed",
-    "test_standalone_spark", "test_packaging",
+    "test_standalone_spark", "test_packaging", "test_damages", "test_laws",
 )  # fmt: skip
-"""Files that take minutes, most of them waiting: begun first, they wait while the others work."""
+"""Files that take minutes: begun first, they wait while the others work, and none is at work alone
+at the end.
+"""
 
 
 def pytest_collection_modifyitems(items):

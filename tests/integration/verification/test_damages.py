@@ -1,27 +1,40 @@
-"""A test of the test: `verify` finds every way in which a layer could get something wrong, and says
-where.
+"""`verify` finds every way in which a layer could get something wrong, and says where.
+
+It must not say that something is wrong where nothing is, nor that all is well having compared
+nothing. One store, made once by the real layers, is what all tests here verify copies of.
 """
 
+import json
+from dataclasses import replace
+
 import pytest
+from kafka import KafkaAdminClient, TopicPartition
 
 from tests.support.verification.damages import DAMAGES, Damage
 from tests.support.verification.healthy import build
+from trilayer.operations.verification.findings import Verification
 from trilayer_core.errors import TrilayerError
 from trilayer_core.store.files import Store
+from trilayer_core.store.publications import Publications
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def healthy(broker, spark, new_topic, tmp_path_factory):
-    store = Store(str(tmp_path_factory.mktemp("damages") / "store"))
+def built(broker, spark, new_topic, tmp_path_factory):
+    store = Store(str(tmp_path_factory.mktemp("built") / "store"))
     return build(broker.bootstrap, new_topic(), store, spark)
 
 
-def found_by_verify(healthy):
+@pytest.fixture
+def healthy(built, tmp_path):
+    return built.copy(tmp_path)
+
+
+def found_by_verify(copy):
     """What it says, a line a fault. An error that names what is damaged is one."""
     try:
-        found = healthy.verification()
+        found = copy.verification()
     except TrilayerError as error:
         return [str(error)]
     faults = list(found.faults())
@@ -29,17 +42,116 @@ def found_by_verify(healthy):
     return faults
 
 
-def test_what_is_healthy_is_clean(healthy):
-    assert found_by_verify(healthy) == []
+def check(copy):
+    found = copy.verification()
+    assert list(found.faults()) == []
+    assert found.clean
+    return found
+
+
+def test_what_is_healthy_is_clean(built):
+    assert found_by_verify(built) == []
 
 
 @pytest.mark.parametrize("kind", DAMAGES)
-def test_found_and_located(healthy, tmp_path, kind):
-    copy = healthy.copy(tmp_path)
-    expected = DAMAGES[kind](Damage(copy))
-    said = found_by_verify(copy)
+def test_found_and_located(healthy, kind):
+    expected = DAMAGES[kind](Damage(healthy))
+    said = found_by_verify(healthy)
     assert any(all(text in line for text in expected) for line in said), (expected, said)
 
 
 def test_there_are_at_least_forty_kinds():
     assert len(DAMAGES) >= 40
+
+
+# -- what is healthy -------------------------------------------------------------------------------
+
+
+def test_after_a_rollback(healthy):
+    """Two intervals of the master dataset lie above the cut in force then."""
+    with healthy.pipeline() as pipeline:
+        pipeline.rollback(1)
+    check(healthy)
+
+
+def test_after_a_full_run_and_one_that_died_after_ingest(healthy):
+    with healthy.pipeline() as pipeline:
+        pipeline.wait_for_tick()
+        pipeline.batch(full=True)
+        check(healthy)
+        pipeline.rollback()
+        check(healthy)
+
+
+def test_without_a_speed_layer(healthy):
+    healthy.store.delete("speed")
+    (census,) = check(healthy).streams.values()
+    assert census.speed == 0
+    assert any("are in no answer yet" in line for line in census.not_compared)
+
+
+def test_having_compared_nothing_is_not_clean(healthy):
+    """As after a change of the stream's schema, until the next publication."""
+    (stream,) = healthy.catalog.streams
+    assert not Verification({}, {}, {}, []).clean
+    published = Publications(healthy.store).in_force()
+    damage = Damage(healthy)
+    damage.write_publication(
+        replace(
+            published,
+            views={n: replace(v, fingerprint="another") for n, v in published.views.items()},
+        )
+    )
+    found = healthy.verification()
+    assert (found.verified, found.clean, found.failed) == (False, False, [])
+    assert len(found.unanswered) == 5, stream
+
+
+# -- last, since it takes records from the topic for good ------------------------------------------
+
+FOUND_AFTER_RETENTION = (
+    "ingest_dropped_a_run_of_events",
+    "ingest_altered_an_events_value",
+    "ingest_doubled_an_event",
+    "a_manifest_counts_one_event_more",
+    "ingest_parsed_a_column_wrong",
+    "a_batch_count_is_off_by_one",
+    "a_whole_segment_is_in_another_tick",
+)
+
+
+@pytest.fixture(scope="module")
+def after_retention(built):
+    """The log without its first interval, of every partition."""
+    first, *_ = Damage(built).chain
+    admin = KafkaAdminClient(bootstrap_servers=built.settings.bootstrap_servers)
+    admin.delete_records({TopicPartition(built.topic, q): end for q, end in first.end.items()})
+    admin.close()
+    return built
+
+
+def test_after_retention(after_retention):
+    (census,) = check(after_retention).streams.values()
+    assert len([line for line in census.not_compared if "not in the log any more" in line]) == 3
+    assert 0 < census.compared < census.found
+
+
+@pytest.mark.parametrize("kind", FOUND_AFTER_RETENTION)
+def test_damages_after_retention_are_found(after_retention, tmp_path, kind):
+    """Whether the log holds them still, or the master dataset contradicts itself."""
+    copy = after_retention.copy(tmp_path)
+    expected = DAMAGES[kind](Damage(copy))
+    said = list(copy.verification().faults())
+    assert any(all(text in line for text in expected) for line in said), (expected, said)
+
+
+def test_retention_that_took_what_was_not_ingested_is_a_fault(after_retention, tmp_path):
+    copy = after_retention.copy(tmp_path)
+    cut = Publications(copy.store).in_force().streams["orders"].cut
+    admin = KafkaAdminClient(bootstrap_servers=copy.settings.bootstrap_servers)
+    admin.delete_records({TopicPartition(copy.topic, 1): cut[1] + 2})
+    admin.close()
+    said = found_by_verify(copy)
+    assert any(f"retention took offsets [{cut[1]}, {cut[1] + 2})" in line for line in said), (
+        json.dumps(said)
+    )
