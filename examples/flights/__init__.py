@@ -4,7 +4,21 @@
 replay FILE.parquet --stream flights`.
 """
 
-from trilayer import Catalog, Query, Stream, View, count, first, latest, max_, mean, sliding, sum_
+from trilayer import (
+    Catalog,
+    Query,
+    Stream,
+    View,
+    count,
+    distinct,
+    first,
+    latest,
+    max_,
+    mean,
+    quantiles,
+    sliding,
+    sum_,
+)
 
 # The schema has what is known when a flight leaves. A cancelled flight has no `departed` and no
 # `dep_delay`, and sometimes no aircraft.
@@ -62,6 +76,24 @@ aircraft = View(
     },
 )
 
+# A mean hides the flights that are hours late. Negative delays are early departures.
+delay_quantiles = View(
+    "delay_quantiles",
+    source=flights,
+    key=["carrier"],
+    aggregates={
+        "departed": count("dep_delay"),
+        "delay": quantiles("dep_delay", [0.5, 0.9, 0.99]),
+    },
+)
+
+routes = View(
+    "routes",
+    source=flights,
+    key={"route": "origin || '-' || dest"},
+    aggregates={"flights": count(), "aircraft": distinct("tailnum")},
+)
+
 # A mean of means would give a quiet day the weight of a busy one, so each mean is weighted by the
 # number of its flights.
 worst_carriers = Query(
@@ -113,6 +145,6 @@ busiest_ever = Query(
 most_flown = Query("most_flown", "select * from aircraft order by flights desc, tailnum limit 5")
 
 catalog = Catalog(
-    views=[delays, busy, aircraft],
+    views=[delays, busy, aircraft, delay_quantiles, routes],
     queries=[worst_carriers, worst_days, busiest_now, busiest_ever, most_flown],
 )

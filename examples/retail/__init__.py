@@ -1,5 +1,11 @@
 """Purchases of a shop: exact revenue, current best sellers, and rows that a function makes.
 
+Totals are exact, because sums of money must be. What can't be added up is kept in a form that can:
+the number of different buyers and the quantiles of what a purchase costs are estimates with a
+stated bound, and the variance of a customer's spending is exact again. The best sellers are asked
+for in two ways: `top_sellers` is a query over the exact revenue of each product, while `top` keeps
+the number of purchases of each product in an hour.
+
 `python -m examples.retail.generate FILE.jsonl` generates purchases to replay, together with the
 correct answers.
 """
@@ -8,7 +14,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trilayer import Catalog, Query, Rows, Stream, View, count, latest, max_, sum_, tumbling
+from trilayer import (
+    Catalog,
+    Query,
+    Rows,
+    Stream,
+    View,
+    any_,
+    collect,
+    count,
+    distinct,
+    histogram,
+    latest,
+    max_,
+    mode,
+    quantiles,
+    stddev,
+    sum_,
+    top,
+    tumbling,
+    variance,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -60,6 +86,43 @@ by_minute = View(
 )
 
 
+buyers = View(
+    "buyers_by_product",
+    source=purchases,
+    key=["product"],
+    aggregates={"buyers": distinct("customer"), "with_coupon": count("coupons")},
+)
+
+# A decimal of 18 digits is the longest one whose variance is exact.
+SPENT = "cast(quantity * unit_price as decimal(18,2))"
+
+spending = View(
+    "spending_by_customer",
+    source=purchases,
+    key=["customer"],
+    aggregates={
+        "purchases": count(),
+        "variance": variance(SPENT),
+        "deviation": stddev(SPENT),
+        "last_products": collect("product", 3, by="purchased_at"),
+        "favourite": mode("product"),
+        "bought_in_bulk": any_("quantity >= 5"),
+    },
+)
+
+baskets = View(
+    "baskets_by_hour",
+    source=purchases,
+    key={"hour": tumbling("purchased_at", "1 hour")},
+    aggregates={
+        "purchases": count(),
+        "amounts": quantiles(SPENT, [0.5, 0.9, 0.99]),
+        "sizes": histogram(SPENT, [5, 10, 20, 50]),
+        "best_sellers": top("product", 3),
+    },
+)
+
+
 def explode_coupons(purchases: DataFrame) -> DataFrame:
     """A row for each coupon of a purchase; none for a purchase without."""
     return purchases.selectExpr("explode(coupons) as coupon", "quantity", "unit_price")
@@ -84,6 +147,29 @@ best_customers = Query(
     " limit 10",
 )
 
+# Customers whose purchases differ the most: an average would not show them.
+erratic_customers = Query(
+    "erratic_customers",
+    """
+    select customer, purchases, round(deviation, 2) as deviation, favourite, last_products
+    from spending_by_customer
+    where customer is not null and purchases >= 10
+    order by deviation desc, customer
+    limit 5
+    """,
+)
+
+baskets_today = Query(
+    "baskets_today",
+    """
+    select hour, purchases, [round(a, 2) for a in amounts] as amounts,
+           [b.value || ' ' || b.n for b in best_sellers] as best_sellers
+    from baskets_by_hour
+    order by hour desc
+    limit 5
+    """,
+)
+
 # A view must not read a clock, because both layers must get the same answer; a query may.
 last_hour = Query(
     "last_hour",
@@ -100,6 +186,6 @@ last_hour = Query(
 )
 
 catalog = Catalog(
-    views=[by_product, by_customer, by_minute, by_coupon],
-    queries=[top_sellers, best_customers, last_hour],
+    views=[by_product, by_customer, by_minute, by_coupon, buyers, spending, baskets],
+    queries=[top_sellers, best_customers, last_hour, erratic_customers, baskets_today],
 )

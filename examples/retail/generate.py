@@ -82,7 +82,8 @@ class Truth:
     """The correct answers.
 
     `good` is the number of events that fit the schema, and `bad` the number of other events by
-    reason. The remaining fields are the rows of each view, by key.
+    reason. `purchases` are the events that fit, and the remaining fields are the rows of each view,
+    by key.
     """
 
     good: int
@@ -90,6 +91,7 @@ class Truth:
     sales_by_product: dict[str, Sales]
     sales_by_customer: dict[str | None, Sales]
     sales_by_coupon: dict[str, Sales]
+    purchases: list[Event]
 
     @property
     def events(self) -> int:
@@ -124,6 +126,7 @@ def generate(path: Path, *, events: int, seed: int, start: datetime, bad: float 
     products: dict[str, Sales] = {}
     customers: dict[str | None, Sales] = {}
     coupons: dict[str, Sales] = {}
+    good = []
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for number in range(events):
             event = _purchase(random, number, start + number * EVERY)
@@ -133,12 +136,13 @@ def generate(path: Path, *, events: int, seed: int, start: datetime, bad: float 
                 file.write(BAD[reason](event) + "\n")
                 continue
             file.write(encode(event) + "\n")
+            good.append(event)
             sale = Sales(1, event["quantity"], event["quantity"] * Decimal(event["unit_price"]))
             _add(products, event["product"], sale)
             _add(customers, event["customer"], sale)
             for coupon in event.get("coupons", ()):
                 _add(coupons, coupon, sale)
-    truth = Truth(events - sum(rejected.values()), rejected, products, customers, coupons)
+    truth = Truth(events - sum(rejected.values()), rejected, products, customers, coupons, good)
     truth_path(path).write_text(
         json.dumps(truth.to_json(), indent=1, ensure_ascii=False) + "\n", "utf-8"
     )

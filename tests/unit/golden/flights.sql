@@ -24,14 +24,16 @@ FROM (
          _value IS NOT NULL AND octet_length(_value) <= 1000000 AND is_valid_utf8(cast(_value AS string)) AND ((startswith(_value, X'7B') AND NOT contains(substring(_value, 1, octet_length(_value) - 1), X'7D')) OR coalesce((size(from_json(concat('[', cast(_value AS string), ']'), 'array<struct<>>')) = 1 AND size(from_json(concat('{"_":', cast(_value AS string), '}'), 'map<string, struct<>>')) = 1), false)) AS _is_whole,
          from_json(IF(octet_length(_value) <= 1000000, cast(_value AS string), NULL), '`scheduled` string, `departed` string, `dep_delay` int, `carrier` string, `flight` int, `tailnum` string, `origin` string, `dest` string, `distance` int, `_corrupt` string', map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '_corrupt', 'timeZone', 'UTC', 'enableDateTimeParsingFallback', 'false')) AS _event
       FROM records) AS parsed_1) AS parsed_2) AS placed
--- pass 1 over flights: delays_by_carrier, busy_routes, aircraft
-SELECT cast(_group DIV 3 AS int) AS _tick,
-   _group % 3 AS _set,
+-- pass 1 over flights: delays_by_carrier, busy_routes, aircraft, delay_quantiles, delay_quantiles__delay, routes, routes__aircraft
+SELECT cast(_group DIV 7 AS int) AS _tick,
+   _group % 7 AS _set,
    _k0,
    _k1,
    _k2,
    _k3,
    _k4,
+   _k5,
+   _k6,
    _events,
    _oldest,
    _newest,
@@ -39,13 +41,16 @@ SELECT cast(_group DIV 3 AS int) AS _tick,
    cast(_s1 AS bigint) AS _s1,
    cast(_s2 AS bigint) AS _s2,
    cast(_s3 AS bigint) AS _s3,
-   cast(_s4 AS decimal(38,0)) AS _s4,
+   cast(_s4 AS bigint) AS _s4,
    cast(_s5 AS bigint) AS _s5,
-   cast(_s6 AS int) AS _s6,
-   cast(_s7 AS decimal(38,0)) AS _s7,
-   cast(_s8 AS struct<by:timestamp,partition:int,offset:bigint,known:boolean,value:string>) AS _s8,
-   cast(_s9 AS struct<by:timestamp,partition:int,offset:bigint,known:boolean,value:string>) AS _s9,
-   cast(_s10 AS timestamp) AS _s10
+   cast(_s6 AS decimal(38,0)) AS _s6,
+   cast(_s7 AS bigint) AS _s7,
+   cast(_s8 AS int) AS _s8,
+   cast(_s9 AS decimal(38,0)) AS _s9,
+   cast(_s10 AS struct<by:timestamp,partition:int,offset:bigint,known:boolean,value:string>) AS _s10,
+   cast(_s11 AS struct<by:timestamp,partition:int,offset:bigint,known:boolean,value:string>) AS _s11,
+   cast(_s12 AS timestamp) AS _s12,
+   cast(_s13 AS int) AS _s13
 FROM (
   SELECT _group,
      _k0,
@@ -53,22 +58,27 @@ FROM (
      _k2,
      _k3,
      _k4,
+     _k5,
+     _k6,
      count(1) AS _events,
      min(_timestamp) AS _oldest,
      max(_timestamp) AS _newest,
      COUNT(1) FILTER(WHERE `_i0`) AS _s0,
-     COUNT(1) AS _s1,
-     COUNT(`_i1`) AS _s2,
-     COUNT(1) FILTER(WHERE `_i2`) AS _s3,
-     CAST(SUM(CAST(`_i3` AS BIGINT)) AS DECIMAL(38, 0)) AS _s4,
-     COUNT(`_i3`) AS _s5,
-     MAX(`_i3`) AS _s6,
-     CAST(SUM(CAST(`_i4` AS BIGINT)) FILTER(WHERE `_i0`) AS DECIMAL(38, 0)) AS _s7,
-     MIN(IF(`_i1` IS NULL, NULL, STRUCT(`_i1` AS by, _partition AS partition, _offset AS offset, NOT `_i5` IS NULL AS known, `_i5` AS value))) FILTER(WHERE `_i0`) AS _s8,
-     MAX(IF(`_i1` IS NULL, NULL, STRUCT(`_i1` AS by, _partition AS partition, _offset AS offset, NOT `_i6` IS NULL AS known, `_i6` AS value))) FILTER(WHERE `_i0`) AS _s9,
-     MAX(`_i1`) FILTER(WHERE `_i0`) AS _s10
+     COUNT(1) FILTER(WHERE `_i1`) AS _s1,
+     COUNT(1) FILTER(WHERE `_i2`) AS _s2,
+     COUNT(1) AS _s3,
+     COUNT(`_i3`) AS _s4,
+     COUNT(1) FILTER(WHERE `_i4`) AS _s5,
+     CAST(SUM(CAST(`_i5` AS BIGINT)) AS DECIMAL(38, 0)) AS _s6,
+     COUNT(`_i5`) AS _s7,
+     MAX(`_i5`) AS _s8,
+     CAST(SUM(CAST(`_i6` AS BIGINT)) FILTER(WHERE `_i0`) AS DECIMAL(38, 0)) AS _s9,
+     MIN(IF(`_i3` IS NULL, NULL, STRUCT(`_i3` AS by, _partition AS partition, _offset AS offset, NOT `_i7` IS NULL AS known, `_i7` AS value))) FILTER(WHERE `_i0`) AS _s10,
+     MAX(IF(`_i3` IS NULL, NULL, STRUCT(`_i3` AS by, _partition AS partition, _offset AS offset, NOT `_i8` IS NULL AS known, `_i8` AS value))) FILTER(WHERE `_i0`) AS _s11,
+     MAX(`_i3`) FILTER(WHERE `_i0`) AS _s12,
+     MAX(CASE WHEN SHIFTRIGHTUNSIGNED(XXHASH64(`_i9`), 10) = 0 THEN 55 ELSE 55 - LENGTH(BIN(SHIFTRIGHTUNSIGNED(XXHASH64(`_i9`), 10))) END) FILTER(WHERE `_i2`) AS _s13
   FROM (
-    SELECT _tick * 3 + _set AS _group,
+    SELECT _tick * 7 + _set AS _group,
        _partition,
        _offset,
        _timestamp,
@@ -79,14 +89,19 @@ FROM (
        _i4,
        _i5,
        _i6,
-       IF(_set IN (0), _k0, NULL) AS _k0,
+       _i7,
+       _i8,
+       _i9,
+       IF(_set IN (0, 3, 4), _k0, NULL) AS _k0,
        IF(_set IN (0), _k1, NULL) AS _k1,
-       IF(_set IN (1), _k2, NULL) AS _k2,
+       IF(_set IN (1, 5, 6), _k2, NULL) AS _k2,
        IF(_set IN (1), _k3, NULL) AS _k3,
-       IF(_set IN (2), _k4, NULL) AS _k4
+       IF(_set IN (2), _k4, NULL) AS _k4,
+       IF(_set IN (4), _k5, NULL) AS _k5,
+       IF(_set IN (6), _k6, NULL) AS _k6
     FROM (
       SELECT *,
-         explode(array(0, 1, 2)) AS _set
+         explode(array(0, 1, 2, 3, 4, 5, 6)) AS _set
       FROM (
         SELECT _tick,
            _partition,
@@ -97,20 +112,27 @@ FROM (
            make_valid_utf8(try_cast((origin || '-' || dest) as string)) AS _k2,
            IF(unix_micros(cast(scheduled as timestamp)) >= -62135594100000000L, timestamp_micros(unix_micros(cast(scheduled as timestamp)) - pmod(unix_micros(cast(scheduled as timestamp)), 900000000L)), NULL) AS _k3,
            tailnum AS _k4,
+           CASE WHEN isnan(cast((dep_delay) as double)) THEN 1000000 WHEN cast((dep_delay) as double) = 0 THEN 0 WHEN abs(cast((dep_delay) as double)) = cast('Infinity' as double) THEN IF(cast((dep_delay) as double) > 0, 999999, -999999) WHEN cast((dep_delay) as double) > 0 THEN cast(ceil(ln(abs(cast((dep_delay) as double))) / 0.020000666706669435D) as int) + 100000 ELSE -(cast(ceil(ln(abs(cast((dep_delay) as double))) / 0.020000666706669435D) as int) + 100000) END AS _k5,
+           cast(pmod(xxhash64((tailnum)), 1024) as int) AS _k6,
            try_cast((departed is not null) as boolean) AS _i0,
-           departed AS _i1,
-           try_cast((dep_delay > 15) as boolean) AS _i2,
-           dep_delay AS _i3,
-           distance AS _i4,
-           origin AS _i5,
-           dest AS _i6
+           (dep_delay) IS NOT NULL AS _i1,
+           (tailnum) IS NOT NULL AS _i2,
+           departed AS _i3,
+           try_cast((dep_delay > 15) as boolean) AS _i4,
+           dep_delay AS _i5,
+           distance AS _i6,
+           origin AS _i7,
+           dest AS _i8,
+           tailnum AS _i9
         FROM events)))
   GROUP BY _group,
      _k0,
      _k1,
      _k2,
      _k3,
-     _k4)
+     _k4,
+     _k5,
+     _k6)
 -- view delays_by_carrier, fingerprint 9e929cceab250000
 CREATE TABLE partials ("carrier" TEXT, "day" DATE, "flights__n" BIGINT, "departed__n" BIGINT, "late__n" BIGINT, "mean_delay__sum" DECIMAL(38, 0), "mean_delay__count" BIGINT, "max_delay__max" INT)
 SELECT "carrier",
@@ -207,3 +229,101 @@ FROM (
          "latest_departed__max"
       FROM speed)
   GROUP BY "tailnum")
+-- view delay_quantiles, fingerprint 8a097b58e6008733
+CREATE TABLE partials ("carrier" TEXT, "departed__n" BIGINT)
+-- view delay_quantiles__delay, fingerprint c4df25c515477b3b
+CREATE TABLE partials ("carrier" TEXT, "_cell" INT, "delay__n" BIGINT)
+SELECT "carrier",
+   "departed" AS "departed",
+   "delay" AS "delay"
+FROM (
+  SELECT "carrier",
+     any_value("departed") AS "departed",
+     coalesce(any_value("delay"), NULL) AS "delay"
+  FROM (
+    SELECT "carrier",
+       CAST("departed__n" AS BIGINT) AS "departed"
+    FROM (
+      SELECT "carrier",
+         CAST(SUM("departed__n") AS BIGINT) AS "departed__n"
+      FROM (
+        SELECT "carrier",
+           "departed__n"
+        FROM batch.delay_quantiles
+        UNION ALL
+          SELECT "carrier",
+             "departed__n"
+          FROM speed.delay_quantiles)
+      GROUP BY "carrier")
+    UNION ALL BY NAME
+      SELECT "carrier",
+         CAST([CASE MIN("_cell") FILTER(WHERE "_running" >= GREATEST(1, CEIL(0.5 * "_total"))) WHEN 0 THEN 0 WHEN 1000000 THEN CAST('NaN' AS DOUBLE) WHEN 999999 THEN CAST('Infinity' AS DOUBLE) WHEN -999999 THEN CAST('-Infinity' AS DOUBLE) ELSE SIGN(MIN("_cell") FILTER(WHERE "_running" >= GREATEST(1, CEIL(0.5 * "_total")))) * 0.9900000000000001 * POWER(CAST(1.02020202020202 AS DOUBLE), ABS(MIN("_cell") FILTER(WHERE "_running" >= GREATEST(1, CEIL(0.5 * "_total")))) - 100000) END, CASE MIN("_cell") FILTER(WHERE "_running" >= GREATEST(1, CEIL(0.9 * "_total"))) WHEN 0 THEN 0 WHEN 1000000 THEN CAST('NaN' AS DOUBLE) WHEN 999999 THEN CAST('Infinity' AS DOUBLE) WHEN -999999 THEN CAST('-Infinity' AS DOUBLE) ELSE SIGN(MIN("_cell") FILTER(WHERE "_running" >= GREATEST(1, CEIL(0.9 * "_total")))) * 0.9900000000000001 * POWER(CAST(1.02020202020202 AS DOUBLE), ABS(MIN("_cell") FILTER(WHERE "_running" >= GREATEST(1, CEIL(0.9 * "_total")))) - 100000) END, CASE MIN("_cell") FILTER(WHERE "_running" >= GREATEST(1, CEIL(0.99 * "_total"))) WHEN 0 THEN 0 WHEN 1000000 THEN CAST('NaN' AS DOUBLE) WHEN 999999 THEN CAST('Infinity' AS DOUBLE) WHEN -999999 THEN CAST('-Infinity' AS DOUBLE) ELSE SIGN(MIN("_cell") FILTER(WHERE "_running" >= GREATEST(1, CEIL(0.99 * "_total")))) * 0.9900000000000001 * POWER(CAST(1.02020202020202 AS DOUBLE), ABS(MIN("_cell") FILTER(WHERE "_running" >= GREATEST(1, CEIL(0.99 * "_total")))) - 100000) END] AS DOUBLE[]) AS "delay"
+      FROM (
+        SELECT *,
+           sum("delay__n") OVER (PARTITION BY "carrier" ORDER BY _cell) AS _running,
+           sum("delay__n") OVER (PARTITION BY "carrier") AS _total
+        FROM (
+          SELECT "carrier",
+             "_cell",
+             CAST(SUM("delay__n") AS BIGINT) AS "delay__n"
+          FROM (
+            SELECT "carrier",
+               "_cell",
+               "delay__n"
+            FROM batch.delay_quantiles__delay
+            UNION ALL
+              SELECT "carrier",
+                 "_cell",
+                 "delay__n"
+              FROM speed.delay_quantiles__delay)
+          GROUP BY "carrier",
+             "_cell"))
+      GROUP BY "carrier")
+  GROUP BY "carrier")
+-- view routes, fingerprint e793f1b7e6dae98d
+CREATE TABLE partials ("route" TEXT, "flights__n" BIGINT)
+-- view routes__aircraft, fingerprint d119e9132de349de
+CREATE TABLE partials ("route" TEXT, "_cell" INT, "aircraft__rank" INT)
+SELECT "route",
+   "flights" AS "flights",
+   "aircraft" AS "aircraft"
+FROM (
+  SELECT "route",
+     any_value("flights") AS "flights",
+     coalesce(any_value("aircraft"), 0) AS "aircraft"
+  FROM (
+    SELECT "route",
+       CAST("flights__n" AS BIGINT) AS "flights"
+    FROM (
+      SELECT "route",
+         CAST(SUM("flights__n") AS BIGINT) AS "flights__n"
+      FROM (
+        SELECT "route",
+           "flights__n"
+        FROM batch.routes
+        UNION ALL
+          SELECT "route",
+             "flights__n"
+          FROM speed.routes)
+      GROUP BY "route")
+    UNION ALL BY NAME
+      SELECT "route",
+         CAST(ROUND(CASE WHEN (755541.746198293 / (SUM(POWER(CAST(2.0 AS DOUBLE), -"aircraft__rank")) + (1024 - COUNT(*)))) <= 2560 AND COUNT(*) < 1024 THEN 1024 * LN(CAST(1024.0 AS DOUBLE) / (1024 - COUNT(*))) ELSE (755541.746198293 / (SUM(POWER(CAST(2.0 AS DOUBLE), -"aircraft__rank")) + (1024 - COUNT(*)))) END) AS BIGINT) AS "aircraft"
+      FROM (
+        SELECT "route",
+           "_cell",
+           CAST(MAX("aircraft__rank") AS INT) AS "aircraft__rank"
+        FROM (
+          SELECT "route",
+             "_cell",
+             "aircraft__rank"
+          FROM batch.routes__aircraft
+          UNION ALL
+            SELECT "route",
+               "_cell",
+               "aircraft__rank"
+            FROM speed.routes__aircraft)
+        GROUP BY "route",
+           "_cell")
+      GROUP BY "route")
+  GROUP BY "route")

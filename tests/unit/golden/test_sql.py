@@ -117,15 +117,21 @@ def written(catalog):
     for stream in catalog.streams:
         parts.append(f"-- stream {stream.name}, fingerprint {stream.fingerprint}")
         parts.append(indented(parse_sql(stream, "records", ["_partition", "_offset"])))
-    for number, one in enumerate(plan(catalog.views), 1):
+    for number, one in enumerate(plan(catalog.stored), 1):
         views = ", ".join(view.name for view in one.views)
         parts.append(f"-- pass {number} over {one.source.name}: {views}")
         parts.append(indented(" ".join(one.sql("events", "_tick", "_timestamp").split())))
     for view in catalog.views:
-        parts.append(f"-- view {view.name}, fingerprint {view.fingerprint}")
-        parts.append(create_table_sql("partials", view))
-        parts.append(indented(present_select(view, ["batch", "speed"])))
+        for stored in view.stored:
+            parts.append(f"-- view {stored.name}, fingerprint {stored.fingerprint}")
+            parts.append(create_table_sql("partials", stored))
+        tables = named_tables if view.celled else ["batch", "speed"]
+        parts.append(indented(present_select(view, tables)))
     return "\n".join(parts) + "\n"
+
+
+def named_tables(stored):
+    return [f"batch.{stored.name}", f"speed.{stored.name}"]
 
 
 @pytest.mark.parametrize("name", CATALOGS)

@@ -1,0 +1,133 @@
+"""The examples' answers are those that their truth and the tests' oracle compute in plain Python,
+each for itself.
+"""
+
+import importlib
+import json
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+
+from examples.demo import compare
+from tests.support.answers import answers_to_files
+from tests.support.oracle import Asked, Event, Windowed, answer, field, same
+from trilayer_core.definitions.catalog import load_catalog
+
+pytestmark = pytest.mark.spark
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+EVENTS = {"retail": 3_000, "network": 6_000}
+
+
+def asked_of_retail():
+    def amount(row):
+        return row["quantity"] * Decimal(row["unit_price"])
+
+    bought = field("purchased_at")
+    hour = Windowed(bought, timedelta(hours=1), timedelta(hours=1))
+    return {
+        "buyers_by_product": (
+            {"product": field("product")},
+            {
+                "buyers": Asked("distinct", field("customer")),
+                "with_coupon": Asked("count", lambda row: row.get("coupons")),
+            },
+        ),
+        "spending_by_customer": (
+            {"customer": field("customer")},
+            {
+                "purchases": Asked("count"),
+                "variance": Asked("variance", amount),
+                "deviation": Asked("stddev", amount),
+                "favourite": Asked("mode", field("product")),
+                "last_products": Asked("collect", field("product"), bought, options={"k": 3}),
+                "bought_in_bulk": Asked("any_", lambda row: row["quantity"] >= 5),
+            },
+        ),
+        "baskets_by_hour": (
+            {"hour": hour},
+            {
+                "amounts": Asked("quantiles", amount, options={"quantiles": [0.5, 0.9, 0.99]}),
+                "sizes": Asked("histogram", amount, options={"bounds": [5, 10, 20, 50]}),
+                "best_sellers": Asked("top", field("product"), options={"k": 3}),
+            },
+        ),
+    }
+
+
+def asked_of_network():
+    second = Windowed(field("seen"), timedelta(seconds=1), timedelta(seconds=1))
+    return {
+        "traffic_by_second": (
+            {"source": field("source"), "second": second},
+            {"packets": Asked("count"), "bytes": Asked("sum_", field("bytes"))},
+        ),
+        "sources": (
+            {"source": field("source")},
+            {
+                "ports": Asked("distinct", field("port")),
+                "destinations": Asked("distinct", field("destination")),
+                "first_seen": Asked("min_", field("seen")),
+                "last_seen": Asked("max_", field("seen")),
+                "sizes": Asked("histogram", field("bytes"), options={"bounds": [128, 512, 1024]}),
+            },
+        ),
+    }
+
+
+ASKED = {"retail": asked_of_retail, "network": asked_of_network}
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_the_answers_are_the_truth_and_the_oracle_s(spark, tmp_path, name):
+    demo = importlib.import_module(f"examples.{name}.truth").demo
+    prepared = demo.prepare(tmp_path, events=EVENTS[name], seed=1, start=START)
+    catalog = load_catalog(demo.catalog)
+    connection = answers_to_files(spark, catalog, prepared.files)
+    expected = prepared.expected(START)
+    for relation in expected:
+        compared = compare(relation, dicts(connection, relation.sql))
+        assert compared.wrong == [], relation.relation
+        assert compared.errors.keys() == relation.within.keys()
+    truths = {relation.relation: relation for relation in expected}
+    for view, (key, aggregates) in ASKED[name]().items():
+        stream = catalog.view(view).stream
+        rows = answer(events_of(prepared.files[stream.name], stream), key, aggregates)
+        tolerated = truths[view].within
+        found = {
+            tuple(row[column] for column in key): row for row in dicts(connection, f"from {view}")
+        }
+        assert found.keys() == rows.keys()
+        for of_key, right in rows.items():
+            for column, value in right.items():
+                if column not in tolerated:
+                    assert same(found[of_key][column], value, 1e-12), (view, of_key, column)
+                if column in truths[view].columns:
+                    assert same(truths[view].rows[of_key][column], value, 1e-12)
+    for query in demo.questions:
+        assert connection.sql(f"from {query}").fetchall(), query
+
+
+def events_of(path, stream):
+    """The events of a file that fit the columns of their stream."""
+    for offset, line in enumerate(path.read_text("utf-8").splitlines()):
+        try:
+            found = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        row = {name: found.get(name) for name in stream.columns}
+        missing = any(row[one.name] is None for one in stream.fields if one.required)
+        if missing or any(
+            type_ == "int" and not isinstance(row[name], int)
+            for name, type_ in stream.columns.items()
+        ):
+            continue
+        times = [name for name, type_ in stream.columns.items() if type_ == "timestamp"]
+        yield Event(0, offset, row | {name: datetime.fromisoformat(row[name]) for name in times})
+
+
+def dicts(connection, sql):
+    cursor = connection.execute(sql)
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
