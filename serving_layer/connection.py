@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import duckdb
@@ -38,6 +39,9 @@ from trilayer_core.store.segments import TICK
 
 Layer = Literal["merged", "batch", "speed"]
 LAYERS: tuple[Layer, ...] = ("merged", "batch", "speed")
+
+IDLE_S = 1.0
+"""How long a transaction is kept for the next snapshot: `now()` is the moment when it began."""
 
 
 class Snapshot:
@@ -175,7 +179,16 @@ class Snapshot:
 
     def _columns(self) -> set[str]:
         views = self._catalog.views
-        return {name for view in views for name in (*(k.name for k in view.keys), *view.aggregates)}
+        return {name for view in views for name in view.output}
+
+
+@dataclass(frozen=True)
+class _Transaction:
+    """A cursor in a transaction that sees the state `loaded`, to be used again `until` then."""
+
+    cursor: duckdb.DuckDBPyConnection
+    loaded: Loaded
+    until: float
 
 
 class Connection:
@@ -187,7 +200,7 @@ class Connection:
     def __init__(self, catalog: Catalog, settings: Settings, store: Store) -> None:
         self._catalog, self._settings, self._store = catalog, settings, store
         self._lock = threading.Lock()
-        self._idle: list[tuple[Loaded, duckdb.DuckDBPyConnection]] = []
+        self._idle: list[_Transaction] = []
         self._tables: dict[str, pa.Table] = {}
         self._approximate = {v.name: v.approximate for v in catalog.views if v.approximate}
         self._database, self._refresh = _open(catalog, settings, store, self._close_idle)
@@ -217,7 +230,7 @@ class Connection:
         An open transaction keeps the data that it sees in memory.
         """
         while self._idle:
-            self._idle.pop()[1].close()
+            self._idle.pop().cursor.close()
 
     def refresh(self) -> None:
         """Loads new data. `sql` and `snapshot` do so automatically."""
@@ -258,18 +271,18 @@ class Connection:
         """
         with self._lock:
             loaded = self._refresh.refresh()
-            cursors = [self._on(loaded) for _ in range(number)]
+            opened = [self._on(loaded) for _ in range(number)]
         provenance = self._provenance(loaded)
-        snapshots = [Snapshot(cursor, provenance, self._catalog, loaded) for cursor in cursors]
+        snapshots = [Snapshot(t.cursor, provenance, self._catalog, loaded) for t in opened]
         try:
             yield snapshots
         finally:
             with self._lock:
-                for snapshot, cursor in zip(snapshots, cursors, strict=True):
+                for snapshot, transaction in zip(snapshots, opened, strict=True):
                     if snapshot.sound and loaded is self._refresh.loaded:
-                        self._idle.append((loaded, cursor))
+                        self._idle.append(transaction)
                     else:
-                        cursor.close()
+                        transaction.cursor.close()
 
     @contextmanager
     def _earlier(self, version: int) -> Iterator[Snapshot]:
@@ -281,24 +294,24 @@ class Connection:
             database.execute("BEGIN TRANSACTION READ ONLY")
             yield Snapshot(database, self._provenance(loaded), self._catalog, loaded)
 
-    def _on(self, loaded: Loaded) -> duckdb.DuckDBPyConnection:
-        """A cursor whose transaction sees the tables in the state of `loaded`.
+    def _on(self, loaded: Loaded) -> _Transaction:
+        """A transaction that sees the tables in the state of `loaded`.
 
-        It is one that an earlier snapshot has left, or a new one.
+        It is one that an earlier snapshot has left less than a second ago, or a new one.
         """
         idle, self._idle = self._idle, []
-        for before, cursor in idle:
-            if before is loaded:
-                self._idle.append((before, cursor))
+        for transaction in idle:
+            if transaction.loaded is loaded and time.monotonic() < transaction.until:
+                self._idle.append(transaction)
             else:
-                cursor.close()
+                transaction.cursor.close()
         if self._idle:
-            return self._idle.pop()[1]
+            return self._idle.pop()
         cursor = self._database.cursor()
         cursor.execute("BEGIN TRANSACTION READ ONLY")
         # DuckDB fixes a transaction's snapshot at its first read.
         cursor.execute("SELECT one FROM _batch._anchor").fetchall()
-        return cursor
+        return _Transaction(cursor, loaded, time.monotonic() + IDLE_S)
 
     def table(self, name: str, data: Any) -> None:
         """Adds a lookup table of your own for queries to join: `tables.NAME`, or just NAME.

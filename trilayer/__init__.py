@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from trilayer_core.definitions.sinks import Delivery, Sink
     from trilayer_core.definitions.stream import Rows, Stream
     from trilayer_core.definitions.view import View
-    from trilayer_core.definitions.windows import Window, sliding, tumbling
+    from trilayer_core.definitions.windows import Window, recent, session, sliding, tumbling
 
 __all__ = [
     "Aggregate",
@@ -70,6 +70,8 @@ __all__ = [
     "min_",
     "mode",
     "quantiles",
+    "recent",
+    "session",
     "sliding",
     "stddev",
     "sum_",
@@ -109,7 +111,7 @@ _DEFINED_IN = {
     "sinks": ("Delivery", "Sink"),
     "stream": ("Rows", "Stream"),
     "view": ("View",),
-    "windows": ("Window", "sliding", "tumbling"),
+    "windows": ("Window", "recent", "session", "sliding", "tumbling"),
 }
 
 

@@ -10,10 +10,10 @@ from batch_layer.publish import rollback
 from examples.extensions.count_between import count_between
 from examples.extensions.csv_folder import CsvFolder
 from examples.extensions.delimited import Delimited
-from examples.extensions.sessions import session
+from examples.extensions.year_to_date import year_to_date
 from tests.support.layers import Pipeline, quick
 from tests.support.waiting import until
-from trilayer import Catalog, Sink, Stream, View, count, sum_
+from trilayer import Catalog, Sink, Stream, View, count, sum_, tumbling
 from trilayer.errors import DefinitionError, SinkError, UsageError
 from trilayer.operations.delivery import Delivered, deliver, sink
 from trilayer.operations.project import Project
@@ -21,7 +21,6 @@ from trilayer_core.compute.formats import format_of
 from trilayer_core.compute.parsing import REJECT, parse
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
-GAP_S = 600
 
 
 def catalog_on(topic, sinks=()):
@@ -38,23 +37,25 @@ def catalog_on(topic, sinks=()):
         key=["visitor"],
         aggregates={"visits": count(), "short": count_between("pages", 1, 3)},
     )
-    sessions = View(
-        "sessions",
+    so_far = View(
+        "so_far",
         source=visits,
-        key={"visitor": "visitor", "session": session("at", GAP_S)},
+        key={"visitor": "visitor", "day": year_to_date("at")},
         aggregates={"visits": count(), "pages": sum_("pages")},
     )
-    return Catalog(views=[by_visitor, sessions], sinks=sinks)
+    return Catalog(views=[by_visitor, so_far], sinks=sinks)
 
 
-def line(visitor, pages, minute):
-    return f"{visitor}|{pages}|{BEGIN + timedelta(minutes=minute):%Y-%m-%dT%H:%M:%SZ}".encode()
+def line(visitor, pages, hour):
+    return f"{visitor}|{pages}|{BEGIN + timedelta(hours=hour):%Y-%m-%dT%H:%M:%SZ}".encode()
 
 
-BEFORE = [("ann", 1, 0), ("ann", 5, 9), ("bob", 2, 3), ("ann", 3, 30), ("cid", 7, 0)]
-"""Below the cut: two sessions of ann's."""
-AFTER = [("ann", 4, 15), ("ann", 2, 22), ("bob", 9, 13), ("cid", 1, 9)]
-"""Above it: late events that join ann's two sessions to one; bob's second session; one of cid's."""
+BEFORE = [("ann", 1, 0), ("ann", 5, 9), ("bob", 2, 3), ("ann", 3, 30), ("cid", 7, -1)]
+"""Below the cut: two days of ann's; cid's day is the last one of the year before."""
+AFTER = [("ann", 4, 15), ("ann", 2, 52), ("bob", 9, 100), ("cid", 1, 9)]
+"""Above it: a late event of ann's first day and one of a third day; a second day of bob's; and one
+of cid's, in the new year.
+"""
 MISFITS = {
     b"ann|1": "wrong number: must have 3 parts, got 2",
     b"ann|many|2026-01-01T00:00:00Z": "wrong type: pages must be int",
@@ -68,23 +69,22 @@ MISFITS = {
 
 def expected(events):
     """Both views of these events, in plain Python."""
-    by_visitor, sessions = {}, {}
+    by_visitor, so_far = {}, {}
     of_visitor = defaultdict(list)
-    for visitor, pages, minute in events:
-        of_visitor[visitor].append((BEGIN + timedelta(minutes=minute), pages))
+    for visitor, pages, hour in events:
+        of_visitor[visitor].append((BEGIN + timedelta(hours=hour), pages))
     for visitor, visits in of_visitor.items():
         short = sum(1 <= pages <= 3 for _, pages in visits)
         by_visitor[visitor,] = {"visits": len(visits), "short": short}
-        last = None
-        for at, pages in sorted(visits):
-            if last is None or at - last >= timedelta(seconds=GAP_S):
-                key = (visitor, at)
-                sessions[key] = {"session_end": at, "visits": 0, "pages": 0}
-            row, last = sessions[key], at
-            row["session_end"] = at + timedelta(seconds=GAP_S)
-            row["visits"] += 1
-            row["pages"] += pages
-    return {"by_visitor": by_visitor, "sessions": sessions}
+        for day in {at.replace(hour=0) for at, _ in visits}:
+            until = day + timedelta(days=1)
+            counted = [(at, n) for at, n in visits if at.year == day.year and at < until]
+            so_far[visitor, day] = {
+                "day_end": max(counted)[0],
+                "visits": len(counted),
+                "pages": sum(pages for _, pages in counted),
+            }
+    return {"by_visitor": by_visitor, "so_far": so_far}
 
 
 @pytest.mark.spark
@@ -123,15 +123,15 @@ class Broken(Sink):
     def deliver(self, publication):
         if not self.mended:
             raise OSError("the warehouse is closed")
-        with pytest.raises(UsageError, match=r"must be one that version .* has; got 'sesions'"):
-            publication.table("sesions")
+        with pytest.raises(UsageError, match=r"must be one that version .* has; got 'so_fat'"):
+            publication.table("so_fat")
         self.taken += ((publication.version, publication.t, tuple(publication.views)),)
 
 
 def delivered_to(folder):
     """What the files of `CsvFolder` say, in the words of `expected`."""
     found = {}
-    for view, keys in (("by_visitor", 1), ("sessions", 2)):
+    for view, keys in (("by_visitor", 1), ("so_far", 2)):
         rows = pyarrow.csv.read_csv(folder / "current" / f"{view}.csv").to_pylist()
         found[view] = {tuple(row.values())[:keys]: dict(list(row.items())[keys:]) for row in rows}
     return found
@@ -172,7 +172,7 @@ def test_a_sink_has_what_is_in_force_whatever_fails_or_dies(
         rollback(1, store)
         deliver(p, catalog.sinks)
         assert delivered_to(folder.folder) == expected(BEFORE)
-    views = ("by_visitor", "sessions")
+    views = ("by_visitor", "so_far")
     assert broken.taken == ((2, second.t, views), (1, first.t, views))
 
 
@@ -188,14 +188,17 @@ def test_a_format_says_why_an_event_does_not_fit_in_both_languages(spark):
 
 
 def test_what_they_mean_is_in_the_fingerprints():
-    def view(low=1, gap_s=GAP_S, separator="|"):
+    def view(low=1, window=year_to_date, separator="|"):
         stream = Stream(
             "s", schema="n int, at timestamp", event_time="at", format=Delimited(separator)
         )
-        key = {"session": session("at", gap_s)}
+        key = {"day": window("at")}
         return View("v", source=stream, key=key, aggregates={"a": count_between("n", low, 3)})
 
-    found = {v.fingerprint for v in (view(), view(low=2), view(gap_s=60), view(separator=";"))}
+    def days(time):
+        return tumbling(time, "1 day")
+
+    found = {v.fingerprint for v in (view(), view(low=2), view(window=days), view(separator=";"))}
     assert len(found) == 4
     assert view().fingerprint == view().fingerprint
 

@@ -87,9 +87,37 @@ class Windowed:
         return [last - number * self.slide for number in range(self.size // self.slide)]
 
 
+@dataclass(frozen=True)
+class Sessions:
+    """A session key: the first moment of the events that are at most a gap apart."""
+
+    time: Field
+    gap: timedelta
+
+
+@dataclass(frozen=True)
+class Recent:
+    """A key that no answer shows: events count whose pane has begun, at most `size` before now."""
+
+    time: Field
+    size: timedelta
+    slide: timedelta
+    now: datetime
+
+    def counts(self, row: Mapping[str, Value]) -> bool:
+        time = self.time(row)
+        if time is None:
+            return False
+        pane = time - (time - EPOCH) % self.slide
+        return bool(self.now - self.size <= pane <= self.now)
+
+
+Part = Field | Windowed | Sessions | Recent
+
+
 def answer(
     events: Iterable[Event],
-    key: Mapping[str, Field | Windowed],
+    key: Mapping[str, Part],
     aggregates: Mapping[str, Asked],
     where: Field = no_filter,
     rows: Callable[[Mapping[str, Value]], Iterable[Mapping[str, Value]]] = lambda row: [row],
@@ -105,18 +133,44 @@ def answer(
                 continue
             for found in _keys(row, list(key.values())):
                 groups.setdefault(found, []).append(made)
+    for place, part in enumerate(key.values()):
+        if isinstance(part, Sessions):
+            groups = _sessions(groups, place, part)
     return {
         k: {name: aggregate(asked, members) for name, asked in aggregates.items()}
         for k, members in groups.items()
     }
 
 
-def _keys(
-    row: Mapping[str, Value], parts: Sequence[Field | Windowed]
-) -> list[tuple[Hashable, ...]]:
+def _sessions(
+    groups: Mapping[tuple[Hashable, ...], list[Event]], place: int, part: Sessions
+) -> dict[tuple[Hashable, ...], list[Event]]:
+    """The groups by session of those by moment: the moment is at this place of the key."""
+    moments: dict[tuple[Hashable, ...], list[Value]] = {}
+    for key in groups:
+        moments.setdefault((*key[:place], *key[place + 1 :]), []).append(key[place])
+    found: dict[tuple[Hashable, ...], list[Event]] = {}
+    for others, times in moments.items():
+        start = last = None
+        for time in sorted(times, key=lambda t: (t is None, t or EPOCH)):
+            if start is None or time is None or time - last > part.gap:
+                start = time
+            last = time
+            session = (*others[:place], start, *others[place:])
+            found.setdefault(session, []).extend(groups[*others[:place], time, *others[place:]])
+    return found
+
+
+def _keys(row: Mapping[str, Value], parts: Sequence[Part]) -> list[tuple[Hashable, ...]]:
     keys: list[tuple[Hashable, ...]] = [()]
     for part in parts:
-        values = part.starts(row) if isinstance(part, Windowed) else [part(row)]
+        if isinstance(part, Recent):
+            keys = keys if part.counts(row) else []
+            continue
+        if isinstance(part, Windowed):
+            values = part.starts(row)
+        else:
+            values = [part.time(row) if isinstance(part, Sessions) else part(row)]
         keys = [(*key, canonical(value)) for key in keys for value in values]
     return keys
 

@@ -77,7 +77,13 @@ def test_each_argument_is_there_with_its_default(kind):
 def test_its_example_uses_each_argument_and_each_function(example):
     catalog = example["catalog"]
     assert isinstance(catalog, Catalog)
-    assert [view.name for view in catalog.views] == ["by_page", "by_hour", "busy"]
+    assert [view.name for view in catalog.views] == [
+        "by_page",
+        "by_hour",
+        "busy",
+        "sittings",
+        "last_hour",
+    ]
     (block,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
     for name in trilayer.__all__:
         if name not in TO_EXTEND:

@@ -169,9 +169,7 @@ class Prompt:
 
     def _columns(self) -> list[str]:
         views = self._connection.catalog.views
-        return [
-            name for view in views for name in (*(key.name for key in view.keys), *view.aggregates)
-        ]
+        return [name for view in views for name in view.output]
 
     def run(self) -> None:
         """Runs until the user leaves."""

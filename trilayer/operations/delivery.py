@@ -9,7 +9,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 import serving_layer
+from serving_layer.tables import batch_table
 from trilayer.operations.project import Project
+from trilayer_core.compute.merging import present_select
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.sinks import Delivery, Sink
 from trilayer_core.definitions.steps import how_far
@@ -121,7 +123,12 @@ def _hand_over(p: Project, sink: Sink, publication: Publication) -> None:
     ):
 
         def read(view: str) -> pa.Table:
-            return snapshot.sql(f'SELECT * FROM "{view}"', "batch").arrow()
+            declared, answer = p.catalog.view(view), f'SELECT * FROM "{view}"'
+            if declared.as_of_query:
+                # A version that is delivered twice must be the same, so its T is the moment.
+                moment = f"make_timestamptz({publication.t_ms * 1000})"
+                answer = present_select(declared, lambda stored: [batch_table(stored)], now=moment)
+            return snapshot.sql(answer, "batch").arrow()
 
         sink.deliver(Delivery(publication.version, publication.t, views, read))
     p.store.write_document(layout.sink(sink.name), SinkHas(publication.version, now_ms()))

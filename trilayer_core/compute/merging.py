@@ -77,6 +77,7 @@ def present_select(
     keep: Sequence[str] = (),
     *,
     magnitudes: bool = False,
+    now: str = "now()",
 ) -> str:
     """A SELECT of the view's answer, its `output` columns, from partials.
 
@@ -91,6 +92,8 @@ def present_select(
             well.
         magnitudes: Whether to add a column NAME__magnitude, which `compare_answers` uses to compare
             floating-point sums.
+        now: SQL of the moment as of which the view is queried, a TIMESTAMP WITH TIME ZONE. By
+            default it is the beginning of the transaction in which the SELECT runs.
     """
     if not callable(tables):
         own = tables
@@ -105,25 +108,31 @@ def present_select(
         }
     keys = [*keep]
     for key in view.keys:
+        if not key.shown:
+            continue
         keys.append(quoted_duckdb(key.name))
         if key.window:
             end = key.window.end_sql(quoted_duckdb(key.name), _columns_of(key))
             keys.append(f"{end} AS {quoted_duckdb(key.name + '_end')}")
-    presented = _assembled_select(whole, tables(whole), keep)
+    assembled = {
+        stored.name: _assembled_select(stored, tables(stored), keep, now) for stored in view.stored
+    }
+    presented = assembled[whole.name]
     if by_cell:
-        presented = _with_cells_select(view, values, presented, tables, keep)
+        presented = _with_cells_select(view, values, assembled, keep)
         values = {name: quoted_duckdb(name) for name in (*view.aggregates, *values)}
     columns = [f"{sql} AS {quoted_duckdb(name)}" for name, sql in values.items()]
     return f"SELECT {', '.join([*keys, *columns])} FROM ({presented})"
 
 
-def _assembled_select(view: View, tables: Sequence[str], keep: Sequence[str]) -> str:
+def _assembled_select(view: View, tables: Sequence[str], keep: Sequence[str], now: str) -> str:
     """A SELECT of the merged partials of a stored view, with windows instead of panes."""
-    return _merged_select(view, _windows_from_panes(view, _union(view, tables, keep), keep), keep)
+    panes = _union(view, tables, keep)
+    return _merged_select(view, _windows_from_panes(view, panes, keep, now), keep)
 
 
 def _with_cells_select(
-    view: View, values: Mapping[str, str], whole: str, tables: Tables, keep: Sequence[str]
+    view: View, values: Mapping[str, str], assembled: Mapping[str, str], keep: Sequence[str]
 ) -> str:
     """A SELECT of the final values of all aggregates, where cells are folded to a row for each key.
 
@@ -132,17 +141,16 @@ def _with_cells_select(
     Args:
         view: The view.
         values: SQL of the final values of the aggregates without cells, by column.
-        whole: A SELECT of the merged partials over which these are.
-        tables: The tables of each of the stored views.
+        assembled: A SELECT of the merged partials of each stored view, by name.
         keep: Columns that precede the keys.
     """
     keys = ", ".join([*keep, *(quoted_duckdb(key.name) for key in view.keys)])
     plain = [f"{sql} AS {quoted_duckdb(name)}" for name, sql in values.items()]
-    rows = [f"SELECT {', '.join([keys, *plain])} FROM ({whole})"]
+    rows = [f"SELECT {', '.join([keys, *plain])} FROM ({assembled[view.name]})"]
     for stored in view.stored[1:]:
         (measure,) = stored.measures
         assert measure.cell
-        cells = f"({_assembled_select(stored, tables(stored), keep)})"
+        cells = f"({assembled[stored.name]})"
         if measure.cell.ordered:
             number = quoted_duckdb(f"{measure.name}__n")
             running = f"sum({number}) OVER (PARTITION BY {keys} ORDER BY {CELL})"
@@ -213,13 +221,21 @@ def _union(view: View, tables: Sequence[str], keep: Sequence[str]) -> str:
     return "(" + " UNION ALL ".join(f"SELECT {columns} FROM {table}" for table in tables) + ")"
 
 
-def _windows_from_panes(view: View, sources: str, keep: Sequence[str]) -> str:
+def _windows_from_panes(view: View, sources: str, keep: Sequence[str], now: str) -> str:
     """The partials, repeated for every window to which they belong.
 
-    Their key is then the window's start.
+    Their key is then the window's start. It is NULL for a window that the answer does not show, and
+    of the partials only those in its range are left.
     """
     for key in view.keys:
         if not key.window:
+            continue
+        if key.window.as_of_query:
+            name = quoted_duckdb(key.name)
+            sources = (
+                f"(SELECT * REPLACE (NULL::TIMESTAMPTZ AS {name}) FROM {sources}"
+                f" WHERE {key.window.counts_sql(name, now)})"
+            )
             continue
         others = [*keep, *(quoted_duckdb(other.name) for other in view.keys if other != key)]
         # A window with states of its own needs panes that are completely merged.
@@ -270,6 +286,7 @@ def compare(
     into: str = "",
     keep: Sequence[str] = (),
     close: Mapping[str, str] | None = None,
+    answers: bool = False,
 ) -> Comparison:
     """Compares two tables, or queries in brackets, by the view's keys.
 
@@ -288,8 +305,9 @@ def compare(
         keep: Columns that identify a row in addition to the view's keys.
         close: For columns with several floating-point numbers, SQL that is true if the values `l`
             and `r` differ by rounding only; see `State.close`.
+        answers: Whether the tables are answers, which may have fewer keys than partials.
     """
-    keyed_by = [*keep, *view.key_names]
+    keyed_by = [*keep, *(view.key_names if answers else (key.name for key in view.keys))]
     compared = into or "_compared"
     join = " AND ".join(
         f"l.{quoted_duckdb(k)} IS NOT DISTINCT FROM r.{quoted_duckdb(k)}" for k in keyed_by
@@ -358,7 +376,7 @@ def compare_answers(
                 f"greatest(abs(l.{answer}), abs(r.{answer}))" if measure.magnitude_sql else ""
             )
         columns[measure.name] = _within(measure.tolerance, relative)
-    return compare(connection, view, left, right, columns)
+    return compare(connection, view, left, right, columns, answers=True)
 
 
 def compare_partials(

@@ -53,6 +53,11 @@ class Key:
         return f"cast({self.expression.sql} as timestamp)"
 
     @property
+    def shown(self) -> bool:
+        """Whether answers have a column for it."""
+        return not (self.window and self.window.as_of_query)
+
+    @property
     def states(self) -> dict[str, State]:
         """The window's own states, by column of a partial."""
         states = self.window.states if self.window else {}
@@ -157,6 +162,7 @@ class View:
                 f"columns of view {self.name!r} must have different names; got {', '.join(twice)}"
                 " twice"
             )
+        self._check_windows()
         if self.celled:
             _ = [view.fingerprint for view in self.stored]
 
@@ -164,6 +170,29 @@ class View:
         check_name(self.name, "name of a view")
         for name in self.aggregates:
             check_name(name, f"aggregate {name!r} of view {self.name!r}")
+
+    def _check_windows(self) -> None:
+        windows = {key.name: key.window for key in self.keys if key.window}
+        for name, window in windows.items():
+            what = f"{type(window).__name__} {name!r} of view {self.name!r}"
+            others = [other for other in windows if other != name]
+            if window.alone and others:
+                raise DefinitionError(
+                    f"{what} must be the view's only window, because it is assembled from all panes"
+                    f" of the other keys; got also {', '.join(others)}; declare a view for each"
+                )
+            if window.alone and self.celled:
+                raise DefinitionError(
+                    f"{what} must be without aggregates that are kept by cell, because a cell does"
+                    " not have all events of a window; got"
+                    f" {', '.join(f'{m.aggregate.kind}() in {m.name!r}' for m in self.celled)};"
+                    " use a tumbling or sliding window for these"
+                )
+        if all(key.window and key.window.as_of_query for key in self.keys):
+            raise DefinitionError(
+                f"key of view {self.name!r} must have a column beside {', '.join(windows)}, which"
+                f' an answer does not show; got none; for one total write "all": "\'all\'"'
+            )
 
     @cached_property
     def keys(self) -> tuple[Key, ...]:
@@ -308,6 +337,7 @@ class View:
         keys = [
             name
             for k in self.keys
+            if k.shown
             for name in ((k.name, f"{k.name}_end") if k.window else (k.name,))
         ]
         return [*keys, *(measure.name for measure in self.measures)]
@@ -315,7 +345,12 @@ class View:
     @property
     def key_names(self) -> list[str]:
         """The columns that identify a row of an answer."""
-        return [key.name for key in self.keys]
+        return [key.name for key in self.keys if key.shown]
+
+    @property
+    def as_of_query(self) -> bool:
+        """Whether an answer depends on the moment at which it is asked for, so can't be kept."""
+        return not all(key.shown for key in self.keys)
 
     @property
     def stream(self) -> Stream:

@@ -3,7 +3,9 @@
 Every kind of window stores its partials by pane, and windows are assembled from panes when a view
 is queried. A tumbling window is one pane; a sliding window is a series of panes, and needs no more
 rows in the layers than a tumbling one. (The idea of panes is from Li, Maier, Tufte, Papadimos,
-Tucker, "No pane, no gain", 2005.)
+Tucker, "No pane, no gain", 2005.) A session is a series of panes that are as wide as its gap, so
+that no session ends within a pane. A recent window consists of the panes that are in range when the
+view is queried.
 
 A kind of window is a subclass of `Window`; docs/extending.md shows an example.
 """
@@ -77,6 +79,36 @@ class Window:
         """
         return {}
 
+    @property
+    def alone(self) -> bool:
+        """Whether it must be a view's only window, and without aggregates that have cells.
+
+        This is so if the windows of a pane depend on other panes of the same key: of a cell, or of
+        a pane of another window, only some of these are known. By default it is so for windows with
+        states of their own.
+        """
+        return bool(self.states)
+
+    @property
+    def as_of_query(self) -> bool:
+        """Whether an answer depends on the moment at which it is asked for.
+
+        The panes that `counts_sql` selects are then merged to one row, and the answer has no column
+        for the window.
+        """
+        return False
+
+    def counts_sql(self, key: str, now: str) -> str:
+        """DuckDB SQL of whether a pane counts in an answer at the moment `now`.
+
+        It is only asked for if `as_of_query` is true.
+
+        Args:
+            key: The column that holds a pane's start, quoted.
+            now: SQL of the moment, a TIMESTAMP WITH TIME ZONE.
+        """
+        raise NotImplementedError
+
     def pane_sql(self, time: str) -> str:
         """Spark SQL of the start of the pane that contains `time`, a timestamp.
 
@@ -135,12 +167,7 @@ class AlignedWindow(Window):
 
     def pane_sql(self, time: str) -> str:
         """The start of the pane; NULL if one of its windows would begin before the year 1."""
-        pane = (
-            f"timestamp_micros(unix_micros({time}) - pmod(unix_micros({time}), {self.slide_us}L))"
-        )
-        least = MIN_US + self.size_us - self.slide_us
-        first = least + -least % self.slide_us
-        return pane if first == MIN_US else f"IF(unix_micros({time}) >= {first}L, {pane}, NULL)"
+        return _pane_sql(time, self.slide_us, MIN_US + self.size_us - self.slide_us)
 
     def assemble_sql(
         self, panes: str, key: str, states: Mapping[str, str], others: Sequence[str]
@@ -158,8 +185,111 @@ class AlignedWindow(Window):
 
     def end_sql(self, key: str, states: Mapping[str, str]) -> str:
         """The end of the window; NULL if it lies after the year 9999."""
-        end = f"{key} + to_microseconds({self.size_us})"
-        return f"CASE WHEN {key} <= make_timestamptz({MAX_US - self.size_us}) THEN {end} END"
+        return _later_sql(key, self.size_us)
+
+
+@dataclass(frozen=True)
+class SessionWindow(Window):
+    """Sessions: events that are at most a gap apart from the next one.
+
+    Events in one pane, which is as wide as the gap, always belong to one session, and events that
+    have a pane without events between them never do. Each pane stores its first and its last
+    moment.
+
+    Attributes:
+        gap_us: The gap in microseconds.
+    """
+
+    gap_us: int
+
+    @property
+    def identity(self) -> Sequence[Any]:
+        """The gap."""
+        return ("session", self.gap_us)
+
+    @property
+    def states(self) -> Mapping[str, State]:
+        """The first and the last moment of a pane."""
+        return {
+            "first": State("timestamp", "min(value)", "min(state)"),
+            "last": State("timestamp", "max(value)", "max(state)"),
+        }
+
+    def pane_sql(self, time: str) -> str:
+        """The start of the pane; NULL before the first whole pane of the year 1."""
+        return _pane_sql(time, self.gap_us, MIN_US)
+
+    def assemble_sql(
+        self, panes: str, key: str, states: Mapping[str, str], others: Sequence[str]
+    ) -> str:
+        """Panes with the first moment of their session.
+
+        A pane begins a session if its first moment is more than a gap after the last moment of the
+        pane before. Sessions begin one after the other, so the greatest beginning up to a pane is
+        that of its session. The pane NULL is last in the order and a session of its own.
+        """
+        first, last = states["first"], states["last"]
+        by = f"PARTITION BY {', '.join(others)} " if others else ""
+        order = f"({by}ORDER BY {key} ASC NULLS LAST)"
+        apart = f"epoch_us({first}) - epoch_us(lag({last}) OVER {order})"
+        begins = f"CASE WHEN {apart} <= {self.gap_us} THEN NULL ELSE {first} END"
+        session = f"CASE WHEN {key} IS NOT NULL THEN max(_begins) OVER {order} END"
+        return (
+            f"SELECT * EXCLUDE (_begins) REPLACE ({session} AS {key})"
+            f" FROM (SELECT *, {begins} AS _begins FROM {panes})"
+        )
+
+    def end_sql(self, key: str, states: Mapping[str, str]) -> str:
+        """One gap after the last event; NULL if it lies after the year 9999."""
+        return f"CASE WHEN {key} IS NOT NULL THEN {_later_sql(states['last'], self.gap_us)} END"
+
+
+@dataclass(frozen=True)
+class RecentWindow(Window):
+    """The time up to the moment of the query.
+
+    Attributes:
+        size_us: Its length in microseconds.
+        slide_us: The length of a pane in microseconds.
+    """
+
+    size_us: int
+    slide_us: int
+
+    @property
+    def identity(self) -> Sequence[Any]:
+        """The size and the slide."""
+        return ("recent", self.size_us, self.slide_us)
+
+    @property
+    def as_of_query(self) -> bool:
+        """True."""
+        return True
+
+    def counts_sql(self, key: str, now: str) -> str:
+        """Whether the pane has begun, and not longer ago than the size."""
+        return f"{key} BETWEEN {now} - to_microseconds({self.size_us}) AND {now}"
+
+    def pane_sql(self, time: str) -> str:
+        """The start of the pane; NULL before the first whole pane of the year 1."""
+        return _pane_sql(time, self.slide_us, MIN_US)
+
+    def end_sql(self, key: str, states: Mapping[str, str]) -> str:
+        """None; the answer does not show the window."""
+        return "NULL"
+
+
+def _pane_sql(time: str, width_us: int, least_us: int) -> str:
+    """Spark SQL of the start of the pane of `time`; NULL for panes that begin before `least_us`."""
+    pane = f"timestamp_micros(unix_micros({time}) - pmod(unix_micros({time}), {width_us}L))"
+    first = least_us + -least_us % width_us
+    return pane if first == MIN_US else f"IF(unix_micros({time}) >= {first}L, {pane}, NULL)"
+
+
+def _later_sql(moment: str, us: int) -> str:
+    """DuckDB SQL of a later moment; NULL if it lies after the year 9999."""
+    later = f"{moment} + to_microseconds({us})"
+    return f"CASE WHEN {moment} <= make_timestamptz({MAX_US - us}) THEN {later} END"
 
 
 def tumbling(time: str, size: str) -> AlignedWindow:
@@ -185,10 +315,44 @@ def sliding(time: str, size: str, slide: str) -> AlignedWindow:
         size: A duration such as `1 hour`; a multiple of `slide`.
         slide: A duration such as `15 minutes`.
     """
-    size_us = duration_us(size, "size of a sliding window")
-    slide_us = duration_us(slide, "slide of a sliding window")
+    return AlignedWindow(time, *_size_and_slide(size, slide, "sliding"))
+
+
+def session(time: str, gap: str) -> SessionWindow:
+    """Sessions, which end when no event occurs for longer than `gap`.
+
+    Two events that are at most `gap` apart belong to one session. The key's column NAME holds the
+    moment of a session's first event, and NAME_end that of its last event plus `gap`.
+
+    It must be the only window of a view, and the view's aggregates must be without cells.
+
+    Args:
+        time: Spark SQL of a timestamp or date.
+        gap: A duration such as `30 minutes`.
+    """
+    return SessionWindow(time, duration_us(gap, "gap of a session"))
+
+
+def recent(time: str, size: str, slide: str) -> RecentWindow:
+    """The last `size` before the moment of a query, such as the last hour.
+
+    Time is divided into panes of length `slide`. A pane counts from the moment at which it begins
+    until this is longer than `size` ago. An answer therefore contains no event that is older than
+    `size`, and all events of the last `size - slide`. It has no column for the key.
+
+    Args:
+        time: Spark SQL of a timestamp or date.
+        size: A duration such as `1 hour`; a multiple of `slide`.
+        slide: A duration such as `1 minute`.
+    """
+    return RecentWindow(time, *_size_and_slide(size, slide, "recent"))
+
+
+def _size_and_slide(size: str, slide: str, kind: str) -> tuple[int, int]:
+    size_us = duration_us(size, f"size of a {kind} window")
+    slide_us = duration_us(slide, f"slide of a {kind} window")
     if size_us % slide_us:
         raise DefinitionError(
-            f"size of a sliding window must be a multiple of its slide; got {size!r} and {slide!r}"
+            f"size of a {kind} window must be a multiple of its slide; got {size!r} and {slide!r}"
         )
-    return AlignedWindow(time, size_us, slide_us)
+    return size_us, slide_us

@@ -8,8 +8,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from examples.extensions.sessions import session
-from trilayer import Stream, View, count, latest, mean, sliding, sum_
+from trilayer import Stream, View, count, latest, mean, session, sliding, sum_
 from trilayer_core.compute.grouping import partial_schema
 from trilayer_core.compute.merging import (
     Comparison,
@@ -141,9 +140,12 @@ def test_a_window_is_put_together_from_the_panes_of_all_tables(duck):
 
 
 def test_a_window_with_states_of_its_own_gets_whole_panes_of_each_key_and_tick(duck):
-    """Two halves of a pane, each less than a gap before the next one: a session, not two."""
+    """Two halves of a pane, each at most a gap before the next one: a session, not two."""
     view = View(
-        "v", source=STREAM, key={"k": "k", "w": session("at", 60)}, aggregates={"n": count()}
+        "v",
+        source=STREAM,
+        key={"k": "k", "w": session("at", "1 minute")},
+        aggregates={"n": count()},
     )
 
     def pane(k, start, first, last, tick):

@@ -32,7 +32,7 @@ FROM (
          _value IS NOT NULL AND octet_length(_value) <= 1000000 AND is_valid_utf8(cast(_value AS string)) AND ((startswith(_value, X'7B') AND NOT contains(substring(_value, 1, octet_length(_value) - 1), X'7D')) OR coalesce((size(from_json(concat('[', cast(_value AS string), ']'), 'array<struct<>>')) = 1 AND size(from_json(concat('{"_":', cast(_value AS string), '}'), 'map<string, struct<>>')) = 1), false)) AS _is_whole,
          from_json(IF(octet_length(_value) <= 1000000 AND (octet_length(_value) <= 1000 AND NOT cast(_value AS string) RLIKE '[eE\\\\](?:[-+]?\\p{Nd}{4}|u)|\\"[-+.]*+\\p{Nd}[-+.eE\\p{Nd}]*+,|[\\s:,\\[]\\",[-+.,\\p{Nd}]' OR NOT cast(_value AS string) RLIKE '[\\s\\":,\\[](?:[-+.\\p{Nd}]*+[eE][-+]?\\p{Nd}{4}|[-+.eE\\p{Nd}]*+\\\\u(?:00[2346]|0[6-9a-fA-F]|1|[aA]|[fF]{2}))|\\"[-+.\\p{Nd}]{1000}|\\"[-+.]*+\\p{Nd}[-+.eE\\p{Nd}]*+,|[\\s:,\\[]\\",[-+.,\\p{Nd}]' OR (startswith(ltrim(cast(_value AS string)), '{') AND try_parse_json(regexp_replace(cast(_value AS string), '(?<=[\\s:,\\[])[-+]?(?:NaN|INF|Infinity)(?=[\\s,\\]}])', '0')) IS NOT NULL AND NOT regexp_replace(regexp_replace(cast(_value AS string), '\\\\.', ''), '"[^"]*+"', '') RLIKE '[eE][-+]?\\p{Nd}{4}' AND NOT (coalesce(length(from_json(cast(_value AS string), '`amount` string').`amount`) > 1000 OR from_json(cast(_value AS string), '`amount` string').`amount` RLIKE '[eE][-+]?\\p{Nd}{4}' OR contains(from_json(cast(_value AS string), '`amount` string').`amount`, ','), false)))), cast(_value AS string), NULL), '`who` string, `amount` decimal(12,2), `at` string, `_corrupt` string', map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '_corrupt', 'timeZone', 'UTC', 'enableDateTimeParsingFallback', 'false')) AS _event
       FROM records) AS parsed_1) AS parsed_2) AS placed
--- pass 1 over visits: sessions
+-- pass 1 over visits: so_far
 SELECT cast(_group DIV 1 AS int) AS _tick,
    _group % 1 AS _set,
    _k0,
@@ -41,8 +41,7 @@ SELECT cast(_group DIV 1 AS int) AS _tick,
    _oldest,
    _newest,
    cast(_s0 AS timestamp) AS _s0,
-   cast(_s1 AS timestamp) AS _s1,
-   cast(_s2 AS bigint) AS _s2
+   cast(_s1 AS bigint) AS _s1
 FROM (
   SELECT _group,
      _k0,
@@ -50,9 +49,8 @@ FROM (
      count(1) AS _events,
      min(_timestamp) AS _oldest,
      max(_timestamp) AS _newest,
-     MIN(`_i0`) AS _s0,
-     MAX(`_i0`) AS _s1,
-     COUNT_IF(`_i1` BETWEEN 1 AND 3) AS _s2
+     MAX(`_i0`) AS _s0,
+     COUNT_IF(`_i1` BETWEEN 1 AND 3) AS _s1
   FROM (
     SELECT _tick * 1 + _set AS _group,
        _partition,
@@ -71,7 +69,7 @@ FROM (
            _offset,
            _timestamp,
            visitor AS _k0,
-           timestamp_seconds(unix_seconds(cast(at as timestamp)) - pmod(unix_seconds(cast(at as timestamp)), 600)) AS _k1,
+           date_trunc('day', cast(at as timestamp)) AS _k1,
            cast(at as timestamp) AS _i0,
            pages AS _i1
         FROM events)))
@@ -120,52 +118,46 @@ FROM (
   GROUP BY _group,
      _k0,
      _k1)
--- view sessions, fingerprint 5178e445660bb71d
-CREATE TABLE partials ("visitor" TEXT, "session" TIMESTAMPTZ, "session__first" TIMESTAMPTZ, "session__last" TIMESTAMPTZ, "short__n" BIGINT)
+-- view so_far, fingerprint 8b769c4cb761fe2f
+CREATE TABLE partials ("visitor" TEXT, "day" TIMESTAMPTZ, "day__last" TIMESTAMPTZ, "short__n" BIGINT)
 SELECT "visitor",
-   "session",
-   "session__last" + to_seconds(600) AS "session_end",
+   "day",
+   "day__last" AS "day_end",
    CAST("short__n" AS BIGINT) AS "short"
 FROM (
   SELECT "visitor",
-     "session",
-     CAST(MIN("session__first") AS TIMESTAMPTZ) AS "session__first",
-     CAST(MAX("session__last") AS TIMESTAMPTZ) AS "session__last",
+     "day",
+     CAST(MAX("day__last") AS TIMESTAMPTZ) AS "day__last",
      CAST(SUM("short__n") AS BIGINT) AS "short__n"
   FROM ( WITH panes AS (
     SELECT *
     FROM (
       SELECT "visitor",
-         "session",
-         CAST(MIN("session__first") AS TIMESTAMPTZ) AS "session__first",
-         CAST(MAX("session__last") AS TIMESTAMPTZ) AS "session__last",
+         "day",
+         CAST(MAX("day__last") AS TIMESTAMPTZ) AS "day__last",
          CAST(SUM("short__n") AS BIGINT) AS "short__n"
       FROM (
         SELECT "visitor",
-           "session",
-           "session__first",
-           "session__last",
+           "day",
+           "day__last",
            "short__n"
         FROM batch
         UNION ALL
           SELECT "visitor",
-             "session",
-             "session__first",
-             "session__last",
+             "day",
+             "day__last",
              "short__n"
           FROM speed)
       GROUP BY "visitor",
-         "session")), marked AS (
-    SELECT *,
-       "session__first" - lag("session__last") OVER (PARTITION BY "visitor" ORDER BY "session") < to_seconds(600) IS NOT TRUE AS _begins
-    FROM panes), numbered AS (
-    SELECT *,
-       count_if(_begins) OVER (PARTITION BY "visitor" ORDER BY "session") AS _session
-    FROM marked)
-    SELECT * EXCLUDE (_begins, _session) REPLACE (min("session__first") OVER (PARTITION BY "visitor", _session) AS "session")
-    FROM numbered)
+         "day")), days AS (
+    SELECT "visitor",
+       "day"
+    FROM panes)
+    SELECT panes.* REPLACE (days."day" AS "day")
+    FROM panes JOIN days ON days."visitor" IS NOT DISTINCT
+    FROM panes."visitor" AND (days."day" IS NOT DISTINCT FROM panes."day" OR (days."day" > panes."day" AND year(days."day") = year(panes."day"))))
   GROUP BY "visitor",
-     "session")
+     "day")
 -- view paid_lately, fingerprint 2651cd1b4f60b4de
 CREATE TABLE partials ("who" TEXT, "hour" TIMESTAMPTZ, "paid__sum" DECIMAL(38, 2))
 SELECT "who",

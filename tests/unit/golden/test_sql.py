@@ -14,8 +14,22 @@ import examples.flights
 import examples.retail
 from examples.extensions.count_between import count_between
 from examples.extensions.delimited import Delimited
-from examples.extensions.sessions import session
-from trilayer import Catalog, Stream, View, count, latest, mean, min_, sliding, sum_, tumbling
+from examples.extensions.year_to_date import year_to_date
+from trilayer import (
+    Catalog,
+    Stream,
+    View,
+    count,
+    distinct,
+    latest,
+    mean,
+    min_,
+    recent,
+    session,
+    sliding,
+    sum_,
+    tumbling,
+)
 from trilayer_core.compute.grouping import plan
 from trilayer_core.compute.merging import create_table_sql, present_select
 from trilayer_core.compute.parsing import parse_sql
@@ -66,9 +80,9 @@ CATALOGS = {
     "extensions": Catalog(
         views=[
             View(
-                "sessions",
+                "so_far",
                 source=_VISITS,
-                key={"visitor": "visitor", "session": session("at", 600)},
+                key={"visitor": "visitor", "day": year_to_date("at")},
                 aggregates={"short": count_between("pages", 1, 3)},
             ),
             View(
@@ -76,6 +90,22 @@ CATALOGS = {
                 source=_PAID,
                 key={"who": "who", "hour": sliding("at", "1 hour", "15 minutes")},
                 aggregates={"paid": sum_("amount", where="amount > 0")},
+            ),
+        ]
+    ),
+    "windows": Catalog(
+        views=[
+            View(
+                "sessions",
+                source=_PAID,
+                key={"who": "who", "session": session("at", "10 minutes")},
+                aggregates={"paid": sum_("amount")},
+            ),
+            View(
+                "last_hour",
+                source=_PAID,
+                key={"who": "who", "minute": recent("at", "1 hour", "1 minute")},
+                aggregates={"paid": sum_("amount"), "amounts": distinct("amount")},
             ),
         ]
     ),

@@ -35,6 +35,8 @@ class Answers:
         speed: The states of each stored view's speed layer, as loaded.
         unanswered: Views without an answer, with the reason.
         failed: Those of `unanswered` that have an answer which could not be computed.
+        asked_us: The moment as of which a view was queried, in microseconds since 1970, of views
+            whose answers depend on it.
     """
 
     merged: dict[str, pa.Table] = field(default_factory=dict)
@@ -42,6 +44,7 @@ class Answers:
     speed: dict[str, pa.Table] = field(default_factory=dict)
     unanswered: dict[str, str] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
+    asked_us: dict[str, int] = field(default_factory=dict)
 
     def ask(self, view: View, snapshot: Snapshot) -> None:
         """Queries one view's answer and states."""
@@ -56,6 +59,9 @@ class Answers:
             self.failed.append(view.name)
             return
         self.merged[view.name] = merged
+        if view.as_of_query:
+            (row,) = snapshot.sql("SELECT epoch_us(now()) AS us").dicts()
+            self.asked_us[view.name] = row["us"]
         for stored in view.stored:
             name = quoted_duckdb(stored.name)
             states = snapshot.sql(f"SELECT * EXCLUDE (_file) FROM _batch.{name}")
@@ -76,7 +82,13 @@ def compare_merged(
         table = tables[stored.name]
         duck.execute(f"DROP TABLE IF EXISTS {table}; {create_table_sql(table, stored)}")
         insert_rows(duck, table, recomputed[stored.name].whole)
-    expected = present_select(view, lambda stored: [tables[stored.name]], magnitudes=True)
+    # The answer is compared as of the moment at which it was given, the panes by layer.
+    expected = present_select(
+        view,
+        lambda stored: [tables[stored.name]],
+        magnitudes=True,
+        now=f"make_timestamptz({answers.asked_us.get(view.name, 0)})",
+    )
     return compare_answers(duck, view, f"({expected})", "answer", magnitudes=True)
 
 
