@@ -26,6 +26,28 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
+class Tolerance:
+    """The largest error of an approximate answer to accept.
+
+    Attributes:
+        relative: In relation to the correct answer.
+        absolute: What is accepted of small numbers nevertheless.
+    """
+
+    relative: float
+    absolute: float = 0
+
+
+QUANTILE = Tolerance(0.01)
+"""The bound of `quantiles`, which no answer exceeds."""
+
+DISTINCT = Tolerance(5 * 0.0325, 2)
+"""Five standard errors of `distinct`, which one answer in a million exceeds. Of a few values, two
+may be taken for one with a probability of 1 in 1,024.
+"""
+
+
+@dataclass(frozen=True)
 class Expected:
     """The correct rows of a view or query.
 
@@ -33,15 +55,15 @@ class Expected:
         relation: The name of the view or query.
         key: The columns that identify a row.
         rows: The other columns of each row, by its key.
-        within: The largest relative error to accept in each column that is approximate. All other
-            columns must be equal.
+        within: The error to accept in each column that is approximate. All other columns must be
+            equal.
         some: Whether the relation may have more rows than these.
     """
 
     relation: str
     key: Sequence[str]
     rows: Mapping[Key, Mapping[str, Any]]
-    within: Mapping[str, float] = field(default_factory=dict)
+    within: Mapping[str, Tolerance] = field(default_factory=dict)
     some: bool = False
 
     @property
@@ -62,18 +84,31 @@ class Expected:
 
 
 @dataclass(frozen=True)
+class Errors:
+    """The relative errors of an approximate column.
+
+    Attributes:
+        typical: The root of their mean square, which is what a standard error says.
+        largest: The largest one.
+    """
+
+    typical: float
+    largest: float
+
+
+@dataclass(frozen=True)
 class Compared:
     """A relation beside its correct rows.
 
     Attributes:
         expected: The correct rows.
         wrong: What is not as it must be, a line each.
-        errors: The largest relative error of each approximate column.
+        errors: The errors of each approximate column.
     """
 
     expected: Expected
     wrong: list[str]
-    errors: Mapping[str, float]
+    errors: Mapping[str, Errors]
 
 
 @dataclass(frozen=True)
@@ -120,30 +155,33 @@ def compare(expected: Expected, found: Iterable[Mapping[str, Any]]) -> Compared:
     wrong = [f"{key} is missing" for key in expected.rows if key not in rows]
     if not expected.some:
         wrong += [f"{key} is not expected" for key in rows if key not in expected.rows]
-    errors = dict.fromkeys(expected.within, 0.0)
+    errors: dict[str, list[float]] = {name: [] for name in expected.within}
     for key in expected.rows.keys() & rows.keys():
         for name, right in expected.rows[key].items():
             answer = rows[key][name]
             if name in errors:
-                error = relative_error(answer, right)
-                errors[name] = max(errors[name], error)
-                fits = error <= expected.within[name] + ROUNDING
+                fits = _fits(answer, right, expected.within[name], errors[name])
             else:
                 fits = _equal(answer, right)
             if not fits:
                 wrong.append(f"{key} {name}: {answer!r}, where {right!r} is right")
-    return Compared(expected, wrong, errors)
+    seen = {
+        name: Errors(math.sqrt(sum(e * e for e in of_all) / len(of_all)), max(of_all))
+        for name, of_all in errors.items()
+        if of_all
+    }
+    return Compared(expected, wrong, seen)
 
 
-def relative_error(answer: Any, right: Any) -> float:
-    """The difference of two numbers, or the largest one of two lists, relative to the right one."""
-    if isinstance(right, list):
-        if not isinstance(answer, list) or len(answer) != len(right):
-            return math.inf
-        return max(map(relative_error, answer, right), default=0.0)
-    if answer is None or right is None or right == 0:
-        return 0.0 if answer == right else math.inf
-    return abs(float(answer) - float(right)) / abs(float(right))
+def _fits(answer: Any, right: Any, within: Tolerance, errors: list[float]) -> bool:
+    """Whether a number, or each number of a list, is near enough; notes the relative errors."""
+    if isinstance(right, list) and isinstance(answer, list) and len(answer) == len(right):
+        return all(_fits(a, r, within, errors) for a, r in zip(answer, right, strict=True))
+    if isinstance(right, list) or answer is None or right is None:
+        return bool(answer == right)
+    difference, size = abs(float(answer) - float(right)), abs(float(right))
+    errors.append(difference / size if size else math.inf if difference else 0.0)
+    return difference <= max(within.absolute, within.relative * size + ROUNDING)
 
 
 def _equal(answer: Any, right: Any) -> bool:

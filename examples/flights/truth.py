@@ -10,7 +10,18 @@ from zoneinfo import ZoneInfo
 
 import pyarrow.parquet as pq
 
-from examples.demo import Demo, Event, Expected, Key, Prepared, floor, grouped, ranked
+from examples.demo import (
+    DISTINCT,
+    QUANTILE,
+    Demo,
+    Event,
+    Expected,
+    Key,
+    Prepared,
+    floor,
+    grouped,
+    ranked,
+)
 from examples.flights.__main__ import prepare as write_flights
 
 NEW_YORK = ZoneInfo("America/New_York")
@@ -59,8 +70,8 @@ def truth(flights: list[Event]) -> list[Expected]:
     return [
         Expected("delays_by_carrier", ["carrier", "day"], by_carrier),
         Expected("aircraft", ["tailnum"], aircraft),
-        Expected("delay_quantiles", ["carrier"], carriers, within={"delay": 0.01}),
-        Expected("routes", ["route"], routes, within={"aircraft": 5 * 0.0325}),
+        Expected("delay_quantiles", ["carrier"], carriers, within={"delay": QUANTILE}),
+        Expected("routes", ["route"], routes, within={"aircraft": DISTINCT}),
         Expected("busiest_ever", ["route", "period"], _busiest(flights, 5)),
     ]
 

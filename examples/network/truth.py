@@ -9,7 +9,17 @@ from bisect import bisect_right
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from examples.demo import Demo, Event, Expected, Prepared, floor, grouped, main, write_events
+from examples.demo import (
+    DISTINCT,
+    Demo,
+    Event,
+    Expected,
+    Prepared,
+    floor,
+    grouped,
+    main,
+    write_events,
+)
 from examples.network.generate import BURSTING, PER_SECOND, SCANNER, generate
 
 EVENTS = 60_000
@@ -54,7 +64,7 @@ def truth(packets: list[Event]) -> list[Expected]:
     }
     return [
         Expected("traffic_by_second", ["source", "second"], seconds),
-        Expected("sources", ["source"], sources, within={"ports": 5 * 0.0325}),
+        Expected("sources", ["source"], sources, within={"ports": DISTINCT}),
         Expected("scanners", ["source"], {(SCANNER,): {}}),
         Expected("unusual", ["source"], {(BURSTING,): {}}),
     ]

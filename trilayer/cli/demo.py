@@ -88,10 +88,10 @@ def _tell(step: Step, demo: Demo) -> None:
                 f" {counts.events['batch']:,} {demo.events} are the batch layer's now,"
                 f" {counts.events['speed']:,} that came after T the speed layer's"
             )
-        case operation.BatchRun(number):
+        case operation.BatchRun(number, arriving):
             out.print(
                 f"[bold]{2 + number}[/] batch run {number}: cut, ingest, recompute, reconcile,"
-                f" publish, while {demo.events} go on arriving"
+                f" publish{f', while {demo.events} go on arriving' if arriving else ''}"
             )
         case operation.AllCounted(counts, answers):
             out.print(_table(counts, counts.events["merged"], demo))
@@ -129,7 +129,7 @@ def _tell_compared(compared: ComparedWithTruth, demo: Demo) -> None:
         Column("view or query", no_wrap=True),
         Column("keys", justify="right"),
         "equal",
-        "largest error",
+        "approximate: typical and largest error",
         "bound",
         title=f"compared with the correct answers to these {demo.events}, in plain Python",
     )
@@ -141,7 +141,10 @@ def _tell_compared(compared: ComparedWithTruth, demo: Demo) -> None:
             expected.relation,
             f"{len(expected.rows):,}",
             ", ".join(exact or ([] if expected.columns else expected.key)),
-            "\n".join(f"{name} {error:.2%}" for name, error in relation.errors.items()),
+            "\n".join(
+                f"{name}: {error.typical:.2%}, {error.largest:.2%}"
+                for name, error in relation.errors.items()
+            ),
             "\n".join(bounds.get(name, "") for name in relation.errors),
         )
     out.print(table)

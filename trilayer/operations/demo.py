@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("trilayer.demo")
 
-EXAMPLES = ("flights", "retail", "network")
+EXAMPLES = ("flights", "retail", "transport", "social", "network")
 """The examples that can be run; the first one by default."""
 
 BATCH_AT = (0.25, 0.65)
@@ -106,9 +106,15 @@ class ScheduledRun:
 
 @dataclass(frozen=True)
 class BatchRun:
-    """A batch run begins without Airflow; runs are numbered from 1."""
+    """A batch run begins without Airflow; runs are numbered from 1.
+
+    Attributes:
+        number: Its number.
+        arriving: Whether some events have not been counted yet.
+    """
 
     number: int
+    arriving: bool = True
 
 
 @dataclass(frozen=True)
@@ -281,8 +287,8 @@ def _compared(connection: Connection, p: Project, prepared: Prepared) -> Compare
 
 def _runs_by_hand(p: Project, until: Until, total: int) -> Iterator[Step]:
     for number, share in enumerate(BATCH_AT, 1):
-        yield from until(partial(_reached, share * total))
-        yield BatchRun(number)
+        counts = yield from until(partial(_reached, share * total))
+        yield BatchRun(number, not _reached(total, counts))
         yield from until(partial(_over, [_start(p, "batch", "batch", "run")]))
 
 

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 import pyarrow as pa
 import pytest
 
-from examples.demo import Expected, compare
+from examples.demo import QUANTILE, Expected, compare
 from serving_layer import Provenance, Result
 from trilayer.cli import demo as command
 from trilayer.operations import demo as operation
@@ -31,7 +31,7 @@ def test_each_step_is_told_and_the_exit_code_is_the_verification_s(
     flights = StreamFindings(600, 400, 0, 0, 1000, 0, 1000, wrong, [])
     found = Verification({"flights": flights}, {"delays": Comparison(5, 0, 0, 0, [])}, {}, [])
     worst = Result(pa.table({"carrier": ["AA"], "late_percent": [12.5]}), AFTER)
-    right = Expected("delays", ["carrier"], {("AA",): {"n": 4, "delay": 10}}, {"delay": 0.01})
+    right = Expected("delays", ["carrier"], {("AA",): {"n": 4, "delay": 10}}, {"delay": QUANTILE})
     compared = [compare(right, [{"carrier": "AA", "n": 4, "delay": delay}])]
     steps = [
         operation.Preparing(),
@@ -57,7 +57,8 @@ def test_each_step_is_told_and_the_exit_code_is_the_verification_s(
     correct = delay < 11
     assert ended.value.code == int(bool(wrong) or not correct)
     assert ("1,000 events counted, each once" in said) == (not wrong)
-    assert re.search(rf"delays .* 1 .* n .* delay {delay * 10 - 100:.2f}% .* within 1 %", said)
+    error = f"{delay * 10 - 100:.2f}%"
+    assert re.search(rf"delays .* 1 .* n .* delay: {error}, {error} .* within 1 %", said)
     assert ("delays: ('AA',) delay: 11, where 10 is right" in told) == (not correct)
     assert ('trilayer sql "from worst_carriers"' in said) == (not wrong and correct)
 

@@ -1,0 +1,122 @@
+"""A ski resort: how full its lifts are, and where its buses are and how late.
+
+Two streams share one catalog. A lift counts the skiers who pass its gate; windows of ten minutes
+begin every five minutes, so that a rush is seen whole in one of them. A bus reports its position
+every 30 seconds: the latest report says where it is, and the quantiles of the delays show what a
+mean hides, that most buses are on time and a few are very late.
+
+`python -m examples.transport.truth FOLDER` generates rides and reports to replay.
+"""
+
+from trilayer import (
+    Catalog,
+    Query,
+    Stream,
+    View,
+    collect,
+    count,
+    distinct,
+    every,
+    latest,
+    max_,
+    quantiles,
+    sliding,
+)
+
+rides = Stream(
+    "rides",
+    schema="passed timestamp not null, lift string not null, skier string not null",
+    event_time="passed",
+)
+
+reports = Stream(
+    "reports",
+    schema="""
+        reported timestamp not null,
+        bus string not null,
+        route string not null,
+        latitude double not null,
+        longitude double not null,
+        delay_s int not null,
+        passengers int not null
+    """,
+    event_time="reported",
+)
+
+riders = View(
+    "riders",
+    source=rides,
+    key={"lift": "lift", "period": sliding("passed", "10 minutes", "5 minutes")},
+    aggregates={"rides": count(), "skiers": distinct("skier")},
+)
+
+skiers = View(
+    "skiers",
+    source=rides,
+    key=["skier"],
+    aggregates={"rides": count(), "last_lifts": collect("lift", 3, by="passed")},
+)
+
+buses = View(
+    "buses",
+    source=reports,
+    key=["bus"],
+    aggregates={
+        "reports": count(),
+        "reported": max_("reported"),
+        "route": latest("route", by="reported"),
+        "latitude": latest("latitude", by="reported"),
+        "longitude": latest("longitude", by="reported"),
+        "always_empty": every("passengers = 0"),
+    },
+)
+
+delays = View(
+    "delays_by_route",
+    source=reports,
+    key=["route"],
+    aggregates={
+        "reports": count(),
+        "late": count(where="delay_s > 300"),
+        "delay_s": quantiles("delay_s", [0.5, 0.9, 0.99]),
+    },
+)
+
+# The newest ride says what time it is. Of the windows that contain it, the one that ends first has
+# been filling for the longest time.
+busiest_lifts = Query(
+    "busiest_lifts",
+    """
+    select lift, period, period_end, rides, skiers
+    from riders
+    where period_end = (select max(period) + interval 5 minutes from riders)
+    order by rides desc, lift
+    limit 5
+    """,
+)
+
+where_buses_are = Query(
+    "where_buses_are",
+    """
+    select bus, route, latitude, longitude, reported
+    from buses
+    order by reported desc, bus
+    limit 5
+    """,
+)
+
+late_routes = Query(
+    "late_routes",
+    """
+    select route, reports, round(100 * late / reports, 1) as late_percent,
+           [round(d) for d in delay_s] as delay_s
+    from delays_by_route
+    order by delay_s[3] desc, route
+    limit 5
+    """,
+)
+
+catalog = Catalog(
+    views=[riders, skiers, buses, delays],
+    queries=[busiest_lifts, where_buses_are, late_routes],
+)
