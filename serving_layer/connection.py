@@ -19,6 +19,9 @@ from typing import Any, Literal
 
 import duckdb
 import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from serving_layer import history
 from serving_layer.lookup import lookup_table
@@ -154,11 +157,7 @@ class Snapshot:
         queries = {q.name: q.sql for q in self._catalog.queries}
         # Not in the snapshot's transaction, which an error would end.
         aside = self._cursor.cursor()
-        try:
-            waiting, seen = list(aside.get_table_names(query)), set()
-        except duckdb.Error:
-            # DESCRIBE and SHOW name no tables; other errors are reported when the statement is run.
-            return
+        waiting, seen = [*_tables_in(query, aside)], set()
         while waiting:
             name = waiting.pop().split(".")[-1].strip('"').lower()
             if name in seen:
@@ -166,7 +165,7 @@ class Snapshot:
             seen.add(name)
             yield name
             if name in queries:
-                waiting += aside.get_table_names(queries[name])
+                waiting += _tables_in(queries[name], aside)
 
     def _names_hint(self, says: str) -> str:
         for stream in self._catalog.streams:
@@ -486,6 +485,23 @@ def _open(
     database.execute("SET enable_external_access = false")
     database.execute("SET allowed_configs = ['search_path']; SET lock_configuration = true")
     return database, refresh
+
+
+def _tables_in(query: str, aside: duckdb.DuckDBPyConnection) -> set[str]:
+    """The tables that a SELECT names.
+
+    DESCRIBE and SHOW name none. Errors are not reported here, but when the statement is run.
+    """
+    try:
+        return aside.get_table_names(query)
+    except duckdb.Error:
+        # DuckDB does not know the columns here, and fails for JOIN ... USING and NATURAL JOIN.
+        try:
+            tree = sqlglot.parse_one(query, dialect="duckdb")
+        except SqlglotError:
+            return set()
+        found = tree.find_all(exp.Table) if isinstance(tree, exp.Query) else ()
+        return {table.name for table in found}
 
 
 def _put_table(database: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> None:

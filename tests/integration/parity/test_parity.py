@@ -15,7 +15,16 @@ import pytest
 from batch_layer.engine import merge
 from serving_layer import connect
 from tests.support.layers import Pipeline, quick
-from tests.support.oracle import Asked, Event, Windowed, answer, differences, field
+from tests.support.oracle import (
+    Asked,
+    Event,
+    Recent,
+    Sessions,
+    Windowed,
+    answer,
+    differences,
+    field,
+)
 from trilayer import (
     Catalog,
     Rows,
@@ -34,6 +43,8 @@ from trilayer import (
     min_,
     mode,
     quantiles,
+    recent,
+    session,
     sliding,
     stddev,
     sum_,
@@ -198,6 +209,24 @@ def catalog_on(topic):
                 source=words,
                 key={"day": tumbling("at", "1 day"), "word": "word"},
                 aggregates={"n": count()},
+            ),
+            View(
+                "sessions",
+                source=stream,
+                key={"flag": "flag", "session": session("at", "7 minutes"), "n": "n"},
+                aggregates={"events": count(), "mean_n": mean("n"), "last_k": latest("k", by="at")},
+            ),
+            View(
+                "sessions_of_words",
+                source=words,
+                key={"session": session("at", "1 hour")},
+                aggregates={"n": count(), "variance_n": variance("n")},
+            ),
+            View(
+                "lately",
+                source=stream,
+                key={"day": recent("at", "52000 days", "1 day"), "flag": "flag"},
+                aggregates={"events": count(), "min_x": min_("x"), "mode_k": mode("k")},
             ),
         ]
     )
@@ -367,6 +396,29 @@ VIEWS = {
         {"day": Windowed(F("at"), timedelta(days=1), timedelta(days=1)), "word": F("word")},
         {"n": Asked("count")},
         rows=words_of,
+    ),
+    "sessions": lambda events: answer(
+        events,
+        {"flag": F("flag"), "session": Sessions(F("at"), timedelta(minutes=7)), "n": F("n")},
+        {
+            "events": Asked("count"),
+            "mean_n": Asked("mean", F("n")),
+            "last_k": Asked("latest", F("k"), F("at")),
+        },
+    ),
+    "sessions_of_words": lambda events: answer(
+        events,
+        {"session": Sessions(F("at"), timedelta(hours=1))},
+        {"n": Asked("count"), "variance_n": Asked("variance", F("n"))},
+        rows=words_of,
+    ),
+    "lately": lambda events: answer(
+        events,
+        {
+            "day": Recent(F("at"), timedelta(days=52000), timedelta(days=1), datetime.now(UTC)),
+            "flag": F("flag"),
+        },
+        {"events": Asked("count"), "min_x": Asked("min_", F("x")), "mode_k": Asked("mode", F("k"))},
     ),
 }
 

@@ -28,6 +28,8 @@ from trilayer import (
     min_,
     mode,
     quantiles,
+    recent,
+    session,
     sliding,
     stddev,
     sum_,
@@ -222,6 +224,27 @@ ERRORS = {
     "window end taken": (
         lambda: view(key={"w": tumbling("at", "1 hour")}, aggregates={"w_end": count()}),
         "columns of view 'v' must have different names; got w_end twice",
+    ),
+    "gap of a session": (
+        lambda: view(key={"s": session("at", "a while")}),
+        "gap of a session must be a number and one of .*; got 'a while'",
+    ),
+    "session beside a window": (
+        lambda: view(key={"s": session("at", "1 hour"), "w": tumbling("at", "1 day")}),
+        "SessionWindow 's' of view 'v' must be the view's only window, .*; got also w; declare",
+    ),
+    "session with cells": (
+        lambda: view(key={"s": session("at", "1 hour")}, aggregates={"n": distinct("carrier")}),
+        "SessionWindow 's' of view 'v' must be without aggregates that are kept by cell, .*; got"
+        r" distinct\(\) in 'n'; use",
+    ),
+    "recent alone": (
+        lambda: view(key={"w": recent("at", "1 hour", "1 minute")}),
+        "key of view 'v' must have a column beside w, which an answer does not show; got none;",
+    ),
+    "slide of a recent window": (
+        lambda: view(key={"w": recent("at", "1 hour", "7 minutes"), "c": "carrier"}),
+        "size of a recent window must be a multiple of its slide; got '1 hour' and '7 minutes'",
     ),
     "unknown key": (
         lambda: view(key=["carier"]),
