@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -24,6 +24,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from serving_layer import history
+from serving_layer.kept import kept_table
 from serving_layer.lookup import lookup_table
 from serving_layer.refresh import Refresh
 from serving_layer.result import Provenance, Result, StreamProvenance, Table
@@ -196,13 +197,15 @@ class Connection:
     It can be used from several threads; close it, or use it as a context manager.
     """
 
-    def __init__(self, catalog: Catalog, settings: Settings, store: Store) -> None:
+    def __init__(
+        self, catalog: Catalog, settings: Settings, store: Store, *, keep: bool = True
+    ) -> None:
         self._catalog, self._settings, self._store = catalog, settings, store
         self._lock = threading.Lock()
         self._idle: list[_Transaction] = []
         self._tables: dict[str, pa.Table] = {}
         self._approximate = {v.name: v.approximate for v in catalog.views if v.approximate}
-        self._database, self._refresh = _open(catalog, settings, store, self._close_idle)
+        self._database, self._refresh = _open(catalog, settings, store, self._close_idle, keep=keep)
 
     @property
     def catalog(self) -> Catalog:
@@ -462,15 +465,18 @@ def _open(
     settings: Settings,
     store: Store,
     before_swap: Callable[[], None] = lambda: None,
+    *,
+    keep: bool = False,
 ) -> tuple[duckdb.DuckDBPyConnection, Refresh]:
     """A database with all schemas of a connection, and the `Refresh` that loads it."""
     database = open_duckdb(settings.serving_memory_mb)
-    refresh = Refresh(Tables(database, catalog), catalog, store, before_swap=before_swap)
+    tables = Tables(database, catalog, keep=keep)
+    refresh = Refresh(tables, catalog, store, before_swap=before_swap)
     database.execute(
         "CREATE TABLE _batch._anchor (one INTEGER); INSERT INTO _batch._anchor VALUES (1)"
     )
     for layer in LAYERS:
-        _create_views(database, catalog, layer)
+        _create_views(database, catalog, layer, tables.kept.views if layer == "merged" else ())
     database.execute("CREATE SCHEMA tables")
     database.execute("CREATE SCHEMA arrivals")
     for view in catalog.views:
@@ -518,10 +524,17 @@ def _put_table(database: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -
         database.unregister("_arriving_table")
 
 
-def _create_views(database: duckdb.DuckDBPyConnection, catalog: Catalog, layer: Layer) -> None:
+def _create_views(
+    database: duckdb.DuckDBPyConnection, catalog: Catalog, layer: Layer, kept: Sequence[View]
+) -> None:
+    """Creates the views of a layer. The answers of those in `kept` are selected, not merged."""
     database.execute(f"CREATE SCHEMA {layer}")
     for view in catalog.views:
-        answer = present_select(view, lambda stored: _tables(stored, layer))
+        if view in kept:
+            columns = ", ".join(map(quoted_duckdb, view.output))
+            answer = f"SELECT {columns} FROM {kept_table(view)}"
+        else:
+            answer = present_select(view, lambda stored: _tables(stored, layer))
         database.execute(f"CREATE VIEW {layer}.{quoted_duckdb(view.name)} AS {answer}")
 
 
@@ -566,16 +579,27 @@ def connect(
     catalog: Catalog | str | None = None,
     settings: Settings | None = None,
     store: Store | None = None,
+    *,
+    keep: bool = True,
 ) -> Connection:
     """Opens the serving layer on a store, by default that of the settings.
 
     If the store's answer can't be proven, the first query raises IntegrityError or CoverageError.
+
+    Args:
+        catalog: The catalog, or `module:attribute`; by default that of the settings.
+        settings: The settings; by default those of trilayer.toml and the environment.
+        store: The store.
+        keep: Whether to keep the answers of merged views in memory, and to fold again what a load
+            touches. Queries then cost what they cost on a native table; opening takes longer and
+            the connection needs about twice the memory. Otherwise each query merges what it reads,
+            which is cheaper for a few queries. The answers are the same.
     """
     settings = settings or load_settings()
     found = (
         load_catalog(catalog or settings.catalog) if not isinstance(catalog, Catalog) else catalog
     )
-    return Connection(found, settings, store or Store(settings.store))
+    return Connection(found, settings, store or Store(settings.store), keep=keep)
 
 
 def _without_hugeint(table: pa.Table) -> pa.Table:

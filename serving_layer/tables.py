@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import duckdb
 import pyarrow as pa
 
+from serving_layer.kept import FOLD, FOLD_TYPE, KeptAnswers, can_keep, fold_sql
 from serving_layer.plan import ViewPlan
 from trilayer_core.compute.grouping import partial_schema
 from trilayer_core.compute.merging import create_table_sql, insert_rows, merge_select, quoted_duckdb
@@ -32,16 +33,33 @@ def speed_table(view: View) -> str:
 
 
 class Tables:
-    """The batch table and the speed table of each view, in one DuckDB."""
+    """The batch table and the speed table of each view, in one DuckDB.
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, catalog: Catalog) -> None:
-        """Creates empty tables."""
+    Attributes:
+        kept: The answers of merged views that are kept.
+    """
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, catalog: Catalog, *, keep: bool = False
+    ) -> None:
+        """Creates empty tables.
+
+        Args:
+            connection: The database.
+            catalog: The definitions.
+            keep: Whether the answers of merged views are kept.
+        """
+        views = [view for view in catalog.views if keep and can_keep(view)]
         self._connection = connection
         self._views = {view.name: view for view in catalog.stored}
+        self._kept_for = {stored.name: view for view in views for stored in view.stored}
         connection.execute("CREATE SCHEMA _batch; CREATE SCHEMA _speed")
         for view in catalog.stored:
-            connection.execute(create_table_sql(batch_table(view), view, _BATCH_COLUMNS))
-            connection.execute(create_table_sql(speed_table(view), view, _SPEED_COLUMNS))
+            self._create(batch_table(view), view, _BATCH_COLUMNS)
+            self._create(speed_table(view), view, _SPEED_COLUMNS)
+        self.kept = KeptAnswers(
+            connection, views, lambda stored: [batch_table(stored), speed_table(stored)]
+        )
 
     def replace(
         self,
@@ -57,6 +75,7 @@ class Tables:
             speed: The partials for each view whose speed table is reloaded.
         """
         with self._transaction():
+            touched = self._touched(plans, batch, speed)
             for plan in plans:
                 self._delete(plan)
                 for file, number in plan.arriving.items():
@@ -65,10 +84,10 @@ class Tables:
                     table = speed_table(plan.view)
                     # A new table is created, because deleted rows would continue to cost time in
                     # every scan.
-                    self._connection.execute(
-                        f"DROP TABLE {table}; {create_table_sql(table, plan.view, _SPEED_COLUMNS)}"
-                    )
+                    self._connection.execute(f"DROP TABLE {table}")
+                    self._create(table, plan.view, _SPEED_COLUMNS)
                     self._insert_speed(plan.view, speed[plan.view.name])
+            self._fold(touched)
             failpoint("refresh.before-commit")
 
     def append(self, partials: Mapping[str, Sequence[pa.Table]]) -> None:
@@ -76,6 +95,7 @@ class Tables:
         with self._transaction():
             for name, tables in partials.items():
                 self._insert_speed(self._views[name], tables)
+            self._fold(partials)
             failpoint("refresh.before-commit")
 
     def merge(self, view: View) -> int:
@@ -83,19 +103,70 @@ class Tables:
 
         Returns the number of rows that are left.
         """
-        table = speed_table(view)
+        table, columns = speed_table(view), [TICK, *([FOLD] if view.name in self._kept_for else [])]
         with self._transaction():
             self._connection.execute(
-                f"CREATE TABLE _speed._next AS {merge_select(view, [table], [TICK])}; DROP TABLE"
+                f"CREATE TABLE _speed._next AS {merge_select(view, [table], columns)}; DROP TABLE"
                 f" {table}; ALTER TABLE _speed._next RENAME TO {quoted_duckdb(view.name)}"
             )
         row = self._connection.execute(f"SELECT count(*) FROM {table}").fetchone()
         assert row
         return int(row[0])
 
+    def _touched(
+        self,
+        plans: Sequence[ViewPlan],
+        batch: Mapping[StoredFile, pa.Table],
+        speed: Mapping[str, Sequence[pa.Table]],
+    ) -> dict[str, Sequence[pa.Table] | None]:
+        """The rows that plans delete or add, by view; None if there are too many to look at each.
+
+        To be called before the plans are carried out.
+        """
+        touched: dict[str, Sequence[pa.Table] | None] = {}
+        for plan in plans:
+            view = self._kept_for.get(plan.view.name)
+            if view is None:
+                continue
+            table = speed_table(plan.view)
+            deleted = [f"{batch_table(plan.view)} WHERE {_in_files(plan.gone)}"] * bool(plan.gone)
+            deleted += [table] * plan.speed_anew
+            added = [batch[file] for file in plan.arriving]
+            added += speed[plan.view.name] if plan.speed_anew else []
+            if self.kept.is_much(view, sum(map(len, added)) + sum(map(self._count, deleted))):
+                touched[plan.view.name] = None
+            else:
+                keys = ", ".join(quoted_duckdb(key.name) for key in view.keys)
+                gone = [self._connection.sql(f"SELECT {keys} FROM {rows}") for rows in deleted]
+                touched[plan.view.name] = [*added, *(rows.to_arrow_table() for rows in gone)]
+        return touched
+
+    def _fold(self, touched: Mapping[str, Sequence[pa.Table] | None]) -> None:
+        """Folds the answers that depend on rows of partials, of which None stands for too many."""
+        for view in self.kept.views:
+            rows = [touched.get(stored.name, ()) for stored in view.stored]
+            if any(tables is None for tables in rows):
+                self.kept.fold_all(view)
+            else:
+                self.kept.fold(view, [table for tables in rows for table in tables or ()])
+
+    def _count(self, rows: str) -> int:
+        ((count,),) = self._connection.execute(f"SELECT count(*) FROM {rows}").fetchall()
+        return int(count)
+
+    def _create(self, table: str, view: View, columns: Sequence[str]) -> None:
+        extra = [*columns, *([f"{FOLD} {FOLD_TYPE}"] if view.name in self._kept_for else [])]
+        self._connection.execute(create_table_sql(table, view, extra))
+
+    def _computed(self, view: View) -> list[str]:
+        """The SQL of the columns that tables have beside those of partials, with their names."""
+        kept_for = self._kept_for.get(view.name)
+        return [f"{fold_sql(kept_for)} AS {FOLD}"] if kept_for else []
+
     def _insert_speed(self, view: View, tables: Sequence[pa.Table]) -> None:
         if tables:
-            insert_rows(self._connection, speed_table(view), pa.concat_tables(tables))
+            rows = pa.concat_tables(tables)
+            insert_rows(self._connection, speed_table(view), rows, computed=self._computed(view))
 
     def _insert_file(self, view: View, rows: pa.Table, number: int) -> None:
         typed = rows.select(list(view.partial_columns)).cast(partial_schema(view))
@@ -103,7 +174,7 @@ class Tables:
         # Sorted by key, so that a query for a few keys skips most row groups through their minimum
         # and maximum.
         keys = [key.name for key in view.keys]
-        insert_rows(self._connection, batch_table(view), numbered, keys)
+        insert_rows(self._connection, batch_table(view), numbered, keys, self._computed(view))
 
     def _delete(self, plan: ViewPlan) -> None:
         """Deletes rows from the view's batch table, or rewrites it without them."""
@@ -112,7 +183,7 @@ class Tables:
             if plan.gone:
                 self._connection.execute(f"DELETE FROM {table} WHERE {_in_files(plan.gone)}")
             return
-        self._connection.execute(create_table_sql("_batch._next", plan.view, _BATCH_COLUMNS))
+        self._create("_batch._next", plan.view, _BATCH_COLUMNS)
         if plan.staying:
             self._connection.execute(
                 f"INSERT INTO _batch._next BY NAME FROM {table} WHERE {_in_files(plan.staying)}"

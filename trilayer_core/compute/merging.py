@@ -44,12 +44,25 @@ def quoted_duckdb(column: str) -> str:
 
 
 def insert_rows(
-    connection: duckdb.DuckDBPyConnection, table: str, rows: pa.Table, order: Iterable[str] = ()
+    connection: duckdb.DuckDBPyConnection,
+    table: str,
+    rows: pa.Table,
+    order: Iterable[str] = (),
+    computed: Sequence[str] = (),
 ) -> None:
-    """Appends the rows of an Arrow table, by column name, sorted by the columns of `order`."""
+    """Appends the rows of an Arrow table, by column name.
+
+    Args:
+        connection: The database.
+        table: The table.
+        rows: The rows.
+        order: Columns by which the rows are sorted.
+        computed: DuckDB SQL of further columns, each with its alias.
+    """
     connection.register("arriving", rows)
     ordered = f" ORDER BY {', '.join(map(quoted_duckdb, order))}" if order else ""
-    connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM arriving{ordered}")
+    columns = ", ".join(["*", *computed])
+    connection.execute(f"INSERT INTO {table} BY NAME SELECT {columns} FROM arriving{ordered}")
     connection.unregister("arriving")
 
 

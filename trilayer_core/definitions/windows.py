@@ -109,6 +109,35 @@ class Window:
         """
         raise NotImplementedError
 
+    @property
+    def overlap(self) -> int | None:
+        """The number of windows to which a pane belongs, if it does not depend on other panes.
+
+        A reader that keeps answers folds exactly these windows again when a pane has changed. If it
+        is None, as by default, it folds all windows with the same other keys.
+        """
+        return None
+
+    def windows_sql(self, pane: str) -> str:
+        """DuckDB SQL of a list of the starts of the windows to which a pane belongs.
+
+        It is only used if `overlap` is more than 1.
+
+        Args:
+            pane: SQL of the pane's start; NULL belongs to the window NULL only.
+        """
+        raise NotImplementedError
+
+    def panes_sql(self, start: str) -> str:
+        """DuckDB SQL of a list of the starts of a window's panes.
+
+        It is only used if `overlap` is more than 1.
+
+        Args:
+            start: SQL of the window's start; NULL has the pane NULL only.
+        """
+        raise NotImplementedError
+
     def pane_sql(self, time: str) -> str:
         """Spark SQL of the start of the pane that contains `time`, a timestamp.
 
@@ -173,15 +202,27 @@ class AlignedWindow(Window):
         self, panes: str, key: str, states: Mapping[str, str], others: Sequence[str]
     ) -> str:
         """The windows to which a pane belongs."""
-        if self.size_us == self.slide_us:
+        if self.overlap == 1:
             return ""
-        starts = (
-            f"generate_series({key} - to_microseconds({self.size_us - self.slide_us}), {key},"
-            f" to_microseconds({self.slide_us}))"
-        )
-        # The pane NULL belongs to the window NULL only.
-        start = f"unnest(CASE WHEN {key} IS NULL THEN [NULL::TIMESTAMPTZ] ELSE {starts} END)"
-        return f"SELECT * REPLACE ({start} AS {key}) FROM {panes}"
+        return f"SELECT * REPLACE (unnest({self.windows_sql(key)}) AS {key}) FROM {panes}"
+
+    @property
+    def overlap(self) -> int:
+        """As often as the slide fits into the size."""
+        return self.size_us // self.slide_us
+
+    def windows_sql(self, pane: str) -> str:
+        """The windows that start with the pane or less than a size before it."""
+        return self._series_sql(f"{pane} - to_microseconds({self.size_us - self.slide_us})", pane)
+
+    def panes_sql(self, start: str) -> str:
+        """The panes that start with the window or less than a size after it."""
+        return self._series_sql(start, f"{start} + to_microseconds({self.size_us - self.slide_us})")
+
+    def _series_sql(self, first: str, last: str) -> str:
+        # NULL is a pane and a window of its own.
+        series = f"generate_series({first}, {last}, to_microseconds({self.slide_us}))"
+        return f"CASE WHEN {last} IS NULL THEN [NULL::TIMESTAMPTZ] ELSE {series} END"
 
     def end_sql(self, key: str, states: Mapping[str, str]) -> str:
         """The end of the window; NULL if it lies after the year 9999."""

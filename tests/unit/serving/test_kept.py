@@ -1,0 +1,177 @@
+"""Kept answers are the answers merged on demand from the same tables, whatever has happened."""
+
+import math
+import random
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+
+from serving_layer import kept
+from serving_layer.kept import can_keep, kept_table
+from serving_layer.plan import ViewPlan
+from serving_layer.tables import Tables, batch_table, speed_table
+from trilayer import (
+    Catalog,
+    Rows,
+    Stream,
+    View,
+    count,
+    distinct,
+    max_,
+    quantiles,
+    recent,
+    session,
+    sliding,
+    sum_,
+    top,
+    tumbling,
+)
+from trilayer_core.compute.grouping import partial_schema
+from trilayer_core.compute.merging import open_duckdb, present_select, quoted_duckdb
+from trilayer_core.store.files import StoredFile
+from trilayer_core.store.segments import TICK
+
+STREAM = Stream("s", "k string, x double, n int, at timestamp", event_time="at")
+WORDS = Rows("words", source=STREAM, rows=lambda events: events, schema="word string, at timestamp")
+SIMPLE = {"events": count(), "total": sum_("n"), "most": max_("n")}
+CELLS = {"total": sum_("n"), "users": distinct("n", exact=True), "often": top("k", 2)}
+VIEWS = [
+    View("plain", source=STREAM, key=["k", "x"], aggregates=SIMPLE, where="n > 0"),
+    View("hourly", source=STREAM, key={"x": "x", "hour": tumbling("at", "1 hour")},
+         aggregates={"events": count(where="n > 1")}),
+    View("overlapping", source=STREAM,
+         key={"w": sliding("at", "1 hour", "15 minutes"), "k": "k"}, aggregates=SIMPLE),
+    View("two_windows", source=STREAM, aggregates=SIMPLE,
+         key={"w": sliding("at", "30 minutes", "15 minutes"), "day": tumbling("at", "1 day")}),
+    View("only_window", source=STREAM,
+         key={"w": sliding("at", "1 hour", "30 minutes")}, aggregates=SIMPLE),
+    View("by_cell", source=STREAM, key=["k"], aggregates=CELLS),
+    View("only_cells", source=STREAM, key=["x"], aggregates={"q": quantiles("n", [0.5, 0.9])}),
+    View("cells_overlapping", source=STREAM,
+         key={"k": "k", "w": sliding("at", "45 minutes", "15 minutes")}, aggregates=CELLS),
+    View("visits", source=STREAM, key={"k": "k", "s": session("at", "15 minutes")},
+         aggregates=SIMPLE),
+    View("all_visits", source=STREAM, key={"s": session("at", "15 minutes")}, aggregates=SIMPLE),
+    View("from_rows", source=WORDS, key=["word"], aggregates={"n": count()}),
+    View("overlapping_much", source=STREAM,
+         key={"w": sliding("at", "1 day", "15 minutes")}, aggregates={"n": count()}),
+    View("lately", source=STREAM, aggregates={"n": count()},
+         key={"k": "k", "at": recent("at", "1 hour", "1 minute")}),
+]  # fmt: skip
+CATALOG = Catalog(views=VIEWS)
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class World:
+    """Tables through which random partials come and go, as publications and segments would."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.database = open_duckdb(500, threads=1)
+        self.tables = Tables(self.database, CATALOG, keep=True)
+        self.files = {stored.name: {} for stored in CATALOG.stored}
+        self.numbers = 0
+
+    def value(self, type_):
+        pick = self.random
+        if type_ == "timestamp":
+            return pick.choice([None, *[START + timedelta(minutes=15 * i) for i in range(40)]])
+        if type_ == "double":
+            return pick.choice([None, math.nan, -math.nan, 0.0, -0.0, 1.5, -2.0, math.inf])
+        if type_ == "string":
+            return pick.choice([None, "", *"abcdefgh", "a" * 20])
+        return pick.choice([None, *range(9)])
+
+    def state(self, column, type_):
+        if type_ == "timestamp":
+            return START + timedelta(seconds=self.random.randrange(40 * 900))
+        return self.random.randrange(1, 5)
+
+    def partials(self, stored, rows):
+        keys = {key.name for key in stored.keys}
+        found = []
+        for _ in range(rows):
+            row = {
+                column: self.value(type_) if column in keys else self.state(column, type_)
+                for column, type_ in stored.partial_columns.items()
+            }
+            for key in stored.keys:
+                if key.states and row[key.name] is not None:
+                    moments = sorted(
+                        row[key.name] + timedelta(seconds=self.random.randrange(900))
+                        for _ in range(2)
+                    )
+                    row |= dict(zip(key.states, moments, strict=True))
+                elif key.states:
+                    row |= dict.fromkeys(key.states)
+            found.append(row)
+        return pa.Table.from_pylist(found, partial_schema(stored))
+
+    def segments(self, stored):
+        rows = self.partials(stored, self.random.randrange(6))
+        ticks = pa.array([60_000 * self.random.randrange(3) for _ in range(len(rows))], pa.int64())
+        return [rows.add_column(0, TICK, ticks)] * self.random.randrange(2)
+
+    def append(self):
+        chosen = self.random.sample(CATALOG.stored, self.random.randrange(len(CATALOG.stored)))
+        self.tables.append({stored.name: self.segments(stored) for stored in chosen})
+
+    def replace(self):
+        """A publication, a rollback or a reload: files come, go, and come back."""
+        plans, batch, speed = [], {}, {}
+        after = {name: dict(files) for name, files in self.files.items()}
+        for stored in CATALOG.stored:
+            held, arriving = after[stored.name], {}
+            gone = [n for n in held if self.random.random() < 0.3]
+            for number in gone:
+                del held[number]
+            for _ in range(self.random.randrange(3)):
+                self.numbers += 1
+                rows = self.partials(stored, self.random.choice([1, 3, 30]))
+                file = StoredFile(f"{self.numbers}", len(rows), 0, "")
+                arriving[file], held[self.numbers] = self.numbers, len(rows)
+                batch[file] = rows
+            anew = self.random.random() < 0.4
+            if anew:
+                speed[stored.name] = self.segments(stored)
+            staying = [n for n in held if n not in arriving.values()]
+            rewritten = staying if gone and self.random.random() < 0.5 else None
+            plans.append(ViewPlan(stored, gone, rewritten, arriving, anew, None))
+        self.tables.replace(plans, batch, speed)
+        self.files = after
+
+    def merge(self):
+        self.tables.merge(self.random.choice(CATALOG.stored))
+
+    def step(self):
+        self.random.choice([self.append, self.append, self.append, self.replace, self.merge])()
+
+    def on_demand(self, view):
+        answer = present_select(view, lambda stored: [batch_table(stored), speed_table(stored)])
+        return self.rows(f"({answer})", view)
+
+    def kept(self, view):
+        return self.rows(kept_table(view), view)
+
+    def rows(self, table, view):
+        columns = ", ".join(map(quoted_duckdb, view.output))
+        rows = self.database.execute(f"SELECT {columns} FROM {table} ORDER BY ALL").fetchall()
+        return [repr(row) for row in rows]
+
+
+def check(world):
+    for view in world.tables.kept.views:
+        assert world.kept(view) == world.on_demand(view), view.name
+
+
+@pytest.mark.parametrize("few", [0, 4])
+@pytest.mark.parametrize("seed", range(3))
+def test_kept_answers_are_those_merged_on_demand(seed, few, monkeypatch):
+    monkeypatch.setattr(kept, "FEW_ROWS", few)
+    world, answered = World(seed), set()
+    for _ in range(12):
+        world.step()
+        check(world)
+        answered |= {view.name for view in world.tables.kept.views if world.kept(view)}
+    assert answered == {view.name for view in VIEWS if can_keep(view)}
