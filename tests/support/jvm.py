@@ -4,6 +4,6 @@ QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:Metaspac
 """Tests run each plan a few times, not long enough for the thorough compiler.
 
 With the quick compiler alone, the JVM would have room for 48 MB of compiled code. The plans of some
-ten tests fill that: from then on it discards code and compiles it again, which took a third of the
-processor's time. The last option saves the full collections that make room for Spark's classes.
+ten tests fill that: from then on it discards code and compiles it again, which took a quarter of
+its time. The last option saves the full collections that make room for Spark's classes.
 """
