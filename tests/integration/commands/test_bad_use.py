@@ -132,6 +132,7 @@ def test_answers_go_to_stdout_and_nothing_else(project):
         "rows": 7,
         "publication": 1,
         "note": "",
+        "approximate": {},
     }
     out, _ = project.run("sql", "top", "--format", "csv")
     assert out.splitlines()[0] == "user,n,total,mean_amount,last"
