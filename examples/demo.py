@@ -200,6 +200,23 @@ def grouped(events: Iterable[Event], *names: str) -> dict[Key, list[Event]]:
     return groups
 
 
+def sessions(events: Iterable[Event], time: str, gap: timedelta) -> list[list[Event]]:
+    """Events divided where there is none for longer than `gap`, each part in order."""
+    parts: list[list[Event]] = []
+    for event in sorted(events, key=lambda event: event[time]):
+        if not parts or event[time] - parts[-1][-1][time] > gap:
+            parts.append([])
+        parts[-1].append(event)
+    return parts
+
+
+def recent(
+    events: Iterable[Event], time: str, now: datetime, size: timedelta, slide: timedelta
+) -> list[Event]:
+    """The events that a window `recent` holds at the moment `now`."""
+    return [event for event in events if now - size <= floor(event[time], slide) <= now]
+
+
 def ranked(values: Iterable[Any], quantiles: Sequence[float]) -> list[float]:
     """The values at some quantiles, as the aggregate `quantiles` defines them, but exact."""
     ordered = sorted(values)

@@ -16,6 +16,7 @@ from trilayer import (
     max_,
     mean,
     quantiles,
+    session,
     sliding,
     sum_,
 )
@@ -94,6 +95,16 @@ routes = View(
     aggregates={"flights": count(), "aircraft": distinct("tailnum")},
 )
 
+# A tour ends when an aircraft does not leave New York for more than three days. Each flight can be
+# delayed by another time, so the order of departures is not that of the schedule.
+tours = View(
+    "tours",
+    source=flights,
+    key={"tailnum": "tailnum", "tour": session("departed", "3 days")},
+    where="departed is not null",
+    aggregates={"flights": count(), "miles": sum_("distance"), "latest": max_("departed")},
+)
+
 # A mean of means would give a quiet day the weight of a busy one, so each mean is weighted by the
 # number of its flights.
 worst_carriers = Query(
@@ -142,9 +153,19 @@ busiest_ever = Query(
     " route limit 5",
 )
 
+longest_tours = Query(
+    "longest_tours",
+    """
+    select tailnum, tour, latest, flights, miles
+    from tours
+    order by latest - tour desc, tailnum
+    limit 5
+    """,
+)
+
 most_flown = Query("most_flown", "select * from aircraft order by flights desc, tailnum limit 5")
 
 catalog = Catalog(
-    views=[delays, busy, aircraft, delay_quantiles, routes],
-    queries=[worst_carriers, worst_days, busiest_now, busiest_ever, most_flown],
+    views=[delays, busy, aircraft, delay_quantiles, routes, tours],
+    queries=[worst_carriers, worst_days, busiest_now, busiest_ever, longest_tours, most_flown],
 )

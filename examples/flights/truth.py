@@ -21,6 +21,7 @@ from examples.demo import (
     floor,
     grouped,
     ranked,
+    sessions,
 )
 from examples.flights.__main__ import prepare as write_flights
 
@@ -67,11 +68,21 @@ def truth(flights: list[Event]) -> list[Expected]:
         }
         for key, of_key in grouped(departed, "tailnum").items()
     }
+    tours = {
+        (*key, tour[0]["departed"]): {
+            "tour_end": tour[-1]["departed"] + timedelta(days=3),
+            "flights": len(tour),
+            "miles": sum(flight["distance"] for flight in tour),
+        }
+        for key, of_key in grouped(departed, "tailnum").items()
+        for tour in sessions(of_key, "departed", timedelta(days=3))
+    }
     return [
         Expected("delays_by_carrier", ["carrier", "day"], by_carrier),
         Expected("aircraft", ["tailnum"], aircraft),
         Expected("delay_quantiles", ["carrier"], carriers, within={"delay": QUANTILE}),
         Expected("routes", ["route"], routes, within={"aircraft": DISTINCT}),
+        Expected("tours", ["tailnum", "tour"], tours),
         Expected("busiest_ever", ["route", "period"], _busiest(flights, 5)),
     ]
 

@@ -4,7 +4,8 @@ Totals are exact, because sums of money must be. What can't be added up is kept 
 the number of different buyers and the quantiles of what a purchase costs are estimates with a
 stated bound, and the variance of a customer's spending is exact again. The best sellers are asked
 for in two ways: `top_sellers` is a query over the exact revenue of each product, while `top` keeps
-the number of purchases of each product in an hour.
+the number of purchases of each product in an hour. `sales_of_last_hour` is as of the question: it
+changes while no purchase is made.
 
 `python -m examples.retail.generate FILE.jsonl` generates purchases to replay, together with the
 correct answers.
@@ -29,6 +30,7 @@ from trilayer import (
     max_,
     mode,
     quantiles,
+    recent,
     stddev,
     sum_,
     top,
@@ -76,6 +78,13 @@ by_customer = View(
     key=["customer"],
     aggregates=SALES
     | {"largest": max_(AMOUNT), "latest_product": latest("product", by="purchased_at")},
+)
+
+of_last_hour = View(
+    "sales_of_last_hour",
+    source=purchases,
+    key={"product": "product", "minute": recent("purchased_at", "1 hour", "1 minute")},
+    aggregates=SALES,
 )
 
 by_minute = View(
@@ -170,7 +179,9 @@ baskets_today = Query(
     """,
 )
 
-# A view must not read a clock, because both layers must get the same answer; a query may.
+# The view `sales_of_last_hour` gives the same answer. What a query selects, it selects from all
+# minutes that there are, and the view of the last hour only merges the minutes that it needs. No
+# other expression of a view may read a clock, because both layers must get the same answer.
 last_hour = Query(
     "last_hour",
     """
@@ -186,6 +197,6 @@ last_hour = Query(
 )
 
 catalog = Catalog(
-    views=[by_product, by_customer, by_minute, by_coupon, buyers, spending, baskets],
+    views=[by_product, by_customer, by_minute, by_coupon, buyers, spending, baskets, of_last_hour],
     queries=[top_sellers, best_customers, last_hour, erratic_customers, baskets_today],
 )

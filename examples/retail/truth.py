@@ -26,6 +26,7 @@ from examples.demo import (
     grouped,
     most_frequent,
     ranked,
+    recent,
 )
 from examples.retail.generate import EVERY, Truth, generate
 
@@ -39,11 +40,11 @@ def prepare(
     start = start or datetime.now(UTC) - events * EVERY
     path = folder / "purchases.jsonl"
     made = generate(path, events=events, seed=seed, start=start, bad=0.005)
-    return Prepared({"purchases": path}, made.good, lambda now: truth(made))
+    return Prepared({"purchases": path}, made.good, lambda now: truth(made, now))
 
 
-def truth(made: Truth) -> list[Expected]:
-    """The correct rows of the views."""
+def truth(made: Truth, now: datetime) -> list[Expected]:
+    """The correct rows of the views; those of the last hour are as of `now`."""
     purchases = [
         event
         | {
@@ -79,6 +80,17 @@ def truth(made: Truth) -> list[Expected]:
         }
         for key, of_key in grouped(purchases, "hour").items()
     }
+    minute = timedelta(minutes=1)
+    last_hour = {
+        key: {
+            "purchases": len(of_key),
+            "items": sum(event["quantity"] for event in of_key),
+            "revenue": sum(event["amount"] for event in of_key),
+        }
+        for key, of_key in grouped(
+            recent(purchases, "purchased_at", now, 60 * minute, minute), "product"
+        ).items()
+    }
     return [
         *(
             Expected(view, [key], {(name,): asdict(sales) for name, sales in rows.items()})
@@ -89,6 +101,7 @@ def truth(made: Truth) -> list[Expected]:
             )
         ),
         Expected("buyers_by_product", ["product"], buyers, within={"buyers": DISTINCT}),
+        Expected("sales_of_last_hour", ["product"], last_hour),
         Expected("spending_by_customer", ["customer"], spending),
         Expected("baskets_by_hour", ["hour"], baskets, within={"amounts": QUANTILE}),
     ]

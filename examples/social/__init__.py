@@ -2,8 +2,9 @@
 
 Word count is the oldest example of its kind. Here its two halves are apart: `split_words` and
 `find_hashtags` are stateless functions of single posts, which both layers call, and all counting is
-done by views over the rows that they make. How fast a hashtag grows is not counted at all. It is
-the question `velocity`, over the posts by second.
+done by views over the rows that they make. How fast a hashtag grows is not counted at all. It is a
+question: `velocity` asks it over the posts by second, and `picking_up` over two views that hold the
+last minutes as of the question.
 
 `python -m examples.social.truth FOLDER` generates posts to replay. Their text is real English: the
 documentation and the licence that come with Python.
@@ -13,7 +14,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trilayer import Catalog, Query, Rows, Stream, View, count, distinct, first, top, tumbling
+from trilayer import (
+    Catalog,
+    Query,
+    Rows,
+    Stream,
+    View,
+    count,
+    distinct,
+    first,
+    recent,
+    top,
+    tumbling,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -76,6 +89,21 @@ by_second = View(
     aggregates={"posts": count()},
 )
 
+# Two windows up to the moment of the question: a hashtag picks up if it has more posts a minute in
+# the short one than in the long one.
+last_minutes = View(
+    "hashtags_of_5_minutes",
+    source=hashtags,
+    key={"hashtag": "hashtag", "recent": recent("posted", "5 minutes", "10 seconds")},
+    aggregates={"posts": count()},
+)
+last_half_hour = View(
+    "hashtags_of_30_minutes",
+    source=hashtags,
+    key={"hashtag": "hashtag", "recent": recent("posted", "30 minutes", "1 minute")},
+    aggregates={"posts": count()},
+)
+
 trending = View(
     "trending",
     source=hashtags,
@@ -107,6 +135,19 @@ velocity = Query(
     """,
 )
 
+picking_up = Query(
+    "picking_up",
+    """
+    select hashtag,
+           round(coalesce(short.posts, 0) / 5, 1) as a_minute,
+           round(long.posts / 30, 1) as a_minute_before,
+           round(a_minute - a_minute_before, 1) as gained
+    from hashtags_of_30_minutes long left join hashtags_of_5_minutes short using (hashtag)
+    order by gained desc, hashtag
+    limit 5
+    """,
+)
+
 trending_now = Query(
     "trending_now",
     """
@@ -118,6 +159,15 @@ trending_now = Query(
 )
 
 catalog = Catalog(
-    views=[word_counts, vocabulary, authors, popular, by_second, trending],
-    queries=[common_words, velocity, trending_now],
+    views=[
+        word_counts,
+        vocabulary,
+        authors,
+        popular,
+        by_second,
+        last_minutes,
+        last_half_hour,
+        trending,
+    ],
+    queries=[common_words, velocity, picking_up, trending_now],
 )

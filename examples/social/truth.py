@@ -20,6 +20,7 @@ from examples.demo import (
     grouped,
     main,
     most_frequent,
+    recent,
     write_events,
 )
 from examples.social.generate import PER_SECOND, RISING, generate
@@ -35,11 +36,11 @@ def prepare(
     posts = generate(events=events, seed=seed, start=start)
     path = folder / "posts.jsonl"
     write_events(path, posts)
-    return Prepared({"posts": path}, len(posts), lambda now: truth(posts))
+    return Prepared({"posts": path}, len(posts), lambda now: truth(posts, now))
 
 
-def truth(posts: list[Event]) -> list[Expected]:
-    """The correct rows of the views; and what the query about velocity must find."""
+def truth(posts: list[Event], now: datetime) -> list[Expected]:
+    """The correct rows of the views as of `now`; and what the query about velocity must find."""
     words = Counter(word for post in posts for word in re.findall("[a-z]+", post["text"].lower()))
     vocabulary = {
         "words": words.total(),
@@ -50,6 +51,7 @@ def truth(posts: list[Event]) -> list[Expected]:
         {
             "hashtag": hashtag,
             "author": post["author"],
+            "posted": datetime.fromisoformat(post["posted"]),
             "second": floor(datetime.fromisoformat(post["posted"]), timedelta(seconds=1)),
             "minute": floor(datetime.fromisoformat(post["posted"]), timedelta(minutes=1)),
         }
@@ -73,6 +75,15 @@ def truth(posts: list[Event]) -> list[Expected]:
         }
         for key, of_key in grouped(uses, "minute").items()
     }
+    recently = {
+        minutes: {
+            key: {"posts": len(of_key)}
+            for key, of_key in grouped(
+                recent(uses, "posted", now, timedelta(minutes=minutes), slide), "hashtag"
+            ).items()
+        }
+        for minutes, slide in ((5, timedelta(seconds=10)), (30, timedelta(minutes=1)))
+    }
     authors = {key: {"posts": len(of_key)} for key, of_key in grouped(posts, "author").items()}
     return [
         Expected("word_counts", ["word"], {(word,): {"uses": n} for word, n in words.items()}),
@@ -80,6 +91,8 @@ def truth(posts: list[Event]) -> list[Expected]:
         Expected("authors", ["author"], authors),
         Expected("popular_hashtags", ["hashtag"], hashtags, {"authors": DISTINCT}),
         Expected("hashtags_by_second", ["hashtag", "second"], seconds),
+        Expected("hashtags_of_5_minutes", ["hashtag"], recently[5]),
+        Expected("hashtags_of_30_minutes", ["hashtag"], recently[30]),
         Expected("trending", ["minute"], minutes),
         Expected("velocity", ["hashtag"], {(RISING,): {}}, some=True),
     ]
@@ -93,7 +106,8 @@ demo = Demo(
     prepare=prepare,
     questions={
         "common_words": "the most common words",
-        "velocity": "hashtags that gain speed",
+        "velocity": "hashtags that gain speed, by the last ten seconds with posts",
+        "picking_up": "hashtags that gain speed, by the last five minutes of the clock",
         "trending_now": "the most frequent hashtags of the last minutes",
     },
     rate=1_000,

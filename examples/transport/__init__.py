@@ -3,7 +3,8 @@
 Two streams share one catalog. A lift counts the skiers who pass its gate; windows of ten minutes
 begin every five minutes, so that a rush is seen whole in one of them. A bus reports its position
 every 30 seconds: the latest report says where it is, and the quantiles of the delays show what a
-mean hides, that most buses are on time and a few are very late.
+mean hides, that most buses are on time and a few are very late. A service of a bus is a session: it
+ends when no report has come for five minutes.
 
 `python -m examples.transport.truth FOLDER` generates rides and reports to replay.
 """
@@ -20,6 +21,7 @@ from trilayer import (
     latest,
     max_,
     quantiles,
+    session,
     sliding,
 )
 
@@ -82,6 +84,18 @@ delays = View(
     },
 )
 
+# A bus is in service for as long as it reports at least every five minutes.
+services = View(
+    "services",
+    source=reports,
+    key={"bus": "bus", "service": session("reported", "5 minutes")},
+    aggregates={
+        "reports": count(),
+        "most_passengers": max_("passengers"),
+        "longest_delay_s": max_("delay_s"),
+    },
+)
+
 # The newest ride says what time it is. Of the windows that contain it, the one that ends first has
 # been filling for the longest time.
 busiest_lifts = Query(
@@ -105,6 +119,17 @@ where_buses_are = Query(
     """,
 )
 
+late_services = Query(
+    "late_services",
+    """
+    select bus, service, service_end - interval 5 minutes as last_report, most_passengers,
+           longest_delay_s
+    from services
+    order by longest_delay_s desc, bus, service
+    limit 5
+    """,
+)
+
 late_routes = Query(
     "late_routes",
     """
@@ -117,6 +142,6 @@ late_routes = Query(
 )
 
 catalog = Catalog(
-    views=[riders, skiers, buses, delays],
-    queries=[busiest_lifts, where_buses_are, late_routes],
+    views=[riders, skiers, buses, delays, services],
+    queries=[busiest_lifts, where_buses_are, late_routes, late_services],
 )

@@ -19,6 +19,7 @@ from examples.demo import (
     grouped,
     main,
     ranked,
+    sessions,
     write_events,
 )
 from examples.transport.generate import generate_reports, generate_rides, span
@@ -75,10 +76,24 @@ def truth(rides: list[Event], reports: list[Event]) -> list[Expected]:
         }
         for key, of_key in grouped(reports, "route").items()
     }
+    timed = [
+        report | {"reported": datetime.fromisoformat(report["reported"])} for report in reports
+    ]
+    services = {
+        (*key, service[0]["reported"]): {
+            "service_end": service[-1]["reported"] + timedelta(minutes=5),
+            "reports": len(service),
+            "most_passengers": max(report["passengers"] for report in service),
+            "longest_delay_s": max(report["delay_s"] for report in service),
+        }
+        for key, of_key in grouped(timed, "bus").items()
+        for service in sessions(of_key, "reported", timedelta(minutes=5))
+    }
     return [
         Expected("riders", ["lift", "period"], riders, within={"skiers": DISTINCT}),
         Expected("skiers", ["skier"], skiers),
         Expected("buses", ["bus"], buses),
+        Expected("services", ["bus", "service"], services),
         Expected("delays_by_route", ["route"], delays, within={"delay_s": QUANTILE}),
     ]
 
@@ -92,6 +107,7 @@ demo = Demo(
     questions={
         "busiest_lifts": "the busiest lifts of the last minutes",
         "where_buses_are": "where the buses are",
+        "late_services": "services with the longest delays",
         "late_routes": "routes by their longest delays: median, 90 % and 99 %, in seconds",
     },
     rate=1_000,

@@ -48,7 +48,9 @@ def partials(catalog: Catalog, stream: Stream, events: DataFrame) -> dict[str, p
     return tables
 
 
-def answers(catalog: Catalog, tables: dict[str, pa.Table]) -> duckdb.DuckDBPyConnection:
+def answers(
+    catalog: Catalog, tables: dict[str, pa.Table], now: str = "now()"
+) -> duckdb.DuckDBPyConnection:
     """The catalog's views and queries over partials, as the serving layer declares them."""
     connection = open_duckdb()
     for stored in catalog.stored:
@@ -58,7 +60,7 @@ def answers(catalog: Catalog, tables: dict[str, pa.Table]) -> duckdb.DuckDBPyCon
             connection.execute(f"insert into {_table(stored)} from arrived")
             connection.unregister("arrived")
     for view in catalog.views:
-        select = present_select(view, lambda stored: [_table(stored)])
+        select = present_select(view, lambda stored: [_table(stored)], now=now)
         connection.execute(f"create view {quoted_duckdb(view.name)} as {select}")
     for query in catalog.queries:
         connection.execute(f"create view {quoted_duckdb(query.name)} as {query.sql}")
@@ -66,7 +68,7 @@ def answers(catalog: Catalog, tables: dict[str, pa.Table]) -> duckdb.DuckDBPyCon
 
 
 def answers_to_files(
-    spark: SparkSession, catalog: Catalog, files: dict[str, Path]
+    spark: SparkSession, catalog: Catalog, files: dict[str, Path], now: str
 ) -> duckdb.DuckDBPyConnection:
     """The catalog's answers to a file of events for each stream; those that do not fit are not
     counted.
@@ -76,7 +78,7 @@ def answers_to_files(
         stream = catalog.stream(name)
         events = parsed(spark, path, stream).where(F.col(REJECT).isNull())
         tables |= partials(catalog, stream, with_positions(events.select(*stream.columns)).cache())
-    return answers(catalog, tables)
+    return answers(catalog, tables, now)
 
 
 def _table(stored: object) -> str:

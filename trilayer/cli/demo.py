@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.live import Live
 from rich.markup import escape
-from rich.table import Column, Table
+from rich.table import Table
 
 from serving_layer import Result
 from serving_layer.connection import Layer
@@ -125,34 +125,26 @@ def _tell_verified(verification: Verification) -> None:
 
 
 def _tell_compared(compared: ComparedWithTruth, demo: Demo) -> None:
-    table = Table(
-        Column("view or query", no_wrap=True),
-        Column("keys", justify="right"),
-        "equal",
-        "approximate: typical and largest error",
-        "bound",
-        title=f"compared with the correct answers to these {demo.events}, in plain Python",
+    out.print(
+        f"compared with the correct answers, which plain Python has found in the {demo.events}:"
     )
     for relation in compared.relations:
         expected = relation.expected
         bounds = compared.bounds.get(expected.relation, {})
-        exact = [name for name in expected.columns if name not in relation.errors]
-        table.add_row(
-            expected.relation,
-            f"{len(expected.rows):,}",
-            ", ".join(exact or ([] if expected.columns else expected.key)),
-            "\n".join(
-                f"{name}: {error.typical:.2%}, {error.largest:.2%}"
-                for name, error in relation.errors.items()
-            ),
-            "\n".join(bounds.get(name, "") for name in relation.errors),
-        )
-    out.print(table)
-    for relation in compared.relations:
+        exact = [name for name in expected.columns or expected.key if name not in relation.errors]
+        said = [f"{', '.join(exact)} equal"] if exact and not relation.wrong else []
+        said += [
+            f"{name} off by {error.typical:.2%} (root mean square), at most {error.largest:.2%};"
+            f" bound: {bounds.get(name, '')}"
+            for name, error in relation.errors.items()
+        ]
+        mark = "[red]wrong[/]" if relation.wrong else "[green]right[/]"
+        keys = f"{len(expected.rows):,} {'key' if len(expected.rows) == 1 else 'keys'}"
+        out.print(f"  {mark} [bold]{expected.relation}[/], {keys}: {'; '.join(said)}")
         for line in relation.wrong[:3]:
-            err.print(f"[red]{relation.expected.relation}[/]: {escape(line)}", soft_wrap=True)
+            err.print(f"    {escape(line)}", soft_wrap=True)
         if len(relation.wrong) > 3:
-            err.print(f"[red]{relation.expected.relation}[/]: {len(relation.wrong):,} are wrong")
+            err.print(f"    and {len(relation.wrong) - 3:,} more")
 
 
 def _how_to_ask(demo: Demo) -> str:

@@ -24,9 +24,9 @@ FROM (
          _value IS NOT NULL AND octet_length(_value) <= 1000000 AND is_valid_utf8(cast(_value AS string)) AND ((startswith(_value, X'7B') AND NOT contains(substring(_value, 1, octet_length(_value) - 1), X'7D')) OR coalesce((size(from_json(concat('[', cast(_value AS string), ']'), 'array<struct<>>')) = 1 AND size(from_json(concat('{"_":', cast(_value AS string), '}'), 'map<string, struct<>>')) = 1), false)) AS _is_whole,
          from_json(IF(octet_length(_value) <= 1000000, cast(_value AS string), NULL), '`scheduled` string, `departed` string, `dep_delay` int, `carrier` string, `flight` int, `tailnum` string, `origin` string, `dest` string, `distance` int, `_corrupt` string', map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '_corrupt', 'timeZone', 'UTC', 'enableDateTimeParsingFallback', 'false')) AS _event
       FROM records) AS parsed_1) AS parsed_2) AS placed
--- pass 1 over flights: delays_by_carrier, busy_routes, aircraft, delay_quantiles, delay_quantiles__delay, routes, routes__aircraft
-SELECT cast(_group DIV 7 AS int) AS _tick,
-   _group % 7 AS _set,
+-- pass 1 over flights: delays_by_carrier, busy_routes, aircraft, delay_quantiles, delay_quantiles__delay, routes, routes__aircraft, tours
+SELECT cast(_group DIV 8 AS int) AS _tick,
+   _group % 8 AS _set,
    _k0,
    _k1,
    _k2,
@@ -34,6 +34,7 @@ SELECT cast(_group DIV 7 AS int) AS _tick,
    _k4,
    _k5,
    _k6,
+   _k7,
    _events,
    _oldest,
    _newest,
@@ -50,7 +51,9 @@ SELECT cast(_group DIV 7 AS int) AS _tick,
    cast(_s10 AS struct<by:timestamp,partition:int,offset:bigint,known:boolean,value:string>) AS _s10,
    cast(_s11 AS struct<by:timestamp,partition:int,offset:bigint,known:boolean,value:string>) AS _s11,
    cast(_s12 AS timestamp) AS _s12,
-   cast(_s13 AS int) AS _s13
+   cast(_s13 AS int) AS _s13,
+   cast(_s14 AS timestamp) AS _s14,
+   cast(_s15 AS timestamp) AS _s15
 FROM (
   SELECT _group,
      _k0,
@@ -60,6 +63,7 @@ FROM (
      _k4,
      _k5,
      _k6,
+     _k7,
      count(1) AS _events,
      min(_timestamp) AS _oldest,
      max(_timestamp) AS _newest,
@@ -76,9 +80,11 @@ FROM (
      MIN(IF(`_i3` IS NULL, NULL, STRUCT(`_i3` AS by, _partition AS partition, _offset AS offset, NOT `_i7` IS NULL AS known, `_i7` AS value))) FILTER(WHERE `_i0`) AS _s10,
      MAX(IF(`_i3` IS NULL, NULL, STRUCT(`_i3` AS by, _partition AS partition, _offset AS offset, NOT `_i8` IS NULL AS known, `_i8` AS value))) FILTER(WHERE `_i0`) AS _s11,
      MAX(`_i3`) FILTER(WHERE `_i0`) AS _s12,
-     MAX(CASE WHEN SHIFTRIGHTUNSIGNED(XXHASH64(`_i9`), 10) = 0 THEN 55 ELSE 55 - LENGTH(BIN(SHIFTRIGHTUNSIGNED(XXHASH64(`_i9`), 10))) END) FILTER(WHERE `_i2`) AS _s13
+     MAX(CASE WHEN SHIFTRIGHTUNSIGNED(XXHASH64(`_i9`), 10) = 0 THEN 55 ELSE 55 - LENGTH(BIN(SHIFTRIGHTUNSIGNED(XXHASH64(`_i9`), 10))) END) FILTER(WHERE `_i2`) AS _s13,
+     MIN(`_i10`) FILTER(WHERE `_i0`) AS _s14,
+     MAX(`_i10`) FILTER(WHERE `_i0`) AS _s15
   FROM (
-    SELECT _tick * 7 + _set AS _group,
+    SELECT _tick * 8 + _set AS _group,
        _partition,
        _offset,
        _timestamp,
@@ -92,16 +98,18 @@ FROM (
        _i7,
        _i8,
        _i9,
+       _i10,
        IF(_set IN (0, 3, 4), _k0, NULL) AS _k0,
        IF(_set IN (0), _k1, NULL) AS _k1,
        IF(_set IN (1, 5, 6), _k2, NULL) AS _k2,
        IF(_set IN (1), _k3, NULL) AS _k3,
-       IF(_set IN (2), _k4, NULL) AS _k4,
+       IF(_set IN (2, 7), _k4, NULL) AS _k4,
        IF(_set IN (4), _k5, NULL) AS _k5,
-       IF(_set IN (6), _k6, NULL) AS _k6
+       IF(_set IN (6), _k6, NULL) AS _k6,
+       IF(_set IN (7), _k7, NULL) AS _k7
     FROM (
       SELECT *,
-         explode(array(0, 1, 2, 3, 4, 5, 6)) AS _set
+         explode(array(0, 1, 2, 3, 4, 5, 6, 7)) AS _set
       FROM (
         SELECT _tick,
            _partition,
@@ -114,6 +122,7 @@ FROM (
            tailnum AS _k4,
            CASE WHEN isnan(cast((dep_delay) as double)) THEN 1000000 WHEN cast((dep_delay) as double) = 0 THEN 0 WHEN abs(cast((dep_delay) as double)) = cast('Infinity' as double) THEN IF(cast((dep_delay) as double) > 0, 999999, -999999) WHEN cast((dep_delay) as double) > 0 THEN cast(ceil(ln(abs(cast((dep_delay) as double))) / 0.020000666706669435D) as int) + 100000 ELSE -(cast(ceil(ln(abs(cast((dep_delay) as double))) / 0.020000666706669435D) as int) + 100000) END AS _k5,
            cast(pmod(xxhash64((tailnum)), 1024) as int) AS _k6,
+           IF(unix_micros(cast(departed as timestamp)) >= -62135424000000000L, timestamp_micros(unix_micros(cast(departed as timestamp)) - pmod(unix_micros(cast(departed as timestamp)), 259200000000L)), NULL) AS _k7,
            try_cast((departed is not null) as boolean) AS _i0,
            (dep_delay) IS NOT NULL AS _i1,
            (tailnum) IS NOT NULL AS _i2,
@@ -123,7 +132,8 @@ FROM (
            distance AS _i6,
            origin AS _i7,
            dest AS _i8,
-           tailnum AS _i9
+           tailnum AS _i9,
+           cast(departed as timestamp) AS _i10
         FROM events)))
   GROUP BY _group,
      _k0,
@@ -132,7 +142,8 @@ FROM (
      _k3,
      _k4,
      _k5,
-     _k6)
+     _k6,
+     _k7)
 -- view delays_by_carrier, fingerprint 9e929cceab250000
 CREATE TABLE partials ("carrier" TEXT, "day" DATE, "flights__n" BIGINT, "departed__n" BIGINT, "late__n" BIGINT, "mean_delay__sum" DECIMAL(38, 0), "mean_delay__count" BIGINT, "max_delay__max" INT)
 SELECT "carrier",
@@ -327,3 +338,54 @@ FROM (
            "_cell")
       GROUP BY "route")
   GROUP BY "route")
+-- view tours, fingerprint 3b1e9f21b3345c17
+CREATE TABLE partials ("tailnum" TEXT, "tour" TIMESTAMPTZ, "tour__first" TIMESTAMPTZ, "tour__last" TIMESTAMPTZ, "flights__n" BIGINT, "miles__sum" DECIMAL(38, 0), "latest__max" TIMESTAMPTZ)
+SELECT "tailnum",
+   "tour",
+   CASE WHEN "tour" IS NOT NULL THEN CASE WHEN "tour__last" <= make_timestamptz(253402041599999999) THEN "tour__last" + to_microseconds(259200000000) END END AS "tour_end",
+   CAST("flights__n" AS BIGINT) AS "flights",
+   CAST(TRY_CAST("miles__sum" AS BIGINT) AS BIGINT) AS "miles",
+   CAST("latest__max" AS TIMESTAMPTZ) AS "latest"
+FROM (
+  SELECT "tailnum",
+     "tour",
+     CAST(MIN("tour__first") AS TIMESTAMPTZ) AS "tour__first",
+     CAST(MAX("tour__last") AS TIMESTAMPTZ) AS "tour__last",
+     CAST(SUM("flights__n") AS BIGINT) AS "flights__n",
+     CAST(SUM("miles__sum") AS DECIMAL(38, 0)) AS "miles__sum",
+     CAST(MAX("latest__max") AS TIMESTAMPTZ) AS "latest__max"
+  FROM (
+    SELECT * EXCLUDE (_begins) REPLACE (CASE WHEN "tour" IS NOT NULL THEN max(_begins) OVER (PARTITION BY "tailnum" ORDER BY "tour" ASC NULLS LAST) END AS "tour")
+    FROM (
+      SELECT *,
+         CASE WHEN epoch_us("tour__first") - epoch_us(lag("tour__last") OVER (PARTITION BY "tailnum" ORDER BY "tour" ASC NULLS LAST)) <= 259200000000 THEN NULL ELSE "tour__first" END AS _begins
+      FROM (
+        SELECT "tailnum",
+           "tour",
+           CAST(MIN("tour__first") AS TIMESTAMPTZ) AS "tour__first",
+           CAST(MAX("tour__last") AS TIMESTAMPTZ) AS "tour__last",
+           CAST(SUM("flights__n") AS BIGINT) AS "flights__n",
+           CAST(SUM("miles__sum") AS DECIMAL(38, 0)) AS "miles__sum",
+           CAST(MAX("latest__max") AS TIMESTAMPTZ) AS "latest__max"
+        FROM (
+          SELECT "tailnum",
+             "tour",
+             "tour__first",
+             "tour__last",
+             "flights__n",
+             "miles__sum",
+             "latest__max"
+          FROM batch
+          UNION ALL
+            SELECT "tailnum",
+               "tour",
+               "tour__first",
+               "tour__last",
+               "flights__n",
+               "miles__sum",
+               "latest__max"
+            FROM speed)
+        GROUP BY "tailnum",
+           "tour")))
+  GROUP BY "tailnum",
+     "tour")

@@ -21,7 +21,7 @@ FROM (
          _value IS NOT NULL AND octet_length(_value) <= 1000000 AND is_valid_utf8(cast(_value AS string)) AND ((startswith(_value, X'7B') AND NOT contains(substring(_value, 1, octet_length(_value) - 1), X'7D')) OR coalesce((size(from_json(concat('[', cast(_value AS string), ']'), 'array<struct<>>')) = 1 AND size(from_json(concat('{"_":', cast(_value AS string), '}'), 'map<string, struct<>>')) = 1), false)) AS _is_whole,
          from_json(IF(octet_length(_value) <= 1000000 AND (octet_length(_value) <= 1000 AND NOT cast(_value AS string) RLIKE '[eE\\\\](?:[-+]?\\p{Nd}{4}|u)|\\"[-+.]*+\\p{Nd}[-+.eE\\p{Nd}]*+,|[\\s:,\\[]\\",[-+.,\\p{Nd}]' OR NOT cast(_value AS string) RLIKE '[\\s\\":,\\[](?:[-+.\\p{Nd}]*+[eE][-+]?\\p{Nd}{4}|[-+.eE\\p{Nd}]*+\\\\u(?:00[2346]|0[6-9a-fA-F]|1|[aA]|[fF]{2}))|\\"[-+.\\p{Nd}]{1000}|\\"[-+.]*+\\p{Nd}[-+.eE\\p{Nd}]*+,|[\\s:,\\[]\\",[-+.,\\p{Nd}]' OR (startswith(ltrim(cast(_value AS string)), '{') AND try_parse_json(regexp_replace(cast(_value AS string), '(?<=[\\s:,\\[])[-+]?(?:NaN|INF|Infinity)(?=[\\s,\\]}])', '0')) IS NOT NULL AND NOT regexp_replace(regexp_replace(cast(_value AS string), '\\\\.', ''), '"[^"]*+"', '') RLIKE '[eE][-+]?\\p{Nd}{4}' AND NOT (coalesce(length(from_json(cast(_value AS string), '`unit_price` string').`unit_price`) > 1000 OR from_json(cast(_value AS string), '`unit_price` string').`unit_price` RLIKE '[eE][-+]?\\p{Nd}{4}' OR contains(from_json(cast(_value AS string), '`unit_price` string').`unit_price`, ','), false)))), cast(_value AS string), NULL), '`purchase_id` string, `purchased_at` string, `customer` string, `product` string, `quantity` int, `unit_price` decimal(10,2), `coupons` array<string>, `_corrupt` string', map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '_corrupt', 'timeZone', 'UTC', 'enableDateTimeParsingFallback', 'false')) AS _event
       FROM records) AS parsed_1) AS parsed_2) AS placed
--- pass 1 over purchases: sales_by_product, sales_by_customer, sales_by_minute, buyers_by_product, buyers_by_product__buyers, spending_by_customer, spending_by_customer__favourite, baskets_by_hour, baskets_by_hour__amounts, baskets_by_hour__best_sellers
+-- pass 1 over purchases: sales_by_product, sales_by_customer, sales_by_minute, buyers_by_product, buyers_by_product__buyers, spending_by_customer, spending_by_customer__favourite, baskets_by_hour, baskets_by_hour__amounts, baskets_by_hour__best_sellers, sales_of_last_hour
 SELECT cast(_group DIV 8 AS int) AS _tick,
    _group % 8 AS _set,
    _k0,
@@ -563,3 +563,37 @@ FROM (
              "_cell")
         GROUP BY "hour")
   GROUP BY "hour")
+-- view sales_of_last_hour, fingerprint 8f502a9012489d1f
+CREATE TABLE partials ("product" TEXT, "minute" TIMESTAMPTZ, "purchases__n" BIGINT, "items__sum" DECIMAL(38, 0), "revenue__high" DECIMAL(38, 0), "revenue__low" DECIMAL(38, 2))
+SELECT "product",
+   CAST("purchases__n" AS BIGINT) AS "purchases",
+   CAST(TRY_CAST("items__sum" AS BIGINT) AS BIGINT) AS "items",
+   CAST(COALESCE(TRY(CAST("revenue__high" * CAST(1000000000000000000 AS DECIMAL(38, 0)) AS DECIMAL(38, 2)) + "revenue__low"), TRY(CAST(("revenue__high" - SIGN("revenue__high")) * CAST(1000000000000000000 AS DECIMAL(38, 0)) AS DECIMAL(38, 2)) + ("revenue__low" + SIGN("revenue__high") * CAST(1000000000000000000 AS DECIMAL(38, 0))))) AS DECIMAL(38, 2)) AS "revenue"
+FROM (
+  SELECT "product",
+     "minute",
+     CAST(SUM("purchases__n") AS BIGINT) AS "purchases__n",
+     CAST(SUM("items__sum") AS DECIMAL(38, 0)) AS "items__sum",
+     CAST(SUM("revenue__high") AS DECIMAL(38, 0)) AS "revenue__high",
+     CAST(SUM("revenue__low") AS DECIMAL(38, 2)) AS "revenue__low"
+  FROM (
+    SELECT * REPLACE (NULL::TIMESTAMPTZ AS "minute")
+    FROM (
+      SELECT "product",
+         "minute",
+         "purchases__n",
+         "items__sum",
+         "revenue__high",
+         "revenue__low"
+      FROM batch
+      UNION ALL
+        SELECT "product",
+           "minute",
+           "purchases__n",
+           "items__sum",
+           "revenue__high",
+           "revenue__low"
+        FROM speed)
+    WHERE "minute" BETWEEN now() - to_microseconds(3600000000) AND now())
+  GROUP BY "product",
+     "minute")
