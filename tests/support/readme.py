@@ -1,8 +1,10 @@
-"""The README and the code that it shows."""
+"""The README, the code that it shows, and the table in it that is generated from the code."""
 
 import re
+from dataclasses import fields
 
 from tests.support.places import PROJECT
+from trilayer_core.definitions.aggregates import AGGREGATES, Aggregate
 
 README = (PROJECT / "README.md").read_text()
 
@@ -10,3 +12,35 @@ README = (PROJECT / "README.md").read_text()
 def blocks(language: str) -> list[str]:
     """What stands between the fences of a language, in order."""
     return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+
+
+TABLE = re.compile(r"(?<=^<!-- The table is generated: )(.*? -->\n)(.*?)(?=^## )", re.M | re.S)
+"""The comment that the table of aggregates follows, and the table."""
+
+
+def aggregates_table() -> str:
+    """The table of aggregates, from their classes."""
+    lines = ["| aggregate | what | exact or bound | kept as |", "|---|---|---|---|"]
+    for kind in AGGREGATES:
+        aggregate, types = kind(value="x", by="y"), {"value": "double", "by": "double"}
+        what = (kind.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
+        bound = aggregate.bound(types)
+        if not bound:
+            rounded = aggregate.magnitude(types)
+            bound = "exact, floating-point numbers up to rounding" if rounded else "exact"
+        elif any(field.name == "exact" for field in fields(aggregate)):
+            bound += "; exact with `exact=True`"
+        what = " ".join(what.split())
+        lines.append(f"| `{kind.kind}` | {what} | {bound} | {_kept(aggregate)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _kept(aggregate: Aggregate) -> str:
+    types = {"value": "int", "by": "int"}
+    if aggregate.cell(types):
+        doc = str(type(aggregate).cell.__doc__).partition("\n")[0].rstrip(".")
+        return f"cells: {doc[:1].lower()}{doc[1:]}"
+    if any(field.name == "bounds" for field in fields(aggregate)):
+        return "a column for each bucket"
+    number = len(aggregate.states(types, positioned=True))
+    return "1 column" if number == 1 else f"{number} columns"

@@ -2,16 +2,20 @@
 what they name is there.
 """
 
+import os
 import re
 
 import pytest
 
+import trilayer
 from tests.support.places import PROJECT
-from tests.support.readme import README, blocks
+from tests.support.readme import README, TABLE, aggregates_table, blocks
 from trilayer.cli.main import COMMANDS
+from trilayer_core.definitions.aggregates import AGGREGATES
 from trilayer_core.definitions.catalog import load_catalog
 from trilayer_core.runtime.settings import Settings
 
+WINDOWS = ("tumbling", "sliding", "session", "recent")
 OPERATIONS = (PROJECT / "docs" / "operations.md").read_text()
 
 
@@ -39,6 +43,22 @@ def test_the_readme_python_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(CoverageError, match="no layer has run"):
         exec(compile(blocks("python")[1], "README.md", "exec"), {})
+
+
+def test_the_table_of_aggregates_is_that_of_the_code():
+    table = f"\n{aggregates_table()}\n"
+    if os.environ.get("GOLDEN") == "write":
+        path = PROJECT / "README.md"
+        path.write_text(TABLE.sub(lambda found: found[1] + table, path.read_text()))
+    ((_, said),) = TABLE.findall((PROJECT / "README.md").read_text())
+    assert said == table
+
+
+def test_the_readme_shows_every_aggregate_and_window():
+    code = "".join(blocks("python"))
+    windows = [name for name in trilayer.__all__ if name in ("Rows", "Query", *WINDOWS)]
+    for name in [*(aggregate.kind for aggregate in AGGREGATES), *windows]:
+        assert re.search(rf"\b{name}\(", code), name
 
 
 @pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#]+)\)", README))))

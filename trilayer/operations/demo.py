@@ -270,7 +270,7 @@ def steps(demo: Demo, stack: Stack) -> Iterator[Step]:
         yield AllCounted(_counts(connection, demo), answers)
         yield _compared(connection, p, prepared)
     yield Verifying()
-    yield Verified(verification(p))
+    yield Verified(verification(p, tell=partial(logger.info, "verify: %s")))
 
 
 def _compared(connection: Connection, p: Project, prepared: Prepared) -> ComparedWithTruth:
