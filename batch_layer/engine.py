@@ -30,6 +30,7 @@ from trilayer_core.store import layout
 from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.intervals import Interval
 from trilayer_core.store.spark_files import write_files
+from trilayer_core.store.tables import check_tables, table_frames
 
 StartSpark = Callable[[], SparkSession]
 Files = Mapping[str, Sequence[StoredFile]]
@@ -148,7 +149,7 @@ def rows_of(
         .where(F.col(REJECT).isNull())
     )
     if isinstance(pass_.source, Rows):
-        return rows_made(pass_.source, rows)
+        return rows_made(pass_.source, rows, table_frames(pass_.source, spark(), store))
     return rows
 
 
@@ -211,5 +212,6 @@ def batch_spark(settings: Settings, rows: Sequence[Rows] = ()) -> Iterator[Start
 @contextmanager
 def batch_engine(settings: Settings, store: Store, rows: Sequence[Rows]) -> Iterator[Engine]:
     """An engine whose Spark session is stopped at the end, see `batch_spark`."""
+    check_tables(rows, store, settings.table_max_mb)
     with batch_spark(settings, rows) as spark:
         yield Engine(settings, store, spark)

@@ -34,6 +34,7 @@ from trilayer_core.store.publication import Publication, PublishedStream, Publis
 from trilayer_core.store.publications import Publications
 from trilayer_core.store.runs import Recomputed, ReconciledView, Run, Runs
 from trilayer_core.store.segments import Generation
+from trilayer_core.store.tables import digests
 
 logger = logging.getLogger("trilayer.batch")
 
@@ -101,6 +102,7 @@ def publish(
             streams,
             views,
             reconciliation,
+            digests(catalog.rows),
         ),
     )
     publications.put_in_force(publication.version, run.token, "publish")
@@ -215,9 +217,7 @@ def _clean_segments(stream: Stream, kept: Sequence[Publication], store: Store) -
     for generation in known:
         cut = oldest_cut(kept, stream.name, generation.topic_id)
         old = generation is not known[-1]
-        if old and (
-            not _needed(generation, stream, kept) or _superseded(generation, stream, cut, store)
-        ):
+        if old and _superseded(generation, _needed(generation, stream, kept), stream, cut, store):
             of_stream.delete(generation.name)
             continue
         for first, last in of_stream.spans(generation.name):
@@ -237,27 +237,30 @@ def _clean_segments(stream: Stream, kept: Sequence[Publication], store: Store) -
             of_stream.delete_commit(generation.name, commit)
 
 
-def _needed(generation: Generation, stream: Stream, kept: Sequence[Publication]) -> bool:
-    """Whether a kept version of the generation's origin has one of the generation's views.
-
-    The view must have the definition that the generation computes.
-    """
-    return any(
-        p.views[name].fingerprint == fingerprint
+def _needed(
+    generation: Generation, stream: Stream, kept: Sequence[Publication]
+) -> Mapping[str, str]:
+    """The generation's views that a kept version of its origin has with the same definition."""
+    published = [
+        (name, view.fingerprint)
         for p in kept
         if stream.name in p.streams and p.streams[stream.name].topic_id == generation.topic_id
-        for name, fingerprint in generation.views.items()
-        if name in p.views
-    )
+        for name, view in p.views.items()
+    ]
+    return dict(generation.views.items() & set(published))
 
 
-def _superseded(generation: Generation, stream: Stream, cut: Cut, store: Store) -> bool:
-    """Whether a newer generation with the same definitions has taken over.
+def _superseded(
+    generation: Generation, needed: Mapping[str, str], stream: Stream, cut: Cut, store: Store
+) -> bool:
+    """Whether a newer generation has taken over all views that are needed, if there are any.
 
     It must have done so for every cut to which a rollback could go back.
     """
+    if not needed:
+        return True
     try:
-        best = best_cover(Generations(store, stream), generation.topic_id, generation.views, cut)
+        best = best_cover(Generations(store, stream), generation.topic_id, needed, cut)
     except (CoverageError, IntegrityError):
         return False
     return best is not None and best.generation.number > generation.number

@@ -40,6 +40,7 @@ from trilayer_core.runtime.settings import Settings, load_settings
 from trilayer_core.seam import format_time
 from trilayer_core.store.files import Store
 from trilayer_core.store.segments import TICK
+from trilayer_core.store.tables import table_content
 
 Layer = Literal["merged", "batch", "speed"]
 LAYERS: tuple[Layer, ...] = ("merged", "batch", "speed")
@@ -332,10 +333,11 @@ class Connection:
                 too small for it.
         """
         check_name(name, "name of a table")
-        taken = [v.name for v in self._catalog.views] + [q.name for q in self._catalog.queries]
-        if name in taken:
+        declared = (self._catalog.views, self._catalog.queries, self._catalog.all_tables)
+        if name in [one.name for some in declared for one in some]:
             raise UsageError(
-                f"name of a table must not be that of a view or query; got {name!r}; take another"
+                f"name of a table must not be that of a view, query or table of the catalog; got"
+                f" {name!r}; take another"
             )
         rows = lookup_table(data)
         with self._lock:
@@ -478,6 +480,8 @@ def _open(
     for layer in LAYERS:
         _create_views(database, catalog, layer, tables.kept.views if layer == "merged" else ())
     database.execute("CREATE SCHEMA tables")
+    for table in catalog.all_tables:
+        _put_table(database, table.name, table_content(table, store, settings.table_max_mb))
     database.execute("CREATE SCHEMA arrivals")
     for view in catalog.views:
         # No key can have this name, because a leading underscore is reserved for trilayer.

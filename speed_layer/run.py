@@ -25,6 +25,7 @@ from trilayer_core.runtime.settings import Settings
 from trilayer_core.store import layout
 from trilayer_core.store.files import Store
 from trilayer_core.store.segments import CompactionFault, Generation
+from trilayer_core.store.tables import check_tables
 
 logger = logging.getLogger("trilayer.speed")
 
@@ -92,6 +93,7 @@ def run_speed(
             "trilayer-speed", settings, memory_mb=settings.speed_memory_mb, conf=SPARK_CONF
         )
         stack.callback(spark.stop)
+        check_tables(catalog.rows, store, settings.table_max_mb)
         check_rows(catalog.rows, spark)
         queries = [
             StreamQuery(catalog, stream, settings, store, spark) for stream in catalog.streams

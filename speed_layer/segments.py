@@ -32,6 +32,7 @@ from trilayer_core.store.segments import (
     Segment,
     with_bytes,
 )
+from trilayer_core.store.tables import table_frames
 
 MAX_TICKS = 64
 """The most ticks that one pass distinguishes.
@@ -109,7 +110,7 @@ def write_segment(
         cached.createOrReplaceTempView(view)
         parsed = with_reasons = view
     try:
-        tables, census = _compute(spark, parsed, parts, passes)
+        tables, census = _compute(spark, parsed, parts, passes, store)
         bad = sum(counted.quarantined for counted in census.values())
         rejected = _rejected(spark, with_reasons, parts, columns, bad) if bad else None
     finally:
@@ -148,7 +149,7 @@ def _segment(
 
 
 def _compute(
-    spark: SparkSession, parsed: str, parts: RangesByTick, passes: list[Pass]
+    spark: SparkSession, parsed: str, parts: RangesByTick, passes: list[Pass], store: Store
 ) -> tuple[dict[str, pa.Table], dict[int, Census]]:
     """The partials of each view, and the census of each tick."""
     tables: dict[str, list[pa.Table]] = {view.name: [] for pass_ in passes for view in pass_.views}
@@ -158,9 +159,11 @@ def _compute(
         counted = False
         for pass_ in passes:
             if isinstance(pass_.source, Rows):
+                joined = table_frames(pass_.source, spark, store, keep=True)
                 for place in range(len(some)):
                     events = spark.sql(f"SELECT * FROM {placed} WHERE {PLACE} = {place} AND {FITS}")
-                    made = rows_made(pass_.source, events).withColumn(SLOT, F.lit(2 * place))
+                    made = rows_made(pass_.source, events, joined)
+                    made = made.withColumn(SLOT, F.lit(2 * place))
                     _slice(pass_, _collect(pass_.run(made, SLOT), some), tables)
                 continue
             result = _collect(spark.sql(pass_.sql(placed, SLOT, STAMP)), some)

@@ -27,6 +27,7 @@ from trilayer_core.store.origins import Origin, Origins
 from trilayer_core.store.publication import oldest_cut
 from trilayer_core.store.publications import Publications
 from trilayer_core.store.segments import Generation
+from trilayer_core.store.tables import digests
 
 logger = logging.getLogger("trilayer.speed")
 
@@ -230,6 +231,7 @@ class Succession:
             self.store.clock(),
             self.settings.tick_ms,
             anew,
+            digests(rows for rows in self.catalog.rows if rows.stream == self.stream),
         )
         self._generations.begin(generation)
         logger.info(

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from trilayer_core.definitions.formats import Format, Judgement
     from trilayer_core.definitions.sinks import Delivery, Sink
     from trilayer_core.definitions.stream import Rows, Stream
+    from trilayer_core.definitions.tables import Table
     from trilayer_core.definitions.view import View
     from trilayer_core.definitions.windows import Window, recent, session, sliding, tumbling
 
@@ -53,6 +54,7 @@ __all__ = [
     "Sink",
     "State",
     "Stream",
+    "Table",
     "View",
     "Window",
     "any_",
@@ -110,6 +112,7 @@ _DEFINED_IN = {
     "formats": ("Format", "Judgement"),
     "sinks": ("Delivery", "Sink"),
     "stream": ("Rows", "Stream"),
+    "tables": ("Table",),
     "view": ("View",),
     "windows": ("Window", "recent", "session", "sliding", "tumbling"),
 }

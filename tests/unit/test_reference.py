@@ -22,6 +22,7 @@ from trilayer import (
     Sink,
     State,
     Stream,
+    Table,
     View,
     Window,
 )
@@ -50,15 +51,19 @@ TO_EXTEND = {
 
 
 @pytest.fixture(scope="module")
-def example():
+def example(tmp_path_factory):
     """What its one example defines."""
     (block,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    (csv,) = re.findall(r"```csv\n(.*?)```", PAGE, flags=re.DOTALL)
+    module = tmp_path_factory.mktemp("reference") / "definitions.py"
+    module.write_text(block)
+    (module.parent / "countries.csv").write_text(csv)
     names: dict[str, object] = {"__name__": "reference_example"}
-    exec(compile(block, "docs/reference.md", "exec"), names)
+    exec(compile(block, str(module), "exec"), names)
     return names
 
 
-@pytest.mark.parametrize("kind", [Stream, View, Rows, Query, Catalog])
+@pytest.mark.parametrize("kind", [Stream, View, Rows, Table, Query, Catalog])
 def test_each_argument_is_there_with_its_default(kind):
     table = SECTIONS[kind.__name__].partition("| argument | default | |\n")[2].partition("\n\n")[0]
     rows = dict(re.findall(r"^\| `(\w+)` \|[ ]*(.*?)[ ]*\|", table, flags=re.MULTILINE))
@@ -82,6 +87,7 @@ def test_its_example_uses_each_argument_and_each_function(example):
         "by_hour",
         "readers",
         "busy",
+        "by_continent",
         "sittings",
         "last_hour",
     ]
@@ -89,7 +95,7 @@ def test_its_example_uses_each_argument_and_each_function(example):
     for name in trilayer.__all__:
         if name not in TO_EXTEND:
             assert re.search(rf"\b{name}\(", block), name
-    for kind in (Stream, View, Rows, Catalog):
+    for kind in (Stream, View, Rows, Table, Catalog):
         for field in dataclasses.fields(kind):
             if field.kw_only and field.init:
                 assert re.search(rf"\b{field.name}=", block), (kind, field.name)

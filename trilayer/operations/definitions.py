@@ -17,6 +17,7 @@ from trilayer.operations.project import Project
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.errors import EnvironmentFault, UsageError
 from trilayer_core.store.publication import Publication
+from trilayer_core.store.tables import check_tables
 
 SETTLED_S = 1.0
 """How long the files must be unchanged, in seconds.
@@ -49,6 +50,7 @@ def loaded(catalog: Catalog, folder: Path) -> Definitions:
     """The definitions of a catalog that this process has loaded from the project in `folder`."""
     files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
     own = sorted(file for file in files if file and _belongs(Path(file), folder))
+    own += [str(table.path) for table in catalog.all_tables]
     return Definitions(
         {view.name: view.fingerprint for view in catalog.stored},
         {stream.name: catalog.stream_fingerprint(stream) for stream in catalog.streams},
@@ -101,6 +103,7 @@ def try_rows(p: Project, former: Mapping[str, str]) -> None:
     """
     changed = [rows for rows in p.catalog.rows if former.get(rows.name) != rows.fingerprint]
     # If no Spark answers, the speed layer has to find out by itself.
+    check_tables(changed, p.store, p.settings.table_max_mb)
     with suppress(EnvironmentFault), batch_spark(p.settings, changed) as start_spark:
         if changed:
             start_spark()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from inspect import getsourcefile
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +27,12 @@ UNKNOWN_COLUMN = (
 """Spark's conditions for the name of a column that is not there."""
 
 
-def rows_made(source: Rows, events: DataFrame) -> DataFrame:
-    """What the source's function makes of events, of which it is handed the stream's columns."""
-    return source.rows(events.select(*(f"`{name}`" for name in source.stream.columns)))
+def rows_made(source: Rows, events: DataFrame, tables: Sequence[DataFrame]) -> DataFrame:
+    """What the source's function makes of events, of which it is handed the stream's columns.
+
+    `tables` are those of the source.
+    """
+    return source.rows(events.select(*(f"`{name}`" for name in source.stream.columns)), *tables)
 
 
 def check_rows(sources: Iterable[Rows], spark: SparkSession) -> None:
@@ -52,8 +55,9 @@ def _check(source: Rows, spark: SparkSession) -> None:
     from pyspark.sql import DataFrame
 
     events = spark.sql(_nothing_of(source.stream.columns))
+    tables = [spark.sql(_nothing_of(table.columns)).hint("broadcast") for table in source.tables]
     try:
-        made = source.rows(events)
+        made = source.rows(events, *tables)
         # A Spark Connect server analyses the function's DataFrame only when its schema is
         # requested.
         found = list(made.schema) if isinstance(made, DataFrame) else None
@@ -114,6 +118,7 @@ def _said(source: Rows, error: PySparkException) -> str:
         name = (parameters.get("objectName") or parameters.get("name", "")).strip('`"')
         near = close_name(name, re.findall(r"`([^`]+)`", parameters.get("proposal", "")))
         near = near or close_name(name, source.stream.columns)
+        near = near or close_name(name, [c for table in source.tables for c in table.columns])
         return f"there is no column {name!r}{f'; did you mean {near!r}?' if near else ''}"
     first = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return re.sub(r"^\[[\w.]+\] |\.? SQLSTATE: .*", "", first)

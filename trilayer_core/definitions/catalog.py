@@ -13,6 +13,7 @@ from pathlib import Path
 from trilayer_core.definitions.expressions import check_name
 from trilayer_core.definitions.sinks import Sink
 from trilayer_core.definitions.stream import Rows, Source, Stream, digest
+from trilayer_core.definitions.tables import Table
 from trilayer_core.definitions.view import View
 from trilayer_core.errors import DefinitionError, TrilayerError, UsageError, did_you_mean
 
@@ -43,12 +44,14 @@ class Catalog:
         views: The views; their sources and streams come with them.
         queries: The named queries.
         sinks: Where each publication is delivered.
+        tables: Reference tables for queries, in addition to those of the views' rows.
     """
 
     _: KW_ONLY
     views: Sequence[View]
     queries: Sequence[Query] = field(default=())
     sinks: Sequence[Sink] = field(default=())
+    tables: Sequence[Table] = field(default=())
 
     def __post_init__(self) -> None:
         if not self.views:
@@ -71,6 +74,7 @@ class Catalog:
                         f" {source.name!r}"
                     )
         self._check_sinks()
+        self._check_tables(names)
         topics = [stream.topic for stream in self.streams]
         if len(set(topics)) < len(topics):
             raise DefinitionError(
@@ -88,6 +92,26 @@ class Catalog:
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise DefinitionError(f"sinks must have different names; got {', '.join(twice)} twice")
+
+    def _check_tables(self, taken: Sequence[str]) -> None:
+        by_name: dict[str, Table] = {}
+        for table in (*(t for rows in self.rows for t in rows.tables), *self.tables):
+            if not isinstance(table, Table):
+                raise DefinitionError(f"tables of a catalog must be a list of Table; got {table!r}")
+            if by_name.setdefault(table.name, table) != table:
+                raise DefinitionError(
+                    f"each table must be declared once; got two different ones named {table.name!r}"
+                )
+            if table.name in taken:
+                raise DefinitionError(
+                    f"tables, views and queries must have different names; got {table.name} twice"
+                )
+
+    @property
+    def all_tables(self) -> list[Table]:
+        """The reference tables of the views' rows and of queries, without duplicates."""
+        found = [*(table for rows in self.rows for table in rows.tables), *self.tables]
+        return list({table.name: table for table in found}.values())
 
     @property
     def streams(self) -> list[Stream]:

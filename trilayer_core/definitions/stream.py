@@ -13,7 +13,7 @@ import json
 import re
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, is_dataclass, replace
 from datetime import date, time, timedelta, tzinfo
 from decimal import Decimal
@@ -26,6 +26,7 @@ from uuid import UUID
 from trilayer_core.definitions.expressions import Field, check_name, parse_schema
 from trilayer_core.definitions.formats import Format
 from trilayer_core.definitions.source_code import source_of
+from trilayer_core.definitions.tables import Table
 from trilayer_core.errors import DefinitionError, did_you_mean
 
 PARSER = 6
@@ -148,13 +149,16 @@ class Rows:
             top of a file.
         schema: Spark DDL of the columns that it returns, so that views over them can be checked
             without starting Spark.
+        tables: Reference tables, which the function gets as further DataFrames, in this order.
+            Spark sends them to all tasks when it joins them.
     """
 
     name: str
     _: KW_ONLY
     source: Stream
-    rows: Callable[[Any], Any]
+    rows: Callable[..., Any]
     schema: str
+    tables: Sequence[Table] = ()
 
     def __post_init__(self) -> None:
         check_name(self.name, "name of rows")
@@ -166,17 +170,27 @@ class Rows:
             raise DefinitionError(
                 f"rows of {self.name!r} must be a function of a DataFrame; got {self.rows!r}"
             )
+        if isinstance(self.tables, Table) or not all(isinstance(t, Table) for t in self.tables):
+            raise DefinitionError(
+                f"tables of rows {self.name!r} must be a list of Table; got {self.tables!r}"
+            )
         try:
-            inspect.signature(self.rows).bind(None)
+            inspect.signature(self.rows).bind(None, *self.tables)
         except TypeError as error:
             raise DefinitionError(
-                f"rows of {self.name!r} must be a function of a DataFrame and nothing else; got"
+                f"rows of {self.name!r} must be a function of {self._arguments}; got"
                 f" {getattr(self.rows, '__name__', self.rows)}{inspect.signature(self.rows)}:"
                 f" {error}"
             ) from None
         except ValueError:
             pass  # a C function without a signature
         _ = self.columns
+
+    @property
+    def _arguments(self) -> str:
+        if not self.tables:
+            return "a DataFrame and nothing else"
+        return f"a DataFrame and one for each of {', '.join(t.name for t in self.tables)}"
 
     @property
     def columns(self) -> dict[str, str]:
@@ -190,8 +204,13 @@ class Rows:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Changes with the schema, the source, and the function's code as `code_of` returns it."""
-        return digest("rows", self.name, self.columns, self.source.fingerprint, code_of(self.rows))
+        """Changes with the schema, the source, the content of tables, and the function's code.
+
+        The code is what `code_of` returns.
+        """
+        code = code_of(self.rows)
+        tables = [[(table.name, table.digest) for table in self.tables]] if self.tables else []
+        return digest("rows", self.name, self.columns, self.source.fingerprint, code, *tables)
 
 
 Source = Stream | Rows
@@ -250,6 +269,8 @@ def _code(value: Any, by: types.FunctionType | None, seen: dict[Any, Any]) -> An
     """
     if isinstance(value, Enum):
         return ["enum", type(value).__qualname__, value.name, _code(value.value, by, seen)]
+    if isinstance(value, Table):
+        return ["table", value.name, value.digest]  # its path may differ between machines
     if isinstance(value, re.Pattern):
         return ["pattern", repr(value.pattern), value.flags]  # its repr ends after 200 characters
     if isinstance(value, _PLAIN) or type(value).__module__ == "pyspark.sql.types":

@@ -106,6 +106,9 @@ class Settings(BaseSettings):
     airflow_port: int = Field(
         0, ge=0, le=65535, description="port of the local stack's Airflow; 0: a free one"
     )
+    table_max_mb: int = Field(
+        64, ge=1, description="size of the largest reference table, in the file and in memory"
+    )
     serving_memory_mb: int = Field(2048, ge=64, description="memory limit of a DuckDB connection")
 
     speed_trigger_s: float = Field(0.0, ge=0, description="minimum time between two micro-batches")

@@ -131,6 +131,7 @@ def _digest(body: dict[str, Any]) -> str:
 
 
 _MENDING = {
+    "tables": "delete the folder of the table: its content is stored again from the table's file",
     "speed": "run `trilayer speed run --rebuild`",
     "batch": "run `trilayer batch rollback`, then `trilayer batch run --full`",
     "publications": "run `trilayer batch rollback VERSION`, then `trilayer batch run --full`",

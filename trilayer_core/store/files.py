@@ -415,6 +415,16 @@ class Store:
         self.write(relative, data, durable=durable)
         return StoredFile(relative, table.num_rows, len(data), hashlib.sha256(data).hexdigest())
 
+    def create_table(self, relative: str, table: pa.Table) -> bool:
+        """Writes a table as a Parquet file that must not exist yet.
+
+        Returns:
+            False, without writing anything, if it exists.
+        """
+        buffer = io.BytesIO()
+        pq.write_table(table, buffer, compression="zstd")
+        return self.create(relative, buffer.getvalue())
+
     def read_table(self, file: StoredFile, columns: list[str] | None = None) -> pa.Table:
         """Reads a Parquet file after checking its digest.
 

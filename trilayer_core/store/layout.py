@@ -188,6 +188,21 @@ def sink(name: str) -> str:
     return f"sinks/{name}.json"
 
 
+# -- reference tables ------------------------------------------------------------------------------
+
+TABLES = "tables"
+
+
+def table(name: str, digest: str) -> str:
+    """The content of a reference table."""
+    return f"{TABLES}/{name}/{digest}.parquet"
+
+
+def table_record(name: str, digest: str) -> str:
+    """The record of a reference table's content, which is written after it."""
+    return f"{TABLES}/{name}/{digest}.json"
+
+
 # -- locks -----------------------------------------------------------------------------------------
 
 POINTER_LOCK = "locks/pointer"

@@ -15,6 +15,8 @@ make it count:
 - A segment's file: it is in no commit although later micro-batches are committed; or compaction
   wrote it and no speed layer is running.
 - A generation's folder: it has no `generation.json`, and no speed layer is running.
+- The content of a reference table: no kept version and no generation was computed with it, and no
+  run is under way.
 
 Stores that are not local have no locks; what only a lock could prove is left alone there.
 """
@@ -31,16 +33,18 @@ from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import STALE_AFTER_S, Store
 from trilayer_core.store.intervals import Interval
 from trilayer_core.store.publications import Publications
+from trilayer_core.store.segments import Generation
 
 logger = logging.getLogger("trilayer.store")
 
-TEMPORARY, INTERVAL, ATTEMPT, RUN, SEGMENT, GENERATION = (
+TEMPORARY, INTERVAL, ATTEMPT, RUN, SEGMENT, GENERATION, TABLE = (
     "temporary file",
     "interval without manifest",
     "batch view never published",
     "run that was overtaken",
     "segment file without commit",
     "generation never begun",
+    "content of a table that no version needs",
 )
 
 
@@ -81,6 +85,7 @@ def find_leftovers(store: Store, *, thorough: bool = True, chains: bool = True) 
         *(_intervals(store, thorough) if chains else ()),
         *_attempts_and_runs(store),
         *_segments(store),
+        *_tables(store),
     ]
 
 
@@ -108,6 +113,7 @@ def _written_to(store: Store, chains: bool) -> Iterator[str]:
         yield from _in(store, stream)
     for run in _in(store, layout.RUNS):
         yield from (run, f"{run}/{layout.RECONCILIATION}")
+    yield from _in(store, layout.TABLES)
     for folder in _generations(store):
         yield from (folder, f"{folder}/{layout.COMMITS}", f"{folder}/{layout.DATA}")
 
@@ -240,6 +246,34 @@ def _segments(store: Store) -> Iterator[Leftover]:
                 if free:
                     commit = f"{folder}/{layout.COMMITS}/{layout.micro_batches(*span)}.json"
                     yield Leftover(SEGMENT, path, layout.SPEED_LOCK, commit)
+
+
+def _tables(store: Store) -> Iterator[Leftover]:
+    """The contents of tables, each with its record, which is deleted first."""
+    # The files are listed first. Whoever stores a content has begun a generation or a run before.
+    files = [path for table in _in(store, layout.TABLES) for path in _in(store, table)]
+    if not files:
+        return
+    newest = Fence(store).newest()
+    needed: set[tuple[str, str]] = set()
+    try:
+        publications = Publications(store)
+        kept = [publications.read(number) for number in publications.numbers()]
+        if not kept or max(publication.token for publication in kept) < newest:
+            return
+        for publication in kept:
+            needed.update((publication.tables or {}).items())
+        for folder in _generations(store):
+            if store.exists(record := f"{folder}/{layout.RECORD}"):
+                needed.update((store.read_document(record, Generation).tables or {}).items())
+    except (IntegrityError, StoreError) as error:
+        logger.warning("what it may need is left alone: %s", error)
+        return
+    for path in files:
+        _, name, file = path.split("/")
+        digest = file.partition(".")[0]
+        if (name, digest) not in needed and store.age_s(path) > STALE_AFTER_S:
+            yield Leftover(TABLE, path)
 
 
 def _span(name: str) -> tuple[int, int] | None:

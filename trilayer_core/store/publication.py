@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from trilayer_core.definitions.view import View
 from trilayer_core.errors import UsageError
 from trilayer_core.seam import Cut, format_time
-from trilayer_core.store.documents import NO_OTHER_FIELDS
+from trilayer_core.store.documents import ABSENT_IF_NONE, NO_OTHER_FIELDS
 from trilayer_core.store.files import StoredFile
 from trilayer_core.store.runs import ReconciledView
 
@@ -74,6 +75,8 @@ class Publication:
         reconciliation: The comparison of both layers for each view; empty if that step was left
             out.
         created_ms: When it was written, in ms since 1970.
+        tables: The digest of each reference table with which the views were computed; None if there
+            were none.
     """
 
     __pydantic_config__ = NO_OTHER_FIELDS
@@ -87,6 +90,7 @@ class Publication:
     streams: Mapping[str, PublishedStream]
     views: Mapping[str, PublishedView]
     reconciliation: Mapping[str, ReconciledView]
+    tables: Annotated[Mapping[str, str] | None, ABSENT_IF_NONE] = None
 
     @property
     def t(self) -> str:

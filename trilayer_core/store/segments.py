@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,7 +28,7 @@ from trilayer_core.errors import IntegrityError
 from trilayer_core.log.broker import Marks
 from trilayer_core.seam import Cut, Piece
 from trilayer_core.store import layout
-from trilayer_core.store.documents import NO_OTHER_FIELDS, StoredRange
+from trilayer_core.store.documents import ABSENT_IF_NONE, NO_OTHER_FIELDS, StoredRange
 from trilayer_core.store.files import Store, StoredFile
 
 TICK = "_tick"
@@ -57,6 +58,7 @@ class Generation:
         anew: Whether the log had lost records that older generations had read, so that none of them
             is merged any more, however far it had come.
         tick_ms: The length of its ticks; None in older generations.
+        tables: The digest of each reference table that its views use; None if there are none.
     """
 
     __pydantic_config__ = NO_OTHER_FIELDS
@@ -69,6 +71,7 @@ class Generation:
     created_ms: int
     tick_ms: int | None = None
     anew: bool = False
+    tables: Annotated[Mapping[str, str] | None, ABSENT_IF_NONE] = None
 
     @property
     def number(self) -> int:

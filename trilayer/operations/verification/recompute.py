@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from trilayer_core.compute.rows import rows_made
 from trilayer_core.definitions.stream import Rows
 from trilayer_core.definitions.view import View
 from trilayer_core.store.segments import TICK
+from trilayer_core.store.tables import table_frames
 
 MOST_TICKS = 64
 """The maximum number of ticks for which a view over `Rows` is recomputed tick by tick.
@@ -61,7 +63,9 @@ def recompute(
     if records.rows is None:
         tables = [partial_schema(view, {SLOT: pa.int32()}).empty_table() for view in pass_.views]
     elif isinstance(pass_.source, Rows):
-        tables = _of_rows(records, pass_, pass_.source, whole, by_tick)
+        store = state.project.store
+        joined = table_frames(pass_.source, records.start(), store)
+        tables = _of_rows(records, pass_, pass_.source, joined, whole, by_tick)
     else:
         # Each record occurs twice: in the slot of its layer and tick, and in that of all records.
         rows = records.counted.withColumn(SLOT, F.explode(F.array(F.col(SLOT), F.lit(whole))))
@@ -88,7 +92,12 @@ def _partials(pass_: Pass, rows: DataFrame, *, few: bool) -> list[pa.Table]:
 
 
 def _of_rows(
-    records: Records, pass_: Pass, source: Rows, whole: int, by_tick: bool
+    records: Records,
+    pass_: Pass,
+    source: Rows,
+    joined: Sequence[DataFrame],
+    whole: int,
+    by_tick: bool,
 ) -> list[pa.Table]:
     """As `_partials`, for a function of rows, which does not pass the slot through.
 
@@ -105,7 +114,7 @@ def _of_rows(
         # An array is not part of the code that Spark compiles, which is then the same for all
         # parts.
         wanted = F.expr(f"array_contains(array({', '.join(map(str, members[slot]))}), {SLOT})")
-        rows = rows_made(source, records.counted.where(wanted))
+        rows = rows_made(source, records.counted.where(wanted), joined)
         return [
             table.set_column(0, SLOT, pa.array([slot] * table.num_rows, pa.int32()))
             for table in _partials(pass_, rows.withColumn(SLOT, F.lit(0)), few=records.few)
