@@ -63,6 +63,8 @@ class Snapshot:
         self.provenance = provenance
         self.sound = True
         """Whether its transaction is still usable: an error during a query ends it."""
+        self.layer: Layer = "merged"
+        """The layer in which its transaction looks for views."""
 
     def sql(self, query: str, layer: Layer = "merged") -> Result:
         """The complete answer to one SELECT. A query that fails while it runs ends the snapshot.
@@ -85,7 +87,9 @@ class Snapshot:
                 " connection.snapshot()"
             )
         self.sound = False
-        self._cursor.execute(f"SET search_path = '{layer},tables'")
+        if layer != self.layer:
+            self._cursor.execute(_search_path(layer))
+            self.layer = layer
         try:
             table = _without_hugeint(self._cursor.sql(query).to_arrow_table())
         except duckdb.CatalogException as error:
@@ -282,7 +286,11 @@ class Connection:
         finally:
             with self._lock:
                 for snapshot, transaction in zip(snapshots, opened, strict=True):
-                    if snapshot.sound and loaded is self._refresh.loaded:
+                    if (
+                        snapshot.sound
+                        and snapshot.layer == "merged"
+                        and loaded is self._refresh.loaded
+                    ):
                         self._idle.append(transaction)
                     else:
                         transaction.cursor.close()
@@ -295,6 +303,7 @@ class Connection:
             for name, rows in self._tables.items():
                 _put_table(database, name, rows)
             database.execute("BEGIN TRANSACTION READ ONLY")
+            database.execute(_search_path("merged"))
             yield Snapshot(database, self._provenance(loaded), self._catalog, loaded)
 
     def _on(self, loaded: Loaded) -> _Transaction:
@@ -314,6 +323,7 @@ class Connection:
         cursor.execute("BEGIN TRANSACTION READ ONLY")
         # DuckDB fixes a transaction's snapshot at its first read.
         cursor.execute("SELECT one FROM _batch._anchor").fetchall()
+        cursor.execute(_search_path("merged"))
         return _Transaction(cursor, loaded, time.monotonic() + IDLE_S)
 
     def table(self, name: str, data: Any) -> None:
@@ -512,6 +522,10 @@ def _tables_in(query: str, aside: duckdb.DuckDBPyConnection) -> set[str]:
             return set()
         found = tree.find_all(exp.Table) if isinstance(tree, exp.Query) else ()
         return {table.name for table in found}
+
+
+def _search_path(layer: Layer) -> str:
+    return f"SET search_path = '{layer},tables'"
 
 
 def _put_table(database: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> None:

@@ -36,15 +36,17 @@ There can be as many rows of an answer for each row of partials.
 MOST_TOUCHED = 0.25
 """If more than this fraction of a view's answers is touched, all of them are folded."""
 
-MOST_DELETED = 0.0625
-"""A table is written anew once the ratio of deleted rows to all others exceeds this.
+MOST_MOVED = 0.0625
+"""A table is written anew once the ratio of deleted and inserted rows to all exceeds this.
 
-Rows that were folded again are at the end of the table. They are not in the order of the keys, so
-that a question for a few keys can't skip them.
+Inserted rows are at the end of the table and not in the order of the keys, so that a question for a
+few keys can't skip them, and each deleted row costs time in a scan. It is also written anew once as
+many rows as it has were changed in their places, because DuckDB keeps long texts that a change has
+replaced.
 """
 
 FEW_ROWS = 10_000
-"""The two ratios above do not matter for fewer touched or deleted rows."""
+"""The two ratios above do not matter for fewer rows."""
 
 Tables = Callable[[View], Sequence[str]]
 
@@ -90,19 +92,23 @@ class KeptAnswers:
             tables: The tables with the partials of a stored view. Their rows have a fold.
         """
         self.views = views
-        self._connection, self._tables = connection, tables
-        self._deleted = dict.fromkeys((view.name for view in self.views), 0)
+        self._connection = connection
+        self._folds = {view.name: fold_sql(view) for view in views}
+        self._all = {view.name: _answers_sql(view, tables) for view in views}
+        self._touched = {view.name: _touched_sql(view, tables) for view in views}
+        self._moved = dict.fromkeys(self._all, 0)
+        self._changed = dict.fromkeys(self._all, 0)
         connection.execute("CREATE SCHEMA _kept")
-        for view in self.views:
-            connection.execute(f"CREATE TABLE {kept_table(view)} AS {self._answers(view)} LIMIT 0")
+        for view in views:
+            connection.execute(f"CREATE TABLE {kept_table(view)} AS {self._all[view.name]} LIMIT 0")
 
     def is_much(self, view: View, rows: int) -> bool:
         """Whether so many touched rows are a reason to fold all answers of a view."""
-        return rows > max(FEW_ROWS, MOST_TOUCHED * self._count(kept_table(view)))
+        return rows > FEW_ROWS and rows > MOST_TOUCHED * self._count(view)
 
     def fold_all(self, view: View) -> None:
         """Folds all answers of a view."""
-        self._write(view, self._answers(view))
+        self._write(view, self._all[view.name])
 
     def fold(self, view: View, touched: Sequence[pa.Table]) -> None:
         """Folds the answers that depend on touched partials.
@@ -111,91 +117,119 @@ class KeptAnswers:
             view: The view.
             touched: The keys of the partials that were added or deleted.
         """
-        if not any(map(len, touched)):
-            return
-        self._touch(view, touched)
-        count = self._count("_touched")
-        if self.is_much(view, count):
+        names = [f"_arrived_{number}" for number in range(len(touched))]
+        for name, rows in zip(names, touched, strict=True):
+            self._connection.register(name, rows)
+        folds = self._create("_touched", _touched_folds_sql(view, names, self._folds[view.name]))
+        for name in names:
+            self._connection.unregister(name)
+        if self.is_much(view, folds):
             self.fold_all(view)
-            return
-        table, is_touched = kept_table(view), _is_in("_touched")
-        if _overlapping(view):
-            self._find_panes(view)
-            answers = self._answers(view, _is_in("_panes"))
-            answers = f"SELECT * FROM ({answers}) WHERE {is_touched}"
         else:
-            answers = self._answers(view, is_touched)
-        deleted = self._deleted[view.name] + count
-        if deleted > max(FEW_ROWS, MOST_DELETED * self._count(table)):
-            same = f"SELECT * FROM {table} WHERE NOT ({is_touched})"
-            self._write(view, f"{same} UNION ALL ({answers})")
-            return
-        self._connection.execute(f"DELETE FROM {table} WHERE {is_touched}")
-        self._connection.execute(f"INSERT INTO {table} {_ordered(view, answers)}")
-        self._deleted[view.name] = deleted
+            self._change(view, self._create("_changes", self._touched[view.name]))
 
-    def _touch(self, view: View, touched: Sequence[pa.Table]) -> None:
-        """Creates `_touched` with the folds of the answers that depend on partials.
+    def _change(self, view: View, changes: int) -> None:
+        """Changes the table of answers as `_changes` says.
 
-        If windows overlap, `_touched_windows` has their keys.
+        A row whose key stays is changed in its place: a scan of the table then stays nearly as
+        fast, and the rows stay in the order of the keys. If a column is nested, DuckDB deletes and
+        inserts the row nevertheless.
         """
-        keys = ", ".join(quoted_duckdb(key.name) for key in view.keys)
-        sources = []
-        for number, rows in enumerate(touched):
-            self._connection.register(f"_arrived_{number}", rows)
-            sources.append(f"SELECT {keys} FROM _arrived_{number}")
-        windows = f"({' UNION ALL '.join(sources)})"
-        if overlapping := _overlapping(view):
-            for name, window in overlapping.items():
-                starts = window.windows_sql(quoted_duckdb(name))
-                windows = (
-                    f"(SELECT * REPLACE (unnest({starts}) AS {quoted_duckdb(name)}) FROM {windows})"
-                )
-            self._create_temporary("_touched_windows", f"SELECT DISTINCT * FROM {windows}")
-            windows = "_touched_windows"
-        self._create_temporary(
-            "_touched", f"SELECT DISTINCT {fold_sql(view)} AS {FOLD} FROM {windows}"
-        )
-        for number in range(len(touched)):
-            self._connection.unregister(f"_arrived_{number}")
-
-    def _find_panes(self, view: View) -> None:
-        """Creates `_panes` with the folds of the partials on which touched windows depend.
-
-        Windows whose fold is touched by chance are replaced as well. They are all among the kept
-        answers, because others would have been touched themselves.
-        """
-        keys = ", ".join(quoted_duckdb(key.name) for key in view.keys)
-        by_chance = f"SELECT {keys} FROM {kept_table(view)} WHERE {_is_in('_touched')}"
-        panes = f"({by_chance} UNION SELECT {keys} FROM _touched_windows)"
-        for name, window in _overlapping(view).items():
-            starts = window.panes_sql(quoted_duckdb(name))
-            panes = f"(SELECT * REPLACE (unnest({starts}) AS {quoted_duckdb(name)}) FROM {panes})"
-        self._create_temporary("_panes", f"SELECT DISTINCT {fold_sql(view)} AS {FOLD} FROM {panes}")
-
-    def _answers(self, view: View, condition: str = "") -> str:
-        """A SELECT of the answers, with their folds, from the partials that fulfil a condition."""
-        where = f" WHERE {condition}" if condition else ""
-        select = present_select(
-            view,
-            lambda stored: [f"(SELECT * FROM {table}{where})" for table in self._tables(stored)],
-        )
-        return f"SELECT *, {fold_sql(view)} AS {FOLD} FROM ({select})"
+        table, name = kept_table(view), view.name
+        ((before, after),) = self._connection.execute(
+            f"SELECT count(_row), count({FOLD}) FROM _changes"
+        ).fetchall()
+        if stays := before + after - changes:
+            columns = ", ".join(
+                f"{column} = _changes.{column}"
+                for column in map(quoted_duckdb, view.output)
+                if column not in map(quoted_duckdb, view.key_names)
+            )
+            self._connection.execute(
+                f"UPDATE {table} SET {columns} FROM _changes"
+                f" WHERE {table}.rowid = _row AND _changes.{FOLD} IS NOT NULL"
+            )
+        if before > stays:
+            gone = f"SELECT _row FROM _changes WHERE {FOLD} IS NULL"
+            self._connection.execute(f"DELETE FROM {table} WHERE rowid IN ({gone})")
+        if after > stays:
+            self._connection.execute(
+                f"INSERT INTO {table} SELECT * EXCLUDE (_row) FROM _changes WHERE _row IS NULL"
+                f" ORDER BY {_keys(view)}"
+            )
+        self._moved[name] += changes if _is_nested(view) else changes - stays
+        self._changed[name] += changes
+        if self._changed[name] > FEW_ROWS:
+            rows = self._count(view)
+            if self._changed[name] > rows or self._moved[name] > max(FEW_ROWS, MOST_MOVED * rows):
+                self._write(view, f"SELECT * FROM {table}")
 
     def _write(self, view: View, answers: str) -> None:
         """Replaces a table. The rows are sorted by key, so that most can be skipped."""
         self._connection.execute(
-            f"CREATE TABLE _kept._next AS {_ordered(view, answers)}; DROP TABLE {kept_table(view)};"
+            f"CREATE TABLE _kept._next AS SELECT * FROM ({answers}) ORDER BY {_keys(view)};"
+            f" DROP TABLE {kept_table(view)};"
             f" ALTER TABLE _kept._next RENAME TO {quoted_duckdb(view.name)}"
         )
-        self._deleted[view.name] = 0
+        self._moved[view.name] = self._changed[view.name] = 0
 
-    def _create_temporary(self, name: str, select: str) -> None:
-        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {select}")
+    def _create(self, name: str, select: str) -> int:
+        """Creates a temporary table, and returns the number of its rows."""
+        ((rows,),) = self._connection.execute(
+            f"CREATE OR REPLACE TEMP TABLE {name} AS {select}"
+        ).fetchall()
+        return int(rows)
 
-    def _count(self, table: str) -> int:
-        ((count,),) = self._connection.execute(f"SELECT count(*) FROM {table}").fetchall()
-        return int(count)
+    def _count(self, view: View) -> int:
+        ((rows,),) = self._connection.execute(f"SELECT count(*) FROM {kept_table(view)}").fetchall()
+        return int(rows)
+
+
+def _answers_sql(view: View, tables: Tables, condition: str = "") -> str:
+    """A SELECT of answers and their folds, from the partials that fulfil a condition."""
+    where = f" WHERE {condition}" if condition else ""
+    select = present_select(
+        view, lambda stored: [f"(SELECT * FROM {table}{where})" for table in tables(stored)]
+    )
+    return f"SELECT *, {fold_sql(view)} AS {FOLD} FROM ({select})"
+
+
+def _touched_folds_sql(view: View, arrived: Sequence[str], fold: str) -> str:
+    """A SELECT of the folds of the answers that depend on some partials.
+
+    If windows overlap, it also has the keys of the answers.
+    """
+    windows = f"({' UNION ALL '.join(f'SELECT {_keys(view)} FROM {rows}' for rows in arrived)})"
+    overlapping = _overlapping(view)
+    for name, window in overlapping.items():
+        starts = window.windows_sql(quoted_duckdb(name))
+        windows = f"(SELECT * REPLACE (unnest({starts}) AS {quoted_duckdb(name)}) FROM {windows})"
+    keys = f"{_keys(view)}, " if overlapping else ""
+    return f"SELECT DISTINCT {keys}{fold} AS {FOLD} FROM {windows}"
+
+
+def _touched_sql(view: View, tables: Tables) -> str:
+    """A SELECT of the rows with a fold in `_touched`: the new answers, and where they are now.
+
+    `_row` is the place of the row to be replaced; NULL if there is none. The fold is NULL if
+    nothing replaces that row.
+    """
+    touched = f"{FOLD} IN (SELECT {FOLD} FROM _touched)"
+    before = f"SELECT rowid AS _row, {_keys(view)} FROM {kept_table(view)} WHERE {touched}"
+    if _overlapping(view):
+        # Answers whose fold is touched by chance are replaced as well, and need all their panes.
+        # They are all in `before`: those that do not exist yet have been touched themselves.
+        panes = f"(SELECT {_keys(view)} FROM _touched UNION SELECT {_keys(view)} FROM ({before}))"
+        for name, window in _overlapping(view).items():
+            starts = window.panes_sql(quoted_duckdb(name))
+            panes = f"(SELECT * REPLACE (unnest({starts}) AS {quoted_duckdb(name)}) FROM {panes})"
+        of_panes = f"{FOLD} IN (SELECT {fold_sql(view)} FROM {panes})"
+        after = f"SELECT * FROM ({_answers_sql(view, tables, of_panes)}) WHERE {touched}"
+    else:
+        after = _answers_sql(view, tables, touched)
+    names = _keys(view).split(", ")
+    same_key = " AND ".join(f"a.{name} IS NOT DISTINCT FROM b.{name}" for name in names)
+    return f"SELECT a.*, b._row FROM ({after}) a FULL JOIN ({before}) b ON {same_key}"
 
 
 def _windows(view: View) -> dict[str, Window]:
@@ -207,10 +241,9 @@ def _overlapping(view: View) -> dict[str, Window]:
     return {name: w for name, w in _windows(view).items() if w.overlap and w.overlap > 1}
 
 
-def _is_in(folds: str) -> str:
-    return f"{FOLD} IN (SELECT {FOLD} FROM {folds})"
+def _is_nested(view: View) -> bool:
+    return any(measure.type.startswith(("array", "map", "struct")) for measure in view.measures)
 
 
-def _ordered(view: View, answers: str) -> str:
-    keys = ", ".join(quoted_duckdb(key.name) for key in view.keys)
-    return f"SELECT * FROM ({answers}) ORDER BY {keys}"
+def _keys(view: View) -> str:
+    return ", ".join(quoted_duckdb(key.name) for key in view.keys)

@@ -53,6 +53,10 @@ class Tables:
         self._connection = connection
         self._views = {view.name: view for view in catalog.stored}
         self._kept_for = {stored.name: view for view in views for stored in view.stored}
+        # The columns that tables have beside those of partials, as SQL with their names.
+        self._computed = {
+            stored.name: [f"{fold_sql(view)} AS {FOLD}"] for view in views for stored in view.stored
+        }
         connection.execute("CREATE SCHEMA _batch; CREATE SCHEMA _speed")
         for view in catalog.stored:
             self._create(batch_table(view), view, _BATCH_COLUMNS)
@@ -147,8 +151,8 @@ class Tables:
             rows = [touched.get(stored.name, ()) for stored in view.stored]
             if any(tables is None for tables in rows):
                 self.kept.fold_all(view)
-            else:
-                self.kept.fold(view, [table for tables in rows for table in tables or ()])
+            elif any(map(len, tables := [table for each in rows for table in each or ()])):
+                self.kept.fold(view, tables)
 
     def _count(self, rows: str) -> int:
         ((count,),) = self._connection.execute(f"SELECT count(*) FROM {rows}").fetchall()
@@ -158,15 +162,15 @@ class Tables:
         extra = [*columns, *([f"{FOLD} {FOLD_TYPE}"] if view.name in self._kept_for else [])]
         self._connection.execute(create_table_sql(table, view, extra))
 
-    def _computed(self, view: View) -> list[str]:
-        """The SQL of the columns that tables have beside those of partials, with their names."""
-        kept_for = self._kept_for.get(view.name)
-        return [f"{fold_sql(kept_for)} AS {FOLD}"] if kept_for else []
-
     def _insert_speed(self, view: View, tables: Sequence[pa.Table]) -> None:
         if tables:
             rows = pa.concat_tables(tables)
-            insert_rows(self._connection, speed_table(view), rows, computed=self._computed(view))
+            insert_rows(
+                self._connection,
+                speed_table(view),
+                rows,
+                computed=self._computed.get(view.name, ()),
+            )
 
     def _insert_file(self, view: View, rows: pa.Table, number: int) -> None:
         typed = rows.select(list(view.partial_columns)).cast(partial_schema(view))
@@ -174,7 +178,9 @@ class Tables:
         # Sorted by key, so that a query for a few keys skips most row groups through their minimum
         # and maximum.
         keys = [key.name for key in view.keys]
-        insert_rows(self._connection, batch_table(view), numbered, keys, self._computed(view))
+        insert_rows(
+            self._connection, batch_table(view), numbered, keys, self._computed.get(view.name, ())
+        )
 
     def _delete(self, plan: ViewPlan) -> None:
         """Deletes rows from the view's batch table, or rewrites it without them."""
