@@ -3,8 +3,9 @@
 The views count packets and bytes of each source in each second, and the different ports that it has
 tried. Whether a source is suspicious is not a view but a question: `scanners` finds sources that
 try many ports, and `unusual` compares the last seconds of each source with all seconds before, with
-nothing but the totals by second. The answers are as fresh as the speed layer and as complete as the
-batch layer: a source's history may reach back years.
+nothing but the totals by second. `strangers` are sources from outside that are in no list. The
+answers are as fresh as the speed layer and as complete as the batch layer: a source's history may
+reach back years.
 
 `python -m examples.network.truth FOLDER` generates packets to replay, with a scan of ports and a
 burst among them.
@@ -14,6 +15,7 @@ from trilayer import (
     Catalog,
     Query,
     Stream,
+    Table,
     View,
     count,
     distinct,
@@ -34,6 +36,14 @@ packets = Stream(
         bytes int not null
     """,
     event_time="seen",
+)
+
+# The hosts that someone has entered in a list. Only questions use it, so that a new list applies to
+# all packets, old and new.
+hosts = Table(
+    "hosts",
+    path="hosts.csv",
+    schema="address string not null, name string not null, role string",
 )
 
 by_second = View(
@@ -106,7 +116,24 @@ unusual = Query(
 
 loudest = Query(
     "loudest",
-    "select source, packets, bytes, destinations from sources order by bytes desc, source limit 5",
+    """
+    select source, name, role, packets, bytes, destinations
+    from sources left join tables.hosts on address = source
+    order by bytes desc, source
+    limit 5
+    """,
 )
 
-catalog = Catalog(views=[by_second, by_source], queries=[scanners, unusual, loudest])
+strangers = Query(
+    "strangers",
+    """
+    select source, packets, first_seen
+    from sources anti join tables.hosts on address = source
+    where source not like '10.%'
+    order by packets desc, source
+    """,
+)
+
+catalog = Catalog(
+    views=[by_second, by_source], queries=[scanners, unusual, loudest, strangers], tables=[hosts]
+)

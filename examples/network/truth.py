@@ -66,6 +66,7 @@ def truth(packets: list[Event]) -> list[Expected]:
         Expected("traffic_by_second", ["source", "second"], seconds),
         Expected("sources", ["source"], sources, within={"ports": DISTINCT}),
         Expected("scanners", ["source"], {(SCANNER,): {}}),
+        Expected("strangers", ["source"], {(SCANNER,): {}}),
         Expected("unusual", ["source"], {(BURSTING,): {}}),
     ]
 
@@ -86,6 +87,7 @@ demo = Demo(
     questions={
         "scanners": "sources that try many ports",
         "unusual": "sources that send more in the last ten seconds than ever before",
+        "strangers": "sources from outside that are in no list",
         "loudest": "sources that send the most",
     },
 )

@@ -1,7 +1,8 @@
 """A ski resort: how full its lifts are, and where its buses are and how late.
 
 Two streams share one catalog. A lift counts the skiers who pass its gate; windows of ten minutes
-begin every five minutes, so that a rush is seen whole in one of them. A bus reports its position
+begin every five minutes, so that a rush is seen whole in one of them. The names of the lifts come
+from a file. A bus reports its position
 every 30 seconds: the latest report says where it is, and the quantiles of the delays show what a
 mean hides, that most buses are on time and a few are very late. A service of a bus is a session: it
 ends when no report has come for five minutes.
@@ -9,10 +10,16 @@ ends when no report has come for five minutes.
 `python -m examples.transport.truth FOLDER` generates rides and reports to replay.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from trilayer import (
     Catalog,
     Query,
+    Rows,
     Stream,
+    Table,
     View,
     collect,
     count,
@@ -24,6 +31,9 @@ from trilayer import (
     session,
     sliding,
 )
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 rides = Stream(
     "rides",
@@ -45,13 +55,45 @@ reports = Stream(
     event_time="reported",
 )
 
+# What the lifts are called is in a file. Its content is part of the definition: when it changes,
+# the views over `named_rides` are computed anew.
+lifts = Table(
+    "lifts",
+    path="lifts.csv",
+    schema="lift string not null, name string not null, sector string not null, capacity int",
+)
+
+
+def name_lifts(rides: DataFrame, lifts: DataFrame) -> DataFrame:
+    """Rides with the name and the sector of their lift; a new lift has neither yet."""
+    return rides.join(lifts, "lift", "left").selectExpr(
+        "passed", "skier", "coalesce(name, lift) as lift", "sector"
+    )
+
+
+named_rides = Rows(
+    "named_rides",
+    source=rides,
+    rows=name_lifts,
+    schema="passed timestamp, skier string, lift string, sector string",
+    tables=[lifts],
+)
+
 # A few hundred skiers at most pass a gate in five minutes, so each one can be kept: the numbers are
 # exact. An estimate could be a little larger than the number of rides.
 riders = View(
     "riders",
-    source=rides,
+    source=named_rides,
     key={"lift": "lift", "period": sliding("passed", "10 minutes", "5 minutes")},
     aggregates={"rides": count(), "skiers": distinct("skier", exact=True)},
+)
+
+# Many skiers ride in a sector all day, of whom an estimate needs 1,024 small numbers.
+sectors = View(
+    "sectors",
+    source=named_rides,
+    key=["sector"],
+    aggregates={"rides": count(), "skiers": distinct("skier")},
 )
 
 skiers = View(
@@ -103,10 +145,11 @@ services = View(
 busiest_lifts = Query(
     "busiest_lifts",
     """
-    select lift, period, period_end, rides, skiers
-    from riders
+    select riders.lift, period, period_end, rides, skiers,
+           round(100 * rides * 6 / capacity) as percent_of_capacity
+    from riders left join tables.lifts on name = riders.lift
     where period_end = (select max(period) + interval 5 minutes from riders)
-    order by rides desc, lift
+    order by rides desc, riders.lift
     limit 5
     """,
 )
@@ -144,6 +187,6 @@ late_routes = Query(
 )
 
 catalog = Catalog(
-    views=[riders, skiers, buses, delays, services],
+    views=[riders, sectors, skiers, buses, delays, services],
     queries=[busiest_lifts, where_buses_are, late_routes, late_services],
 )

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import csv
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from examples.demo import (
+    DISTINCT,
     QUANTILE,
     Demo,
     Event,
@@ -21,6 +23,7 @@ from examples.demo import (
     sessions,
     write_events,
 )
+from examples.transport import lifts
 from examples.transport.generate import generate_reports, generate_rides, span
 
 EVENTS = 20_000
@@ -41,9 +44,23 @@ def prepare(
 
 def truth(rides: list[Event], reports: list[Event]) -> list[Expected]:
     """The correct rows of the views."""
+    with lifts.file.open(encoding="utf-8") as file:
+        known = {lift["lift"]: lift for lift in csv.DictReader(file)}
+    named = [
+        ride
+        | {
+            "lift": known[ride["lift"]]["name"] if ride["lift"] in known else ride["lift"],
+            "sector": known[ride["lift"]]["sector"] if ride["lift"] in known else None,
+        }
+        for ride in rides
+    ]
+    sectors = {
+        key: {"rides": len(of_key), "skiers": len({ride["skier"] for ride in of_key})}
+        for key, of_key in grouped(named, "sector").items()
+    }
     windows = [
         ride | {"period": start - back}
-        for ride in rides
+        for ride in named
         for start in [floor(datetime.fromisoformat(ride["passed"]), timedelta(minutes=5))]
         for back in (timedelta(), timedelta(minutes=5))
     ]
@@ -90,6 +107,7 @@ def truth(rides: list[Event], reports: list[Event]) -> list[Expected]:
     }
     return [
         Expected("riders", ["lift", "period"], riders),
+        Expected("sectors", ["sector"], sectors, within={"skiers": DISTINCT}),
         Expected("skiers", ["skier"], skiers),
         Expected("buses", ["bus"], buses),
         Expected("services", ["bus", "service"], services),

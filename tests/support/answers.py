@@ -20,6 +20,8 @@ from trilayer_core.compute.merging import (
     quoted_duckdb,
 )
 from trilayer_core.compute.parsing import REJECT, parse
+from trilayer_core.compute.rows import rows_made
+from trilayer_core.compute.tables import read_reference
 
 
 def parsed(spark: SparkSession, path: Path, stream: Stream) -> DataFrame:
@@ -42,7 +44,14 @@ def partials(catalog: Catalog, stream: Stream, events: DataFrame) -> dict[str, p
     for pass_ in plan(catalog.stored_of(stream)):
         rows = events
         if isinstance(pass_.source, Rows):
-            rows = pass_.source.rows(events.select(*pass_.source.stream.columns))
+            joined = [
+                events.sparkSession.createDataFrame(
+                    read_reference(table).to_pylist(),
+                    ", ".join(f"`{name}` {type_}" for name, type_ in table.columns.items()),
+                )
+                for table in pass_.source.tables
+            ]
+            rows = rows_made(pass_.source, events, joined)
         result = pass_.run(rows).toArrow()
         tables |= {view.name: pass_.arrow_slice_of(view, result) for view in pass_.views}
     return tables
@@ -53,6 +62,11 @@ def answers(
 ) -> duckdb.DuckDBPyConnection:
     """The catalog's views and queries over partials, as the serving layer declares them."""
     connection = open_duckdb()
+    connection.execute("create schema tables")
+    for table in catalog.all_tables:
+        connection.register("content", read_reference(table))
+        connection.execute(f"create table tables.{table.name} as from content")
+        connection.unregister("content")
     for stored in catalog.stored:
         connection.execute(create_table_sql(_table(stored), stored))
         if stored.name in tables:

@@ -18,6 +18,7 @@ def test_each_view_of_the_readme_has_an_answer(spark, tmp_path):
     shop, querying, *kinds = blocks("python")
     assert "serving_layer" in querying
     (tmp_path / "shop.py").write_text("\n".join([shop, *kinds]))
+    (tmp_path / "products.csv").write_text("product,category\ntea,drinks\n")
     exec(compile((tmp_path / "shop.py").read_text(), tmp_path / "shop.py", "exec"), names)
     views = {value.name: value for value in names.values() if isinstance(value, View)}
     queries = [value for value in names.values() if isinstance(value, Query)]
@@ -50,5 +51,9 @@ def test_each_view_of_the_readme_has_an_answer(spark, tmp_path):
     ]
     assert connection.sql("select best_sellers from habits").fetchall() == [
         ([{"value": "tea", "n": 3}, {"value": "jam", "n": 1}],)
+    ]
+    assert connection.sql("from by_category order by category").fetchall() == [
+        ("drinks", 7),
+        (None, 3),
     ]
     assert connection.sql("select uses from by_letter where letter = 't'").fetchall() == [(3,)]

@@ -2,6 +2,7 @@
 each for itself.
 """
 
+import csv
 import importlib
 import json
 import re
@@ -11,6 +12,7 @@ from decimal import Decimal
 import pytest
 
 from examples.demo import compare
+from examples.transport import lifts
 from tests.support.answers import answers_to_files
 from tests.support.oracle import Asked, Event, Recent, Sessions, Windowed, answer, field, same
 from trilayer_core.definitions.catalog import load_catalog
@@ -128,12 +130,15 @@ def asked_of_social():
 
 
 def asked_of_transport():
+    with lifts.file.open() as file:
+        names = {lift["lift"]: lift["name"] for lift in csv.DictReader(file)}
     period = Windowed(field("passed"), timedelta(minutes=10), timedelta(minutes=5))
     reported = field("reported")
     return {
         "riders": (
             {"lift": field("lift"), "period": period},
             {"rides": Asked("count"), "skiers": Asked("distinct", field("skier"))},
+            lambda row: [row | {"lift": names.get(row["lift"], row["lift"])}],
         ),
         "skiers": (
             {"skier": field("skier")},
