@@ -30,6 +30,7 @@ from trilayer_core.store.runs import (
     Run,
 )
 from trilayer_core.store.segments import Commit, CompactionFault, Generation, Segment
+from trilayer_core.store.tables import StoredTable
 
 FOLDER = Path(__file__).parent / "documents"
 T = 1_700_000_000_000
@@ -57,6 +58,10 @@ WRITTEN = {
     "generation": Generation(
         "000003-ab12cd", "topic", STREAM, {"totals": VIEW}, {0: 10, 1: 0}, T, 60_000, True
     ),
+    "generation_with_tables": Generation(
+        "000003-ab12cd", "topic", STREAM, {"totals": VIEW}, {0: 10, 1: 0}, T, 60_000,
+        tables={"lifts": "0123456789abcdef"},
+    ),
     "commit": Commit(
         4,
         9,
@@ -74,6 +79,11 @@ WRITTEN = {
         {"sales": PublishedStream("topic#2", STREAM, {0: 20, 1: 5}, 13, 1, 2, 3)},
         {"totals": PublishedView(VIEW, [FILE], 3)}, COMPARED,
     ),
+    "version_with_tables": Publication(
+        12, T + 40_000, 31, "full", 11, T + 50_000, {}, {"totals": PublishedView(VIEW, [FILE], 3)},
+        {}, {"lifts": "0123456789abcdef"},
+    ),
+    "table": StoredTable(FILE, 1234),
     "pointer": Pointer(
         12, "9" * 64, 31, "publish", T + 50_001, [10, 11], [9],
         Held("ann@laptop", "prices", T + 60_000),

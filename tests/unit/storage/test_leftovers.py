@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from batch_layer.publish import clean, publish
 from tests.support.places import PROJECT
 from tests.support.published import CATALOG, SETTINGS, STREAM, begin, complete, run_once
+from trilayer import Catalog, Rows, Table, View, count
 from trilayer.cli import doctor as doctor_command
 from trilayer_core.store import layout
 from trilayer_core.store import leftovers as leftovers_module
@@ -24,11 +26,14 @@ from trilayer_core.store.leftovers import (
     INTERVAL,
     RUN,
     SEGMENT,
+    TABLE,
     TEMPORARY,
+    Leftover,
     clear,
     find_leftovers,
 )
 from trilayer_core.store.segments import Generation
+from trilayer_core.store.tables import stored_table
 
 CHAIN = layout.chain(STREAM, STREAM.fingerprint)
 GENERATION_1 = "speed/events/000001-abcdef"
@@ -45,9 +50,9 @@ def found(store, **how):
     return sorted((left.what, left.path) for left in find_leftovers(store, **how))
 
 
-def speed(store, *, commits=(), files=()):
+def speed(store, *, commits=(), files=(), tables=None):
     """A generation by the names of what is in it."""
-    generation = Generation("000001-abcdef", "id", "f", {"by_key": "f"}, {0: 0}, 1)
+    generation = Generation("000001-abcdef", "id", "f", {"by_key": "f"}, {0: 0}, 1, tables=tables)
     store.write_document(f"{GENERATION_1}/generation.json", generation)
     for name in commits:
         store.write(f"{GENERATION_1}/commits/{name}.json", b"{}")
@@ -118,6 +123,41 @@ def test_temporary_files_are_found_wherever_trilayer_writes(store):
     assert found(store) == [(TEMPORARY, path) for path in sorted(paths)]
     run_once(store)
     assert found(store) == []
+
+
+def test_the_content_of_a_table_is_left_while_anything_may_need_it(store, tmp_path):
+    (tmp_path / "names.csv").write_text("k\n1\n")
+    table = Table("names", path=tmp_path / "names.csv", schema="k int")
+    paths = [layout.table_record("names", table.digest), layout.table("names", table.digest)]
+    stored_table(table, store)
+    old(store, *paths)
+    assert found(store) == [], "nothing was published yet"
+    run_once(store)
+    assert not any(map(store.exists, paths)), "no version was computed with it"
+    stored_table(table, store)
+    assert found(store) == [], "it is new"
+    old(store, *paths)
+    assert find_leftovers(store) == [Leftover(TABLE, path) for path in paths], "the record first"
+    speed(store, tables={"names": table.digest})
+    assert found(store) == [], "a generation computes with it"
+    speed(store, tables={"names": "another", "others": table.digest})
+    assert found(store) == [(TABLE, path) for path in paths]
+    run, recomputed = begin(store)
+    assert found(store) == [], "a run may have stored it"
+    rows = Rows("r", source=STREAM, rows=lambda a, b: a, schema="k int", tables=[table])
+    using = View("by_row", source=rows, key=["k"], aggregates={"n": count()})
+    catalog = Catalog(views=[*CATALOG.views, using])
+    recomputed = replace(
+        recomputed,
+        definitions={view.name: view.fingerprint for view in catalog.views},
+        views=recomputed.views | {"by_row": []},
+    )
+    assert publish(catalog, run, recomputed, {}, SETTINGS, store).tables == {"names": table.digest}
+    assert all(map(store.exists, paths))
+    run_once(store)
+    assert all(map(store.exists, paths)), "a version that is kept was computed with it"
+    run_once(store)
+    assert not any(map(store.exists, paths))
 
 
 def test_an_interval_without_manifest_is_left_while_an_ingest_works(store):
