@@ -92,9 +92,14 @@ class KeptAnswers:
             tables: The tables with the partials of a stored view. Their rows have a fold.
         """
         self.views = views
-        self._connection = connection
+        self._connection, self._tables = connection, tables
         self._folds = {view.name: fold_sql(view) for view in views}
         self._all = {view.name: _answers_sql(view, tables) for view in views}
+        self._quick = {
+            view.name: (_repeated_sql(view, tables), _quick_sql(view, tables))
+            for view in views
+            if _is_plain(view)
+        }
         self._touched = {view.name: _touched_sql(view, tables) for view in views}
         self._moved = dict.fromkeys(self._all, 0)
         self._changed = dict.fromkeys(self._all, 0)
@@ -104,10 +109,24 @@ class KeptAnswers:
 
     def is_much(self, view: View, rows: int) -> bool:
         """Whether so many touched rows are a reason to fold all answers of a view."""
-        return rows > FEW_ROWS and rows > MOST_TOUCHED * self._count(view)
+        return rows > FEW_ROWS and rows > MOST_TOUCHED * self._count(kept_table(view))
 
     def fold_all(self, view: View) -> None:
-        """Folds all answers of a view."""
+        """Folds all answers of a view.
+
+        In the largest batch file each key has one row, so that only the keys of other partials have
+        something to merge.
+        """
+        if view.name in self._quick:
+            repeated, answers = self._quick[view.name]
+            rows = self._create("_repeated", repeated)
+            # The rows of the largest file are in order already; a few others may precede them.
+            few = rows <= MOST_MOVED * self._count(self._tables(view)[0])
+            self._write(view, answers, in_order=few)
+            self._moved[view.name] = rows if few else 0
+            again = f"SELECT {FOLD} = lag({FOLD}) OVER () AS again FROM {kept_table(view)}"
+            if not self._connection.execute(f"FROM ({again}) WHERE again LIMIT 1").fetchall():
+                return
         self._write(view, self._all[view.name])
 
     def fold(self, view: View, touched: Sequence[pa.Table]) -> None:
@@ -160,14 +179,15 @@ class KeptAnswers:
         self._moved[name] += changes if _is_nested(view) else changes - stays
         self._changed[name] += changes
         if self._changed[name] > FEW_ROWS:
-            rows = self._count(view)
+            rows = self._count(kept_table(view))
             if self._changed[name] > rows or self._moved[name] > max(FEW_ROWS, MOST_MOVED * rows):
                 self._write(view, f"SELECT * FROM {table}")
 
-    def _write(self, view: View, answers: str) -> None:
+    def _write(self, view: View, answers: str, *, in_order: bool = False) -> None:
         """Replaces a table. The rows are sorted by key, so that most can be skipped."""
+        order = "" if in_order else f" ORDER BY {_keys(view)}"
         self._connection.execute(
-            f"CREATE TABLE _kept._next AS SELECT * FROM ({answers}) ORDER BY {_keys(view)};"
+            f"CREATE TABLE _kept._next AS SELECT * FROM ({answers}){order};"
             f" DROP TABLE {kept_table(view)};"
             f" ALTER TABLE _kept._next RENAME TO {quoted_duckdb(view.name)}"
         )
@@ -180,8 +200,8 @@ class KeptAnswers:
         ).fetchall()
         return int(rows)
 
-    def _count(self, view: View) -> int:
-        ((rows,),) = self._connection.execute(f"SELECT count(*) FROM {kept_table(view)}").fetchall()
+    def _count(self, table: str) -> int:
+        ((rows,),) = self._connection.execute(f"SELECT count(*) FROM {table}").fetchall()
         return int(rows)
 
 
@@ -192,6 +212,22 @@ def _answers_sql(view: View, tables: Tables, condition: str = "") -> str:
         view, lambda stored: [f"(SELECT * FROM {table}{where})" for table in tables(stored)]
     )
     return f"SELECT *, {fold_sql(view)} AS {FOLD} FROM ({select})"
+
+
+def _repeated_sql(view: View, tables: Tables) -> str:
+    """A SELECT of the folds of all partials that are not in the largest batch file."""
+    batch, speed = tables(view)
+    largest = f"SELECT _file FROM {batch} GROUP BY _file ORDER BY count(*) DESC, _file LIMIT 1"
+    others = f"SELECT {FOLD} FROM {batch} WHERE _file <> ({largest})"
+    return f"SELECT DISTINCT {FOLD} FROM ({others} UNION ALL SELECT {FOLD} FROM {speed})"
+
+
+def _quick_sql(view: View, tables: Tables) -> str:
+    """A SELECT of answers and their folds, which merges only partials with folds in `_repeated`."""
+    several = [f"(FROM {table} SEMI JOIN _repeated USING ({FOLD}))" for table in tables(view)]
+    single = [f"(FROM {table} ANTI JOIN _repeated USING ({FOLD}))" for table in tables(view)[:1]]
+    answers = present_select(view, several, single=single)
+    return f"SELECT *, {fold_sql(view)} AS {FOLD} FROM ({answers})"
 
 
 def _touched_folds_sql(view: View, arrived: Sequence[str], fold: str) -> str:
@@ -239,6 +275,11 @@ def _windows(view: View) -> dict[str, Window]:
 def _overlapping(view: View) -> dict[str, Window]:
     """The windows that a pane shares with others, by key."""
     return {name: w for name, w in _windows(view).items() if w.overlap and w.overlap > 1}
+
+
+def _is_plain(view: View) -> bool:
+    """Whether each row of partials is a part of one answer, which has no other parts."""
+    return view.stored == (view,) and all(w.overlap == 1 for w in _windows(view).values())
 
 
 def _is_nested(view: View) -> bool:

@@ -65,7 +65,9 @@ def sql(
     chosen = _layer(layer)
     p = project()
     text = query if query is not None else _read(file)
-    with serving_layer.connect(p.catalog, p.settings, p.store) as connection:
+    # One question does not pay for the answers to all.
+    keep = text is None
+    with serving_layer.connect(p.catalog, p.settings, p.store, keep=keep) as connection:
         for given in table or []:
             name, equals, path = given.partition("=")
             if not (name and equals and path):

@@ -118,7 +118,7 @@ def _delivered(p: Project, sink: Sink) -> int | None:
 def _hand_over(p: Project, sink: Sink, publication: Publication) -> None:
     views = answered_views(p.catalog, publication)
     with (
-        serving_layer.connect(p.catalog, p.settings, p.store) as connection,
+        serving_layer.connect(p.catalog, p.settings, p.store, keep=False) as connection,
         connection.snapshot(publication.version) as snapshot,
     ):
 

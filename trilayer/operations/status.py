@@ -165,7 +165,7 @@ class Status:
 
 def project_status(p: Project) -> Status:
     """The present status of the project."""
-    with serving_layer.connect(p.catalog, p.settings, p.store) as connection:
+    with serving_layer.connect(p.catalog, p.settings, p.store, keep=False) as connection:
         provenance = connection.provenance()
         with connection.snapshot() as snapshot:
             views = {view.name: _view(view, snapshot, provenance) for view in p.catalog.views}

@@ -91,6 +91,7 @@ def present_select(
     *,
     magnitudes: bool = False,
     now: str = "now()",
+    single: Sequence[str] = (),
 ) -> str:
     """A SELECT of the view's answer, its `output` columns, from partials.
 
@@ -107,6 +108,8 @@ def present_select(
             floating-point sums.
         now: SQL of the moment as of which the view is queried, a TIMESTAMP WITH TIME ZONE. By
             default it is the beginning of the transaction in which the SELECT runs.
+        single: Tables whose rows are the only ones of their keys, so that they need not be merged.
+            Only for a view that is stored as it is and has no window of several panes.
     """
     if not callable(tables):
         own = tables
@@ -131,6 +134,9 @@ def present_select(
         stored.name: _assembled_select(stored, tables(stored), keep, now) for stored in view.stored
     }
     presented = assembled[whole.name]
+    for table in single:
+        shown = ", ".join([*keep, *map(quoted_duckdb, view.partial_columns)])
+        presented += f" UNION ALL SELECT {shown} FROM {table}"
     if by_cell:
         presented = _with_cells_select(view, values, assembled, keep)
         values = {name: quoted_duckdb(name) for name in (*view.aggregates, *values)}
