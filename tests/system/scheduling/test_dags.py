@@ -98,7 +98,14 @@ def test_lambda_batch_runs_its_steps_in_order_one_run_at_a_time(parsed):
         "publish": ["reconcile"],
     }
     assert [name for name, task in dag["tasks"].items() if task["mapped"]] == ["ingest"]
-    assert dag["tasks"]["publish"]["outlets"] == ["delays_by_carrier", "busy_routes", "aircraft"]
+    assert dag["tasks"]["publish"]["outlets"] == [
+        "delays_by_carrier",
+        "busy_routes",
+        "aircraft",
+        "delay_quantiles",
+        "routes",
+        "tours",
+    ]
     assert (dag["catchup"], dag["max_active_runs"]) == (False, 1)
     assert dag["timetable"] == "CronDataIntervalTimetable"
     assert all(task["retries"] and task["backoff"] for task in dag["tasks"].values())
