@@ -333,8 +333,8 @@ class Connection:
         from now on. Another table with the same name replaces it.
 
         Args:
-            name: Lower-case letters, digits and single underscores; not the name of a view or
-                query.
+            name: Lower-case letters, digits and single underscores; not the name of a view, query
+                or table of the catalog.
             data: The path of a CSV, JSON or Parquet file; a DataFrame of pandas or polars, an Arrow
                 table, or a list of dicts.
 
@@ -343,11 +343,15 @@ class Connection:
                 too small for it.
         """
         check_name(name, "name of a table")
-        declared = (self._catalog.views, self._catalog.queries, self._catalog.all_tables)
-        if name in [one.name for some in declared for one in some]:
+        taken = [v.name for v in self._catalog.views] + [q.name for q in self._catalog.queries]
+        if name in taken:
             raise UsageError(
-                f"name of a table must not be that of a view, query or table of the catalog; got"
-                f" {name!r}; take another"
+                f"name of a table must not be that of a view or query; got {name!r}; take another"
+            )
+        if name in [table.name for table in self._catalog.all_tables]:
+            raise UsageError(
+                f"name of a table must not be that of a table of the catalog; got {name!r}; take"
+                " another"
             )
         rows = lookup_table(data)
         with self._lock:

@@ -12,7 +12,7 @@ import pytest
 from tests.support.layers import Pipeline, quick
 from tests.support.waiting import until
 from trilayer import Catalog, Query, Rows, Stream, Table, View, count, sum_
-from trilayer.errors import CoverageError
+from trilayer.errors import CoverageError, UsageError
 from trilayer.operations.definitions import loaded
 from trilayer.operations.project import Project
 from trilayer.operations.verification.run import verification
@@ -123,6 +123,8 @@ def test_all_layers_join_the_content_that_the_definitions_have(
         names = pipeline._connection.sql("FROM by_name").rows()
         assert dict(names) == by_name(BEFORE, FIRST + SECOND)
         assert pipeline._connection.sql("SELECT max(height) FROM lifts").rows() == [(2000,)]
+        with pytest.raises(UsageError, match="must not be that of a table of the catalog; got"):
+            pipeline._connection.table("lifts", [{"lift": "red"}])
         generation = pipeline.generation
     before = contents(store)
     assert len(before) == 1
