@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from trilayer import Catalog, Query, Rows, Stream, Table, View, count
-from trilayer.errors import DefinitionError
+from trilayer.errors import DefinitionError, IntegrityError
 from trilayer_core.compute.tables import read_reference
 from trilayer_core.store.files import Store
 from trilayer_core.store.tables import check_tables, stored_table, table_content
@@ -200,6 +200,18 @@ def test_a_process_that_was_killed_while_it_stored_a_table_is_no_obstacle(tmp_pa
     table, store = lifts(tmp_path), Store(str(tmp_path / "store"))
     stored = stored_table(table, store)
     store.delete(f"tables/lifts/{table.digest}.json")
+    assert stored_table(table, store) == stored
+
+
+def test_a_stored_content_that_was_altered_is_not_used(tmp_path):
+    table, store = lifts(tmp_path), Store(str(tmp_path / "store"))
+    stored = stored_table(table, store)
+    store.write(stored.file.path, b"other rows")
+    with pytest.raises(
+        IntegrityError, match=rf"{stored.file.path} .*; delete the folder of the ta"
+    ):
+        table_content(table, store, 1)
+    store.delete("tables/lifts")
     assert stored_table(table, store) == stored
 
 
