@@ -5,9 +5,12 @@ It goes from an empty store to a verified answer.
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 import time
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -149,10 +152,12 @@ def _tell_compared(compared: ComparedWithTruth, demo: Demo) -> None:
 
 def _how_to_ask(demo: Demo) -> str:
     query = next(iter(demo.questions))
+    installed = Path(sys.prefix) / "bin" / "trilayer"
+    command = "trilayer" if shutil.which("trilayer") else os.path.relpath(installed)
     return (
         "the answers are kept until the next demo; ask them with:\n"
-        f"  TRILAYER_CATALOG={demo.catalog} TRILAYER_STORE=.trilayer/demo/store trilayer sql"
-        f' "from {query}"'
+        f"  TRILAYER_CATALOG={demo.catalog} TRILAYER_STORE=.trilayer/demo/store {command}"
+        f' sql "from {query}"'
     )
 
 
