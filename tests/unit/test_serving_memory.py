@@ -115,3 +115,16 @@ def test_files_that_stay_keep_their_rows_when_others_go(written, connection, sto
         assert total_now(connection)[0] == expected
         sizes.append(held_mib(connection))
     assert max(sizes[20:]) <= 1.3 * max(sizes[:10]), sizes
+
+
+def test_kept_answers_are_the_same_for_at_most_twice_the_memory(written, store, tmp_path):
+    written.publish(partials(1), 1, 60_000)
+    settings = Settings(home=tmp_path, store=str(tmp_path / "store"))
+    found, sizes = [], []
+    for keep in (True, False):
+        with serving_layer.connect(written.catalog, settings, store, keep=keep) as connection:
+            found.append(connection.sql("FROM by_user ORDER BY ALL").rows())
+            sizes.append(held_mib(connection))
+    assert found[0] == found[1]
+    assert len(found[0]) == ROWS
+    assert sizes[1] < sizes[0] <= 2 * sizes[1], sizes

@@ -175,3 +175,54 @@ def test_kept_answers_are_those_merged_on_demand(seed, few, monkeypatch):
         check(world)
         answered |= {view.name for view in world.tables.kept.views if world.kept(view)}
     assert answered == {view.name for view in VIEWS if can_keep(view)}
+
+
+@pytest.mark.parametrize("seed", [20, 21])
+def test_a_load_that_fails_before_its_commit_changes_no_answer(seed, monkeypatch):
+    """As a kill would: the transaction is rolled back, and the next load goes on from there."""
+    monkeypatch.setattr(kept, "FEW_ROWS", 4)
+    world = World(seed)
+    for _ in range(4):
+        world.replace()
+        world.append()
+    for load in (world.append, world.replace):
+        before = [world.kept(view) for view in world.tables.kept.views]
+        monkeypatch.setenv("TRILAYER_FAILPOINT", "refresh.before-commit:error")
+        with pytest.raises(OSError, match=r"refresh\.before-commit"):
+            load()
+        monkeypatch.delenv("TRILAYER_FAILPOINT")
+        assert [world.kept(view) for view in world.tables.kept.views] == before
+        load()
+        check(world)
+
+
+def test_questions_that_are_open_see_the_answers_of_their_moment():
+    world = World(30)
+    world.replace()
+    view = CATALOG.view("overlapping")
+    ask = f"FROM {kept_table(view)} ORDER BY ALL"
+    reader = world.database.cursor()
+    reader.execute("BEGIN TRANSACTION READ ONLY")
+    before = reader.execute(ask).fetchall()
+    for _ in range(4):
+        world.append()
+        world.replace()
+    assert str(reader.execute(ask).fetchall()) == str(before)
+    assert str(world.database.execute(ask).fetchall()) != str(before)
+
+
+def test_windows_that_depend_on_the_question_or_overlap_much_are_not_kept():
+    assert [view.name for view in VIEWS if not can_keep(view)] == ["overlapping_much", "lately"]
+
+
+def test_rows_with_one_key_in_the_largest_file_are_merged(monkeypatch):
+    """Files are written with one row for each key, but answers do not rely on it."""
+    monkeypatch.setattr(kept, "FEW_ROWS", 0)
+    view = View("plain", source=STREAM, key=["n"], aggregates={"events": count()})
+    database = open_duckdb(500, threads=1)
+    tables = Tables(database, Catalog(views=[view]), keep=True)
+    rows = pa.table({"n": [3, 1, 2, 1], "events__n": [1, 1, 1, 1]}, partial_schema(view))
+    file = StoredFile("1", 4, 0, "")
+    tables.replace([ViewPlan(view, [], None, {file: 1}, False, None)], {file: rows}, {})
+    answers = database.execute(f"SELECT n, events FROM {kept_table(view)} ORDER BY n").fetchall()
+    assert answers == [(1, 2), (2, 1), (3, 1)]
