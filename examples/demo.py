@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -221,6 +222,14 @@ def ranked(values: Iterable[Any], quantiles: Sequence[float]) -> list[float]:
     """The values at some quantiles, as the aggregate `quantiles` defines them, but exact."""
     ordered = sorted(values)
     return [float(ordered[max(1, math.ceil(round(q * len(ordered), 9))) - 1]) for q in quantiles]
+
+
+def buckets(values: Iterable[Any], bounds: Sequence[float]) -> list[int]:
+    """The numbers of values between bounds, as the aggregate `histogram` returns them."""
+    counts = [0] * (len(bounds) + 1)
+    for value in values:
+        counts[bisect_right(bounds, value)] += 1
+    return counts
 
 
 def most_frequent(values: Iterable[Any], k: int) -> list[dict[str, Any]]:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from examples.demo import (
     Event,
     Expected,
     Prepared,
+    buckets,
     floor,
     grouped,
     main,
@@ -58,7 +58,7 @@ def truth(packets: list[Event]) -> list[Expected]:
             "destinations": len({p["destination"] for p in of_key}),
             "first_seen": min(p["seen"] for p in of_key),
             "last_seen": max(p["seen"] for p in of_key),
-            "sizes": _buckets([p["bytes"] for p in of_key], [128, 512, 1024]),
+            "sizes": buckets((p["bytes"] for p in of_key), [128, 512, 1024]),
         }
         for key, of_key in grouped(seen, "source").items()
     }
@@ -69,13 +69,6 @@ def truth(packets: list[Event]) -> list[Expected]:
         Expected("strangers", ["source"], {(SCANNER,): {}}),
         Expected("unusual", ["source"], {(BURSTING,): {}}),
     ]
-
-
-def _buckets(values: list[int], bounds: list[int]) -> list[int]:
-    counts = [0] * (len(bounds) + 1)
-    for value in values:
-        counts[bisect_right(bounds, value)] += 1
-    return counts
 
 
 demo = Demo(

@@ -7,14 +7,11 @@ needs all purchases of a key at once.
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
-from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 from examples.demo import (
     DISTINCT,
@@ -22,6 +19,7 @@ from examples.demo import (
     Demo,
     Expected,
     Prepared,
+    buckets,
     floor,
     grouped,
     most_frequent,
@@ -75,7 +73,7 @@ def truth(made: Truth, now: datetime) -> list[Expected]:
         key: {
             "purchases": len(of_key),
             "amounts": ranked((event["amount"] for event in of_key), [0.5, 0.9, 0.99]),
-            "sizes": _buckets((event["amount"] for event in of_key), [5, 10, 20, 50]),
+            "sizes": buckets((event["amount"] for event in of_key), [5, 10, 20, 50]),
             "best_sellers": most_frequent((event["product"] for event in of_key), 3),
         }
         for key, of_key in grouped(purchases, "hour").items()
@@ -115,13 +113,6 @@ def _spread(amounts: list[Decimal]) -> dict[str, float | None]:
     mean = Fraction(sum(amounts)) / n
     variance = sum((Fraction(amount) - mean) ** 2 for amount in amounts) / (n - 1)
     return {"variance": float(variance), "deviation": math.sqrt(variance)}
-
-
-def _buckets(values: Iterable[Any], bounds: list[int]) -> list[int]:
-    counts = [0] * (len(bounds) + 1)
-    for value in values:
-        counts[bisect_right(bounds, value)] += 1
-    return counts
 
 
 demo = Demo(
