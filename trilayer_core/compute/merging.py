@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import duckdb
@@ -38,6 +39,7 @@ def create_table_sql(table: str, view: View, extra: Sequence[str] = ()) -> str:
     return f"CREATE TABLE {table} ({', '.join(columns)})"
 
 
+@cache
 def quoted_duckdb(column: str) -> str:
     """A column's name, quoted for DuckDB."""
     return identifier(column).sql(dialect="duckdb")
