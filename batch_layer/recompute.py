@@ -111,10 +111,7 @@ def is_continued(catalog: Catalog, stream: Stream, base: Publication) -> bool:
     return (
         published is not None
         and published.fingerprint == stream.fingerprint
-        and all(
-            v.name in base.views and base.views[v.name].fingerprint == v.fingerprint
-            for v in catalog.stored_of(stream)
-        )
+        and all(base.has(view) for view in catalog.views_of(stream))
     )
 
 

@@ -15,6 +15,7 @@ from batch_layer.engine import batch_spark
 from trilayer.local import processes
 from trilayer.operations.project import Project
 from trilayer_core.definitions.catalog import Catalog
+from trilayer_core.definitions.view import declared_name
 from trilayer_core.errors import EnvironmentFault, UsageError
 from trilayer_core.store.publication import Publication
 from trilayer_core.store.tables import check_tables
@@ -149,7 +150,7 @@ def changes(before: Definitions, now: Definitions, publication: Publication | No
 
 def _declared(stored: Iterable[str]) -> str:
     """The names of the declared views of which these are what is stored."""
-    return ", ".join(dict.fromkeys(name.partition("__")[0] for name in stored))
+    return ", ".join(dict.fromkeys(map(declared_name, stored)))
 
 
 class Watch:

@@ -177,7 +177,7 @@ def _with_cells_select(
             running = f"sum({number}) OVER (PARTITION BY {keys} ORDER BY {CELL})"
             total = f"sum({number}) OVER (PARTITION BY {keys})"
             cells = f"(SELECT *, {running} AS _running, {total} AS _total FROM {cells})"
-        folded = f"{_folded_sql(measure)} AS {quoted_duckdb(measure.name)}"
+        folded = f"{_final_sql(measure)} AS {quoted_duckdb(measure.name)}"
         rows.append(f"SELECT {keys}, {folded} FROM {cells} GROUP BY {keys}")
     union = " UNION ALL BY NAME ".join(rows)
     one_row = [f"any_value({quoted_duckdb(name)}) AS {quoted_duckdb(name)}" for name in values]
@@ -188,10 +188,10 @@ def _with_cells_select(
     return f"SELECT {', '.join([keys, *one_row])} FROM ({union}) GROUP BY {keys}"
 
 
-def _folded_sql(measure: Measure) -> str:
-    """SQL of the final value of an aggregate with cells, over the cells of a key."""
-    folded = _over_states(measure.present_sql, measure)
-    return f"CAST({folded} AS {sql_type(measure.type, 'duckdb')})"
+def _final_sql(measure: Measure, prefix: str = "") -> str:
+    """SQL of the final value of a measure, over a row of merged partials or the cells of a key."""
+    final = _over_states(measure.present_sql, measure, prefix)
+    return f"CAST({final} AS {sql_type(measure.type, 'duckdb')})"
 
 
 def _present_sql(measure: Measure, prefix: str = "") -> str:
@@ -202,8 +202,7 @@ def _present_sql(measure: Measure, prefix: str = "") -> str:
     if measure.cell:
         (column,) = measure.states
         return quoted_duckdb(f"{prefix}{column}")
-    presented = _over_states(measure.present_sql, measure, prefix)
-    return f"CAST({presented} AS {sql_type(measure.type, 'duckdb')})"
+    return _final_sql(measure, prefix)
 
 
 def _over_states(sql: str, measure: Measure, prefix: str = "") -> str:

@@ -295,7 +295,7 @@ class View:
     @property
     def declared_name(self) -> str:
         """The name of the declared view of which this is, or is a part of, what is stored."""
-        return self.name.partition("__")[0]
+        return declared_name(self.name)
 
     @property
     def approximate(self) -> dict[str, str]:
@@ -392,6 +392,11 @@ EVENTS = "_events"
 
 CELL = "_cell"
 """The last key of a stored view by cell."""
+
+
+def declared_name(stored: str) -> str:
+    """The name of the declared view to which a stored view belongs."""
+    return stored.partition("__")[0]
 
 
 class _Stored(View):

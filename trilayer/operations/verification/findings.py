@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trilayer_core.compute.merging import Comparison
+from trilayer_core.definitions.view import declared_name
 from trilayer_core.seam import Range, Ranges, format_time
 from trilayer_core.store.segments import TICK
 
@@ -110,7 +111,7 @@ class Verification:
         return {
             (stored, f"{layer} layer"): comparison
             for stored, layers in self.layers.items()
-            if stored.partition("__")[0] == view
+            if declared_name(stored) == view
             for layer, comparison in layers.items()
         }
 

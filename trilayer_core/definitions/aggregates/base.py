@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from trilayer_core.definitions.expressions import FLOATS, is_numeric
+from trilayer_core.errors import DefinitionError
+
 POSITION = ("_partition", "_offset")
 """The columns of an event's position in the log, which breaks ties in `latest` and `first`."""
 
@@ -44,6 +47,23 @@ class State:
     relative_to: str = ""
     tolerance: float = TOLERANCE
     close: str = ""
+
+
+def unsigned_zero(role: str, type_: str) -> str:
+    """Spark SQL of a role's value in which -0.0, which equals 0.0 but has other bits, is 0.0."""
+    return f"{role} + cast(0 as {type_})" if type_ in FLOATS else role
+
+
+def check_numeric(types: Mapping[str, str], what: str) -> None:
+    """Raises DefinitionError unless the value is a number."""
+    if not is_numeric(types["value"]):
+        raise DefinitionError(f"{what} must be over a number; got {types['value']}")
+
+
+def check_number_of_values(k: int, most: int, what: str) -> None:
+    """Raises DefinitionError unless an aggregate may return `k` values."""
+    if type(k) is not int or not 1 <= k <= most:
+        raise DefinitionError(f"the number of values of {what} must be from 1 to {most}; got {k!r}")
 
 
 @dataclass(frozen=True)

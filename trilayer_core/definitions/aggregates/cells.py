@@ -6,8 +6,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from trilayer_core.definitions.aggregates.base import Aggregate, Cell, State
-from trilayer_core.definitions.expressions import FLOATS, is_numeric, is_orderable
+from trilayer_core.definitions.aggregates.base import (
+    Aggregate,
+    Cell,
+    State,
+    check_number_of_values,
+    check_numeric,
+    unsigned_zero,
+)
+from trilayer_core.definitions.expressions import is_orderable
 from trilayer_core.errors import DefinitionError
 
 REGISTERS = 1024
@@ -32,11 +39,6 @@ def _check_plain(types: Mapping[str, str], what: str) -> None:
         raise DefinitionError(f"{what} must be over a plain type; got {types['value']}")
 
 
-def _plain_sql(type_: str) -> str:
-    """Spark SQL of the value, with -0.0 as 0.0."""
-    return f"value + cast(0 as {type_})" if type_ in FLOATS else "value"
-
-
 @dataclass(frozen=True)
 class Distinct(Aggregate):
     """The number of different values that are not NULL; 0 if there are none.
@@ -58,7 +60,7 @@ class Distinct(Aggregate):
 
     def cell(self, types: Mapping[str, str]) -> Cell:
         """The value, or the register that its hash selects."""
-        value = _plain_sql(types["value"])
+        value = unsigned_zero("value", types["value"])
         if self.exact:
             return Cell(value, types["value"], empty="0")
         return Cell(f"cast(pmod(xxhash64({value}), {REGISTERS}) as int)", "int", empty="0")
@@ -69,7 +71,7 @@ class Distinct(Aggregate):
             return {"n": _NUMBER}
         # The rank is the place of the first 1 in the 54 bits of the hash that do not select the
         # register.
-        bits = f"shiftrightunsigned(xxhash64({_plain_sql(types['value'])}), 10)"
+        bits = f"shiftrightunsigned(xxhash64({unsigned_zero('value', types['value'])}), 10)"
         rank = f"CASE WHEN {bits} = 0 THEN 55 ELSE 55 - length(bin({bits})) END"
         return {"rank": State("int", f"max({rank})", "max(state)", neutral="0")}
 
@@ -108,8 +110,7 @@ class Quantiles(Aggregate):
 
     def check(self, types: Mapping[str, str], what: str) -> None:
         """Requires a number, and quantiles from 0 to 1."""
-        if not is_numeric(types["value"]):
-            raise DefinitionError(f"{what} must be over a number; got {types['value']}")
+        check_numeric(types, what)
         fit = all(
             isinstance(q, int | float) and not isinstance(q, bool) and 0 <= q <= 1
             for q in self.quantiles
@@ -164,7 +165,7 @@ class _Frequent(Aggregate):
 
     def cell(self, types: Mapping[str, str]) -> Cell:
         """The value."""
-        return Cell(_plain_sql(types["value"]), types["value"])
+        return Cell(unsigned_zero("value", types["value"]), types["value"])
 
     def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
         """The number of events with the value."""
@@ -187,10 +188,7 @@ class Top(_Frequent):
     def check(self, types: Mapping[str, str], what: str) -> None:
         """Requires a scalar, and a number of values."""
         super().check(types, what)
-        if type(self.k) is not int or not 1 <= self.k <= MOST_VALUES:
-            raise DefinitionError(
-                f"the number of values of {what} must be from 1 to {MOST_VALUES}; got {self.k!r}"
-            )
+        check_number_of_values(self.k, MOST_VALUES, what)
 
     def present(self, types: Mapping[str, str]) -> tuple[str, str]:
         """The first values in order."""

@@ -4,8 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from trilayer_core.definitions.aggregates.base import POSITION, Aggregate, State
-from trilayer_core.definitions.expressions import FLOATS, is_orderable
+from trilayer_core.definitions.aggregates.base import (
+    POSITION,
+    Aggregate,
+    State,
+    check_number_of_values,
+    unsigned_zero,
+)
+from trilayer_core.definitions.expressions import is_orderable
 from trilayer_core.errors import DefinitionError
 
 
@@ -18,8 +24,7 @@ class _Extreme(Aggregate):
 
     def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
         type_ = types["value"]
-        # -0.0 equals 0.0 but has other bits. Adding zero turns both into 0.0.
-        value = f"value + cast(0 as {type_})" if type_ in FLOATS else "value"
+        value = unsigned_zero("value", type_)
         return {self.function: State(type_, f"{self.function}({value})", f"{self.function}(state)")}
 
     def present(self, types: Mapping[str, str]) -> tuple[str, str]:
@@ -117,9 +122,7 @@ def _event_struct(types: Mapping[str, str], positioned: bool) -> tuple[str, str]
     """The Spark type and SQL of a struct that orders events, and holds the value of one."""
     # DuckDB's min and max of a struct lose the sign of zero, so the sign is removed in both engines
     # from the beginning.
-    by, value = (
-        f"{r} + cast(0 as {types[r]})" if types[r] in FLOATS else r for r in ("by", "value")
-    )
+    by, value = (unsigned_zero(role, types[role]) for role in ("by", "value"))
     place = (
         [("partition", "int", POSITION[0]), ("offset", "bigint", POSITION[1])] if positioned else []
     )
@@ -156,10 +159,7 @@ class Collect(_Chosen):
     def check(self, types: Mapping[str, str], what: str) -> None:
         """Requires what `latest` does, and a number of values."""
         super().check(types, what)
-        if type(self.k) is not int or not 1 <= self.k <= MOST_COLLECTED:
-            raise DefinitionError(
-                f"the number of values of {what} must be from 1 to {MOST_COLLECTED}; got {self.k!r}"
-            )
+        check_number_of_values(self.k, MOST_COLLECTED, what)
 
     def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
         """The events, newest first; an empty array without any."""

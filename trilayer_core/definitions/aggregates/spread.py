@@ -8,14 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from trilayer_core.definitions.aggregates.base import TOLERANCE, Aggregate, State
+from trilayer_core.definitions.aggregates.base import TOLERANCE, Aggregate, State, check_numeric
 from trilayer_core.definitions.expressions import (
     FLOATS,
     INTEGERS,
     decimal_precision,
     decimal_scale,
     is_decimal,
-    is_numeric,
 )
 from trilayer_core.errors import DefinitionError
 
@@ -44,9 +43,8 @@ class Variance(Aggregate):
 
     def check(self, types: Mapping[str, str], what: str) -> None:
         """Requires a number, and of a decimal at most 18 digits."""
+        check_numeric(types, what)
         type_ = types["value"]
-        if not is_numeric(type_):
-            raise DefinitionError(f"{what} must be over a number; got {type_}")
         if is_decimal(type_) and decimal_precision(type_) > MOST_DIGITS:
             raise DefinitionError(
                 f"{what} must be over a decimal of at most {MOST_DIGITS} digits; got {type_}; cast"
@@ -210,8 +208,7 @@ class Histogram(Aggregate):
 
     def check(self, types: Mapping[str, str], what: str) -> None:
         """Requires a number, and at least one bound, rising."""
-        if not is_numeric(types["value"]):
-            raise DefinitionError(f"{what} must be over a number; got {types['value']}")
+        check_numeric(types, what)
         numbers = all(
             isinstance(bound, int | float | Decimal)
             and not isinstance(bound, bool)

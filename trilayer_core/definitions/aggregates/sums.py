@@ -3,16 +3,14 @@
 from collections.abc import Mapping
 from decimal import Decimal
 
-from trilayer_core.definitions.aggregates.base import Aggregate, State
+from trilayer_core.definitions.aggregates.base import Aggregate, State, check_numeric
 from trilayer_core.definitions.expressions import (
     FLOATS,
     INTEGERS,
     decimal_precision,
     decimal_scale,
     is_decimal,
-    is_numeric,
 )
-from trilayer_core.errors import DefinitionError
 
 
 class Count(Aggregate):
@@ -99,11 +97,6 @@ def _sum_type(type_: str) -> str:
     return f"decimal(38,{decimal_scale(type_)})" if is_decimal(type_) else "double"
 
 
-def _check_numeric(types: Mapping[str, str], what: str) -> None:
-    if not is_numeric(types["value"]):
-        raise DefinitionError(f"{what} must be over a number; got {types['value']}")
-
-
 class Sum(Aggregate):
     """The sum of the values that are not NULL; NULL if there are none.
 
@@ -116,7 +109,7 @@ class Sum(Aggregate):
 
     def check(self, types: Mapping[str, str], what: str) -> None:
         """Requires a number."""
-        _check_numeric(types, what)
+        check_numeric(types, what)
 
     def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
         """The sum in one part or in two."""
@@ -154,7 +147,7 @@ class Mean(Aggregate):
 
     def check(self, types: Mapping[str, str], what: str) -> None:
         """Requires a number."""
-        _check_numeric(types, what)
+        check_numeric(types, what)
 
     def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
         """The sum and the number of values."""
