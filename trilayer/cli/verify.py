@@ -85,15 +85,9 @@ def _print(result: Verification) -> None:
         ),
     )
     for name, c in result.views.items():
-        layers = {
-            layer: all(
-                compared.same
-                for (_, of_layer), compared in result.layers_of(name).items()
-                if of_layer == f"{layer} layer"
-            )
-            for layer in ("batch", "speed")
-            if result.layers_of(name)
-        }
+        layers: dict[str, bool] = {}
+        for (_, layer), compared in result.layers_of(name).items():
+            layers[layer] = layers.get(layer, True) and compared.same
         alone = [_verdict(layers[layer]) if layer in layers else "" for layer in ("batch", "speed")]
         same = c.same and all(layers.values())
         numbers_ = [f"{n:,}" for n in (c.match, c.differ, c.missing, c.extra)]

@@ -107,9 +107,9 @@ class Verification:
         )
 
     def layers_of(self, view: str) -> dict[tuple[str, str], Comparison]:
-        """The comparisons of the states of a view, by stored view and layer in words."""
+        """The comparisons of the states of a view, by stored view and layer."""
         return {
-            (stored, f"{layer} layer"): comparison
+            (stored, layer): comparison
             for stored, layers in self.layers.items()
             if declared_name(stored) == view
             for layer, comparison in layers.items()
@@ -121,11 +121,13 @@ class Verification:
             for line in stream.wrong:
                 yield f"every record once (I1), {name}: {line}"
         for name, merged in self.views.items():
-            for where, comparison in {(name, "merged"): merged, **self.layers_of(name)}.items():
+            places = {f"{name}, merged": merged} | {
+                f"{stored}, {layer} layer": comparison
+                for (stored, layer), comparison in self.layers_of(name).items()
+            }
+            for where, comparison in places.items():
                 for row in comparison.keys:
-                    yield (
-                        f"merged equals the recompute (I2), {', '.join(where)}: {_key_fault(row)}"
-                    )
+                    yield f"merged equals the recompute (I2), {where}: {_key_fault(row)}"
         for name in self.failed:
             yield f"not verified {name}: {self.unanswered[name]}"
         for line in self.files:
