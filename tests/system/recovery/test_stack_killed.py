@@ -77,14 +77,22 @@ def _replay(project, events):
     project.sent += events
 
 
-def _nothing_left(project):
-    home = project.folder / ".trilayer"
-    mine = [
-        p.pid
-        for p in psutil.process_iter(["cwd", "cmdline"])
-        if str(project.folder) in " ".join(p.info["cmdline"] or [])
+def _left(project):
+    """What runs still: the names of recorded processes, and command lines with the project's
+    folder.
+    """
+    mine = (" ".join(p.info["cmdline"] or []) for p in psutil.process_iter(["cmdline"]))
+    return [
+        *(record.name for record in processes.list_running(project.folder / ".trilayer")),
+        *(command for command in mine if str(project.folder) in command),
     ]
-    return processes.list_running(home) == [] and not mine
+
+
+def _until_nothing_is_left(project, *, timeout_s=40):
+    try:
+        until(lambda: not _left(project), timeout_s=timeout_s)
+    except AssertionError:
+        assert _left(project) == [], f"after {timeout_s} s"
 
 
 def test_without_its_broker_the_stack_says_so_and_ends(project):
@@ -94,7 +102,7 @@ def test_without_its_broker_the_stack_says_so_and_ends(project):
     until(project.has_all, timeout_s=240)
     psutil.Process(processes.running(home, "kafka").pid).kill()
     assert ended(process) == 1
-    until(lambda: _nothing_left(project), timeout_s=40)
+    _until_nothing_is_left(project)
 
 
 def test_without_its_spark_a_batch_run_and_the_stack_say_so_and_end(project):
@@ -124,7 +132,7 @@ def test_without_its_spark_a_batch_run_and_the_stack_say_so_and_end(project):
     assert "error: the Spark Connect server has ended" in said, said
     assert "Traceback" not in said, said
     assert ended(process) == 1
-    until(lambda: _nothing_left(project), timeout_s=40)
+    _until_nothing_is_left(project)
 
 
 def test_without_up_its_processes_end(project):
@@ -134,7 +142,7 @@ def test_without_up_its_processes_end(project):
     project.check_answers()
     process.kill()
     assert ended(process) == -signal.SIGKILL
-    until(lambda: _nothing_left(project), timeout_s=40)
+    _until_nothing_is_left(project)
 
 
 def test_a_loss_is_accepted_beside_the_stack(project):
@@ -186,7 +194,7 @@ def test_a_loss_is_accepted_beside_the_stack(project):
     assert "no answer: by_minute. " in changed
     assert changed.endswith("The speed layer starts again, to run them.")
     assert "as `trilayer speed restart` asks" in said
-    until(lambda: _nothing_left(project), timeout_s=20)
+    _until_nothing_is_left(project, timeout_s=20)
 
 
 def _saved_definitions_are_run_by_the_speed_layer_alone(project, process):
@@ -240,7 +248,9 @@ def test_airflow_ends_with_a_stack_that_is_killed(project):
     process = _up_with_airflow(project)
     process.kill()
     assert ended(process, timeout_s=90) == -signal.SIGKILL
-    until(lambda: _nothing_left(project), timeout_s=60)
+    # The scheduler waits for the task that it runs, which tries five times, with growing pauses of
+    # a random length, to reach the API server that has ended.
+    _until_nothing_is_left(project, timeout_s=240)
 
 
 def test_a_cluster_set_after_a_crash_is_the_one_that_is_used(project, broker, spark_connect):
@@ -263,4 +273,4 @@ def test_a_cluster_set_after_a_crash_is_the_one_that_is_used(project, broker, sp
     project.check_answers()
     process.send_signal(signal.SIGINT)
     assert ended(process, timeout_s=90) == 0
-    until(lambda: _nothing_left(project), timeout_s=60)
+    _until_nothing_is_left(project, timeout_s=60)
