@@ -1,9 +1,10 @@
 """What each aggregate costs in a micro-batch and in a full recompute, relative to `count`.
 
 Each program computes the number of sales by user, and one aggregate beside it; one computes a
-second view of the same source instead. The aggregates with cells are to cost at most 1.5 times as
-much as the second view, all others at most 1.3 times as much as `latest`. A micro-batch is 100,000
-parsed events in one task; a recompute reads the master dataset and writes the batch view.
+second view by user and product instead, which is what the cells of `distinct("product",
+exact=True)` are. The aggregates with cells are to cost at most 1.5 times as much as that view, all
+others at most 1.3 times as much as `latest`. A micro-batch is 100,000 parsed events in one task; a
+recompute reads the master dataset and writes the batch view.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def _catalog(measured: Mapping[str, Aggregate], second: bool = False) -> Catalog
     views = [View("by_user", source=SALES, key=["user"], aggregates={"sales": count(), **measured})]
     if second:
         views.append(
-            View("by_product", source=SALES, key=["product"], aggregates={"items": count()})
+            View("second", source=SALES, key=["user", "product"], aggregates={"sales": count()})
         )
     return Catalog(views=views)
 

@@ -80,7 +80,7 @@ FROM (
      MIN(IF(`_i3` IS NULL, NULL, STRUCT(`_i3` AS by, _partition AS partition, _offset AS offset, NOT `_i7` IS NULL AS known, `_i7` AS value))) FILTER(WHERE `_i0`) AS _s10,
      MAX(IF(`_i3` IS NULL, NULL, STRUCT(`_i3` AS by, _partition AS partition, _offset AS offset, NOT `_i8` IS NULL AS known, `_i8` AS value))) FILTER(WHERE `_i0`) AS _s11,
      MAX(`_i3`) FILTER(WHERE `_i0`) AS _s12,
-     MAX(CASE WHEN SHIFTRIGHTUNSIGNED(XXHASH64(`_i9`), 10) = 0 THEN 55 ELSE 55 - LENGTH(BIN(SHIFTRIGHTUNSIGNED(XXHASH64(`_i9`), 10))) END) FILTER(WHERE `_i2`) AS _s13,
+     MAX(LEAST(BIT_COUNT(~SHIFTRIGHTUNSIGNED(XXHASH64(`_i9`), 10) & (SHIFTRIGHTUNSIGNED(XXHASH64(`_i9`), 10) - 1)) + 1, 55)) FILTER(WHERE `_i2`) AS _s13,
      MIN(`_i10`) FILTER(WHERE `_i0`) AS _s14,
      MAX(`_i10`) FILTER(WHERE `_i0`) AS _s15
   FROM (
@@ -293,7 +293,7 @@ FROM (
   GROUP BY "carrier")
 -- view routes, fingerprint e793f1b7e6dae98d
 CREATE TABLE partials ("route" TEXT, "flights__n" BIGINT)
--- view routes__aircraft, fingerprint d119e9132de349de
+-- view routes__aircraft, fingerprint fe952195532059da
 CREATE TABLE partials ("route" TEXT, "_cell" INT, "aircraft__rank" INT)
 SELECT "route",
    "flights" AS "flights",

@@ -82,7 +82,7 @@ FROM (
      MAX(`_i4`) AS _s8,
      MAX(IF(`_i6` IS NULL, NULL, STRUCT(`_i6` AS by, _partition AS partition, _offset AS offset, NOT `_i7` IS NULL AS known, `_i7` AS value))) AS _s9,
      COUNT(`_i8`) AS _s10,
-     MAX(CASE WHEN SHIFTRIGHTUNSIGNED(XXHASH64(`_i9`), 10) = 0 THEN 55 ELSE 55 - LENGTH(BIN(SHIFTRIGHTUNSIGNED(XXHASH64(`_i9`), 10))) END) FILTER(WHERE `_i0`) AS _s11,
+     MAX(LEAST(BIT_COUNT(~SHIFTRIGHTUNSIGNED(XXHASH64(`_i9`), 10) & (SHIFTRIGHTUNSIGNED(XXHASH64(`_i9`), 10) - 1)) + 1, 55)) FILTER(WHERE `_i0`) AS _s11,
      COUNT(`_i10`) AS _s12,
      CAST(SUM(CAST(SHIFTRIGHT(CAST(`_i10` * CAST(100 AS DECIMAL(3, 0)) AS BIGINT), 32) AS DECIMAL(38, 0))) AS DECIMAL(38, 0)) AS _s13,
      CAST(SUM(CAST((CAST(`_i10` * CAST(100 AS DECIMAL(3, 0)) AS BIGINT) & 4294967295) AS DECIMAL(38, 0))) AS DECIMAL(38, 0)) AS _s14,
@@ -323,7 +323,7 @@ FROM (
   GROUP BY "coupon")
 -- view buyers_by_product, fingerprint 5c459d3d7594db99
 CREATE TABLE partials ("product" TEXT, "with_coupon__n" BIGINT)
--- view buyers_by_product__buyers, fingerprint 05d5385b7716a52f
+-- view buyers_by_product__buyers, fingerprint 1512a8041a07b119
 CREATE TABLE partials ("product" TEXT, "_cell" INT, "buyers__rank" INT)
 SELECT "product",
    "buyers" AS "buyers",

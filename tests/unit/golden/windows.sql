@@ -45,7 +45,7 @@ FROM (
      MIN(`_i1`) AS _s1,
      MAX(`_i1`) AS _s2,
      SUM(CAST(`_i2` AS DECIMAL(38, 2))) AS _s3,
-     MAX(CASE WHEN SHIFTRIGHTUNSIGNED(XXHASH64(`_i2`), 10) = 0 THEN 55 ELSE 55 - LENGTH(BIN(SHIFTRIGHTUNSIGNED(XXHASH64(`_i2`), 10))) END) FILTER(WHERE `_i0`) AS _s4
+     MAX(LEAST(BIT_COUNT(~SHIFTRIGHTUNSIGNED(XXHASH64(`_i2`), 10) & (SHIFTRIGHTUNSIGNED(XXHASH64(`_i2`), 10) - 1)) + 1, 55)) FILTER(WHERE `_i0`) AS _s4
   FROM (
     SELECT _tick * 3 + _set AS _group,
        _partition,
@@ -122,7 +122,7 @@ FROM (
      "session")
 -- view last_hour, fingerprint 0771a358be77459c
 CREATE TABLE partials ("who" TEXT, "minute" TIMESTAMPTZ, "paid__sum" DECIMAL(38, 2))
--- view last_hour__amounts, fingerprint bb42475cad5146bc
+-- view last_hour__amounts, fingerprint 8c333165491fd4eb
 CREATE TABLE partials ("who" TEXT, "minute" TIMESTAMPTZ, "_cell" INT, "amounts__rank" INT)
 SELECT "who",
    "paid" AS "paid",
