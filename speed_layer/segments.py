@@ -6,7 +6,9 @@ First the partials of all views are written by tick, then one commit file that m
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -63,6 +65,10 @@ megabyte each. The log and the master dataset have them in full.
 """
 
 
+_THREADS = ThreadPoolExecutor(4, thread_name_prefix="pass")
+"""They are kept from one micro-batch to the next, because each has a connection to the JVM."""
+
+
 @dataclass(frozen=True)
 class Census:
     """The events of one tick in a micro-batch, including quarantined ones.
@@ -74,6 +80,10 @@ class Census:
     quarantined: int
     oldest_ms: int
     newest_ms: int
+
+
+_Found = tuple[list[tuple[Pass, pa.Table]], dict[int, Census]]
+"""Results of passes, and the census of ticks."""
 
 
 def write_segment(
@@ -101,18 +111,22 @@ def write_segment(
         view
     )
     raw = f"(SELECT {', '.join(kafka_sql(columns))} FROM {view})"
-    parsed, with_reasons = (
-        f"({parse_sql(stream, raw, columns, reasons=reasons)})" for reasons in (False, True)
-    )
+    parsed = f"({parse_sql(stream, raw, columns, reasons=False)})"
+    of_rows = any(isinstance(pass_.source, Rows) for pass_ in passes)
+    # Few events of a tick or two are read and parsed by each pass anew. This takes less time than
+    # to keep them.
+    at_once = few and len(parts) <= 2
     cached: DataFrame | None = None
-    if len(parts) > MAX_TICKS or any(isinstance(pass_.source, Rows) for pass_ in passes):
-        cached = spark.sql(with_reasons).persist()
+    if len(parts) > MAX_TICKS or (of_rows and not at_once):
+        cached = spark.sql(parse_sql(stream, raw, columns)).persist()
         cached.createOrReplaceTempView(view)
-        parsed = with_reasons = view
+        parsed = view
     try:
-        tables, census = _compute(spark, parsed, parts, passes, store)
-        bad = sum(counted.quarantined for counted in census.values())
-        rejected = _rejected(spark, with_reasons, parts, columns, bad) if bad else None
+        tables, census = _compute(spark, parsed, parts, passes, store, at_once=at_once)
+        rejected = None
+        if bad := sum(counted.quarantined for counted in census.values()):
+            with_reasons = view if cached is not None else f"({parse_sql(stream, raw, columns)})"
+            rejected = _rejected(spark, with_reasons, parts, columns, bad)
     finally:
         if cached is not None:
             cached.unpersist()
@@ -149,33 +163,63 @@ def _segment(
 
 
 def _compute(
-    spark: SparkSession, parsed: str, parts: RangesByTick, passes: list[Pass], store: Store
+    spark: SparkSession,
+    parsed: str,
+    parts: RangesByTick,
+    passes: list[Pass],
+    store: Store,
+    *,
+    at_once: bool,
 ) -> tuple[dict[str, pa.Table], dict[int, Census]]:
-    """The partials of each view, and the census of each tick."""
+    """The partials of each view, and the census of each tick.
+
+    If the passes run at once, Spark plans one while the task of another works.
+    """
     tables: dict[str, list[pa.Table]] = {view.name: [] for pass_ in passes for view in pass_.views}
     census: dict[int, Census] = {}
+    of_events = [pass_ for pass_ in passes if isinstance(pass_.source, Stream)]
+    of_rows = [pass_ for pass_ in passes if isinstance(pass_.source, Rows)]
     for some in _batched(parts):
         placed = _placed(parsed, some, parts)
-        counted = False
-        for pass_ in passes:
-            if isinstance(pass_.source, Rows):
-                joined = table_frames(pass_.source, spark, store, keep=True)
-                for place in range(len(some)):
-                    events = spark.sql(f"SELECT * FROM {placed} WHERE {PLACE} = {place} AND {FITS}")
-                    made = rows_made(pass_.source, events, joined)
-                    made = made.withColumn(SLOT, F.lit(2 * place))
-                    _slice(pass_, _collect(pass_.run(made, SLOT), some), tables)
-                continue
-            result = _collect(spark.sql(pass_.sql(placed, SLOT, STAMP)), some)
-            if not counted:
-                census |= _census(result.filter(pc.equal(result[SET], 0)))
-                counted = True
-            _slice(pass_, result, tables)
-        if not counted:
-            columns = f"count(1) AS {EVENTS}, min({STAMP}) AS {OLDEST}, max({STAMP}) AS {NEWEST}"
-            counts = spark.sql(f"SELECT {SLOT}, {columns} FROM {placed} GROUP BY {SLOT}")
-            census |= _census(_collect(counts, some))
+        jobs: list[Callable[[], _Found]] = [
+            partial(_of_events, spark, placed, some, of_events),
+            *(partial(_of_rows, spark, placed, some, pass_, store) for pass_ in of_rows),
+        ]
+        if at_once and len(jobs) > 1:
+            futures = [_THREADS.submit(job) for job in jobs]
+            wait(futures)
+            found = [future.result() for future in futures]
+        else:
+            found = [job() for job in jobs]
+        for results, counted in found:
+            census |= counted
+            for pass_, result in results:
+                _slice(pass_, result, tables)
     return {name: pa.concat_tables(found) for name, found in tables.items()}, census
+
+
+def _of_events(spark: SparkSession, placed: str, some: RangesByTick, passes: list[Pass]) -> _Found:
+    """The result of the pass over the stream's events, if there is one, and the census."""
+    for pass_ in passes:  # one at most
+        result = _collect(spark.sql(pass_.sql(placed, SLOT, STAMP)), some)
+        return [(pass_, result)], _census(result.filter(pc.equal(result[SET], 0)))
+    columns = f"count(1) AS {EVENTS}, min({STAMP}) AS {OLDEST}, max({STAMP}) AS {NEWEST}"
+    counts = spark.sql(f"SELECT {SLOT}, {columns} FROM {placed} GROUP BY {SLOT}")
+    return [], _census(_collect(counts, some))
+
+
+def _of_rows(
+    spark: SparkSession, placed: str, some: RangesByTick, pass_: Pass, store: Store
+) -> _Found:
+    """The results of the pass over what a function makes of events, one for each tick."""
+    assert isinstance(pass_.source, Rows)
+    joined = table_frames(pass_.source, spark, store, keep=True)
+    results = []
+    for place in range(len(some)):
+        events = spark.sql(f"SELECT * FROM {placed} WHERE {PLACE} = {place} AND {FITS}")
+        made = rows_made(pass_.source, events, joined).withColumn(SLOT, F.lit(2 * place))
+        results.append((pass_, _collect(pass_.run(made, SLOT), some)))
+    return results, {}
 
 
 def _placed(parsed: str, some: RangesByTick, parts: RangesByTick) -> str:

@@ -247,11 +247,20 @@ class Pass:
 
     def columns_of(self, view: View) -> dict[str, str]:
         """The column of the pass for each column of the view's partial."""
-        columns = {key.name: self.keys[key.sql] for key in view.keys}
-        for kept in view.kept:
-            for column, state in kept.states.items():
-                columns[column] = self.states[self._state_sql(kept, state)]
-        return columns
+        return self._columns[view.name]
+
+    @cached_property
+    def _columns(self) -> dict[str, dict[str, str]]:
+        """For each view, by name; kept, because micro-batches ask for it many times a second."""
+        return {
+            view.name: {key.name: self.keys[key.sql] for key in view.keys}
+            | {
+                column: self.states[self._state_sql(kept, state)]
+                for kept in view.kept
+                for column, state in kept.states.items()
+            }
+            for view in self.views
+        }
 
     def slice_of(self, view: View, result: DataFrame, extra: Sequence[str] = ()) -> DataFrame:
         """The view's partials in the result of `run`, after the columns of `extra`."""
@@ -267,15 +276,15 @@ class Pass:
         """As `slice_of`, for a result that was collected as Arrow."""
         import pyarrow.compute as pc
 
-        rows = result.filter(pc.equal(result[SET], self.sets.index(self._set_of(view))))
+        wanted = pc.equal(result[SET], self.sets.index(self._set_of(view)))
         if view.filter:
-            rows = rows.filter(pc.greater(rows[self.states[self._population_sql(view)]], 0))
-        columns = {name: rows[name] for name in extra} | {
-            name: rows[c] for name, c in self.columns_of(view).items()
+            population = result[self.states[self._population_sql(view)]]
+            wanted = pc.and_(wanted, pc.greater(population, 0))
+        columns = {name: result[name] for name in extra} | {
+            name: result[column] for name, column in self.columns_of(view).items()
         }
-        return pa.table(columns).cast(
-            partial_schema(view, {name: rows.schema.field(name).type for name in extra})
-        )
+        schema = partial_schema(view, {name: result.schema.field(name).type for name in extra})
+        return pa.table(columns).filter(wanted).cast(schema)
 
 
 def plan(views: Sequence[View]) -> list[Pass]:

@@ -69,8 +69,8 @@ class Distinct(Aggregate):
         """The number of events, or the largest rank of a register."""
         if self.exact:
             return {"n": _NUMBER}
-        # The rank is the place of the lowest 1, from 1, in the 54 bits of the hash that do not select
-        # the register, and 55 if all are 0. The bits below the lowest 1 are counted.
+        # The rank is the place of the lowest 1, from 1, in the 54 bits of the hash that do not
+        # select the register, and 55 if all are 0. The bits below the lowest 1 are counted.
         bits = f"shiftrightunsigned(xxhash64({unsigned_zero('value', types['value'])}), 10)"
         rank = f"least(bit_count(~{bits} & ({bits} - 1)) + 1, 55)"
         return {"rank": State("int", f"max({rank})", "max(state)", neutral="0")}
