@@ -100,8 +100,8 @@ class Load:
         stream: The stream of the events.
         counted: The question how many events are counted.
         events: Returns the function that makes them.
-        p50_s: The median delay to reach in seconds.
-        p99_s: The delay to reach for 99 % of the events in seconds.
+        p50_s: The largest median delay to accept, in seconds.
+        p99_s: The largest delay to accept for 99 % of the events, in seconds.
     """
 
     catalog: str

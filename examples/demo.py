@@ -1,8 +1,8 @@
 """What the examples have in common: correct answers, and what `trilayer demo` knows of each one.
 
-An example has a catalog in its `__init__.py`, events in `generate.py`, and the correct answers to
-its events, computed in plain Python, in `truth.py`. Whoever copies an example for a project of
-their own can leave out everything but the catalog.
+An example has a catalog in its `__init__.py`, events in `generate.py` (`flights` reads real ones in
+`__main__.py`), and the correct answers to its events, computed in plain Python, in `truth.py`.
+Whoever copies an example for a project of their own can leave out everything but the catalog.
 """
 
 from __future__ import annotations

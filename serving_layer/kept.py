@@ -12,6 +12,7 @@ texts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import duckdb
@@ -28,7 +29,7 @@ FOLD = "_fold"
 FOLD_TYPE = "UINTEGER"
 
 MOST_WINDOWS = 24
-"""Answers are kept if a pane belongs to at most this many windows.
+"""Answers are kept if a pane belongs to at most this many windows, over all window keys together.
 
 There can be as many rows of an answer for each row of partials.
 """
@@ -58,9 +59,8 @@ def kept_table(view: View) -> str:
 
 def can_keep(view: View) -> bool:
     """Whether the answers of a view can be kept."""
-    return not view.as_of_query and all(
-        (window.overlap or 1) <= MOST_WINDOWS for window in _windows(view).values()
-    )
+    windows = math.prod(window.overlap or 1 for window in _windows(view).values())
+    return not view.as_of_query and windows <= MOST_WINDOWS
 
 
 def fold_sql(view: View) -> str:

@@ -79,7 +79,7 @@ demo = Demo(
     prepare=prepare,
     questions={
         "scanners": "sources that try many ports",
-        "unusual": "sources that send more in the last ten seconds than ever before",
+        "unusual": "sources that send much more than usual in the last ten seconds, or are new",
         "strangers": "sources from outside that are in no list",
         "loudest": "sources that send the most",
     },

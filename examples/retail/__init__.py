@@ -102,8 +102,9 @@ buyers = View(
     aggregates={"buyers": distinct("customer"), "with_coupon": count("coupons")},
 )
 
-# A decimal of 18 digits is the longest one whose variance is exact.
-SPENT = "cast(quantity * unit_price as decimal(18,2))"
+# `variance` takes decimals of at most 18 digits. An amount that does not fit is NULL, and not
+# counted.
+SPENT = "try_cast(quantity * unit_price as decimal(18,2))"
 
 spending = View(
     "spending_by_customer",
@@ -168,8 +169,8 @@ erratic_customers = Query(
     """,
 )
 
-baskets_today = Query(
-    "baskets_today",
+latest_baskets = Query(
+    "latest_baskets",
     """
     select hour, purchases, [round(a, 2) for a in amounts] as amounts,
            [b.value || ' ' || b.n for b in best_sellers] as best_sellers
@@ -179,9 +180,9 @@ baskets_today = Query(
     """,
 )
 
-# The view `sales_of_last_hour` gives the same answer. What a query selects, it selects from all
-# minutes that there are, and the view of the last hour only merges the minutes that it needs. No
-# other expression of a view may read a clock, because both layers must get the same answer.
+# The view `sales_of_last_hour` gives the same rows. This query filters the rows of all minutes,
+# while the view merges only the minutes that it needs. The expressions of a view may not read a
+# clock, because both layers must get the same result.
 last_hour = Query(
     "last_hour",
     """
@@ -198,5 +199,5 @@ last_hour = Query(
 
 catalog = Catalog(
     views=[by_product, by_customer, by_minute, by_coupon, buyers, spending, baskets, of_last_hour],
-    queries=[top_sellers, best_customers, last_hour, erratic_customers, baskets_today],
+    queries=[top_sellers, best_customers, last_hour, erratic_customers, latest_baskets],
 )

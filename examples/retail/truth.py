@@ -124,7 +124,7 @@ demo = Demo(
     questions={
         "top_sellers": "products with the most revenue",
         "erratic_customers": "customers whose purchases differ the most",
-        "baskets_today": "median, 90 % and 99 % of what a purchase costs, and best sellers",
+        "latest_baskets": "median, 90 % and 99 % of what a purchase costs, and best sellers",
     },
     rate=1_000,
 )

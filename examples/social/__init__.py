@@ -140,8 +140,8 @@ picking_up = Query(
     """
     select hashtag,
            round(coalesce(short.posts, 0) / 5, 1) as a_minute,
-           round(long.posts / 30, 1) as a_minute_before,
-           round(a_minute - a_minute_before, 1) as gained
+           round(long.posts / 30, 1) as a_minute_in_half_hour,
+           round(a_minute - a_minute_in_half_hour, 1) as gained
     from hashtags_of_30_minutes long left join hashtags_of_5_minutes short using (hashtag)
     order by gained desc, hashtag
     limit 5

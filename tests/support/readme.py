@@ -1,10 +1,12 @@
 """The README, the code that it shows, and the table in it that is generated from the code."""
 
 import re
+from contextlib import suppress
 from dataclasses import fields
 
 from tests.support.places import PROJECT
 from trilayer_core.definitions.aggregates import AGGREGATES, Aggregate
+from trilayer_core.errors import DefinitionError
 
 README = (PROJECT / "README.md").read_text()
 
@@ -42,5 +44,11 @@ def _kept(aggregate: Aggregate) -> str:
         return f"cells: {doc[:1].lower()}{doc[1:]}"
     if any(field.name == "bounds" for field in fields(aggregate)):
         return "a column for each bucket"
-    number = len(aggregate.states(types, positioned=True))
-    return "1 column" if number == 1 else f"{number} columns"
+    numbers = set()
+    for type_ in ("boolean", "int", "bigint", "decimal(18,2)", "decimal(38,2)", "double"):
+        with suppress(DefinitionError):
+            aggregate.check(types | {"value": type_}, "x")
+            numbers.add(len(aggregate.states(types | {"value": type_}, positioned=True)))
+    if numbers == {1}:
+        return "1 column"
+    return f"{' or '.join(str(number) for number in sorted(numbers))} columns"

@@ -15,6 +15,7 @@ from kafka.admin import NewTopic
 from tests.support.places import PROJECT
 from tests.support.waiting import until
 from trilayer.local import kafka, processes
+from trilayer.operations import sending
 from trilayer_core.errors import ConflictError, EnvironmentFault
 from trilayer_core.runtime import jars
 from trilayer_core.runtime.settings import default_jars
@@ -244,3 +245,17 @@ def test_a_port_that_is_taken_after_it_was_chosen_is_chosen_anew(home, monkeypat
         line for line in said if ", for " not in line
     ]  # without those that say how long it takes
     assert begun[-2:] == ["Another program has taken the port meanwhile", "Starting Kafka"]
+
+
+# What the client can't close in time is closed with it.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_events_that_no_broker_answers_for_are_an_error(home, monkeypatch):
+    """The client itself may wait for ever."""
+    monkeypatch.setattr(sending, "FINISH_S", 2.0)
+    broker = start(home)
+    create_topic(broker, "t")
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap, max_block_ms=10_000)
+    producer.send("t", b"taken").get(timeout=20)
+    psutil.Process(processes.running(home, kafka.NAME).pid).kill()
+    producer.send("t", b"not taken")
+    assert "within 2 s" in str(sending.finish(producer))

@@ -81,7 +81,7 @@ def _tell(step: Step, demo: Demo) -> None:
             )
         case operation.Scheduling(airflow):
             out.print(
-                f"[bold]3[/] Airflow runs the batch layer every minute: {airflow.url}/dags/"
+                f"  Airflow runs the batch layer every minute: {airflow.url}/dags/"
                 f"lambda_batch   user {airflow.user}, password {airflow.password}"
             )
         case operation.ScheduledRun(number, counts):

@@ -17,6 +17,7 @@ from pydantic import Field
 
 from trilayer.operations.project import Project
 from trilayer.operations.quarantine import Quarantined, quarantined
+from trilayer.operations.sending import finish
 from trilayer_core.compute.formats import format_of
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import EnvironmentFault, UsageError
@@ -248,7 +249,7 @@ class _Replay:
             )
         except KafkaError as error:
             raise EnvironmentFault(f"no Kafka broker answers at {servers}: {error}") from error
-        self._stack.callback(producer.close)
+        self._stack.callback(finish, producer)
         return producer
 
     def _check(self, one: _Correction, event: Quarantined | None) -> None:

@@ -6,11 +6,12 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 
 from kafka import KafkaProducer
-from kafka.errors import KafkaError, MessageSizeTooLargeError
+from kafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError
 
 from trilayer.operations.files.events import Event, Events
 from trilayer.operations.quarantine import SOURCE_HEADER
@@ -25,6 +26,9 @@ SLICE_S = 0.02
 
 TELL_EVERY = 500
 """The number of events between two progress reports."""
+
+FINISH_S = 130.0
+"""How long the broker may take to answer for an event, in seconds."""
 
 
 @dataclass
@@ -55,6 +59,25 @@ class Sent:
             self.first = self.first or event
             self.unfit += 1
             self.misfits.update(reasons_of(event.misfit, stream))
+
+
+def finish(producer: KafkaProducer) -> KafkaTimeoutError | None:
+    """Waits until the broker has answered for everything that was sent, and closes the producer.
+
+    The client gives up a batch after its delivery timeout of two minutes. It has been seen to wait
+    for ever nevertheless, after its broker had ended.
+
+    Returns:
+        None, or an error if the broker has not answered for all within FINISH_S seconds.
+    """
+    try:
+        producer.flush(timeout=FINISH_S)
+    except KafkaTimeoutError:
+        with suppress(KafkaTimeoutError):
+            producer.close(timeout=0)
+        return KafkaTimeoutError(f"no answer from the broker within {FINISH_S:g} s")
+    producer.close()
+    return None
 
 
 def send(
@@ -133,8 +156,9 @@ def send(
             skip + sent.events,
         )
     finally:
-        producer.flush()
-        producer.close()
+        unfinished = finish(producer)
+        if unfinished is not None:
+            failed.append(unfinished)
     if failed:
         raise EnvironmentFault(
             f"the broker must take every event; it refused one of the first {sent.events:,}:"

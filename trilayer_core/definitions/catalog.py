@@ -54,6 +54,12 @@ class Catalog:
     tables: Sequence[Table] = field(default=())
 
     def __post_init__(self) -> None:
+        for what, kind, found in (("views", View, self.views), ("queries", Query, self.queries)):
+            for one in found:
+                if not isinstance(one, kind):
+                    raise DefinitionError(
+                        f"{what} of a catalog must be a list of {kind.__name__}; got {one!r}"
+                    )
         if not self.views:
             raise DefinitionError("a catalog must have at least one view; got none")
         names = [view.name for view in self.views] + [query.name for query in self.queries]
@@ -62,12 +68,12 @@ class Catalog:
             raise DefinitionError(
                 f"views and queries must have different names; got {', '.join(twice)} twice"
             )
-        for what, found in (
+        for what, sources in (
             ("stream", [v.stream for v in self.views]),
             ("source", [v.source for v in self.views]),
         ):
             by_name: dict[str, Source] = {}
-            for source in found:
+            for source in sources:
                 if by_name.setdefault(source.name, source) != source:
                     raise DefinitionError(
                         f"each {what} must be declared once; got two different ones named"

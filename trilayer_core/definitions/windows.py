@@ -44,7 +44,8 @@ def duration_us(text: str, what: str) -> int:
     match = _DURATION.match(text.lower()) if isinstance(text, str) else None
     if not match or match[2] not in _UNITS_US or int(match[1]) == 0:
         raise DefinitionError(
-            f"{what} must be a number and one of {', '.join(_UNITS_US)}(s); got {text!r}"
+            f"{what} must be a whole number of at least 1 and one of {', '.join(_UNITS_US)}(s),"
+            f" such as '15 minutes'; got {text!r}"
         )
     found = int(match[1]) * _UNITS_US[match[2]]
     if found > MAX_SIZE_US:

@@ -88,9 +88,9 @@ def _check_size(table: Table, size: int, most_mb: int) -> None:
     """Raises DefinitionError if a table of `size` bytes is larger than `most_mb`."""
     if size > most_mb * 2**20:
         raise DefinitionError(
-            f"table {table.name!r} must be at most {most_mb} MB to be sent to each task; it has"
-            f" {size / 2**20:,.1f} MB; leave out columns or rows, make a stream of it, or raise"
-            " the setting table_max_mb"
+            f"table {table.name!r} ({table.path}) must be at most {most_mb} MB, in its file and in"
+            f" memory, because each task and each reader holds it; it has {size / 2**20:,.1f} MB;"
+            " leave out columns or rows, make a stream of it, or raise the setting table_max_mb"
         )
 
 

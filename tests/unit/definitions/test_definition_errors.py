@@ -227,7 +227,7 @@ ERRORS = {
     ),
     "gap of a session": (
         lambda: view(key={"s": session("at", "a while")}),
-        "gap of a session must be a number and one of .*; got 'a while'",
+        "gap of a session must be a whole number of at least 1 and one of .*; got 'a while'",
     ),
     "session beside a window": (
         lambda: view(key={"s": session("at", "1 hour"), "w": tumbling("at", "1 day")}),
@@ -329,6 +329,22 @@ ERRORS = {
         lambda: view(aggregates={"n": quantiles("dep_delay", [])}),
         "must be numbers from 0 to 1, at least one",
     ),
+    "one quantile": (
+        lambda: view(aggregates={"n": quantiles("dep_delay", 0.5)}),
+        r"quantiles of 'dep_delay' must be a list of numbers; got 0.5; write \[0.5\]",
+    ),
+    "one bound": (
+        lambda: view(aggregates={"n": histogram("dep_delay", 5)}),
+        r"bounds of histogram\('dep_delay'\) must be a list of numbers; got 5; write \[5\]",
+    ),
+    "text as a view": (
+        lambda: Catalog(views=["x"]),
+        "views of a catalog must be a list of View; got 'x'",
+    ),
+    "text as a query": (
+        lambda: Catalog(views=[view()], queries=["x"]),
+        "queries of a catalog must be a list of Query; got 'x'",
+    ),
     "the top none": (
         lambda: view(aggregates={"n": top("carrier", 0)}),
         "the number of values of top\\(\\) in .* must be from 1 to 1000; got 0",
@@ -405,7 +421,7 @@ ERRORS = {
     ),
     "months": (
         lambda: tumbling("at", "1 month"),
-        "size of a tumbling window must be a number and one of millisecond, .* got '1 month'",
+        "tumbling window must be a whole number of at least 1 and one of mill.* got '1 month'",
     ),
     "no length": (lambda: tumbling("at", "0 hours"), "size of a tumbling window must be"),
     "slide that doesn't fit": (

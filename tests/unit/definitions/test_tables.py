@@ -218,7 +218,10 @@ def test_a_stored_content_that_was_altered_is_not_used(tmp_path):
 def test_a_table_that_is_too_large_is_refused(tmp_path):
     large = lifts(tmp_path, "lift,height\n" + f"{'x' * 1000},1\n" * 1100)
     store = Store(str(tmp_path / "store"))
-    says = r"table 'lifts' must be at most 1 MB .*; it has 1\.1 MB; .* the setting table_max_mb"
+    says = (
+        r"table 'lifts' .*lifts.csv.* must be at most 1 MB, .*; it has 1\.1 MB; .* the setting"
+        " table_max_mb"
+    )
     with pytest.raises(DefinitionError, match=says):
         check_tables([rows(large)], store, 1)
     with pytest.raises(DefinitionError, match=says):

@@ -134,10 +134,10 @@ FROM (
            cast(pmod(xxhash64((customer)), 1024) as int) AS _k3,
            (product) AS _k4,
            timestamp_micros(unix_micros(cast(purchased_at as timestamp)) - pmod(unix_micros(cast(purchased_at as timestamp)), 3600000000L)) AS _k5,
-           CASE WHEN isnan(cast((try_cast((cast(quantity * unit_price as decimal(18,2))) as decimal(18,2))) as double)) THEN 1000000 WHEN cast((try_cast((cast(quantity * unit_price as decimal(18,2))) as decimal(18,2))) as double) = 0 THEN 0 WHEN abs(cast((try_cast((cast(quantity * unit_price as decimal(18,2))) as decimal(18,2))) as double)) = cast('Infinity' as double) THEN IF(cast((try_cast((cast(quantity * unit_price as decimal(18,2))) as decimal(18,2))) as double) > 0, 999999, -999999) WHEN cast((try_cast((cast(quantity * unit_price as decimal(18,2))) as decimal(18,2))) as double) > 0 THEN cast(ceil(ln(abs(cast((try_cast((cast(quantity * unit_price as decimal(18,2))) as decimal(18,2))) as double))) / 0.020000666706669435D) as int) + 100000 ELSE -(cast(ceil(ln(abs(cast((try_cast((cast(quantity * unit_price as decimal(18,2))) as decimal(18,2))) as double))) / 0.020000666706669435D) as int) + 100000) END AS _k6,
+           CASE WHEN isnan(cast((try_cast((try_cast(quantity * unit_price as decimal(18,2))) as decimal(18,2))) as double)) THEN 1000000 WHEN cast((try_cast((try_cast(quantity * unit_price as decimal(18,2))) as decimal(18,2))) as double) = 0 THEN 0 WHEN abs(cast((try_cast((try_cast(quantity * unit_price as decimal(18,2))) as decimal(18,2))) as double)) = cast('Infinity' as double) THEN IF(cast((try_cast((try_cast(quantity * unit_price as decimal(18,2))) as decimal(18,2))) as double) > 0, 999999, -999999) WHEN cast((try_cast((try_cast(quantity * unit_price as decimal(18,2))) as decimal(18,2))) as double) > 0 THEN cast(ceil(ln(abs(cast((try_cast((try_cast(quantity * unit_price as decimal(18,2))) as decimal(18,2))) as double))) / 0.020000666706669435D) as int) + 100000 ELSE -(cast(ceil(ln(abs(cast((try_cast((try_cast(quantity * unit_price as decimal(18,2))) as decimal(18,2))) as double))) / 0.020000666706669435D) as int) + 100000) END AS _k6,
            (customer) IS NOT NULL AS _i0,
            (product) IS NOT NULL AS _i1,
-           (try_cast((cast(quantity * unit_price as decimal(18,2))) as decimal(18,2))) IS NOT NULL AS _i2,
+           (try_cast((try_cast(quantity * unit_price as decimal(18,2))) as decimal(18,2))) IS NOT NULL AS _i2,
            quantity AS _i3,
            try_cast((cast(quantity * unit_price as decimal(20,2))) as decimal(20,2)) AS _i4,
            unit_price AS _i5,
@@ -145,7 +145,7 @@ FROM (
            product AS _i7,
            coupons AS _i8,
            customer AS _i9,
-           try_cast((cast(quantity * unit_price as decimal(18,2))) as decimal(18,2)) AS _i10,
+           try_cast((try_cast(quantity * unit_price as decimal(18,2))) as decimal(18,2)) AS _i10,
            try_cast((quantity >= 5) as boolean) AS _i11
         FROM events)))
   GROUP BY _group,
@@ -368,7 +368,7 @@ FROM (
            "_cell")
       GROUP BY "product")
   GROUP BY "product")
--- view spending_by_customer, fingerprint 71a9a217451b4362
+-- view spending_by_customer, fingerprint 34d10ac451b9c272
 CREATE TABLE partials ("customer" TEXT, "purchases__n" BIGINT, "variance__count" BIGINT, "variance__high" DECIMAL(38, 0), "variance__low" DECIMAL(38, 0), "variance__high_high" DECIMAL(38, 0), "variance__high_low" DECIMAL(38, 0), "variance__low_low" DECIMAL(38, 0), "deviation__count" BIGINT, "deviation__high" DECIMAL(38, 0), "deviation__low" DECIMAL(38, 0), "deviation__high_high" DECIMAL(38, 0), "deviation__high_low" DECIMAL(38, 0), "deviation__low_low" DECIMAL(38, 0), "last_products__events" STRUCT("by" TIMESTAMPTZ, partition INT, "offset" BIGINT, known BOOLEAN, value TEXT)[], "bought_in_bulk__max" BOOLEAN)
 -- view spending_by_customer__favourite, fingerprint 5a45c215158767e0
 CREATE TABLE partials ("customer" TEXT, "_cell" TEXT, "favourite__n" BIGINT)
@@ -469,9 +469,9 @@ FROM (
            "_cell")
       GROUP BY "customer")
   GROUP BY "customer")
--- view baskets_by_hour, fingerprint a9687c81c52b002a
+-- view baskets_by_hour, fingerprint 30211e2b294afd83
 CREATE TABLE partials ("hour" TIMESTAMPTZ, "purchases__n" BIGINT, "sizes__b0" BIGINT, "sizes__b1" BIGINT, "sizes__b2" BIGINT, "sizes__b3" BIGINT, "sizes__b4" BIGINT)
--- view baskets_by_hour__amounts, fingerprint 39f8eef18f1dcebd
+-- view baskets_by_hour__amounts, fingerprint 23433329d0deed5b
 CREATE TABLE partials ("hour" TIMESTAMPTZ, "_cell" INT, "amounts__n" BIGINT)
 -- view baskets_by_hour__best_sellers, fingerprint bb12954646b36d47
 CREATE TABLE partials ("hour" TIMESTAMPTZ, "_cell" TEXT, "best_sellers__n" BIGINT)

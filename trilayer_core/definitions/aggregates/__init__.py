@@ -16,8 +16,9 @@ aggregates of its own; docs/extending.md shows an example.
 The design follows Algebird's `MonoidAggregator` (prepare, plus with zero, present).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
+from typing import TypeVar
 
 from trilayer_core.definitions.aggregates.base import Aggregate, Cell, State
 from trilayer_core.definitions.aggregates.cells import Distinct, Mode, Quantiles, Top
@@ -32,6 +33,7 @@ from trilayer_core.definitions.aggregates.chosen import (
 )
 from trilayer_core.definitions.aggregates.spread import Histogram, StdDev, Variance
 from trilayer_core.definitions.aggregates.sums import Count, Mean, Sum
+from trilayer_core.errors import DefinitionError
 
 __all__ = [
     "AGGREGATES",
@@ -58,6 +60,8 @@ __all__ = [
     "top",
     "variance",
 ]
+
+_Number = TypeVar("_Number", float, float | Decimal)
 
 AGGREGATES = (
     Count,
@@ -155,7 +159,9 @@ def histogram(
     column: str, bounds: Sequence[float | Decimal], *, where: str | None = None
 ) -> Aggregate:
     """The number of values of `column` in each bucket; see `Histogram`."""
-    return Histogram(value=column, where=where, bounds=tuple(bounds))
+    return Histogram(
+        value=column, where=where, bounds=_listed(f"bounds of histogram({column!r})", bounds)
+    )
 
 
 def distinct(column: str, *, exact: bool = False, where: str | None = None) -> Aggregate:
@@ -165,7 +171,9 @@ def distinct(column: str, *, exact: bool = False, where: str | None = None) -> A
 
 def quantiles(column: str, quantiles: Sequence[float], *, where: str | None = None) -> Aggregate:
     """The values of `column` at some ranks, within 1 %; see `Quantiles`."""
-    return Quantiles(value=column, where=where, quantiles=tuple(quantiles))
+    return Quantiles(
+        value=column, where=where, quantiles=_listed(f"quantiles of {column!r}", quantiles)
+    )
 
 
 def top(column: str, k: int = 10, *, where: str | None = None) -> Aggregate:
@@ -176,3 +184,14 @@ def top(column: str, k: int = 10, *, where: str | None = None) -> Aggregate:
 def mode(column: str, *, where: str | None = None) -> Aggregate:
     """The most frequent value of `column`; see `Mode`."""
     return Mode(value=column, where=where)
+
+
+def _listed(what: str, found: Sequence[_Number]) -> tuple[_Number, ...]:
+    """A list as a tuple.
+
+    Raises:
+        DefinitionError: It is a single number, or text.
+    """
+    if isinstance(found, str) or not isinstance(found, Iterable):
+        raise DefinitionError(f"{what} must be a list of numbers; got {found!r}; write [{found}]")
+    return tuple(found)

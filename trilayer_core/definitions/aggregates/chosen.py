@@ -50,7 +50,7 @@ class Max(_Extreme):
 
 
 class Any(_Extreme):
-    """Whether one of the conditions is true; NULL if all are NULL."""
+    """Whether the condition is true of at least one event; NULL if it is NULL for all."""
 
     kind, function = "any_", "max"
 
@@ -60,7 +60,7 @@ class Any(_Extreme):
 
 
 class Every(_Extreme):
-    """Whether all of the conditions that are not NULL are true; NULL if all are NULL."""
+    """Whether the condition is false of no event; NULL if it is NULL for all."""
 
     kind, function = "every", "min"
 
@@ -101,7 +101,7 @@ class _Chosen(Aggregate):
 
 
 class Latest(_Chosen):
-    """The value of the event with the largest `by`; among equals, of the last one in the log.
+    """The value of the event with the largest `by`; among equals, of the last one of a partition.
 
     Events whose `by` is NULL are ignored.
     """
@@ -110,7 +110,7 @@ class Latest(_Chosen):
 
 
 class First(_Chosen):
-    """The value of the event with the smallest `by`; among equals, of the first one in the log.
+    """The value of the event with the smallest `by`; among equals, of the first one of a partition.
 
     Events whose `by` is NULL are ignored.
     """

@@ -19,7 +19,7 @@ from trilayer_core.definitions.expressions import (
 from trilayer_core.errors import DefinitionError
 
 MOST_DIGITS = 18
-"""The most digits of a decimal whose variance is exact; as an integer it is then a bigint."""
+"""The most digits of a decimal whose sums of powers are exact; as an integer it is a bigint."""
 
 _MOMENTS = "struct<count:bigint,mean:double,m2:double>"
 
@@ -32,11 +32,11 @@ def _is_split(type_: str) -> bool:
 class Variance(Aggregate):
     """The sample variance of the values that are not NULL, as a double; NULL for fewer than two.
 
-    For integers and decimals it is computed from exact sums of powers, and rounded once. For
-    floating-point numbers, counts, means and sums of squared deviations are merged (Chan, Golub,
-    LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979),
-    which does not cancel out digits as a sum of squares would. It is NaN if a value is NaN or
-    infinite.
+    For integers and decimals it is computed from exact sums of powers, so that it does not depend
+    on how events are divided; only the last steps are rounded. For floating-point numbers, counts,
+    means and sums of squared deviations are merged (Chan, Golub, LeVeque, "Updating formulae and a
+    pairwise algorithm for computing sample variances", 1979), which does not cancel out digits as a
+    sum of squares would. It is NaN if a value is NaN or infinite.
     """
 
     kind = "variance"
@@ -177,7 +177,7 @@ def _moments() -> State:
 
 
 class StdDev(Variance):
-    """The sample standard deviation: the square root of the variance; see `Variance`."""
+    """The sample standard deviation: the square root of the variance."""
 
     kind = "stddev"
 

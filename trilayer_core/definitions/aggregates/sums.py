@@ -14,7 +14,7 @@ from trilayer_core.definitions.expressions import (
 
 
 class Count(Aggregate):
-    """The number of events, or of those whose `value` is not NULL."""
+    """The number of events, or of those whose column is not NULL."""
 
     kind = "count"
 
@@ -98,7 +98,7 @@ def _sum_type(type_: str) -> str:
 
 
 class Sum(Aggregate):
-    """The sum of the values that are not NULL; NULL if there are none.
+    """The sum of the values that are not NULL; NULL if there are none, or if it does not fit.
 
     It is exact for integers and decimals. The result is a bigint for integers, a decimal of 38
     digits for decimals, and a double for floating-point numbers. A total that does not fit is NULL;
