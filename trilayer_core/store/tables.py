@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -94,7 +95,10 @@ def _check_size(table: Table, size: int, most_mb: int) -> None:
         )
 
 
-_frames: WeakKeyDictionary[Store, dict[tuple[int, str], DataFrame]] = WeakKeyDictionary()
+_kept: WeakKeyDictionary[Store, dict[tuple[str, str], DataFrame]] = WeakKeyDictionary()
+"""What Spark keeps, by application and digest. Each micro-batch has a session object of its own."""
+
+_keeping = Lock()
 
 
 def table_frames(
@@ -106,24 +110,27 @@ def table_frames(
         rows: The source.
         spark: The session, with a driver of its own or on a server.
         store: The store.
-        keep: Whether Spark keeps the rows in memory until the session ends.
+        keep: Whether Spark keeps the rows in memory until its driver ends. The session must have a
+            driver of its own.
     """
-    known = _frames.setdefault(store, {})
-    found = []
-    for table in rows.tables:
-        place = (id(spark), table.digest)
-        if place not in known:
-            known[place] = _frame(table, spark, store, keep)
-        found.append(known[place].hint("broadcast"))
-    return found
+    if not keep:
+        return [_frame(table, spark, store).hint("broadcast") for table in rows.tables]
+    with _keeping:
+        kept = _kept.setdefault(store, {})
+        found = []
+        for table in rows.tables:
+            place = (spark.sparkContext.applicationId, table.digest)
+            if place not in kept:
+                kept[place] = _frame(table, spark, store).persist()
+            found.append(kept[place].hint("broadcast"))
+        return found
 
 
-def _frame(table: Table, spark: SparkSession, store: Store, keep: bool) -> DataFrame:
+def _frame(table: Table, spark: SparkSession, store: Store) -> DataFrame:
     file = stored_table(table, store).file
     store.check(file)
     schema = ", ".join(f"`{name}` {type_}" for name, type_ in table.columns.items())
-    frame = spark.read.schema(schema).parquet(store.uri(file.path))
-    return frame.persist() if keep else frame
+    return spark.read.schema(schema).parquet(store.uri(file.path))
 
 
 def digests(sources: Iterable[Rows]) -> Mapping[str, str] | None:

@@ -16,7 +16,7 @@ from trilayer.errors import CoverageError, UsageError
 from trilayer.operations.definitions import loaded
 from trilayer.operations.project import Project
 from trilayer.operations.verification.run import verification
-from trilayer_core.store import leftovers
+from trilayer_core.store import leftovers, tables
 from trilayer_core.store.leftovers import find_leftovers
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -170,3 +170,16 @@ def age(store):
         path = Path(store.path(f"tables/lifts/{name}"))
         then = path.stat().st_mtime - 600
         os.utime(path, (then, then))
+
+
+def test_the_speed_layer_reads_a_table_once(broker, store, spark, new_topic, tmp_path, monkeypatch):
+    read, frame = [], tables._frame
+    monkeypatch.setattr(
+        tables, "_frame", lambda *given: read.append(given[0].name) or frame(*given)
+    )
+    catalog = catalog_on(new_topic(), tmp_path, BEFORE)
+    with Pipeline(catalog, quick(broker.bootstrap), store, spark) as pipeline:
+        for _ in range(3):
+            pipeline.produce(values(FIRST))
+            pipeline.catch_up()
+    assert read == ["lifts"]
