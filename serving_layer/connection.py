@@ -2,9 +2,9 @@
 
 The schemas `merged` (the default), `batch` and `speed` contain each view, and the catalog's queries
 as views. The schema `arrivals` contains the speed layer's share by tick of arrival, and the schema
-`tables` the analyst's own lookup tables. Each process has its own in-memory DuckDB, which it loads
-from the store, so that readers don't wait for each other. An answer is computed entirely on one
-snapshot.
+`tables` the catalog's reference tables and the analyst's own. Each process has its own in-memory
+DuckDB, which it loads from the store, so that readers don't wait for each other. An answer is
+computed entirely on one snapshot.
 """
 
 from __future__ import annotations

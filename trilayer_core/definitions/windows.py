@@ -4,8 +4,8 @@ Every kind of window stores its partials by pane, and windows are assembled from
 is queried. A tumbling window is one pane; a sliding window is a series of panes, and needs no more
 rows in the layers than a tumbling one. (The idea of panes is from Li, Maier, Tufte, Papadimos,
 Tucker, "No pane, no gain", 2005.) A session is a series of panes that are as wide as its gap, so
-that no session ends within a pane. A recent window consists of the panes that are in range when the
-view is queried.
+that no pane has events of two sessions. A recent window consists of the panes that are in range
+when the view is queried.
 
 A kind of window is a subclass of `Window`; docs/extending.md shows an example.
 """
