@@ -149,7 +149,7 @@ def rows_of(
         .where(F.col(REJECT).isNull())
     )
     if isinstance(pass_.source, Rows):
-        return rows_made(pass_.source, rows, table_frames(pass_.source, spark(), store))
+        return rows_made(pass_.source, rows, table_frames(store, pass_.source, spark()))
     return rows
 
 
@@ -212,6 +212,6 @@ def batch_spark(settings: Settings, rows: Sequence[Rows] = ()) -> Iterator[Start
 @contextmanager
 def batch_engine(settings: Settings, store: Store, rows: Sequence[Rows]) -> Iterator[Engine]:
     """An engine whose Spark session is stopped at the end, see `batch_spark`."""
-    check_tables(rows, store, settings.table_max_mb)
+    check_tables(store, rows, settings.table_max_mb)
     with batch_spark(settings, rows) as spark:
         yield Engine(settings, store, spark)

@@ -32,7 +32,8 @@ IDLE_S = 15.0
 SETTINGS = """
 tick_s = 5
 batch_every_s = 60
-spark_conf = { "spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1" }
+[spark_conf]
+"spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 """
 
 

@@ -8,17 +8,17 @@ See `connect` for its arguments.
 
 from serving_layer.connection import Connection, Snapshot, connect
 from serving_layer.history import Reconciled, StreamShare, Version
-from serving_layer.result import Provenance, Result, StreamProvenance, Table
+from serving_layer.result import Provenance, Result, RowSet, StreamProvenance
 
 __all__ = [
     "Connection",
     "Provenance",
     "Reconciled",
     "Result",
+    "RowSet",
     "Snapshot",
     "StreamProvenance",
     "StreamShare",
-    "Table",
     "Version",
     "connect",
 ]

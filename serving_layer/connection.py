@@ -27,7 +27,7 @@ from serving_layer import history
 from serving_layer.kept import kept_table
 from serving_layer.lookup import lookup_table
 from serving_layer.refresh import Refresh
-from serving_layer.result import Provenance, Result, StreamProvenance, Table
+from serving_layer.result import Provenance, Result, RowSet, StreamProvenance
 from serving_layer.state import Loaded
 from serving_layer.tables import Tables, batch_table, speed_table
 from trilayer_core.compute.merging import open_duckdb, present_select, quoted_duckdb
@@ -397,7 +397,7 @@ class Connection:
         """
         return history.history(self._store)
 
-    def reconciliation(self, view: str, version: int | None = None) -> Table:
+    def reconciliation(self, view: str, version: int | None = None) -> RowSet:
         """All keys of `view` that were compared for a publication, in order.
 
         These are the keys that the batch and speed layers both had to compute. The publication is
@@ -417,7 +417,7 @@ class Connection:
         found = stored.get(view) or self._catalog.view(view)
         return history.reconciliation(found, version, self._store)
 
-    def segments(self, stream: str) -> Table:
+    def segments(self, stream: str) -> RowSet:
         """What the speed layer has committed of `stream`, one row per segment, in order.
 
         It begins at the cut of the oldest publication kept. A segment is the events of one tick in
@@ -495,7 +495,7 @@ def _open(
         _create_views(database, catalog, layer, tables.kept.views if layer == "merged" else ())
     database.execute("CREATE SCHEMA tables")
     for table in catalog.all_tables:
-        _put_table(database, table.name, table_content(table, store, settings.table_max_mb))
+        _put_table(database, table.name, table_content(store, table, settings.table_max_mb))
     database.execute("CREATE SCHEMA arrivals")
     for view in catalog.views:
         # No key can have this name, because a leading underscore is reserved for trilayer.

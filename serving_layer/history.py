@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from serving_layer.result import Table
+from serving_layer.result import RowSet
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.definitions.view import View
 from trilayer_core.errors import CoverageError, UsageError
@@ -178,7 +178,7 @@ def _reconciled(found: ReconciledView | None) -> Reconciled:
     return Reconciled(found.match, found.differ, found.missing, found.extra, found.not_compared)
 
 
-def reconciliation(view: View, version: int | None, store: Store) -> Table:
+def reconciliation(view: View, version: int | None, store: Store) -> RowSet:
     """All keys that were compared for a publication, with both answers.
 
     See `Connection.reconciliation`.
@@ -205,7 +205,7 @@ def reconciliation(view: View, version: int | None, store: Store) -> Table:
             f" {found.match} match, {found.differ} differ, {found.missing} missing, {found.extra}"
             " extra"
         )
-    return Table(store.read_table(found.file))
+    return RowSet(store.read_table(found.file))
 
 
 SEGMENTS = pa.schema(
@@ -231,7 +231,7 @@ SEGMENTS = pa.schema(
 )
 
 
-def segments(stream: Stream, generation: str | None, store: Store) -> Table:
+def segments(stream: Stream, generation: str | None, store: Store) -> RowSet:
     """What the generation has committed, one row per segment, in order.
 
     See `Connection.segments`.
@@ -243,7 +243,7 @@ def segments(stream: Stream, generation: str | None, store: Store) -> Table:
         for commit in commits
         for segment in commit.segments
     ]
-    return Table(pa.Table.from_pylist(rows, SEGMENTS))
+    return RowSet(pa.Table.from_pylist(rows, SEGMENTS))
 
 
 def _row(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Table:
+class RowSet:
     """A complete table, in the form that the caller asks for."""
 
     table: pa.Table
@@ -126,7 +126,7 @@ class Provenance:
 
 
 @dataclass(frozen=True)
-class Result(Table):
+class Result(RowSet):
     """An answer and its provenance."""
 
     provenance: Provenance

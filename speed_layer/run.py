@@ -93,7 +93,7 @@ def run_speed(
             "trilayer-speed", settings, memory_mb=settings.speed_memory_mb, conf=SPARK_CONF
         )
         stack.callback(spark.stop)
-        check_tables(catalog.rows, store, settings.table_max_mb)
+        check_tables(store, catalog.rows, settings.table_max_mb)
         check_rows(catalog.rows, spark)
         queries = [
             StreamQuery(catalog, stream, settings, store, spark) for stream in catalog.streams

@@ -213,7 +213,7 @@ def _of_rows(
 ) -> _Found:
     """The results of the pass over what a function makes of events, one for each tick."""
     assert isinstance(pass_.source, Rows)
-    joined = table_frames(pass_.source, spark, store, keep=True)
+    joined = table_frames(store, pass_.source, spark, keep=True)
     results = []
     for place in range(len(some)):
         events = spark.sql(f"SELECT * FROM {placed} WHERE {PLACE} = {place} AND {FITS}")

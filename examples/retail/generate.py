@@ -1,8 +1,8 @@
 """Generates purchases as JSON Lines, valid and invalid ones, and the correct answers to them.
 
 The same seed gives the same bytes. The answers are computed in plain Python while the events are
-written, independently of the code that they are compared with. `FILE.truth.json` has the rows of
-each view under the view's name.
+written, independently of the code that they are compared with. `FILE.truth.json` has, under a
+view's name, the rows that the view must have.
 """
 
 from __future__ import annotations

@@ -21,7 +21,6 @@ from rich.table import Table
 from serving_layer import Result
 from serving_layer.connection import Layer
 from trilayer.cli.context import err, out
-from trilayer.cli.up import NoAirflow
 from trilayer.operations import demo as operation
 from trilayer.operations.demo import ComparedWithTruth, Counts, Step
 from trilayer.operations.verification.findings import Verification
@@ -36,7 +35,9 @@ def demo(
     example: Annotated[
         str, typer.Argument(metavar="[NAME]", help=f"one of {', '.join(operation.EXAMPLES)}")
     ] = operation.EXAMPLES[0],
-    no_airflow: NoAirflow = False,
+    no_airflow: Annotated[
+        bool, typer.Option("--no-airflow", help="start batch runs without Airflow")
+    ] = False,
 ) -> None:
     """Sends an example's events through the whole system and proves the answer.
 

@@ -128,16 +128,7 @@ def start(
     if not (folder / "airflow.db").exists():
         with shown("Making Airflow's database", echo=echo):
             _create_database(folder, project, environment)
-    started = {
-        name: processes.start(
-            name,
-            _command(project, name.removeprefix("airflow-")),
-            home=home,
-            env=environment,
-            cwd=project,
-        )
-        for name in PROCESSES
-    }
+    started = {name: _start(name, home, project, environment) for name in PROCESSES}
     deadline = time.monotonic() + timeout_s
     with shown(f"Starting Airflow at {airflow.url}", echo=echo):
         while not is_healthy(airflow):
@@ -153,6 +144,29 @@ def start(
                 )
             threading.Event().wait(0.2)
     return airflow
+
+
+def start_again(
+    name: str, home: Path, *, dags: Mapping[str, Path], project: Path, env: Mapping[str, str]
+) -> processes.Process:
+    """Starts one of `PROCESSES` again, which has ended, beside the others.
+
+    The arguments are those of `start`. Airflow loses nothing: its processes go on from its
+    database.
+
+    Raises:
+        ConflictError: It is running.
+    """
+    folder = home / "airflow"
+    state = json.loads((folder / "state.json").read_text())
+    return _start(name, home, project, dict(env) | _configuration(folder, dags, state))
+
+
+def _start(
+    name: str, home: Path, project: Path, environment: Mapping[str, str]
+) -> processes.Process:
+    command = _command(project, name.removeprefix("airflow-"))
+    return processes.start(name, command, home=home, env=environment, cwd=project)
 
 
 def unpause(airflow: Airflow, dag_id: str, *, timeout_s: float = 60) -> None:
@@ -294,6 +308,10 @@ def _configuration(
             "scheduler",
             "scheduler_idle_sleep_time",
         ): "0.25",  # a run of five short tasks waits for this between the tasks
+        (
+            "scheduler",
+            "orphaned_tasks_check_interval",
+        ): "30",  # soon after a scheduler was started again, the tasks of the one before are
         ("usage_data_collection", "enabled"): "False",
     }
     variables = {
@@ -322,10 +340,15 @@ def _create_database(folder: Path, project: Path, environment: Mapping[str, str]
         )
 
 
-_AIRFLOW = (
-    "import runpy, sys; sys.path.append(sys.argv.pop(1)); runpy.run_module('airflow', None,"
-    " '__main__', True)"
-)
+# At its end, Python waits for the workers of the scheduler. They wait for work for ever if a second
+# SIGTERM has interrupted the scheduler while it told them to end; Linux sends one for each thread
+# of the starter that ends. So they are terminated first.
+_AIRFLOW = """
+import atexit, multiprocessing.util, runpy, sys
+atexit.register(lambda: [child.terminate() for child in multiprocessing.active_children()])
+sys.path.append(sys.argv.pop(1))
+runpy.run_module("airflow", None, "__main__", True)
+"""
 
 
 def _command(project: Path, *arguments: str) -> list[str]:

@@ -104,7 +104,7 @@ def try_rows(p: Project, former: Mapping[str, str]) -> None:
     """
     changed = [rows for rows in p.catalog.rows if former.get(rows.name) != rows.fingerprint]
     # If no Spark answers, the speed layer has to find out by itself.
-    check_tables(changed, p.store, p.settings.table_max_mb)
+    check_tables(p.store, changed, p.settings.table_max_mb)
     with suppress(EnvironmentFault), batch_spark(p.settings, changed) as start_spark:
         if changed:
             start_spark()

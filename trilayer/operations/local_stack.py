@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
+from typing import TypedDict
 
 from trilayer.local import airflow, kafka, processes, spark
 from trilayer.operations import definitions
@@ -32,7 +33,10 @@ LOCK = "up.lock"
 """The file below `home` that is locked as long as a stack runs there."""
 
 START_AGAIN_S = 5.0
-"""The time after which a speed layer that has ended is restarted, in seconds."""
+"""The time after which a process that has ended is started again, in seconds.
+
+These are the speed layer and those of Airflow.
+"""
 
 SPEED_AGAIN = "speed.again"
 """The file below `home` through which `trilayer speed restart` asks `trilayer up` for a restart."""
@@ -106,6 +110,12 @@ def dag_folders(project: Path) -> dict[str, Path]:
     )
 
 
+class _AirflowArguments(TypedDict):
+    dags: dict[str, Path]
+    project: Path
+    env: dict[str, str]
+
+
 class Stack:
     """The processes of one home.
 
@@ -123,7 +133,7 @@ class Stack:
         self.airflow: airflow.Airflow | None = None
         self._speed_ready = home / SPEED_READY
         self._speed_again = home / SPEED_AGAIN
-        self._speed_again_at: float | None = None
+        self._again_at: dict[str, float] = {}
         self._tell_when_ready = False
         self._definitions = definitions.loaded(p.catalog, Path.cwd())
         self._watch = definitions.Watch(self._definitions.files)
@@ -137,8 +147,8 @@ class Stack:
 
         Raises:
             ConflictError: A stack is already running in the project's home.
-            EnvironmentFault: A process other than the speed layer ended by itself. The message has
-                the end of its log.
+            EnvironmentFault: The broker or Spark Connect ended by itself. The message has the end
+                of its log.
         """
         with exclusive(self._home / LOCK, once="`trilayer up`"), suppress(KeyboardInterrupt):
             self._run(Interrupt(), rebuild=rebuild, started=started)
@@ -157,6 +167,7 @@ class Stack:
                 self._check()
                 self._follow_definitions()
                 self._keep_speed()
+                self._keep_airflow()
         finally:
             interrupt.ignore()
             logger.info("stopping")
@@ -259,7 +270,7 @@ class Stack:
         record = processes.running(self._home, "speed")
         if record is not None:
             processes.terminate(record, home=self._home, timeout_s=2 * STOP_S)
-        self._speed_again_at = None
+        self._again_at.pop("speed", None)
         self._start_speed()
         self._speed_again.unlink(missing_ok=True)
         self._tell_when_ready = True
@@ -272,18 +283,35 @@ class Stack:
         if self._tell_when_ready and self._speed_ready.exists():
             self._tell_when_ready = False
             logger.info("the speed layer runs again")
-        if processes.running(self._home, "speed") is not None:
-            return
-        if self._speed_again_at is None:
-            self._speed_again_at = time.monotonic() + START_AGAIN_S
-            logger.error(
-                "the speed layer ended by itself; it is started again in %g s; the end of %s",
-                START_AGAIN_S, self._end_of_log("speed"),
-            )  # fmt: skip
-        elif time.monotonic() >= self._speed_again_at:
-            self._speed_again_at = None
-            logger.info("Starting the speed layer")
+        if self._starts_again("speed", "the speed layer"):
             self._start_speed()
+
+    def _keep_airflow(self) -> None:
+        """Restarts processes of Airflow that have ended, after some seconds.
+
+        Its scheduler ends by itself if it loses a race for a row of its database (seen with Airflow
+        3.3 on SQLite, when a backfill was created).
+        """
+        for name in airflow.PROCESSES if self.airflow else ():
+            if self._starts_again(name, name):
+                airflow.start_again(name, self._home, **self._airflow_arguments())
+
+    def _starts_again(self, name: str, called: str) -> bool:
+        """Whether the process has ended by itself and is to be started again now."""
+        if processes.running(self._home, name) is not None:
+            self._again_at.pop(name, None)
+            return False
+        if name not in self._again_at:
+            self._again_at[name] = time.monotonic() + START_AGAIN_S
+            logger.error(
+                "%s ended by itself; it is started again in %g s; the end of %s",
+                called, START_AGAIN_S, self._end_of_log(name),
+            )  # fmt: skip
+        if time.monotonic() < self._again_at[name]:
+            return False
+        del self._again_at[name]
+        logger.info("Starting %s", called)
+        return True
 
     def _end_of_log(self, name: str) -> str:
         last = processes.last_started(self._home, name)
@@ -297,21 +325,26 @@ class Stack:
         Returns when it answers. `lambda_batch` is then scheduled, unless a person has paused it.
         """
         new = not (self._home / "airflow" / "airflow.db").exists()
-        settings = self.project.settings
         self.airflow = airflow.start(
             self._home,
-            dags=dag_folders(Path.cwd()),
-            project=Path.cwd(),
-            env=settings.environment(),
-            port=settings.airflow_port,
+            **self._airflow_arguments(),
+            port=self.project.settings.airflow_port,
             echo=logger.info,
         )
         if new:
             airflow.unpause(self.airflow, "lambda_batch")
         return self.airflow
 
+    def _airflow_arguments(self) -> _AirflowArguments:
+        project = Path.cwd()
+        return {
+            "dags": dag_folders(project),
+            "project": project,
+            "env": self.project.settings.environment(),
+        }
+
     def _check(self) -> None:
-        expected = list(airflow.PROCESSES) if self.airflow else []
+        expected = []
         if (self._home / BROKER_ADDRESS).exists():
             expected.append(kafka.NAME)
         if (self._home / SPARK_ADDRESS).exists():

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
@@ -20,6 +22,9 @@ from trilayer_core.errors import DefinitionError, did_you_mean
 
 MOST_NAMED = 20
 """The number of rows that do not fit which an error names. It counts the others."""
+
+_GREATEST = {"float": 3.4028235677973362e38, "double": sys.float_info.max}
+"""What is greater than this is rounded to infinity."""
 
 _INTEGER = re.compile(r"[+-]?\d+")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -74,11 +79,11 @@ def read_reference(table: Table) -> pa.Table:
     return pa.table(arrays, names=list(table.columns))
 
 
-Rows = Iterator[tuple[str, Sequence[Any]]]
+PlacedRows = Iterator[tuple[str, Sequence[Any]]]
 """The place of each row, for messages, and its values; None for NULL."""
 
 
-def _csv(table: Table, data: bytes) -> tuple[list[str], Rows]:
+def _csv(table: Table, data: bytes) -> tuple[list[str], PlacedRows]:
     """The header and the rows of a CSV file. An empty field is NULL."""
     try:
         lines = csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True)
@@ -93,7 +98,7 @@ def _csv(table: Table, data: bytes) -> tuple[list[str], Rows]:
     )
 
 
-def _parquet(table: Table, data: bytes) -> tuple[list[str], Rows]:
+def _parquet(table: Table, data: bytes) -> tuple[list[str], PlacedRows]:
     """The columns of the schema that a Parquet file has, and the rows."""
     try:
         file = pq.ParquetFile(pa.BufferReader(data))
@@ -117,7 +122,8 @@ def _converter(type_: str) -> Callable[[Any], Any]:
         bits = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}[type_]
         return lambda value: _integer(value, bits)
     if type_ in FLOATS:
-        return _float
+        greatest = _GREATEST[type_]
+        return lambda value: _float(value, greatest)
     if type_.startswith("decimal"):
         precision, scale = map(int, type_[len("decimal(") : -1].split(","))
         return lambda value: _decimal(value, precision, scale)
@@ -138,12 +144,16 @@ def _integer(value: Any, bits: int) -> int:
     return value
 
 
-def _float(value: Any) -> float:
+def _float(value: Any, greatest: float) -> float:
+    infinite = value in ("Infinity", "+Infinity", "-Infinity", math.inf, -math.inf)
     if isinstance(value, str):
         value = float(_matching(_FLOAT, value))
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError
-    return float(value)
+    value = float(value)
+    if abs(value) > greatest and not infinite:
+        raise ValueError
+    return value
 
 
 def _decimal(value: Any, precision: int, scale: int) -> Decimal:

@@ -134,6 +134,10 @@ def is_numeric(type_: str) -> bool:
     return type_ in INTEGERS or type_ in FLOATS or is_decimal(type_)
 
 
+A_SCALAR = "a number, text, a boolean, a date or a time"
+"""What has such a type, in words."""
+
+
 def is_orderable(type_: str) -> bool:
     """Whether a Spark type is a scalar, which has an order in every engine."""
     return type_ in SCALARS or is_decimal(type_)

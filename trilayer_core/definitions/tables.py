@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from trilayer_core.definitions.expressions import SCALARS, Field, check_name, parse_schema
+from trilayer_core.definitions.expressions import A_SCALAR, SCALARS, Field, check_name, parse_schema
 from trilayer_core.errors import DefinitionError
 
 ENDINGS = (".csv", ".parquet")
@@ -56,7 +56,7 @@ class Table:
         for field in self.fields:
             if field.type == "binary" or field.type.partition("(")[0] not in (*SCALARS, "decimal"):
                 raise DefinitionError(
-                    f"column {field.name!r} of table {self.name!r} must have a plain type; got"
+                    f"column {field.name!r} of table {self.name!r} must be {A_SCALAR}; got"
                     f" {field.type}"
                 )
         _ = self._declared
@@ -120,8 +120,8 @@ class Table:
         found.update(data)
         if found.hexdigest()[:16] != self.digest:
             raise DefinitionError(
-                f"table {self.name!r}: {self.path} has changed since the definitions were loaded;"
-                " start again to have its present content"
+                f"table {self.name!r}: {self.path} must stay as it was when the definitions were"
+                " loaded; it has changed; start this process again, to read it as it is now"
             )
         return data
 

@@ -13,6 +13,7 @@ from functools import cached_property
 from trilayer_core.definitions.aggregates.base import Aggregate, Cell, State
 from trilayer_core.definitions.aggregates.sums import Count
 from trilayer_core.definitions.expressions import (
+    A_SCALAR,
     Expression,
     check_name,
     is_orderable,
@@ -174,7 +175,7 @@ class View:
     def _check_windows(self) -> None:
         windows = {key.name: key.window for key in self.keys if key.window}
         for name, window in windows.items():
-            what = f"{type(window).__name__} {name!r} of view {self.name!r}"
+            what = f"window {name!r} of view {self.name!r}"
             others = [other for other in windows if other != name]
             if window.alone and others:
                 raise DefinitionError(
@@ -211,11 +212,11 @@ class View:
         expression = self._expression(window.time if window else key, what)  # type: ignore[arg-type]  # parse_expression rejects anything but text
         if window and expression.type not in ("timestamp", "timestamp_ntz", "date"):
             raise DefinitionError(
-                f"{what} must be a window over a timestamp; got {window.time!r}, which is"
+                f"{what} must be a window over a timestamp or a date; got {window.time!r}, which is"
                 f" {expression.type}"
             )
         if not is_orderable(expression.type):
-            raise DefinitionError(f"{what} must have a plain type; got {expression.type}")
+            raise DefinitionError(f"{what} must be {A_SCALAR}; got {expression.type}")
         return Key(name, expression, window)
 
     @cached_property

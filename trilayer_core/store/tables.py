@@ -41,7 +41,7 @@ class StoredTable:
     memory_bytes: int
 
 
-def stored_table(table: Table, store: Store) -> StoredTable:
+def stored_table(store: Store, table: Table) -> StoredTable:
     """The stored content of a table, which is stored now if it is not there yet.
 
     Raises:
@@ -58,7 +58,7 @@ def stored_table(table: Table, store: Store) -> StoredTable:
     return store.read_document(record, StoredTable)
 
 
-def table_content(table: Table, store: Store, most_mb: int) -> pa.Table:
+def table_content(store: Store, table: Table, most_mb: int) -> pa.Table:
     """The rows of a table: from the store if they are there, else from its file.
 
     Raises:
@@ -74,7 +74,7 @@ def table_content(table: Table, store: Store, most_mb: int) -> pa.Table:
     return rows
 
 
-def check_tables(sources: Iterable[Rows], store: Store, most_mb: int) -> None:
+def check_tables(store: Store, sources: Iterable[Rows], most_mb: int) -> None:
     """Stores the tables of these sources, and checks that each is small enough to be broadcast.
 
     Raises:
@@ -82,7 +82,7 @@ def check_tables(sources: Iterable[Rows], store: Store, most_mb: int) -> None:
     """
     for table in {table.digest: table for rows in sources for table in rows.tables}.values():
         _check_size(table, table.file_bytes, most_mb)
-        _check_size(table, stored_table(table, store).memory_bytes, most_mb)
+        _check_size(table, stored_table(store, table).memory_bytes, most_mb)
 
 
 def _check_size(table: Table, size: int, most_mb: int) -> None:
@@ -102,32 +102,32 @@ _keeping = Lock()
 
 
 def table_frames(
-    rows: Rows, spark: SparkSession, store: Store, *, keep: bool = False
+    store: Store, rows: Rows, spark: SparkSession, *, keep: bool = False
 ) -> Sequence[DataFrame]:
     """The tables of a `Rows` source as DataFrames that are broadcast when they are joined.
 
     Args:
+        store: The store.
         rows: The source.
         spark: The session, with a driver of its own or on a server.
-        store: The store.
         keep: Whether Spark keeps the rows in memory until its driver ends. The session must have a
             driver of its own.
     """
     if not keep:
-        return [_frame(table, spark, store).hint("broadcast") for table in rows.tables]
+        return [_frame(store, table, spark).hint("broadcast") for table in rows.tables]
     with _keeping:
         kept = _kept.setdefault(store, {})
         found = []
         for table in rows.tables:
             place = (spark.sparkContext.applicationId, table.digest)
             if place not in kept:
-                kept[place] = _frame(table, spark, store).persist()
+                kept[place] = _frame(store, table, spark).persist()
             found.append(kept[place].hint("broadcast"))
         return found
 
 
-def _frame(table: Table, spark: SparkSession, store: Store) -> DataFrame:
-    file = stored_table(table, store).file
+def _frame(store: Store, table: Table, spark: SparkSession) -> DataFrame:
+    file = stored_table(store, table).file
     store.check(file)
     schema = ", ".join(f"`{name}` {type_}" for name, type_ in table.columns.items())
     return spark.read.schema(schema).parquet(store.uri(file.path))

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from batch_layer.engine import rejected_in
-from serving_layer.result import Provenance, Result, Table
+from serving_layer.result import Provenance, Result, RowSet
 from trilayer import Rows, Stream, View, count, latest, max_, min_, sliding, sum_, tumbling
 from trilayer.cli.sql import Format, _print
 from trilayer_core.compute.grouping import Pass, partial_schema
@@ -52,7 +52,7 @@ def answers(spark, view, events):
     with open_duckdb(threads=1) as connection:
         connection.execute(create_table_sql("p", view))
         insert_rows(connection, "p", partials)
-        found = Table(
+        found = RowSet(
             connection.sql(f"FROM ({present_select(view, ['p'])}) ORDER BY ALL").to_arrow_table()
         )
     return found.dicts()
@@ -182,7 +182,7 @@ def test_rows_and_every_format_show_what_python_cannot_hold(capsys):
             TIMESTAMP 'infinity' AS i,
             TIMESTAMPTZ '2026-01-01 00:00:00+00' AS t"""
         table = connection.sql(query).to_arrow_table()
-    (row,) = Table(table).dicts()
+    (row,) = RowSet(table).dicts()
     assert row["t"] == at("2026-01-01")
     assert row["a"].startswith("10000-01-01T00:30:00")
     assert row["b"] == "0000-12-31"

@@ -255,7 +255,8 @@ def test_airflow_ends_with_a_stack_that_is_killed(project):
 
 def test_a_cluster_set_after_a_crash_is_the_one_that_is_used(project, broker, spark_connect):
     """What a killed stack has left in its home says where its own broker and Spark were, not where
-    the next ones are. Airflow is started beside them, and ends with Ctrl-C.
+    the next ones are. Airflow is started beside them, a scheduler that ends is started again, and
+    all of it ends with Ctrl-C.
     """
     home = project.folder / ".trilayer"
     shutil.rmtree(project.folder / "store")  # of the topic at the other broker
@@ -271,6 +272,17 @@ def test_a_cluster_set_after_a_crash_is_the_one_that_is_used(project, broker, sp
     project.produce(70)
     until(project.has_all, timeout_s=240)
     project.check_answers()
+    scheduler = processes.running(home, "airflow-scheduler")
+    psutil.Process(scheduler.pid).kill()
+
+    def another_one_runs():
+        found = processes.running(home, "airflow-scheduler")
+        return found is not None and found.pid != scheduler.pid
+
+    until(another_one_runs, timeout_s=60)
+    project.run("batch", "run")
     process.send_signal(signal.SIGINT)
-    assert ended(process, timeout_s=90) == 0
+    status, said = ended_with(process)
+    assert status == 0
+    assert "airflow-scheduler ended by itself; it is started again in 5 s" in said, said
     _until_nothing_is_left(project, timeout_s=60)

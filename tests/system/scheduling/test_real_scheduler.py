@@ -28,6 +28,7 @@ from trilayer_core.store.publications import Publications
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
+SCHEDULER = "airflow-scheduler"
 ENDED = ("success", "failed")
 
 MINE = '''"""A DAG of one's own, which knows no more of trilayer than the name of a view."""
@@ -44,6 +45,15 @@ with DAG("mine", schedule=[Asset("by_user")]):
 '''
 
 
+def arguments(folder: Path) -> dict:
+    """Those with which Airflow is started."""
+    return {
+        "dags": dag_folders(folder),
+        "project": folder,
+        "env": {"PYTHONPATH": str(PROJECT)},
+    }
+
+
 class Scheduled:
     """A project whose batch layer Airflow runs, every minute."""
 
@@ -51,7 +61,15 @@ class Scheduled:
         self.project, self.home, self.airflow, self._spark = project, home, running, spark
         self.api = running.client()
 
+    def keep(self) -> None:
+        """Starts the scheduler again, as `trilayer up` does, if it lost a race in its database."""
+        if processes.running(self.home, SCHEDULER) is None:
+            log = processes.log_tail(processes.last_started(self.home, SCHEDULER), lines=80)
+            assert "StaleDataError" in log, log
+            airflow.start_again(SCHEDULER, self.home, **arguments(self.project.folder))
+
     def get(self, path: str, **params):
+        self.keep()
         answer = self.api.get(path, params=params)
         assert answer.is_success, answer.text
         return answer.json()
@@ -123,9 +141,12 @@ class Scheduled:
 
     def quiet(self) -> None:
         """No run of lambda_batch is under way."""
-        until(
-            lambda: not airflow.runs(self.api, "lambda_batch", "running", "queued"), timeout_s=400
-        )
+
+        def is_quiet() -> bool:
+            self.keep()
+            return not airflow.runs(self.api, "lambda_batch", "running", "queued")
+
+        until(is_quiet, timeout_s=400)
 
     def pause_when_quiet(self) -> None:
         """Pauses lambda_batch between two runs; a run that is paused would wait."""
@@ -164,13 +185,7 @@ def scheduled(tmp_path_factory, broker, spark, spark_connect, new_topic):
     try:
         (folder / "dags").mkdir()
         (folder / "dags" / "mine.py").write_text(MINE)
-        running = airflow.start(
-            home,
-            dags=dag_folders(folder),
-            project=folder,
-            env={"PYTHONPATH": str(PROJECT)},
-            echo=lambda _: None,
-        )
+        running = airflow.start(home, **arguments(folder), echo=lambda _: None)
         airflow.unpause(running, "lambda_batch")
         yield Scheduled(project, home, running, spark)
     finally:

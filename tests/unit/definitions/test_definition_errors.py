@@ -231,11 +231,11 @@ ERRORS = {
     ),
     "session beside a window": (
         lambda: view(key={"s": session("at", "1 hour"), "w": tumbling("at", "1 day")}),
-        "SessionWindow 's' of view 'v' must be the view's only window, .*; got also w; declare",
+        "window 's' of view 'v' must be the view's only window, .*; got also w; declare",
     ),
     "session with cells": (
         lambda: view(key={"s": session("at", "1 hour")}, aggregates={"n": distinct("carrier")}),
-        "SessionWindow 's' of view 'v' must be without aggregates that are kept by cell, .*; got"
+        "window 's' of view 'v' must be without aggregates that are kept by cell, .*; got"
         r" distinct\(\) in 'n'; use",
     ),
     "recent alone": (
@@ -254,7 +254,7 @@ ERRORS = {
     "key of no plain type": (lambda: view(key=["tags"]), "key 'tags' of view 'v'"),
     "window over text": (
         lambda: view(key={"w": tumbling("carrier", "1 hour")}),
-        "must be a window over a timestamp; got 'carrier', which is string",
+        "must be a window over a timestamp or a date; got 'carrier', which is string",
     ),
     "unknown value": (
         lambda: view(aggregates={"n": sum_("dep_dely")}),
@@ -315,7 +315,7 @@ ERRORS = {
     ),
     "distinct of an array": (
         lambda: view(aggregates={"n": distinct("tags")}),
-        "distinct\\(\\) in .* must be over a plain type; got array<string>",
+        "distinct\\(\\) in .* must be over a number, .*; got array<string>",
     ),
     "quantiles of a time": (
         lambda: view(aggregates={"n": quantiles("at", [0.5])}),
@@ -351,7 +351,7 @@ ERRORS = {
     ),
     "mode of a struct": (
         lambda: view(aggregates={"n": mode("tags")}),
-        "mode\\(\\) in .* must be over a plain type",
+        "mode\\(\\) in .* must be over a number, text, a boolean, a date or a time",
     ),
     "collect none": (
         lambda: view(aggregates={"n": collect("carrier", 0, by="at")}),
@@ -371,7 +371,7 @@ ERRORS = {
     ),
     "latest of a list": (
         lambda: view(aggregates={"n": latest("tags", by="at")}),
-        "latest\\(\\) in .* must choose a column of a plain type",
+        "latest\\(\\) in .* must choose a number, text, a boolean, a date or a time",
     ),
     "first by a list": (
         lambda: view(aggregates={"n": first("carrier", by="tags")}),

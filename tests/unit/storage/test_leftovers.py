@@ -129,12 +129,12 @@ def test_the_content_of_a_table_is_left_while_anything_may_need_it(store, tmp_pa
     (tmp_path / "names.csv").write_text("k\n1\n")
     table = Table("names", path=tmp_path / "names.csv", schema="k int")
     paths = [layout.table_record("names", table.digest), layout.table("names", table.digest)]
-    stored_table(table, store)
+    stored_table(store, table)
     old(store, *paths)
     assert found(store) == [], "nothing was published yet"
     run_once(store)
     assert not any(map(store.exists, paths)), "no version was computed with it"
-    stored_table(table, store)
+    stored_table(store, table)
     assert found(store) == [], "it is new"
     old(store, *paths)
     assert find_leftovers(store) == [Leftover(TABLE, path) for path in paths], "the record first"

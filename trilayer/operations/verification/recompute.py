@@ -64,7 +64,7 @@ def recompute(
         tables = [partial_schema(view, {SLOT: pa.int32()}).empty_table() for view in pass_.views]
     elif isinstance(pass_.source, Rows):
         store = state.project.store
-        joined = table_frames(pass_.source, records.start(), store)
+        joined = table_frames(store, pass_.source, records.start())
         tables = _of_rows(records, pass_, pass_.source, joined, whole, by_tick)
     else:
         # Each record occurs twice: in the slot of its layer and tick, and in that of all records.

@@ -166,6 +166,8 @@ def histogram(
 
 def distinct(column: str, *, exact: bool = False, where: str | None = None) -> Aggregate:
     """The number of different values of `column`, by default estimated; see `Distinct`."""
+    if not isinstance(exact, bool):
+        raise DefinitionError(f"exact of distinct({column!r}) must be True or False; got {exact!r}")
     return Distinct(value=column, where=where, exact=exact)
 
 

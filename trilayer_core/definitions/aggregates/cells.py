@@ -14,7 +14,7 @@ from trilayer_core.definitions.aggregates.base import (
     check_numeric,
     unsigned_zero,
 )
-from trilayer_core.definitions.expressions import is_orderable
+from trilayer_core.definitions.expressions import A_SCALAR, is_orderable
 from trilayer_core.errors import DefinitionError
 
 REGISTERS = 1024
@@ -36,7 +36,7 @@ _NUMBER = State("bigint", "count(1)", "sum(state)", neutral="0")
 
 def _check_plain(types: Mapping[str, str], what: str) -> None:
     if not is_orderable(types["value"]):
-        raise DefinitionError(f"{what} must be over a plain type; got {types['value']}")
+        raise DefinitionError(f"{what} must be over {A_SCALAR}; got {types['value']}")
 
 
 @dataclass(frozen=True)

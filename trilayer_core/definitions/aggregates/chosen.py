@@ -11,7 +11,7 @@ from trilayer_core.definitions.aggregates.base import (
     check_number_of_values,
     unsigned_zero,
 )
-from trilayer_core.definitions.expressions import is_orderable
+from trilayer_core.definitions.expressions import A_SCALAR, is_orderable
 from trilayer_core.errors import DefinitionError
 
 
@@ -85,9 +85,7 @@ class _Chosen(Aggregate):
 
     def check(self, types: Mapping[str, str], what: str) -> None:
         if not is_orderable(types["value"]):
-            raise DefinitionError(
-                f"{what} must choose a column of a plain type; got {types['value']}"
-            )
+            raise DefinitionError(f"{what} must choose {A_SCALAR}; got {types['value']}")
         if not is_orderable(types["by"]):
             raise DefinitionError(f"{what} must be by a type with an order; got {types['by']}")
 
