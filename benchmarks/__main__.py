@@ -26,6 +26,7 @@ BENCHMARKS = (
     "recompute",
     "aggregates",
     "query",
+    "sessions",
     "endurance",
     "memory",
     "airflow",
