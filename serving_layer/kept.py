@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
@@ -74,6 +75,28 @@ def fold_sql(view: View) -> str:
     return f"CAST({folded} AS {FOLD_TYPE})"
 
 
+@dataclass
+class Heard:
+    """Which answers of a view were folded again since somebody has looked.
+
+    Attributes:
+        name: A name that no other of its kind has, quoted.
+        all: Whether all of them were; whoever looks sets it to false.
+    """
+
+    name: str
+    all: bool = True
+
+    @property
+    def table(self) -> str:
+        """The table with their folds. Whoever looks deletes its rows."""
+        return f"_heard.{self.name}"
+
+    def anything(self, connection: duckdb.DuckDBPyConnection) -> bool:
+        """Whether any were."""
+        return self.all or bool(connection.execute(f"FROM {self.table} LIMIT 1").fetchall())
+
+
 class KeptAnswers:
     """The tables of the answers of views. They are changed in the caller's transaction.
 
@@ -103,9 +126,18 @@ class KeptAnswers:
         self._touched = {view.name: _touched_sql(view, tables) for view in views}
         self._moved = dict.fromkeys(self._all, 0)
         self._changed = dict.fromkeys(self._all, 0)
-        connection.execute("CREATE SCHEMA _kept")
+        self._heard: dict[str, list[Heard]] = {}
+        connection.execute("CREATE SCHEMA _kept; CREATE SCHEMA _heard")
         for view in views:
             connection.execute(f"CREATE TABLE {kept_table(view)} AS {self._all[view.name]} LIMIT 0")
+
+    def listen(self, view: View) -> Heard:
+        """Begins to record which answers of a view are folded again; at first all of them are."""
+        already = self._heard.setdefault(view.name, [])
+        heard = Heard(quoted_duckdb(f"{view.name}_{len(already)}"))
+        self._connection.execute(f"CREATE TABLE {heard.table} ({FOLD} {FOLD_TYPE})")
+        already.append(heard)
+        return heard
 
     def is_much(self, view: View, rows: int) -> bool:
         """Whether so many touched rows are a reason to fold all answers of a view."""
@@ -117,6 +149,8 @@ class KeptAnswers:
         In the largest batch file each key has one row, so that only the keys of other partials have
         something to merge.
         """
+        for heard in self._heard.get(view.name, ()):
+            heard.all = True  # even if the caller's transaction is rolled back
         if view.name in self._quick:
             repeated, answers = self._quick[view.name]
             rows = self._create("_repeated", repeated)
@@ -145,6 +179,10 @@ class KeptAnswers:
         if self.is_much(view, folds):
             self.fold_all(view)
         else:
+            for heard in self._heard.get(view.name, ()):
+                self._connection.execute(
+                    f"INSERT INTO {heard.table} SELECT DISTINCT {FOLD} FROM _touched"
+                )
             self._change(view, self._create("_changes", self._touched[view.name]))
 
     def _change(self, view: View, changes: int) -> None:

@@ -14,6 +14,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from serving_layer import state as states
+from serving_layer.kept import KeptAnswers
 from serving_layer.plan import Plan, replacing
 from serving_layer.state import Found, Loaded, StreamState
 from serving_layer.tables import Tables
@@ -75,6 +76,11 @@ class Refresh:
         self._pointer, self._publications = PointerFile(store), Publications(store)
         self._commits = {stream.name: KnownCommits(store, stream) for stream in catalog.streams}
         self._looked_around = float("-inf")
+
+    @property
+    def kept(self) -> KeptAnswers:
+        """The answers that are kept."""
+        return self._tables.kept
 
     def refresh(self) -> Loaded:
         """Loads new data and returns what the tables contain.

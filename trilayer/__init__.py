@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         variance,
     )
     from trilayer_core.definitions.catalog import Catalog, Query
+    from trilayer_core.definitions.changelogs import Changelog
     from trilayer_core.definitions.expressions import Field
     from trilayer_core.definitions.formats import Format, Judgement
     from trilayer_core.definitions.sinks import Delivery, Sink
@@ -45,6 +46,7 @@ __all__ = [
     "Aggregate",
     "Catalog",
     "Cell",
+    "Changelog",
     "Delivery",
     "Field",
     "Format",
@@ -108,6 +110,7 @@ _DEFINED_IN = {
         "variance",
     ),
     "catalog": ("Catalog", "Query"),
+    "changelogs": ("Changelog",),
     "expressions": ("Field",),
     "formats": ("Format", "Judgement"),
     "sinks": ("Delivery", "Sink"),

@@ -35,7 +35,7 @@ LOCK = "up.lock"
 START_AGAIN_S = 5.0
 """The time after which a process that has ended is started again, in seconds.
 
-These are the speed layer and those of Airflow.
+These are the speed layer, the writer of changelogs and those of Airflow.
 """
 
 SPEED_AGAIN = "speed.again"
@@ -43,6 +43,9 @@ SPEED_AGAIN = "speed.again"
 
 SPEED_READY = "speed.ready"
 """The file below `home` that the speed layer writes once its queries run."""
+
+CHANGELOG = "changelog"
+"""The name of the process that writes changelogs, if the catalog has any."""
 
 STOP_S = 2.0
 """The time that a process has for an orderly end before it is killed, in seconds."""
@@ -167,6 +170,7 @@ class Stack:
                 self._check()
                 self._follow_definitions()
                 self._keep_speed()
+                self._keep_changelog()
                 self._keep_airflow()
         finally:
             interrupt.ignore()
@@ -211,6 +215,8 @@ class Stack:
         server = spark.start(self._home, settings, echo=logger.info) if own_spark else None
         self.project = Project(settings, self.project.catalog, self.project.store)
         speed = self._start_speed(rebuild=rebuild)
+        if self.project.catalog.changelogs:
+            self._start_changelog()
         with shown("Starting the speed layer", echo=logger.info):
             while not self._speed_ready.exists():
                 if processes.exit_status(speed) is not None:
@@ -239,6 +245,14 @@ class Stack:
             env=environment,
         )
 
+    def _start_changelog(self) -> processes.Process:
+        return processes.start(
+            CHANGELOG,
+            processes.trilayer_command("changelog", "run"),
+            home=self._home,
+            env=self.project.settings.environment() | {"MALLOC_ARENA_MAX": "2"},
+        )
+
     def _follow_definitions(self) -> None:
         """Reports what saved definitions mean for answers, and runs them."""
         if not self._watch.changed():
@@ -265,6 +279,10 @@ class Stack:
             self._definitions = saved
             logger.warning("%s The speed layer starts again, to run them.", " ".join(said))
             self._restart_speed()
+            changelog = processes.running(self._home, CHANGELOG)
+            if changelog is not None:
+                processes.terminate(changelog, home=self._home, timeout_s=STOP_S)
+                self._start_changelog()
 
     def _restart_speed(self) -> None:
         record = processes.running(self._home, "speed")
@@ -285,6 +303,11 @@ class Stack:
             logger.info("the speed layer runs again")
         if self._starts_again("speed", "the speed layer"):
             self._start_speed()
+
+    def _keep_changelog(self) -> None:
+        """Restarts the writer of changelogs, which loses nothing, after some seconds."""
+        if self.project.catalog.changelogs and self._starts_again(CHANGELOG, CHANGELOG):
+            self._start_changelog()
 
     def _keep_airflow(self) -> None:
         """Restarts processes of Airflow that have ended, after some seconds.
@@ -361,9 +384,12 @@ class Stack:
         Processes that have not ended by then are killed, which loses nothing: every layer continues
         from what it has committed.
         """
-        with ThreadPoolExecutor(3) as pool:
+        with ThreadPoolExecutor(4) as pool:
             pool.submit(airflow.stop, self._home, timeout_s=STOP_S)
             pool.submit(spark.stop, self._home, timeout_s=STOP_S)
+            changelog = processes.running(self._home, CHANGELOG)
+            if changelog is not None:
+                pool.submit(processes.terminate, changelog, home=self._home, timeout_s=STOP_S)
             record = processes.running(self._home, "speed")
             if record is not None:
                 processes.terminate(record, home=self._home, timeout_s=STOP_S, last_s=0.3)

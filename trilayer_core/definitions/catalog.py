@@ -10,6 +10,7 @@ from contextlib import contextmanager, redirect_stdout
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
+from trilayer_core.definitions.changelogs import Changelog
 from trilayer_core.definitions.expressions import check_name
 from trilayer_core.definitions.sinks import Sink
 from trilayer_core.definitions.stream import Rows, Source, Stream, digest
@@ -45,6 +46,7 @@ class Catalog:
         queries: The named queries.
         sinks: Where each publication is delivered.
         tables: Reference tables for queries, in addition to those of the views' rows.
+        changelogs: The topics that hold merged views.
     """
 
     _: KW_ONLY
@@ -52,6 +54,7 @@ class Catalog:
     queries: Sequence[Query] = field(default=())
     sinks: Sequence[Sink] = field(default=())
     tables: Sequence[Table] = field(default=())
+    changelogs: Sequence[Changelog] = field(default=())
 
     def __post_init__(self) -> None:
         for what, kind, found in (("views", View, self.views), ("queries", Query, self.queries)):
@@ -85,6 +88,32 @@ class Catalog:
         if len(set(topics)) < len(topics):
             raise DefinitionError(
                 f"each topic must belong to one stream; got {', '.join(sorted(topics))}"
+            )
+        self._check_changelogs(topics)
+
+    def _check_changelogs(self, taken: Sequence[str]) -> None:
+        topics = [*taken]
+        for changelog in self.changelogs:
+            if not isinstance(changelog, Changelog):
+                raise DefinitionError(
+                    f"changelogs of a catalog must be a list of Changelog; got {changelog!r}"
+                )
+            if changelog.view not in self.views:
+                raise DefinitionError(
+                    f"view of changelog {changelog.name!r} must be one of the catalog's; got"
+                    f" {changelog.view.name!r}; add it to the catalog's views"
+                )
+            if changelog.topic in topics:
+                raise DefinitionError(
+                    f"topic of changelog {changelog.name!r} must be its own; got"
+                    f" {changelog.topic!r}, which belongs to a stream or another changelog"
+                )
+            topics.append(changelog.topic)
+        names = [changelog.name for changelog in self.changelogs]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise DefinitionError(
+                f"changelogs must have different names; got {', '.join(twice)} twice"
             )
 
     def _check_sinks(self) -> None:

@@ -146,12 +146,15 @@ class Log:
 
     def find(self, stream: Stream) -> Topic | None:
         """The stream's topic; None if it does not exist."""
+        return self._find(stream.topic)
+
+    def _find(self, name: str) -> Topic | None:
         with _broker_errors(self.bootstrap_servers):
-            (found,) = self._admin.describe_topics([stream.topic])
+            (found,) = self._admin.describe_topics([name])
         if found["error_code"] == 3 or not found["partitions"]:
             return None
         partitions = tuple(sorted(p["partition_index"] for p in found["partitions"]))
-        return Topic(stream.topic, str(found["topic_id"]), partitions)
+        return Topic(name, str(found["topic_id"]), partitions)
 
     def topic(self, stream: Stream) -> Topic:
         """The stream's topic.
@@ -172,20 +175,45 @@ class Log:
 
         A new topic is stamped with append times and has the stream's number of partitions.
         """
-        topic = self.find(stream)
+        if self.find(stream) is None:
+            self._create(stream.topic, stream.partitions, replication_factor, {})
+        return self.topic(stream)
+
+    def ensure_compacted(self, name: str, partitions: int, replication_factor: int = 1) -> Topic:
+        """The compacted topic with this name, which is created if it does not exist.
+
+        It is stamped with append times, so that it can be a stream of another catalog.
+
+        Raises:
+            LogError: It exists, and is not compacted, or deletes records.
+        """
+        topic = self._find(name)
         if topic is None:
-            options = {
-                "num_partitions": stream.partitions,
-                "replication_factor": replication_factor,
-                "configs": {"message.timestamp.type": "LogAppendTime"},
-            }
-            with _broker_errors(self.bootstrap_servers):
-                try:
-                    self._admin.create_topics({stream.topic: options}, wait_for_metadata=True)
-                except TopicAlreadyExistsError:
-                    self._admin.wait_for_topics([stream.topic])
-            topic = self.topic(stream)
+            self._create(name, partitions, replication_factor, {"cleanup.policy": "compact"})
+            topic = self._find(name)
+        assert topic is not None
+        policy = self.setting(topic, "cleanup.policy")
+        if policy != "compact":
+            raise LogError(
+                f"cleanup.policy of topic {name!r} must be compact, for it to keep the last value"
+                f" of each key; got {policy}; set it: kafka-configs --alter --topic {name}"
+                " --add-config cleanup.policy=compact"
+            )
         return topic
+
+    def _create(
+        self, name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]
+    ) -> None:
+        options = {
+            "num_partitions": partitions,
+            "replication_factor": replication_factor,
+            "configs": {"message.timestamp.type": "LogAppendTime", **configs},
+        }
+        with _broker_errors(self.bootstrap_servers):
+            try:
+                self._admin.create_topics({name: options}, wait_for_metadata=True)
+            except TopicAlreadyExistsError:
+                self._admin.wait_for_topics([name])
 
     def setting(self, topic: Topic, name: str) -> str:
         """The effective value of a topic's setting, such as `message.timestamp.type`."""

@@ -207,6 +207,7 @@ def table_record(name: str, digest: str) -> str:
 
 POINTER_LOCK = "locks/pointer"
 BATCH_LOCK = "locks/batch"
+CHANGELOG_LOCK = "locks/changelog"
 SPEED_LOCK = "locks/speed"
 """Held by the speed layer for as long as it runs."""
 QUARANTINE_LOCK = "locks/quarantine-replay"

@@ -1,0 +1,241 @@
+"""A changelog's topic holds the merged view: read from its beginning, it is what SQL answers."""
+
+import json
+import random
+import threading
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+import serving_layer
+from tests.support.layers import Pipeline, quick
+from tests.support.waiting import in_thread, until
+from trilayer import Catalog, Changelog, Stream, View, count, latest, max_, session, sum_, top
+from trilayer.errors import ConflictError, DefinitionError, LogError
+from trilayer.operations.changelog import run_changelogs
+from trilayer.operations.project import Project
+from trilayer_core.log.broker import Log
+from trilayer_core.log.compacted import CompactedTopic
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def catalog_on(topic):
+    sales = Stream(
+        "sales",
+        schema="buyer string, amount decimal(10,2), weight double, sold timestamp",
+        event_time="sold",
+        topic=topic,
+    )
+    by_buyer = View(
+        "by_buyer",
+        source=sales,
+        key=["buyer"],
+        aggregates={
+            "n": count(),
+            "total": sum_("amount"),
+            "heaviest": max_("weight"),
+            "last": latest("amount", by="sold"),
+            "amounts": top("amount", 2),
+        },
+    )
+    visits = View(
+        "visits",
+        source=sales,
+        key={"buyer": "buyer", "visit": session("sold", "10 minutes")},
+        aggregates={"n": count()},
+    )
+    return Catalog(
+        views=[by_buyer, visits],
+        changelogs=[
+            Changelog("buyers", view=by_buyer, topic=f"{topic}-buyers", partitions=2),
+            Changelog("visits", view=visits, topic=f"{topic}-visits"),
+        ],
+    )
+
+
+def events(seed, number):
+    """Sales of a few buyers: strange names, missing and infinite values, visits that join later."""
+    random_ = random.Random(seed)
+    buyers = ["ann", 'b"o\\b', "ümit\n", "", None, "cid's"]
+    for _ in range(number):
+        yield json.dumps(
+            {
+                "buyer": random_.choice(buyers),
+                "amount": f"{random_.randrange(-500, 500) / 100:.2f}",
+                "weight": random_.choice([0.1, -0.0, 1e300, None, "NaN", "Infinity"]),
+                "sold": f"{BEGIN + timedelta(minutes=random_.randrange(3000)):%Y-%m-%dT%H:%M:%SZ}",
+            }
+        ).encode()
+
+
+def read(bootstrap, topic):
+    """What a reader holds that has read the topic from its beginning, and all committed records."""
+    consumer = KafkaConsumer(
+        bootstrap_servers=bootstrap, isolation_level="read_committed", enable_auto_commit=False
+    )
+    places = [TopicPartition(topic, p) for p in consumer.partitions_for_topic(topic)]
+    consumer.assign(places)
+    consumer.seek_to_beginning(*places)
+    ends = consumer.end_offsets(places)
+    held, records = {}, []
+    while any(consumer.position(place) < end for place, end in ends.items()):
+        for some in consumer.poll(timeout_ms=100).values():
+            records += some
+            for record in some:
+                held[record.key] = record.value
+    consumer.close()
+    return {key: value for key, value in held.items() if value is not None}, records
+
+
+def plain(value):
+    """A value of an answer as JSON has it."""
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%dT%H:%M:%S.%fZ}"
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
+    if isinstance(value, dict):
+        return {name: plain(one) for name, one in value.items()}
+    return [plain(one) for one in value] if isinstance(value, list) else value
+
+
+def is_current(catalog, settings, store, changelog):
+    """Whether the topic holds what a reader of the store that merges on demand answers."""
+    held, _ = read(settings.bootstrap_servers, changelog.topic)
+    with serving_layer.connect(catalog, settings, store, keep=False) as connection:
+        rows = connection.sql(f"FROM {changelog.view.name}").dicts()
+    view = changelog.view
+    answers = {
+        json.dumps({name: plain(row[name]) for name in view.key_names}): plain(dict(row))
+        for row in rows
+    }
+    found = {
+        json.dumps(json.loads(key)): json.loads(value, parse_float=Decimal)
+        for key, value in held.items()
+    }
+    return found == {
+        key: {
+            name: Decimal(repr(one)) if isinstance(one, float) else one for name, one in row.items()
+        }
+        for key, row in answers.items()
+    }
+
+
+class Following:
+    """The writer of changelogs, in a thread."""
+
+    def __init__(self, project):
+        self._stop, self._errors = threading.Event(), []
+        ready = threading.Event()
+        self._thread = in_thread(
+            lambda: run_changelogs(project, self._stop, lambda _: ready.set()), self._errors
+        )
+        until(lambda: ready.is_set() or bool(self._errors), timeout_s=60)
+        assert not self._errors, self._errors
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self._stop.set()
+        self._thread.join(timeout=30)
+        assert not self._thread.is_alive()
+        assert not self._errors, self._errors
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_a_topic_holds_the_merged_view_whatever_is_published_rolled_back_or_restarted(
+    broker, store, spark, new_topic
+):
+    catalog, settings = catalog_on(new_topic()), quick(broker.bootstrap)
+    project = Project(settings, catalog, store)
+
+    def are_current():
+        return all(is_current(catalog, settings, store, one) for one in catalog.changelogs)
+
+    with Pipeline(catalog, settings, store, spark) as pipeline:
+        pipeline.produce([(n % 2, value) for n, value in enumerate(events(1, 200))])
+        pipeline.catch_up()
+        with Following(project):
+            until(are_current, timeout_s=60)
+            pipeline.wait_for_tick()
+            pipeline.batch()
+            pipeline.produce([(n % 2, value) for n, value in enumerate(events(2, 50))])
+            pipeline.catch_up()
+            until(are_current, timeout_s=60)
+        # Nobody follows while more events come and a batch run is published.
+        pipeline.produce([(n % 2, value) for n, value in enumerate(events(3, 50))])
+        pipeline.catch_up()
+        pipeline.wait_for_tick()
+        pipeline.batch()
+        _, before = read(broker.bootstrap, catalog.changelogs[0].topic)
+        with Following(project):
+            until(are_current, timeout_s=60)
+            _, after = read(broker.bootstrap, catalog.changelogs[0].topic)
+            assert 0 < len(after) - len(before) <= 6, "only what differs is written again"
+            headers = dict(after[-1].headers)
+            assert headers["publication"] == b"2"
+            assert json.loads(headers["head"]) == {"sales": {"0": 150, "1": 150}}
+            pipeline.rollback(1)
+            until(are_current, timeout_s=60)
+            pipeline.batch(full=True)
+            until(are_current, timeout_s=60)
+            assert len(read(broker.bootstrap, catalog.changelogs[0].topic)[1]) == len(after), (
+                "a publication or rollback that changes no answer writes nothing"
+            )
+        _, visits = read(broker.bootstrap, catalog.changelogs[1].topic)
+        assert any(record.value is None for record in visits), "sessions that joined are deleted"
+
+
+@pytest.mark.kafka
+def test_a_topic_has_one_writer_and_holds_nothing_else(broker, new_topic):
+    name = new_topic()
+    with Log(broker.bootstrap) as log:
+        topic = log.ensure_compacted(name, 1)
+        assert log.ensure_compacted(name, 1) == topic
+        stream = Stream("plain", schema="a int, at timestamp", event_time="at", topic=new_topic())
+        log.ensure(stream)
+        with pytest.raises(LogError, match=r"must be compact, .* got delete; set it"):
+            log.ensure_compacted(stream.topic, 1)
+    with CompactedTopic(broker.bootstrap, topic, name) as first:
+        first.write([('{"a":1}', "{}"), ('{"a":2}', "{}")], [], [])
+        with CompactedTopic(broker.bootstrap, topic, name) as second:
+            second.write([('{"a":3}', "{}")], ['{"a":1}'], [])
+            with pytest.raises(ConflictError, match="must have one writer"):
+                first.write([('{"a":1}', "old")], [], [])
+            assert second.held() == {'{"a":2}': "{}", '{"a":3}': "{}"}
+            producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
+            producer.send(name, b"\xff", key=b"not text")
+            producer.flush()
+            producer.close()
+            with pytest.raises(LogError, match="must only have records of its changelog"):
+                second.held()
+
+
+def test_a_wrong_changelog_says_what_is_wrong():
+    catalog = catalog_on("t")
+    view, (changelog, _) = catalog.views[0], catalog.changelogs
+    for wrong, says in (
+        (lambda: Changelog("Buyers", view=view), "name of a changelog"),
+        (lambda: Changelog("b", view="by_buyer"), "view of changelog 'b' must be a View; got"),
+        (lambda: Changelog("b", view=view, topic="a b"), "topic of changelog 'b' must be 1 to 249"),
+        (lambda: Changelog("b", view=view, partitions=0), "partitions of changelog 'b' must be"),
+        (lambda: Catalog(views=[view], changelogs=["b"]), "must be a list of Changelog; got 'b'"),
+        (
+            lambda: Catalog(views=[catalog.views[1]], changelogs=[changelog]),
+            "view of changelog 'buyers' must be one of the catalog's; got 'by_buyer'",
+        ),
+        (
+            lambda: Catalog(views=[view], changelogs=[changelog, changelog]),
+            "topic of changelog 'buyers' must be its own; got 't-buyers'",
+        ),
+        (
+            lambda: Catalog(views=[view], changelogs=[Changelog("b", view=view, topic="t")]),
+            "topic of changelog 'b' must be its own; got 't', which belongs to a stream",
+        ),
+    ):
+        with pytest.raises(DefinitionError, match=says):
+            wrong()

@@ -1,0 +1,57 @@
+"""Changelogs: topics that hold a merged view."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from trilayer_core.definitions.expressions import check_name
+from trilayer_core.definitions.view import View
+from trilayer_core.errors import DefinitionError
+
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+@dataclass(frozen=True)
+class Changelog:
+    """A compacted Kafka topic that holds the merged answer of a view.
+
+    Whoever reads the topic from its beginning, and keeps the last value of each key, holds the
+    view. A record's key is the JSON object of the view's key, and its value that of the whole row;
+    a row that no longer exists is a tombstone. `trilayer changelog run` writes it, and `trilayer
+    up` runs that.
+
+    Attributes:
+        name: Its name in commands and messages: lower-case letters, digits and single underscores.
+        view: The view. Its answer must not depend on the moment at which it is asked for.
+        topic: The topic; by default its name.
+        partitions: The number of partitions with which the topic is created.
+    """
+
+    name: str
+    view: View
+    topic: str = ""
+    partitions: int = 1
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "name of a changelog")
+        what = f"changelog {self.name!r}"
+        if not isinstance(self.view, View):
+            raise DefinitionError(f"view of {what} must be a View; got {self.view!r}")
+        if self.view.as_of_query:
+            raise DefinitionError(
+                f"{what} must be of a view that changes only when events arrive; the answer of"
+                f" {self.view.name!r} depends on the moment at which it is asked for; use a"
+                " tumbling or sliding window"
+            )
+        object.__setattr__(self, "topic", self.topic or self.name)
+        if not isinstance(self.topic, str) or not _TOPIC.fullmatch(self.topic):
+            raise DefinitionError(
+                f"topic of {what} must be 1 to 249 letters, digits, '.', '_' or '-'; got"
+                f" {self.topic!r}"
+            )
+        if type(self.partitions) is not int or self.partitions < 1:
+            raise DefinitionError(
+                f"partitions of {what} must be a whole number of at least 1; got"
+                f" {self.partitions!r}"
+            )
