@@ -4,12 +4,11 @@ import json
 import random
 import threading
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaProducer
 
-import serving_layer
+from tests.support.changelogs import is_current, read
 from tests.support.layers import Pipeline, quick
 from tests.support.waiting import in_thread, until
 from trilayer import Catalog, Changelog, Stream, View, count, latest, max_, session, sum_, top
@@ -17,7 +16,8 @@ from trilayer.errors import ConflictError, DefinitionError, LogError
 from trilayer.operations.changelog import run_changelogs
 from trilayer.operations.project import Project
 from trilayer_core.log.broker import Log
-from trilayer_core.log.compacted import CompactedTopic
+from trilayer_core.log.changelog import ChangelogTopic
+from trilayer_core.store.files import Store
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -69,58 +69,6 @@ def events(seed, number):
                 "sold": f"{BEGIN + timedelta(minutes=random_.randrange(3000)):%Y-%m-%dT%H:%M:%SZ}",
             }
         ).encode()
-
-
-def read(bootstrap, topic):
-    """What a reader holds that has read the topic from its beginning, and all committed records."""
-    consumer = KafkaConsumer(
-        bootstrap_servers=bootstrap, isolation_level="read_committed", enable_auto_commit=False
-    )
-    places = [TopicPartition(topic, p) for p in consumer.partitions_for_topic(topic)]
-    consumer.assign(places)
-    consumer.seek_to_beginning(*places)
-    ends = consumer.end_offsets(places)
-    held, records = {}, []
-    while any(consumer.position(place) < end for place, end in ends.items()):
-        for some in consumer.poll(timeout_ms=100).values():
-            records += some
-            for record in some:
-                held[record.key] = record.value
-    consumer.close()
-    return {key: value for key, value in held.items() if value is not None}, records
-
-
-def plain(value):
-    """A value of an answer as JSON has it."""
-    if isinstance(value, datetime):
-        return f"{value:%Y-%m-%dT%H:%M:%S.%fZ}"
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
-    if isinstance(value, dict):
-        return {name: plain(one) for name, one in value.items()}
-    return [plain(one) for one in value] if isinstance(value, list) else value
-
-
-def is_current(catalog, settings, store, changelog):
-    """Whether the topic holds what a reader of the store that merges on demand answers."""
-    held, _ = read(settings.bootstrap_servers, changelog.topic)
-    with serving_layer.connect(catalog, settings, store, keep=False) as connection:
-        rows = connection.sql(f"FROM {changelog.view.name}").dicts()
-    view = changelog.view
-    answers = {
-        json.dumps({name: plain(row[name]) for name in view.key_names}): plain(dict(row))
-        for row in rows
-    }
-    found = {
-        json.dumps(json.loads(key)): json.loads(value, parse_float=Decimal)
-        for key, value in held.items()
-    }
-    return found == {
-        key: {
-            name: Decimal(repr(one)) if isinstance(one, float) else one for name, one in row.items()
-        }
-        for key, row in answers.items()
-    }
 
 
 class Following:
@@ -194,15 +142,17 @@ def test_a_topic_holds_the_merged_view_whatever_is_published_rolled_back_or_rest
 def test_a_topic_has_one_writer_and_holds_nothing_else(broker, new_topic):
     name = new_topic()
     with Log(broker.bootstrap) as log:
-        topic = log.ensure_compacted(name, 1)
-        assert log.ensure_compacted(name, 1) == topic
+        topic = log.ensure_changelog(name, 1, compacted=True)
+        assert log.ensure_changelog(name, 1, compacted=True) == topic
         stream = Stream("plain", schema="a int, at timestamp", event_time="at", topic=new_topic())
         log.ensure(stream)
         with pytest.raises(LogError, match=r"must be compact, .* got delete; set it"):
-            log.ensure_compacted(stream.topic, 1)
-    with CompactedTopic(broker.bootstrap, topic, name) as first:
+            log.ensure_changelog(stream.topic, 1, compacted=True)
+        with pytest.raises(LogError, match=r"retention.ms .* must be -1, .* got 604800000; set it"):
+            log.ensure_changelog(stream.topic, 1, compacted=False)
+    with ChangelogTopic(broker.bootstrap, topic, name) as first:
         first.write([('{"a":1}', "{}"), ('{"a":2}', "{}")], [], [])
-        with CompactedTopic(broker.bootstrap, topic, name) as second:
+        with ChangelogTopic(broker.bootstrap, topic, name) as second:
             second.write([('{"a":3}', "{}")], ['{"a":1}'], [])
             with pytest.raises(ConflictError, match="must have one writer"):
                 first.write([('{"a":1}', "old")], [], [])
@@ -239,3 +189,55 @@ def test_a_wrong_changelog_says_what_is_wrong():
     ):
         with pytest.raises(DefinitionError, match=says):
             wrong()
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_a_topic_that_keeps_each_change_is_the_stream_of_another_catalog(
+    broker, tmp_path, spark, new_topic
+):
+    topic = new_topic()
+    view = catalog_on(topic).views[1]
+    busy = View(
+        "busy",
+        source=view.source,
+        key=["buyer"],
+        aggregates={"n": count(), "total": sum_("amount"), "seen": max_("sold")},
+    )
+    changes = Changelog("busy", view=busy, topic=f"{topic}-busy", compacted=False)
+    first = Catalog(views=[busy], changelogs=[changes])
+    totals = Stream(
+        "totals",
+        schema="buyer string, n bigint, total decimal(38,2), seen timestamp",
+        event_time="seen",
+        topic=changes.topic,
+        partitions=1,
+    )
+    newest = View(
+        "newest",
+        source=totals,
+        key=["buyer"],
+        aggregates={"most": max_("n"), "total": latest("total", by="n")},
+    )
+    settings = quick(broker.bootstrap)
+    below, above = Store(str(tmp_path / "below")), Store(str(tmp_path / "above"))
+    with (
+        Pipeline(first, settings, below, spark) as source,
+        Following(Project(settings, first, below)),
+        Pipeline(Catalog(views=[newest]), settings, above, spark) as second,
+    ):
+        source.produce([(n % 2, value) for n, value in enumerate(events(4, 60))])
+        source.catch_up()
+
+        def agree():
+            second.catch_up()
+            answer = {
+                buyer: {"most": row["n"], "total": row["total"]}
+                for buyer, row in source.answers()[0]["busy"].items()
+            }
+            return len(answer) == 6 and second.answers()[0]["newest"] == answer
+
+        until(agree, timeout_s=60)
+        second.wait_for_tick()
+        second.batch()
+        assert agree()

@@ -14,12 +14,12 @@ from trilayer.operations.changelog import run_changelogs
 from trilayer.operations.project import project
 from trilayer_core.errors import UsageError
 
-app = typer.Typer(no_args_is_help=True, help="Writes merged views to compacted topics.")
+app = typer.Typer(no_args_is_help=True, help="Writes merged views to Kafka topics.")
 
 
 @app.callback()
 def changelog() -> None:
-    """Writes merged views to compacted topics."""
+    """Writes merged views to Kafka topics."""
 
 
 @app.command()

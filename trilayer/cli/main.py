@@ -50,7 +50,7 @@ COMMANDS = {
         "trilayer.cli.batch:app", "Runs the batch layer: runs, single steps, history, rollback."
     ),
     "speed": Entry("trilayer.cli.speed:app", "Runs the speed layer."),
-    "changelog": Entry("trilayer.cli.changelog:app", "Writes merged views to compacted topics."),
+    "changelog": Entry("trilayer.cli.changelog:app", "Writes merged views to Kafka topics."),
     "sql": Entry("trilayer.cli.sql:sql", "Queries the views in SQL."),
     "status": Entry(
         "trilayer.cli.status:status", "Shows the status of streams, views and processes."

@@ -20,7 +20,7 @@ from trilayer.operations.project import Project
 from trilayer_core.definitions.changelogs import Changelog
 from trilayer_core.errors import CoverageError, EnvironmentFault, IntegrityError
 from trilayer_core.log.broker import Log
-from trilayer_core.log.compacted import CompactedTopic
+from trilayer_core.log.changelog import ChangelogTopic
 from trilayer_core.store import layout
 
 logger = logging.getLogger("trilayer.changelog")
@@ -38,7 +38,7 @@ class _Followed:
 
     changelog: Changelog
     changes: Changes
-    topic: CompactedTopic
+    topic: ChangelogTopic
     waits: str = ""
 
     def step(self) -> None:
@@ -101,14 +101,17 @@ def _follow(p: Project, stack: ExitStack) -> list[_Followed]:
     followed = []
     with Log(servers) as log:
         topics = [
-            log.ensure_compacted(
-                changelog.topic, changelog.partitions, p.settings.replication_factor
+            log.ensure_changelog(
+                changelog.topic,
+                changelog.partitions,
+                compacted=changelog.compacted,
+                replication_factor=p.settings.replication_factor,
             )
             for changelog in p.catalog.changelogs
         ]
     for changelog, topic in zip(p.catalog.changelogs, topics, strict=True):
         writer = stack.enter_context(
-            CompactedTopic(servers, topic, f"trilayer-changelog-{changelog.topic}")
+            ChangelogTopic(servers, topic, f"trilayer-changelog-{changelog.topic}")
         )
         changes = Changes(connection, changelog.view)
         held = writer.held()

@@ -14,7 +14,7 @@ _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 @dataclass(frozen=True)
 class Changelog:
-    """A compacted Kafka topic that holds the merged answer of a view.
+    """A Kafka topic that holds the merged answer of a view.
 
     Whoever reads the topic from its beginning, and keeps the last value of each key, holds the
     view. A record's key is the JSON object of the view's key, and its value that of the whole row;
@@ -25,13 +25,17 @@ class Changelog:
         name: Its name in commands and messages: lower-case letters, digits and single underscores.
         view: The view. Its answer must not depend on the moment at which it is asked for.
         topic: The topic; by default its name.
-        partitions: The number of partitions with which the topic is created.
+        partitions: The number of partitions with which the topic is created. More must not be added
+            later, because the records of a key must stay in one partition.
+        compacted: Whether Kafka may delete the values of a key before the last. If not, the topic
+            keeps each change, and can be the stream of another catalog.
     """
 
     name: str
     view: View
     topic: str = ""
     partitions: int = 1
+    compacted: bool = True
 
     def __post_init__(self) -> None:
         check_name(self.name, "name of a changelog")

@@ -179,26 +179,32 @@ class Log:
             self._create(stream.topic, stream.partitions, replication_factor, {})
         return self.topic(stream)
 
-    def ensure_compacted(self, name: str, partitions: int, replication_factor: int = 1) -> Topic:
-        """The compacted topic with this name, which is created if it does not exist.
+    def ensure_changelog(
+        self, name: str, partitions: int, *, compacted: bool, replication_factor: int = 1
+    ) -> Topic:
+        """The topic of a changelog, which is created if it does not exist.
 
-        It is stamped with append times, so that it can be a stream of another catalog.
+        It keeps the last value of each key for ever; if it is not compacted, all values.
 
         Raises:
-            LogError: It exists, and is not compacted, or deletes records.
+            LogError: It exists, and keeps other records.
         """
+        wanted = {"cleanup.policy": "compact" if compacted else "delete"}
+        if not compacted:
+            wanted |= {"retention.ms": "-1", "retention.bytes": "-1"}
         topic = self._find(name)
         if topic is None:
-            self._create(name, partitions, replication_factor, {"cleanup.policy": "compact"})
+            self._create(name, partitions, replication_factor, wanted)
             topic = self._find(name)
         assert topic is not None
-        policy = self.setting(topic, "cleanup.policy")
-        if policy != "compact":
-            raise LogError(
-                f"cleanup.policy of topic {name!r} must be compact, for it to keep the last value"
-                f" of each key; got {policy}; set it: kafka-configs --alter --topic {name}"
-                " --add-config cleanup.policy=compact"
-            )
+        for setting, value in wanted.items():
+            got = self.setting(topic, setting)
+            if got != value:
+                raise LogError(
+                    f"{setting} of topic {name!r} must be {value}, for it to keep what a changelog"
+                    f" holds; got {got}; set it: kafka-configs --alter --topic {name} --add-config"
+                    f" {setting}={value}"
+                )
         return topic
 
     def _create(

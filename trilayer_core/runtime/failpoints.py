@@ -48,6 +48,8 @@ FAILPOINTS = (
     "quarantine.before-send",
     "quarantine.after-send",
     "quarantine.after-marker",
+    "changelog.in-transaction",
+    "changelog.after-commit",
     "store.read",
     "store.write",
 )

@@ -3,10 +3,12 @@
 tests/integration/recovery has every failpoint, in the process of the tests.
 """
 
+import json
 import signal
 
 import pytest
 
+from tests.support.changelogs import is_current, read
 from tests.support.project import Project, clean, ended, kill_group, wait_for_settled_tick
 from tests.support.waiting import until
 from trilayer_core.errors import TrilayerError
@@ -104,3 +106,36 @@ def test_i5_speed_layer_killed_and_started_again(project):
     project.run("batch", "run")
     project.check_answers()
     assert clean(project.run("verify", "--json")[0])
+
+
+def test_a_writer_of_changelogs_that_is_killed_loses_nothing(project):
+    """One life ends while its records are in the topic and not committed, the next when they are
+    and it has not noticed. What a third one writes is what is left.
+    """
+    declared = (project.folder / f"{project.module}.py").read_text()
+    changelog = f'changelogs=[Changelog("users", view=by_user, topic="{project.topic}-users")]'
+    project.write_catalog(
+        declared.replace("import Catalog", "import Changelog, Catalog").replace(
+            "    queries=", f"    {changelog},\n    queries="
+        )
+    )
+    project.produce(100)
+    speed = project.start("speed", "run")
+    for place in ("in-transaction", "after-commit"):
+        killed = project.start("changelog", "run", failpoint=f"changelog.{place}")
+        assert ended(killed, timeout_s=240) == -signal.SIGKILL
+        project.produce(30)
+    process = project.start("changelog", "run")
+    (changelog,) = project.catalog().changelogs
+
+    def holds_all():
+        held, _ = read(project.settings().bootstrap_servers, changelog.topic)
+        return sum(json.loads(value)["n"] for value in held.values()) == project.sent
+
+    until(holds_all, timeout_s=120)
+    assert is_current(project.catalog(), project.settings(), project.store, changelog)
+    _, err = project.run("changelog", "run", expect=1)
+    assert "the writer of changelogs must run once at a time" in err, err
+    for running in (process, speed):
+        running.terminate()
+        assert ended(running) == 0

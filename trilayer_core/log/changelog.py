@@ -1,4 +1,4 @@
-"""A compacted topic that one process at a time writes, in transactions.
+"""The topic of a changelog, which one process at a time writes, in transactions.
 
 What it holds is the last value of each key. A writer that takes over ends the transactions of the
 one before, which can then write no more.
@@ -11,10 +11,11 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.errors import KafkaError, MessageSizeTooLargeError, ProducerFencedError
+from kafka.errors import KafkaError, MessageSizeTooLargeError
 
 from trilayer_core.errors import ConflictError, EnvironmentFault, LogError
 from trilayer_core.log.broker import Topic
+from trilayer_core.runtime.failpoints import failpoint
 
 MOST_IN_TRANSACTION = 10_000
 """The most records of one transaction. Readers of committed records see all of them or none."""
@@ -23,7 +24,7 @@ SILENT_S = 30
 """How long the brokers may return no record of a topic that has more, in seconds."""
 
 
-class CompactedTopic:
+class ChangelogTopic:
     """The writer of one topic. Use it as a context manager, in one thread only."""
 
     def __init__(self, bootstrap_servers: str, topic: Topic, writer: str) -> None:
@@ -50,7 +51,7 @@ class CompactedTopic:
         except KafkaError as error:
             raise self._away(error) from error.with_traceback(None)
 
-    def __enter__(self) -> CompactedTopic:
+    def __enter__(self) -> ChangelogTopic:
         return self
 
     def __exit__(
@@ -127,18 +128,22 @@ class CompactedTopic:
                         value=None if value is None else value.encode(),
                         headers=list(headers),
                     )
+                self._producer.flush()
+                failpoint("changelog.in-transaction")
                 self._producer.commit_transaction()
-        except ProducerFencedError as error:
-            raise ConflictError(
-                f"topic {self._topic.name!r} must have one writer; another one has taken over; end"
-                " one of them"
-            ) from error.with_traceback(None)
+                failpoint("changelog.after-commit")
         except MessageSizeTooLargeError as error:
             raise LogError(
                 f"topic {self._topic.name!r}: a row is too large for a record: {error}; raise the"
                 " topic's max.message.bytes and the broker's, or leave out columns of the view"
             ) from error.with_traceback(None)
         except KafkaError as error:
+            # Once the client knows that it was replaced, it says so in another error's text.
+            if "ProducerFenced" in f"{type(error).__name__} {error}":
+                raise ConflictError(
+                    f"topic {self._topic.name!r} must have one writer; another one has taken over;"
+                    " end one of them"
+                ) from error.with_traceback(None)
             raise self._away(error) from error.with_traceback(None)
 
     def _take(

@@ -1,0 +1,61 @@
+"""What the topic of a changelog holds, beside what SQL answers."""
+
+import json
+from datetime import datetime
+from decimal import Decimal
+
+from kafka import KafkaConsumer, TopicPartition
+
+import serving_layer
+
+
+def read(bootstrap, topic):
+    """What a reader holds that has read the topic from its beginning, and all committed records."""
+    consumer = KafkaConsumer(
+        bootstrap_servers=bootstrap, isolation_level="read_committed", enable_auto_commit=False
+    )
+    places = [TopicPartition(topic, p) for p in consumer.partitions_for_topic(topic)]
+    consumer.assign(places)
+    consumer.seek_to_beginning(*places)
+    ends = consumer.end_offsets(places)
+    held, records = {}, []
+    while any(consumer.position(place) < end for place, end in ends.items()):
+        for some in consumer.poll(timeout_ms=100).values():
+            records += some
+            for record in some:
+                held[record.key] = record.value
+    consumer.close()
+    return {key: value for key, value in held.items() if value is not None}, records
+
+
+def plain(value):
+    """A value of an answer as JSON has it."""
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%dT%H:%M:%S.%fZ}"
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
+    if isinstance(value, dict):
+        return {name: plain(one) for name, one in value.items()}
+    return [plain(one) for one in value] if isinstance(value, list) else value
+
+
+def is_current(catalog, settings, store, changelog):
+    """Whether the topic holds what a reader of the store that merges on demand answers."""
+    held, _ = read(settings.bootstrap_servers, changelog.topic)
+    with serving_layer.connect(catalog, settings, store, keep=False) as connection:
+        rows = connection.sql(f"FROM {changelog.view.name}").dicts()
+    view = changelog.view
+    answers = {
+        json.dumps({name: plain(row[name]) for name in view.key_names}): plain(dict(row))
+        for row in rows
+    }
+    found = {
+        json.dumps(json.loads(key)): json.loads(value, parse_float=Decimal)
+        for key, value in held.items()
+    }
+    return found == {
+        key: {
+            name: Decimal(repr(one)) if isinstance(one, float) else one for name, one in row.items()
+        }
+        for key, row in answers.items()
+    }
