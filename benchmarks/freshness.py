@@ -4,7 +4,8 @@ There are 2,000 events per second. The producer, the speed layer and the reader 
 processes, as in production. The producer creates events at regular moments, and the reader
 repeatedly asks how many are counted: event number n is visible in the first answer that counts at
 least n events. Measured are catalogs of two and of five plain views, and those of the examples
-`social` and `retail`, whose views have windows and cells.
+`social` and `retail`, whose views have windows and cells. The last one reads, instead of an answer,
+the topic of a changelog, which a further process writes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import multiprocessing
 import sys
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from multiprocessing.sharedctypes import Synchronized
@@ -22,7 +24,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from kafka import KafkaProducer
+from kafka import KafkaConsumer, KafkaProducer
 
 import serving_layer
 from benchmarks.figure import Figure, Options, say
@@ -31,9 +33,10 @@ from examples import retail, social
 from examples.demo import iso
 from examples.retail import generate as purchases
 from examples.social.generate import generate as generate_posts
-from trilayer import Catalog, Stream, View, count, max_, mean, min_, sum_, tumbling
+from trilayer import Catalog, Changelog, Stream, View, count, max_, mean, min_, sum_, tumbling
 from trilayer.local import processes
 from trilayer_core.log.broker import Log
+from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
 
 RATE, WARM_UP_S, WINDOW_S = 2_000, 60.0, 20.0
@@ -85,6 +88,9 @@ VIEWS = [
     ),
 ]
 TWO, FIVE = Catalog(views=VIEWS[:2]), Catalog(views=VIEWS)
+WITH_TOPIC = Catalog(
+    views=VIEWS[:2], changelogs=[Changelog("visitors", view=VIEWS[0], topic="visitors")]
+)
 
 Make = Callable[[int, datetime], str]
 """Makes the event with this number, created now."""
@@ -153,6 +159,9 @@ VISITS = "SELECT sum(visits)::BIGINT FROM by_visitor"
 LOADS = {
     "two views": Load("benchmarks.freshness:TWO", TWO, STREAM, VISITS, _visits, 0.4, 0.8),
     "five views": Load("benchmarks.freshness:FIVE", FIVE, STREAM, VISITS, _visits, 0.45, 0.9),
+    "the topic of one of two views": Load(
+        "benchmarks.freshness:WITH_TOPIC", WITH_TOPIC, STREAM, VISITS, _visits, 0.9, 1.5
+    ),
     "social": Load(
         "examples.social:catalog", social.catalog, social.posts,
         "SELECT sum(posts)::BIGINT FROM authors", _posts, 0.6, 1.2,
@@ -197,12 +206,13 @@ def _measure(name: str, load: Load, options: Options) -> tuple[list[float], list
                     raise AssertionError(processes.log_tail(speed))
                 time.sleep(0.1)
             producer.start()
-            with serving_layer.connect(load.loaded, settings, Store(settings.store)) as connection:
-                while not connection.sql(load.counted).rows()[0][0]:
+            reading = _topic_read if load.loaded.changelogs else _store_asked
+            with reading(load, settings, folder) as counted:
+                while not counted():
                     time.sleep(0.1)
-                _watch(connection, load.counted, WARM_UP_S)
+                _watch(counted, WARM_UP_S)
                 for _ in range(options.repeats):
-                    seen = _watch(connection, load.counted, WINDOW_S * min(1.0, options.scale))
+                    seen = _watch(counted, WINDOW_S * min(1.0, options.scale))
                     delays = _delays(seen, began_s.value)
                     halves.append(float(np.percentile(delays, 50)))
                     tails.append(float(np.percentile(delays, 99)))
@@ -210,12 +220,55 @@ def _measure(name: str, load: Load, options: Options) -> tuple[list[float], list
                         f"{name}: p50 {halves[-1]:.3f} s, p99 {tails[-1]:.3f} s,"
                         f" {len(delays):,} events"
                     )
-                _check(connection, load)
         finally:
             if producer.is_alive():
                 producer.terminate()
             processes.terminate(speed, home=folder)
     return halves, tails
+
+
+@contextmanager
+def _store_asked(load: Load, settings: Settings, folder: Path) -> Iterator[Callable[[], int]]:
+    """Asks a reader of the store how many events are counted."""
+    with serving_layer.connect(load.loaded, settings, Store(settings.store)) as connection:
+        yield lambda: connection.sql(load.counted).rows()[0][0]
+        _check(connection, load)
+
+
+@contextmanager
+def _topic_read(load: Load, settings: Settings, folder: Path) -> Iterator[Callable[[], int]]:
+    """Reads in the topic of the changelog how many events are counted."""
+    (changelog,) = load.loaded.changelogs
+    ready = folder / "changelog.ready"
+    command = [sys.executable, "-m", "trilayer.cli", "changelog", "run", "--ready-file", str(ready)]
+    writer = processes.start(
+        "changelog", command, home=folder, env=settings.environment(), cwd=PROJECT
+    )
+    visits: dict[bytes, int] = {}
+
+    def counted() -> int:
+        if processes.exit_status(writer) is not None:
+            raise AssertionError(processes.log_tail(writer))
+        for records in reader.poll(timeout_ms=5).values():
+            for record in records:
+                visits[record.key] = json.loads(record.value)["visits"]
+        return sum(visits.values())
+
+    try:
+        while not ready.exists():
+            if processes.exit_status(writer) is not None:
+                raise AssertionError(processes.log_tail(writer))
+            time.sleep(0.1)
+        reader = KafkaConsumer(
+            changelog.topic,
+            bootstrap_servers=settings.bootstrap_servers,
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",
+        )
+        yield counted
+        reader.close(autocommit=False)
+    finally:
+        processes.terminate(writer, home=folder)
 
 
 def produce(name: str, bootstrap_servers: str, began_s: Synchronized[float]) -> None:
@@ -237,9 +290,7 @@ def produce(name: str, bootstrap_servers: str, began_s: Synchronized[float]) -> 
         number += 1
 
 
-def _watch(
-    connection: serving_layer.Connection, question: str, for_s: float
-) -> list[tuple[float, int]]:
+def _watch(counted_now: Callable[[], int], for_s: float) -> list[tuple[float, int]]:
     """Asks every 30 ms how many events are counted.
 
     Returns:
@@ -249,7 +300,7 @@ def _watch(
     seen: list[tuple[float, int]] = []
     until = time.monotonic() + for_s
     while time.monotonic() < until:
-        (counted,) = connection.sql(question).rows()[0]
+        counted = counted_now()
         if not seen or counted > seen[-1][1]:
             seen.append((time.time(), counted))
         time.sleep(0.03)
