@@ -4,8 +4,8 @@ There are 2,000 events per second. The producer, the speed layer and the reader 
 processes, as in production. The producer creates events at regular moments, and the reader
 repeatedly asks how many are counted: event number n is visible in the first answer that counts at
 least n events. Measured are catalogs of two and of five plain views, and those of the examples
-`social` and `retail`, whose views have windows and cells. The last one reads, instead of an answer,
-the topic of a changelog, which a further process writes.
+`social` and `retail`, whose views have windows and cells. One load reads the topic of a changelog,
+which a further process writes, instead of an answer.
 """
 
 from __future__ import annotations

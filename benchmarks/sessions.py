@@ -1,8 +1,9 @@
 """Sessions over a million panes: questions over the whole view.
 
-There are two limit programs. One is a plain GROUP BY of the panes in a native DuckDB table, which
-does not assemble sessions: it is compared with a reader that merges on demand. The other is a
-native table with the rows of the answer: it is compared with a reader that keeps answers.
+Two programs show how fast an answer could be. One is a plain GROUP BY of the panes in a native
+DuckDB table, which does not assemble sessions: it is compared with a reader that merges on demand.
+The other is a native table with the rows of the answer: it is compared with a reader that keeps
+answers.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def measure(options: Options) -> Sequence[Figure]:
 
 
 def _panes(number: int, random_: random.Random) -> pa.Table:
-    """So many partials of buses, whose panes lie one to three gaps apart."""
+    """`number` partials of buses, whose panes lie one to three gaps apart."""
     columns: dict[str, list[object]] = {name: [] for name in partial_schema(VIEW).names}
     for start in range(0, number, PANES_OF_KEY):
         pane = 0

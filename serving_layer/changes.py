@@ -1,7 +1,8 @@
-"""What changes in the merged answer of a view, row by row, as JSON.
+"""The difference between the merged answer of a view and what somebody else holds of it.
 
-A receiver has rows; after each refresh it is told which of them are others now, and which are gone.
-Only the rows that a refresh has folded again are compared with what the receiver has.
+A holder has rows as JSON. A follower says after each refresh which of them have changed and which
+no longer exist. It compares the answers that the refresh has folded again; at first, and after a
+refresh that has folded all answers, it compares all.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import pyarrow as pa
 
 from serving_layer.connection import Connection
 from serving_layer.json_text import json_object_sql
-from serving_layer.kept import FOLD, FOLD_TYPE, can_keep, kept_table
+from serving_layer.kept import FOLD, FOLD_TYPE, MOST_WINDOWS, can_keep, kept_table
 from serving_layer.result import Provenance
+from serving_layer.state import Loaded
 from trilayer_core.definitions.view import View
 from trilayer_core.errors import CoverageError, UsageError
 
@@ -22,11 +24,11 @@ ROWS = pa.schema([("key", pa.string()), ("value", pa.string())])
 
 
 @dataclass(frozen=True)
-class Changed:
-    """What has changed since the last look.
+class Difference:
+    """How an answer differs from what its holder had.
 
     Attributes:
-        rows: The rows that are new or others: the JSON of a row's key and of the whole row.
+        rows: New and changed rows: the JSON of a row's key columns, and that of the whole row.
         gone: The keys of rows that no longer exist, as JSON.
         provenance: What the answer is based on now.
     """
@@ -39,11 +41,11 @@ class Changed:
         return bool(self.rows or self.gone)
 
 
-class Changes:
-    """Follows one view for one receiver. A connection may have several, one for each view."""
+class Follower:
+    """Follows a view for one holder. A connection may have several, also of one view."""
 
     def __init__(self, connection: Connection, view: View) -> None:
-        """Begins with a receiver that has no row.
+        """Begins with a holder that has no row.
 
         Args:
             connection: A connection that keeps answers.
@@ -54,53 +56,56 @@ class Changes:
         """
         if not can_keep(view):
             raise UsageError(
-                f"view {view.name!r} must be one whose answers can be kept, for its changes to be"
-                " known; its windows overlap too often; use a longer slide"
+                f"a view that is followed must have at most {MOST_WINDOWS} windows for each event,"
+                " and an answer that does not depend on the moment at which it is asked for; got"
+                f" {view.name!r}; use a longer slide"
             )
         self._connection, self._view = connection, view
         self._database = connection._database
         with connection._lock:
             self._heard = connection._refresh.kept.listen(view)
-            self._has = f"_has.{self._heard.name}"
+            self._held = f"_held.{self._heard.name}"
             self._database.execute(
-                "CREATE SCHEMA IF NOT EXISTS _has;"
-                f" CREATE TABLE {self._has} (key VARCHAR, digest UHUGEINT, {FOLD} {FOLD_TYPE})"
+                "CREATE SCHEMA IF NOT EXISTS _held;"
+                f" CREATE TABLE {self._held} (key VARCHAR, digest UHUGEINT, {FOLD} {FOLD_TYPE})"
             )
             answers = self._database.table(kept_table(view))
             types = dict(zip(answers.columns, answers.types, strict=True))
         key = json_object_sql({name: types[name] for name in view.key_names})
         row = json_object_sql({name: types[name] for name in view.output})
-        self._rows = f"SELECT {key} AS key, {row} AS value, {FOLD} FROM {kept_table(view)}"
+        self._rows_sql = f"SELECT {key} AS key, {row} AS value, {FOLD} FROM {kept_table(view)}"
 
-    def restore(self, rows: Iterable[tuple[str, str]]) -> None:
-        """Says which rows the receiver has: the JSON of each key and row."""
+    def holds(self, rows: Iterable[tuple[str, str]]) -> None:
+        """Says which rows the holder has: the JSON of each key and of each row."""
         keys, values = zip(*rows, strict=True) if (rows := list(rows)) else ((), ())
-        known = pa.table([pa.array(keys, pa.string()), pa.array(values, pa.string())], schema=ROWS)
+        held = pa.table([pa.array(keys, pa.string()), pa.array(values, pa.string())], schema=ROWS)
         with self._connection._lock:
-            self._database.register("_known", known)
-            # Which fold they have is not known, and not needed: all rows are compared next.
+            self._database.register("_arriving", held)
+            # Their folds are not known, and not needed: all rows are compared next.
             self._database.execute(
-                f"DELETE FROM {self._has}; INSERT INTO {self._has} SELECT key, md5_number(value), 0"
-                " FROM _known"
+                f"DELETE FROM {self._held}; INSERT INTO {self._held}"
+                " SELECT key, md5_number(value), 0 FROM _arriving"
             )
-            self._database.unregister("_known")
+            self._database.unregister("_arriving")
             self._heard.all = True
 
-    def next(self) -> Changed:
-        """Refreshes, and says what has changed for the receiver since it was asked last.
+    def look(self, *, refresh: bool = True) -> Difference:
+        """Compares, and assumes that the holder then has the answer.
+
+        Args:
+            refresh: Whether new data is loaded first.
 
         Raises:
             IntegrityError: The store's answer can't be proven.
-            CoverageError: The same, or the view has no answer. The receiver keeps what it has.
+            CoverageError: The same, or the view has no answer. The holder keeps what it has.
         """
-        name = self._view.name
         with self._connection._lock:
-            loaded = self._connection._refresh.refresh()
-            provenance = self._connection._provenance(loaded)
-            if name in loaded.missing_views:
-                raise CoverageError(f"view {name!r} has no answer: {loaded.missing_views[name]}")
+            loaded = self._connection._refresh
+            now = loaded.refresh() if refresh else loaded.loaded
+            self._check_answered(now)
+            provenance = self._connection._provenance(now)
             if not self._heard.anything(self._database):
-                return Changed([], [], provenance)
+                return Difference([], [], provenance)
             self._database.execute("BEGIN TRANSACTION")
             try:
                 rows, gone = self._compared()
@@ -110,24 +115,35 @@ class Changes:
                 raise
             self._database.execute("COMMIT")
             self._heard.all = False
-        return Changed(rows, gone, provenance)
+        return Difference(rows, gone, provenance)
+
+    def _check_answered(self, now: Loaded) -> None:
+        name, stream = self._view.name, self._view.stream.name
+        if name in now.missing_views:
+            raise CoverageError(f"view {name!r} has no answer: {now.missing_views[name]}")
+        state = now.streams.get(stream)
+        if now.publication is None and (state is None or state.generation is None):
+            raise CoverageError(
+                f"view {name!r} has no answer: nothing is published, and no speed layer has run"
+                " with its present definition"
+            )
 
     def _compared(self) -> tuple[list[tuple[str, str]], list[str]]:
-        run, has, heard = self._database.execute, self._has, self._heard.table
+        run, held, heard = self._database.execute, self._held, self._heard.table
         where = "" if self._heard.all else f" WHERE {FOLD} IN (FROM {heard})"
         run(
             "CREATE OR REPLACE TEMP TABLE _now AS SELECT *, md5_number(value) AS digest"
-            f" FROM ({self._rows}{where})"
+            f" FROM ({self._rows_sql}{where})"
         )
         rows = run(
-            f"SELECT key, value FROM _now LEFT JOIN {has} AS has USING (key)"
-            " WHERE has.digest IS DISTINCT FROM _now.digest ORDER BY key"
+            f"SELECT key, value FROM _now LEFT JOIN {held} AS held USING (key)"
+            " WHERE held.digest IS DISTINCT FROM _now.digest ORDER BY key"
         ).fetchall()
         gone = run(
-            f"SELECT key FROM (FROM {has}{where}) ANTI JOIN _now USING (key) ORDER BY key"
+            f"SELECT key FROM (FROM {held}{where}) ANTI JOIN _now USING (key) ORDER BY key"
         ).fetchall()
         run(
-            f"DELETE FROM {has}{where}; INSERT INTO {has} SELECT key, digest, {FOLD} FROM _now;"
-            f" DELETE FROM {heard}"
+            f"DELETE FROM {held}{where}; INSERT INTO {held} SELECT key, digest, {FOLD} FROM _now;"
+            f" DELETE FROM {heard}; DROP TABLE _now"
         )
         return rows, [key for (key,) in gone]

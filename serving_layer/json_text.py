@@ -1,8 +1,8 @@
 """DuckDB SQL that writes a value as JSON.
 
-DuckDB's own `to_json` writes decimals as doubles, and NaN as no JSON. Here a decimal keeps its
-digits, a value that JSON does not have is text ("NaN", "Infinity"), and times are ISO 8601 in UTC:
-what a stream of trilayer reads.
+DuckDB's own `to_json` writes decimals as doubles, and NaN as something that is not JSON. Here a
+decimal keeps its digits, and values that JSON does not have are text: NaN, infinity, and times,
+which are ISO 8601, in UTC if they have a zone. A stream of trilayer reads all of these.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from duckdb.sqltypes import DuckDBPyType
 
 from trilayer_core.compute.merging import quoted_duckdb
 
-_NUMBERS = {
+_PLAIN = {
     "boolean", "tinyint", "smallint", "integer", "bigint", "hugeint",
     "utinyint", "usmallint", "uinteger", "ubigint", "uhugeint", "decimal",
 }  # fmt: skip
@@ -36,7 +36,7 @@ def _object(members: Mapping[str, tuple[str, DuckDBPyType]], depth: int) -> str:
 def _json(value: str, type_: DuckDBPyType, depth: int) -> str:
     """SQL of the JSON of a value, as text that is never NULL."""
     kind = type_.id
-    if kind in _NUMBERS:
+    if kind in _PLAIN:
         text = f"CAST({value} AS VARCHAR)"
     elif kind in ("float", "double"):
         text = (
@@ -54,7 +54,7 @@ def _json(value: str, type_: DuckDBPyType, depth: int) -> str:
         text = f"'[' || array_to_string({items}, ',') || ']'"
     elif kind == "struct":
         members = {
-            name: (f"{value}.{quoted_duckdb(name)}", child)
+            name: (f"struct_extract({value}, {_text(name)})", child)
             for name, child in type_.children
             if isinstance(child, DuckDBPyType)
         }
@@ -64,3 +64,8 @@ def _json(value: str, type_: DuckDBPyType, depth: int) -> str:
     else:
         text = f"CAST(to_json(CAST({value} AS VARCHAR)) AS VARCHAR)"
     return f"coalesce({text}, 'null')"
+
+
+def _text(name: str) -> str:
+    quoted = name.replace("'", "''")
+    return f"'{quoted}'"

@@ -1,4 +1,4 @@
-"""What the topic of a changelog holds, beside what SQL answers."""
+"""What the topic of a changelog holds, compared with what SQL answers."""
 
 import json
 from datetime import datetime

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
 from pathlib import Path
@@ -13,6 +14,9 @@ import typer
 from trilayer.operations.changelog import run_changelogs
 from trilayer.operations.project import project
 from trilayer_core.errors import UsageError
+
+END_S = 3.0
+"""The time limit for an orderly end after Ctrl-C, in seconds."""
 
 app = typer.Typer(no_args_is_help=True, help="Writes merged views to Kafka topics.")
 
@@ -25,24 +29,33 @@ def changelog() -> None:
 @app.command()
 def run(
     ready_file: Annotated[
-        Path | None, typer.Option(hidden=True, help="file to write once the topics are followed")
+        Path | None, typer.Option(hidden=True, help="file to write once all topics were read")
     ] = None,
 ) -> None:
     """Writes the catalog's changelogs until Ctrl-C or SIGTERM."""
     p = project()
-    if not p.catalog.changelogs:
+    names = ", ".join(one.name for one in p.catalog.changelogs)
+    if not names:
         raise UsageError(
             "the catalog must have changelogs, for them to be written; it has none; declare them:"
             " Catalog(changelogs=[Changelog(...)])"
         )
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    stop, logger = threading.Event(), logging.getLogger("trilayer.changelog")
 
-    def ready(_: object) -> None:
-        logging.getLogger("trilayer.changelog").info(
-            "running: %s", ", ".join(one.name for one in p.catalog.changelogs)
-        )
+    def end(*_: object) -> None:
+        if not stop.is_set():
+            stop.set()
+            logger.info("stopping")
+            # Do not wait for a broker that is away; what is not committed is written next time.
+            patience = threading.Timer(END_S, os._exit, (0,))
+            patience.daemon = True
+            patience.start()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+
+    def ready() -> None:
+        logger.info("running: %s", names)
         if ready_file:
             ready_file.write_text("ready")
 

@@ -311,7 +311,7 @@ def _configuration(
         (
             "scheduler",
             "orphaned_tasks_check_interval",
-        ): "30",  # soon after a scheduler was started again, the tasks of the one before are
+        ): "30",  # a scheduler that is started again adopts the tasks of the one before this soon
         ("usage_data_collection", "enabled"): "False",
     }
     variables = {
@@ -341,8 +341,8 @@ def _create_database(folder: Path, project: Path, environment: Mapping[str, str]
 
 
 # At its end, Python waits for the workers of the scheduler. They wait for work for ever if a second
-# SIGTERM has interrupted the scheduler while it told them to end; Linux sends one for each thread
-# of the starter that ends. So they are terminated first.
+# SIGTERM has interrupted the scheduler while it told them to end. If the starter is killed, Linux
+# sends the scheduler one for each of the starter's threads. So the workers are terminated first.
 _AIRFLOW = """
 import atexit, multiprocessing.util, runpy, sys
 atexit.register(lambda: [child.terminate() for child in multiprocessing.active_children()])

@@ -1,7 +1,8 @@
-"""Writes the merged changes of views to their topics, for as long as it runs.
+"""Writes the merged answers of views to their topics, for as long as it runs.
 
-The process holds a reader of its own, so that whatever becomes of a topic holds up no layer and no
-other reader. It remembers nothing: what a topic holds is read from the topic.
+The process is a reader of the store, so that whatever becomes of a topic delays no layer and no
+query. It stores nothing but the identity of each changelog: what a topic holds is read from the
+topic at the start.
 """
 
 from __future__ import annotations
@@ -10,17 +11,25 @@ import json
 import logging
 import threading
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
 import serving_layer
-from serving_layer.changes import Changed, Changes
+from serving_layer.changes import Difference, Follower
 from trilayer.operations.project import Project
 from trilayer_core.definitions.changelogs import Changelog
-from trilayer_core.errors import CoverageError, EnvironmentFault, IntegrityError
-from trilayer_core.log.broker import Log
-from trilayer_core.log.changelog import ChangelogTopic
+from trilayer_core.errors import (
+    CoverageError,
+    EnvironmentFault,
+    IntegrityError,
+    LogError,
+    TrilayerError,
+    UsageError,
+)
+from trilayer_core.log.broker import Log, Topic
+from trilayer_core.log.changelog import ChangelogWriter
 from trilayer_core.store import layout
 
 logger = logging.getLogger("trilayer.changelog")
@@ -28,102 +37,203 @@ logger = logging.getLogger("trilayer.changelog")
 LOOK_S = 0.1
 """How often the store is looked at, in seconds."""
 
-AGAIN_S = 2.0
-"""The time after which a broker that was away is tried again, in seconds."""
+TOPIC_LOOK_S = 2.0
+"""How often it is checked that a topic was neither deleted nor emptied, in seconds."""
+
+AGAIN_S = (2.0, 30.0)
+"""The time after which all is begun anew after a fault, in seconds: at first, and at most."""
+
+PATIENCE_S = 5.0
+"""How long an answer may be missing before that is reported, in seconds."""
+
+
+@dataclass(frozen=True)
+class _Identity:
+    """What distinguishes a changelog of this store from those of others."""
+
+    id: str
 
 
 @dataclass
 class _Followed:
-    """A changelog that is being written, and the reason why it stands still, if it does."""
+    """A changelog that is being written.
+
+    Attributes:
+        changelog: Its definition.
+        follower: The follower of its view.
+        writer: The writer of its topic.
+        topic: The topic as it was found.
+        beginning: The first offset of each partition.
+        missing_since: When its view was first found without an answer; None if it has one.
+        reported: What was reported of that.
+    """
 
     changelog: Changelog
-    changes: Changes
-    topic: ChangelogTopic
-    waits: str = ""
+    follower: Follower
+    writer: ChangelogWriter
+    topic: Topic
+    beginning: dict[int, int]
+    missing_since: float | None = None
+    reported: str = ""
 
-    def step(self) -> None:
-        """Writes what has changed."""
+    def step(self, *, refresh: bool) -> None:
+        """Writes the difference between the view and the topic.
+
+        Args:
+            refresh: Whether new data is loaded first.
+        """
         try:
-            changed = self.changes.next()
+            difference = self.follower.look(refresh=refresh)
         except (CoverageError, IntegrityError) as error:
-            if str(error) != self.waits:
-                self.waits = str(error)
+            now = time.monotonic()
+            self.missing_since = self.missing_since or now
+            if now - self.missing_since >= PATIENCE_S and str(error) != self.reported:
+                self.reported = str(error)
                 logger.warning(
-                    "changelog %s stands still, and is tried again: %s", self.changelog.name, error
+                    "changelog %s waits, and keeps what it has: %s", self.changelog.name, error
                 )
             return
-        if self.waits:
-            self.waits = ""
+        if self.reported:
             logger.info("changelog %s goes on", self.changelog.name)
-        if changed:
-            self.topic.write(changed.rows, changed.gone, _headers(self.changelog, changed))
+        self.missing_since, self.reported = None, ""
+        if difference:
+            headers = _headers(self.changelog, difference)
+            self.writer.write(difference.rows, difference.gone, headers)
 
 
 def run_changelogs(
     p: Project,
     stop: threading.Event,
-    on_ready: Callable[[Sequence[Changelog]], None] = lambda changelogs: None,
+    on_ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Writes all changelogs of the catalog until `stop` is set.
 
-    A broker that is away is waited for.
+    A fault of the brokers or of the store is waited for. A topic that can't hold its changelog is
+    reported and left out, unless there is no other.
+
+    Args:
+        p: The project.
+        stop: Ends it.
+        on_ready: Called once, when all topics have been read.
 
     Raises:
         ConflictError: Another process writes them.
-        LogError: A topic can't hold a changelog.
-        UsageError: A view's answers can't be kept.
+        LogError: No topic can hold its changelog.
+        UsageError: No view's answers can be kept.
     """
-    changelogs, away = p.catalog.changelogs, ""
+    reported, pause_s, ready = "", AGAIN_S[0], False
+    left_out: set[str] = set()
     with p.store.lock(layout.CHANGELOG_LOCK, "the writer of changelogs"):
         while not stop.is_set():
             try:
                 with ExitStack() as stack:
-                    followed = _follow(p, stack)
-                    if away:
-                        logger.info("the broker is back")
-                    away = ""
-                    on_ready(changelogs)
+                    log = stack.enter_context(Log(p.settings.bootstrap_servers))
+                    followed = _follow(p, log, stack, stop, left_out)
+                    if not ready and not stop.is_set():
+                        on_ready()
+                        ready = True
+                    looked = time.monotonic()
                     while not stop.is_set():
                         began = time.monotonic()
-                        for one in followed:
-                            one.step()
+                        _round(followed, left_out)
+                        if reported:
+                            logger.info("changelogs go on")
+                            reported, pause_s = "", AGAIN_S[0]
+                        if began - looked >= TOPIC_LOOK_S:
+                            _check_topics(log, followed)
+                            looked = began
                         stop.wait(max(LOOK_S - (time.monotonic() - began), 0.01))
             except EnvironmentFault as error:
-                if not away:
-                    logger.warning("%s; it is tried again every %g s", error, AGAIN_S)
-                away = str(error)
-                stop.wait(AGAIN_S)
+                if str(error) != reported:
+                    reported = str(error)
+                    logger.warning("changelogs wait, and are tried again: %s", error)
+                stop.wait(pause_s)
+                pause_s = min(2 * pause_s, AGAIN_S[1])
 
 
-def _follow(p: Project, stack: ExitStack) -> list[_Followed]:
-    servers = p.settings.bootstrap_servers
+def _round(followed: list[_Followed], left_out: set[str]) -> None:
+    """One step of each changelog, on one state of the store."""
+    for number, one in enumerate(list(followed)):
+        try:
+            one.step(refresh=number == 0)
+        except LogError as error:
+            followed.remove(one)
+            _leave_out(one.changelog, error, left_out)
+            if not followed:
+                raise
+
+
+def _follow(
+    p: Project, log: Log, stack: ExitStack, stop: threading.Event, left_out: set[str]
+) -> list[_Followed]:
     connection = stack.enter_context(serving_layer.connect(p.catalog, p.settings, p.store))
-    followed = []
-    with Log(servers) as log:
-        topics = [
-            log.ensure_changelog(
-                changelog.topic,
-                changelog.partitions,
-                compacted=changelog.compacted,
-                replication_factor=p.settings.replication_factor,
-            )
-            for changelog in p.catalog.changelogs
-        ]
-    for changelog, topic in zip(p.catalog.changelogs, topics, strict=True):
-        writer = stack.enter_context(
-            ChangelogTopic(servers, topic, f"trilayer-changelog-{changelog.topic}")
-        )
-        changes = Changes(connection, changelog.view)
-        held = writer.held()
-        changes.restore(held.items())
-        logger.info("changelog %s: topic %s holds %s rows", changelog.name, topic.name, len(held))
-        followed.append(_Followed(changelog, changes, writer))
+    followed: list[_Followed] = []
+    failed: TrilayerError | None = None
+    for changelog in p.catalog.changelogs:
+        if changelog.name in left_out or stop.is_set():
+            continue
+        try:
+            followed.append(_begin(p, log, connection, changelog, stack, stop))
+        except (LogError, UsageError) as error:
+            failed = error
+            _leave_out(changelog, error, left_out)
+    if failed and not followed:
+        raise failed
     return followed
 
 
-def _headers(changelog: Changelog, changed: Changed) -> list[tuple[str, bytes]]:
-    """The publication that the rows are based on, and the head up to which events count."""
-    at, stream = changed.provenance, changelog.view.stream.name
+def _begin(
+    p: Project,
+    log: Log,
+    connection: serving_layer.Connection,
+    changelog: Changelog,
+    stack: ExitStack,
+    stop: threading.Event,
+) -> _Followed:
+    follower = Follower(connection, changelog.view)
+    topic = log.ensure_changelog(
+        changelog.topic,
+        changelog.partitions,
+        compacted=changelog.compacted,
+        replication_factor=p.settings.replication_factor,
+    )
+    beginning = log.beginning(topic)
+    owner = f"{changelog.name}-{_identity(p, changelog)}"
+    writer = stack.enter_context(ChangelogWriter(p.settings.bootstrap_servers, topic, owner))
+    held = writer.held(stop)
+    follower.holds(held.items())
+    logger.info("changelog %s: topic %s holds %s rows", changelog.name, topic.name, len(held))
+    return _Followed(changelog, follower, writer, topic, beginning)
+
+
+def _identity(p: Project, changelog: Changelog) -> str:
+    path = layout.changelog(changelog.name)
+    if not p.store.exists(path):
+        p.store.create_document(path, _Identity(uuid.uuid4().hex))
+    return p.store.read_document(path, _Identity).id
+
+
+def _check_topics(log: Log, followed: Sequence[_Followed]) -> None:
+    for one in followed:
+        if not log.is_as_before(one.topic, one.beginning):
+            raise EnvironmentFault(
+                f"topic {one.topic.name!r} of changelog {one.changelog.name!r} was deleted, created"
+                " again or emptied; it is written anew"
+            )
+
+
+def _leave_out(changelog: Changelog, error: TrilayerError, left_out: set[str]) -> None:
+    left_out.add(changelog.name)
+    logger.error(
+        "changelog %s is not written, until this process is started again: %s",
+        changelog.name,
+        error,
+    )
+
+
+def _headers(changelog: Changelog, difference: Difference) -> list[tuple[str, bytes]]:
+    """The publication that the rows are based on, and the offsets below which events count."""
+    at, stream = difference.provenance, changelog.view.stream.name
     head = {str(p): offset for p, offset in at.streams[stream].head.items()}
     return [
         ("publication", str(at.version or 0).encode()),

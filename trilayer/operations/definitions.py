@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from batch_layer.engine import batch_spark
@@ -39,12 +39,14 @@ class Definitions:
         streams: Fingerprints of its streams with the views over them, by name.
         rows: Fingerprints of its `Rows` sources, by name.
         files: The files that define it.
+        changelogs: What is declared of its changelogs, by name.
     """
 
     views: dict[str, str]
     streams: dict[str, str]
     rows: dict[str, str]
     files: tuple[str, ...]
+    changelogs: dict[str, list[str | int]] = field(default_factory=dict)
 
 
 def loaded(catalog: Catalog, folder: Path) -> Definitions:
@@ -57,6 +59,7 @@ def loaded(catalog: Catalog, folder: Path) -> Definitions:
         {stream.name: catalog.stream_fingerprint(stream) for stream in catalog.streams},
         {rows.name: rows.fingerprint for rows in catalog.rows},
         tuple(own),
+        {c.name: [c.view.name, c.topic, c.partitions, c.compacted] for c in catalog.changelogs},
     )
 
 

@@ -1,4 +1,4 @@
-"""The local stack: runs broker, speed layer and Airflow on this machine."""
+"""The local stack: runs broker, speed layer, writer of changelogs and Airflow on this machine."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import TypedDict
@@ -275,14 +276,23 @@ class Stack:
                 error,
             )
             return
+        writes_others = saved.changelogs != self._definitions.changelogs
         if said:
-            self._definitions = saved
             logger.warning("%s The speed layer starts again, to run them.", " ".join(said))
             self._restart_speed()
-            changelog = processes.running(self._home, CHANGELOG)
-            if changelog is not None:
-                processes.terminate(changelog, home=self._home, timeout_s=STOP_S)
-                self._start_changelog()
+        if writes_others:
+            logger.warning("Changelogs were changed. Their writer starts again.")
+        if said or writes_others:
+            self._definitions = saved
+            self._restart_changelog()
+
+    def _restart_changelog(self) -> None:
+        record = processes.running(self._home, CHANGELOG)
+        if record is not None:
+            processes.terminate(record, home=self._home, timeout_s=STOP_S)
+        self._again_at.pop(CHANGELOG, None)
+        if self._definitions.changelogs:
+            self._start_changelog()
 
     def _restart_speed(self) -> None:
         record = processes.running(self._home, "speed")
@@ -306,7 +316,8 @@ class Stack:
 
     def _keep_changelog(self) -> None:
         """Restarts the writer of changelogs, which loses nothing, after some seconds."""
-        if self.project.catalog.changelogs and self._starts_again(CHANGELOG, CHANGELOG):
+        called = "the writer of changelogs"
+        if self._definitions.changelogs and self._starts_again(CHANGELOG, called):
             self._start_changelog()
 
     def _keep_airflow(self) -> None:
@@ -384,16 +395,20 @@ class Stack:
         Processes that have not ended by then are killed, which loses nothing: every layer continues
         from what it has committed.
         """
+        writing: list[Future[None]] = []
         with ThreadPoolExecutor(4) as pool:
             pool.submit(airflow.stop, self._home, timeout_s=STOP_S)
             pool.submit(spark.stop, self._home, timeout_s=STOP_S)
             changelog = processes.running(self._home, CHANGELOG)
             if changelog is not None:
-                pool.submit(processes.terminate, changelog, home=self._home, timeout_s=STOP_S)
+                end = partial(processes.terminate, home=self._home, timeout_s=STOP_S, last_s=0.3)
+                writing.append(pool.submit(end, changelog))
             record = processes.running(self._home, "speed")
             if record is not None:
                 processes.terminate(record, home=self._home, timeout_s=STOP_S, last_s=0.3)
-            # Last, because the speed layer would wait for it.
+            # Last, because the speed layer and the writer of changelogs would wait for it.
+            for ended in writing:
+                ended.result()
             kafka.stop(self._home, timeout_s=STOP_S)
         (self._home / BROKER_ADDRESS).unlink(missing_ok=True)
         self._speed_ready.unlink(missing_ok=True)

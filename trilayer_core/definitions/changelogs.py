@@ -16,10 +16,10 @@ _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 class Changelog:
     """A Kafka topic that holds the merged answer of a view.
 
-    Whoever reads the topic from its beginning, and keeps the last value of each key, holds the
-    view. A record's key is the JSON object of the view's key, and its value that of the whole row;
-    a row that no longer exists is a tombstone. `trilayer changelog run` writes it, and `trilayer
-    up` runs that.
+    Whoever reads the committed records of the topic from its beginning, and keeps the last value of
+    each key, holds the view. A record's key is a JSON object of the view's key columns, and its
+    value is a JSON object of the whole row; a record without a value deletes the row. `trilayer
+    changelog run` writes the topic, and `trilayer up` runs that.
 
     Attributes:
         name: Its name in commands and messages: lower-case letters, digits and single underscores.
@@ -27,7 +27,7 @@ class Changelog:
         topic: The topic; by default its name.
         partitions: The number of partitions with which the topic is created. More must not be added
             later, because the records of a key must stay in one partition.
-        compacted: Whether Kafka may delete the values of a key before the last. If not, the topic
+        compacted: Whether Kafka may delete all values of a key but the last. If not, the topic
             keeps each change, and can be the stream of another catalog.
     """
 
@@ -44,15 +44,20 @@ class Changelog:
             raise DefinitionError(f"view of {what} must be a View; got {self.view!r}")
         if self.view.as_of_query:
             raise DefinitionError(
-                f"{what} must be of a view that changes only when events arrive; the answer of"
-                f" {self.view.name!r} depends on the moment at which it is asked for; use a"
-                " tumbling or sliding window"
+                f"{what} must be of a view whose answer does not depend on the moment of a query;"
+                f" got {self.view.name!r}; use a tumbling or sliding window"
             )
         object.__setattr__(self, "topic", self.topic or self.name)
         if not isinstance(self.topic, str) or not _TOPIC.fullmatch(self.topic):
             raise DefinitionError(
                 f"topic of {what} must be 1 to 249 letters, digits, '.', '_' or '-'; got"
                 f" {self.topic!r}"
+            )
+        if self.topic in (".", ".."):
+            raise DefinitionError(f"topic of {what} must not be . or ..; got {self.topic!r}")
+        if not isinstance(self.compacted, bool):
+            raise DefinitionError(
+                f"compacted of {what} must be True or False; got {self.compacted!r}"
             )
         if type(self.partitions) is not int or self.partitions < 1:
             raise DefinitionError(

@@ -101,7 +101,7 @@ class Log:
                 " running; start the local stack with `trilayer up`, or set bootstrap_servers"
             )
         servers, wait_ms = bootstrap_servers.split(","), round(wait_s * 1000)
-        with _broker_errors(bootstrap_servers):
+        with broker_errors(bootstrap_servers):
             self._admin = KafkaAdminClient(bootstrap_servers=servers, bootstrap_timeout_ms=wait_ms)
             self._consumer = KafkaConsumer(
                 bootstrap_servers=servers,
@@ -124,7 +124,7 @@ class Log:
         Raises:
             EnvironmentFault: No broker accepts a connection within a second, or none answered.
         """
-        with _broker_errors(bootstrap_servers):
+        with broker_errors(bootstrap_servers):
             _knock(bootstrap_servers, 1.0)
         return cls(bootstrap_servers, wait_s)
 
@@ -149,7 +149,7 @@ class Log:
         return self._find(stream.topic)
 
     def _find(self, name: str) -> Topic | None:
-        with _broker_errors(self.bootstrap_servers):
+        with broker_errors(self.bootstrap_servers):
             (found,) = self._admin.describe_topics([name])
         if found["error_code"] == 3 or not found["partitions"]:
             return None
@@ -187,7 +187,8 @@ class Log:
         It keeps the last value of each key for ever; if it is not compacted, all values.
 
         Raises:
-            LogError: It exists, and keeps other records.
+            LogError: It exists, with settings under which records are lost, or with another number
+                of partitions.
         """
         wanted = {"cleanup.policy": "compact" if compacted else "delete"}
         if not compacted:
@@ -196,7 +197,14 @@ class Log:
         if topic is None:
             self._create(name, partitions, replication_factor, wanted)
             topic = self._find(name)
-        assert topic is not None
+        if topic is None:
+            raise LogError(f"topic {name!r} was created and is not there; run again")
+        if len(topic.partitions) != partitions:
+            raise LogError(
+                f"topic {name!r} must have {partitions} partitions, as its changelog declares; it"
+                f" has {len(topic.partitions)}; a key's records must stay in one partition, so"
+                " declare that number, or delete the topic"
+            )
         for setting, value in wanted.items():
             got = self.setting(topic, setting)
             if got != value:
@@ -215,15 +223,24 @@ class Log:
             "replication_factor": replication_factor,
             "configs": {"message.timestamp.type": "LogAppendTime", **configs},
         }
-        with _broker_errors(self.bootstrap_servers):
+        with broker_errors(self.bootstrap_servers):
             try:
                 self._admin.create_topics({name: options}, wait_for_metadata=True)
             except TopicAlreadyExistsError:
                 self._admin.wait_for_topics([name])
 
+    def is_as_before(self, topic: Topic, beginning: Mapping[int, int]) -> bool:
+        """Whether the topic was neither created again nor emptied.
+
+        Args:
+            topic: The topic.
+            beginning: The first offset that each partition had.
+        """
+        return self._find(topic.name) == topic and self.beginning(topic) == beginning
+
     def setting(self, topic: Topic, name: str) -> str:
         """The effective value of a topic's setting, such as `message.timestamp.type`."""
-        with _broker_errors(self.bootstrap_servers):
+        with broker_errors(self.bootstrap_servers):
             resource = ConfigResource(ConfigResourceType.TOPIC, topic.name, {name: None})
             found = self._admin.describe_configs([resource], config_filter="all")
         return str(_find(found, name)["value"])
@@ -244,12 +261,12 @@ class Log:
 
     def beginning(self, topic: Topic) -> dict[int, int]:
         """The first offset that each partition still holds."""
-        with _broker_errors(self.bootstrap_servers):
+        with broker_errors(self.bootstrap_servers):
             return _plain(self._consumer.beginning_offsets(_partitions(topic)))
 
     def end(self, topic: Topic) -> dict[int, int]:
         """One past the last offset of each partition."""
-        with _broker_errors(self.bootstrap_servers):
+        with broker_errors(self.bootstrap_servers):
             return _plain(self._consumer.end_offsets(_partitions(topic)))
 
     def index(self, topic: Topic, t_ms: int) -> tuple[dict[int, int], dict[int, int]]:
@@ -259,7 +276,7 @@ class Log:
             The offset of each partition, and the append times, in ms, of the records at these
             offsets. Partitions without a record at or after T are left out.
         """
-        with _broker_errors(self.bootstrap_servers):
+        with broker_errors(self.bootstrap_servers):
             found = self._consumer.offsets_for_times(dict.fromkeys(_partitions(topic), t_ms))
         present = {tp.partition: entry for tp, entry in found.items() if entry is not None}
         return {p: e.offset for p, e in present.items()}, {
@@ -394,7 +411,7 @@ class Log:
         Its partitions must not be paused: kafka-python 3.0 keeps what it has fetched from a paused
         partition, may never return it, and fetches no more of the partition meanwhile.
         """
-        with _broker_errors(self.bootstrap_servers):
+        with broker_errors(self.bootstrap_servers):
             yield self._consumer
 
     def _silent(
@@ -462,7 +479,13 @@ def _find(tree: Any, name: str) -> Any:
 
 
 @contextmanager
-def _broker_errors(bootstrap_servers: str) -> Iterator[None]:
+def broker_errors(bootstrap_servers: str) -> Iterator[None]:
+    """Raises the errors of Kafka's client as those of trilayer.
+
+    Raises:
+        LogError: Records can't be read.
+        EnvironmentFault: The brokers do not answer.
+    """
     try:
         yield
     except (UnsupportedCodecError, CorruptRecordError) as error:

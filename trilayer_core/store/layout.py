@@ -183,6 +183,11 @@ def discarded_record(stream: str, at_ms: int, part: str) -> str:
     return f"{discarded(stream)}/{at_ms}-{part}.json"
 
 
+def changelog(name: str) -> str:
+    """The identity of a changelog in this store."""
+    return f"changelogs/{name}.json"
+
+
 def sink(name: str) -> str:
     """The record of the publication that a sink has."""
     return f"sinks/{name}.json"

@@ -109,8 +109,8 @@ def test_i5_speed_layer_killed_and_started_again(project):
 
 
 def test_a_writer_of_changelogs_that_is_killed_loses_nothing(project):
-    """One life ends while its records are in the topic and not committed, the next when they are
-    and it has not noticed. What a third one writes is what is left.
+    """The first writer ends before its records are committed, the second directly after. The third
+    one writes what the topic lacks.
     """
     declared = (project.folder / f"{project.module}.py").read_text()
     changelog = f'changelogs=[Changelog("users", view=by_user, topic="{project.topic}-users")]'
