@@ -175,7 +175,7 @@ def age(store):
 def test_the_speed_layer_reads_a_table_once(broker, store, spark, new_topic, tmp_path, monkeypatch):
     read, frame = [], tables._frame
     monkeypatch.setattr(
-        tables, "_frame", lambda *given: read.append(given[0].name) or frame(*given)
+        tables, "_frame", lambda *given: read.append(given[1].name) or frame(*given)
     )
     catalog = catalog_on(new_topic(), tmp_path, BEFORE)
     with Pipeline(catalog, quick(broker.bootstrap), store, spark) as pipeline:
