@@ -89,6 +89,12 @@ class Follower:
             self._database.unregister("_arriving")
             self._heard.all = True
 
+    def __len__(self) -> int:
+        """The number of rows that the holder has."""
+        with self._connection._lock:
+            counted = self._database.execute(f"SELECT count(*) FROM {self._held}").fetchall()
+        return int(counted[0][0])
+
     def look(self, *, refresh: bool = True) -> Difference:
         """Compares, and assumes that the holder then has the answer.
 

@@ -18,6 +18,7 @@ from trilayer.errors import DefinitionError, EnvironmentFault, LogError
 from trilayer.local import kafka
 from trilayer.operations.changelog import run_changelogs
 from trilayer.operations.project import Project
+from trilayer.operations.status import project_status
 from trilayer_core.log.broker import Log
 from trilayer_core.log.changelog import ChangelogWriter
 from trilayer_core.store.files import Store
@@ -127,6 +128,16 @@ def test_a_topic_holds_the_merged_view_whatever_is_published_rolled_back_or_rest
         pipeline.catch_up()
         with Following(project):
             until(are_current, timeout_s=60)
+
+            def stands():
+                return project_status(project).changelogs["buyers"]
+
+            until(lambda: stands().behind == 0, timeout_s=30)
+            assert (stands().rows, stands().topic, stands().note) == (
+                6,
+                catalog.changelogs[0].topic,
+                "",
+            )
             pipeline.wait_for_tick()
             pipeline.batch()
             pipeline.produce([(n % 2, value) for n, value in enumerate(events(2, 50))])

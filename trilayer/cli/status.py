@@ -39,6 +39,15 @@ def status(
         note = "; ".join([*([note] if note else []), *bounds])
         views.add_row(name, view.stream, rows, str(view.publication or ""), note)
     out.print(views)
+    if standing.changelogs:
+        topics = Table(
+            "changelog", "view", "topic", "rows", "events behind", "note", title="changelogs"
+        )
+        for name, changelog in standing.changelogs.items():
+            rows = "" if changelog.rows is None else f"{changelog.rows:,}"
+            behind = "" if changelog.behind is None else f"{changelog.behind:,}"
+            topics.add_row(name, changelog.view, changelog.topic, rows, behind, changelog.note)
+        out.print(topics)
     table = Table(
         "process", "pid", "memory (MiB)", "running since", title="processes of the local stack"
     )

@@ -12,9 +12,9 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import serving_layer
 from serving_layer.changes import Difference, Follower
@@ -30,7 +30,9 @@ from trilayer_core.errors import (
 )
 from trilayer_core.log.broker import Log, Topic
 from trilayer_core.log.changelog import ChangelogWriter
+from trilayer_core.runtime.clock import now_ms
 from trilayer_core.store import layout
+from trilayer_core.store.files import Store
 
 logger = logging.getLogger("trilayer.changelog")
 
@@ -43,6 +45,9 @@ TOPIC_LOOK_S = 2.0
 AGAIN_S = (2.0, 30.0)
 """The time after which all is begun anew after a fault, in seconds: at first, and at most."""
 
+STATE_S = 3.0
+"""How often it is written how far the changelogs have come, in seconds."""
+
 PATIENCE_S = 5.0
 """How long an answer may be missing before that is reported, in seconds."""
 
@@ -52,6 +57,25 @@ class _Identity:
     """What distinguishes a changelog of this store from those of others."""
 
     id: str
+
+
+@dataclass(frozen=True)
+class ChangelogState:
+    """How far the writer of a changelog has come, for `trilayer status`.
+
+    Attributes:
+        topic: The topic.
+        rows: The number of rows that it holds.
+        head: For each partition of the view's stream, the offset below which all events count.
+        note: Why it stands still, if it does.
+        at_ms: When that was written, in ms since 1970. Nothing is written while nothing changes.
+    """
+
+    topic: str
+    rows: int
+    head: Mapping[int, int]
+    note: str
+    at_ms: int
 
 
 @dataclass
@@ -66,6 +90,8 @@ class _Followed:
         beginning: The first offset of each partition.
         missing_since: When its view was first found without an answer; None if it has one.
         reported: What was reported of that.
+        head: The offsets of the view's stream below which all events count.
+        state: What was last written for `trilayer status`.
     """
 
     changelog: Changelog
@@ -75,6 +101,8 @@ class _Followed:
     beginning: dict[int, int]
     missing_since: float | None = None
     reported: str = ""
+    head: Mapping[int, int] = field(default_factory=dict)
+    state: ChangelogState | None = None
 
     def step(self, *, refresh: bool) -> None:
         """Writes the difference between the view and the topic.
@@ -99,6 +127,16 @@ class _Followed:
         if difference:
             headers = _headers(self.changelog, difference)
             self.writer.write(difference.rows, difference.gone, headers)
+        self.head = difference.provenance.streams[self.changelog.view.stream.name].head
+
+    def note_state(self, store: Store) -> None:
+        """Writes how far it has come, if that has changed."""
+        before = self.state
+        if before and (before.head, before.note) == (self.head, self.reported):
+            return
+        rows = len(self.follower)
+        self.state = ChangelogState(self.topic.name, rows, self.head, self.reported, now_ms())
+        store.write_document(layout.changelog_state(self.changelog.name), self.state)
 
 
 def run_changelogs(
@@ -132,7 +170,7 @@ def run_changelogs(
                     if not ready and not stop.is_set():
                         on_ready()
                         ready = True
-                    looked = time.monotonic()
+                    looked = noted = time.monotonic()
                     while not stop.is_set():
                         began = time.monotonic()
                         _round(followed, left_out)
@@ -142,6 +180,10 @@ def run_changelogs(
                         if began - looked >= TOPIC_LOOK_S:
                             _check_topics(log, followed)
                             looked = began
+                        if began - noted >= STATE_S:
+                            noted = began
+                            for one in followed:
+                                one.note_state(p.store)
                         stop.wait(max(LOOK_S - (time.monotonic() - began), 0.01))
             except EnvironmentFault as error:
                 if str(error) != reported:

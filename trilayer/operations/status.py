@@ -9,12 +9,15 @@ from pathlib import Path
 import serving_layer
 from serving_layer import Provenance, Snapshot, StreamProvenance
 from trilayer.local import airflow, processes
+from trilayer.operations.changelog import ChangelogState
 from trilayer.operations.project import Project
 from trilayer_core.compute.merging import quoted_duckdb
+from trilayer_core.definitions.changelogs import Changelog
 from trilayer_core.definitions.view import View
 from trilayer_core.errors import CoverageError
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.seam import Cut, format_time, parse_time
+from trilayer_core.store import layout
 from trilayer_core.store.generations import Generations
 from trilayer_core.store.looks import Looks
 from trilayer_core.store.pointer import PointerFile
@@ -123,6 +126,27 @@ class ViewStatus:
 
 
 @dataclass(frozen=True)
+class ChangelogStatus:
+    """One changelog. Before its writer has run it has no rows, and nothing else is known.
+
+    Attributes:
+        topic: The topic.
+        view: The view.
+        rows: The number of rows that the topic held when its writer last said so.
+        behind: The number of events that answers count now and the topic did not then.
+        at: When that was.
+        note: Why it stands still, if it does.
+    """
+
+    topic: str
+    view: str
+    rows: int | None
+    behind: int | None
+    at: str | None
+    note: str
+
+
+@dataclass(frozen=True)
 class ProcessStatus:
     """One process of the local stack."""
 
@@ -150,6 +174,7 @@ class Status:
         publication: The publication in force; None before the first.
         streams: The streams, by name.
         views: The views, by name.
+        changelogs: The changelogs, by name.
         processes: The processes of the local stack that run.
         airflow: Airflow of the local stack; None if it does not run.
         speed_note: Says that the speed layer does not run while the local stack does.
@@ -158,6 +183,7 @@ class Status:
     publication: PublicationStatus | None
     streams: Mapping[str, StreamStatus]
     views: Mapping[str, ViewStatus]
+    changelogs: Mapping[str, ChangelogStatus]
     processes: list[ProcessStatus]
     airflow: AirflowStatus | None
     speed_note: str
@@ -175,6 +201,10 @@ def project_status(p: Project) -> Status:
         publication=_publication(p, provenance),
         streams={name: _stream(p, name, at) for name, at in provenance.streams.items()},
         views=views,
+        changelogs={
+            changelog.name: _changelog(p, changelog, provenance)
+            for changelog in p.catalog.changelogs
+        },
         processes=[
             ProcessStatus(
                 name=process.name,
@@ -188,6 +218,17 @@ def project_status(p: Project) -> Status:
         airflow=_airflow(p),
         speed_note=_speed_note(home, [process.name for process in running]),
     )
+
+
+def _changelog(p: Project, changelog: Changelog, provenance: Provenance) -> ChangelogStatus:
+    topic, view, path = changelog.topic, changelog.view, layout.changelog_state(changelog.name)
+    if not p.store.exists(path):
+        return ChangelogStatus(topic, view.name, None, None, None, "not written yet")
+    state = p.store.read_document(path, ChangelogState)
+    head = provenance.streams[view.stream.name].head
+    behind = sum(max(end - state.head.get(place, 0), 0) for place, end in head.items())
+    at = format_time(state.at_ms)
+    return ChangelogStatus(topic, view.name, state.rows, behind, at, state.note)
 
 
 def _speed_note(home: Path, running: Sequence[str]) -> str:

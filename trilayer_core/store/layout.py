@@ -188,6 +188,11 @@ def changelog(name: str) -> str:
     return f"changelogs/{name}.json"
 
 
+def changelog_state(name: str) -> str:
+    """How far the writer of a changelog has come."""
+    return f"changelogs/{name}.state.json"
+
+
 def sink(name: str) -> str:
     """The record of the publication that a sink has."""
     return f"sinks/{name}.json"
