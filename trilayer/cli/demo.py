@@ -122,8 +122,8 @@ def _tell_verified(verification: Verification) -> None:
     )
     keys = sum(comparison.match for comparison in verification.views.values())
     out.print(
-        f"[green]{counted:,} events counted, each once[/]: {batch:,} by the batch"
-        f" layer, {speed:,} by the speed layer, {quarantined:,} in quarantine;"
+        f"[green]each of {batch + speed:,} events is there once[/]: {batch:,} in the batch layer,"
+        f" {speed:,} in the speed layer; {counted:,} count, {quarantined:,} are in quarantine;"
         f" {keys:,} keys of {len(verification.views)} views equal their recompute"
     )
 

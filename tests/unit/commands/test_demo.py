@@ -55,7 +55,7 @@ def test_each_step_is_told_and_the_exit_code_is_the_verification_s(
     assert "AA" in said
     correct = delay < 11
     assert ended.value.code == int(bool(wrong) or not correct)
-    assert ("1,000 events counted, each once" in said) == (not wrong)
+    assert ("each of 1,000 events is there once" in said) == (not wrong)
     error = f"{delay * 10 - 100:.2f}%"
     off = f"delay off by {error} (root mean square), at most {error}; bound: within 1 %"
     assert (f"right delays, 1 key: n equal; {off}" in said) == correct
