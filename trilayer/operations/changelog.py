@@ -48,7 +48,7 @@ AGAIN_S = (2.0, 30.0)
 STATE_S = 3.0
 """How often it is written how far the changelogs have come, in seconds."""
 
-PATIENCE_S = 5.0
+PATIENCE_S = 30.0
 """How long an answer may be missing before that is reported, in seconds."""
 
 
