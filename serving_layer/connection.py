@@ -92,6 +92,10 @@ class Snapshot:
             self.layer = layer
         try:
             table = _without_hugeint(self._cursor.sql(query).to_arrow_table())
+        except RuntimeError as error:
+            if "interrupted" in str(error).lower():
+                raise KeyboardInterrupt from None  # DuckDB ends a query so at Ctrl-C
+            raise
         except duckdb.CatalogException as error:
             raise UsageError(f"{_first_line(error)}{self._names_hint(str(error))}") from None
         except duckdb.PermissionException as error:

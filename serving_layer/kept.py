@@ -48,7 +48,10 @@ replaced.
 """
 
 FEW_ROWS = 10_000
-"""The two ratios above do not matter for fewer rows."""
+"""The two ratios above do not matter for fewer rows, unless they are large."""
+
+FEW_BYTES = 16 << 20
+"""Rows that were changed are large if they have more bytes than this together, as text."""
 
 Tables = Callable[[View], Sequence[str]]
 
@@ -126,6 +129,7 @@ class KeptAnswers:
         self._touched = {view.name: _touched_sql(view, tables) for view in views}
         self._moved = dict.fromkeys(self._all, 0)
         self._changed = dict.fromkeys(self._all, 0)
+        self._large = {view.name: 0 for view in views if _may_be_large(view)}
         self._heard: dict[str, list[Heard]] = {}
         connection.execute("CREATE SCHEMA _kept; CREATE SCHEMA _heard")
         for view in views:
@@ -216,7 +220,12 @@ class KeptAnswers:
             )
         self._moved[name] += changes if _is_nested(view) else changes - stays
         self._changed[name] += changes
-        if self._changed[name] > FEW_ROWS:
+        if name in self._large:
+            ((size,),) = self._connection.execute(
+                "SELECT coalesce(sum(strlen(CAST(_changes AS VARCHAR))), 0) FROM _changes"
+            ).fetchall()
+            self._large[name] += int(size)
+        if self._changed[name] > FEW_ROWS or self._large.get(name, 0) > FEW_BYTES:
             rows = self._count(kept_table(view))
             if self._changed[name] > rows or self._moved[name] > max(FEW_ROWS, MOST_MOVED * rows):
                 self._write(view, f"SELECT * FROM {table}")
@@ -230,6 +239,8 @@ class KeptAnswers:
             f" ALTER TABLE _kept._next RENAME TO {quoted_duckdb(view.name)}"
         )
         self._moved[view.name] = self._changed[view.name] = 0
+        if view.name in self._large:
+            self._large[view.name] = 0
 
     def _create(self, name: str, select: str) -> int:
         """Creates a temporary table, and returns the number of its rows."""
@@ -322,6 +333,11 @@ def _is_plain(view: View) -> bool:
 
 def _is_nested(view: View) -> bool:
     return any(measure.type.startswith(("array", "map", "struct")) for measure in view.measures)
+
+
+def _may_be_large(view: View) -> bool:
+    """Whether an answer has values of any size: arrays, or text."""
+    return _is_nested(view) or any(m.type in ("string", "binary") for m in view.measures)
 
 
 def _keys(view: View) -> str:

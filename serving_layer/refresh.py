@@ -8,7 +8,8 @@ result is an error and the tables stay as they were.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pyarrow as pa
@@ -76,6 +77,7 @@ class Refresh:
         self._pointer, self._publications = PointerFile(store), Publications(store)
         self._commits = {stream.name: KnownCommits(store, stream) for stream in catalog.streams}
         self._looked_around = float("-inf")
+        self._torn = False
 
     @property
     def kept(self) -> KeptAnswers:
@@ -125,7 +127,23 @@ class Refresh:
                     raise
         raise AssertionError("unreachable")
 
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Encloses changes of the tables and of `loaded`, which must fit together.
+
+        If it is left by an error, such as that of Ctrl-C, it is unknown whether the tables were
+        changed. They are then emptied, and loaded again by the next refresh.
+        """
+        self._torn = True
+        yield
+        self._torn = False
+
     def _step(self, pointer: bytes | None) -> None:
+        if self._torn:
+            self._before_swap()
+            self._tables.clear()
+            self.loaded, self._looked_around = Loaded(), float("-inf")
+            self._torn = False
         now = self._clock()
         if (
             pointer != self.loaded.pointer
@@ -161,8 +179,9 @@ class Refresh:
             for view in self._catalog.stored_of(stream)
         }
         failpoint("refresh.before-load")
-        self._tables.append(partials)
-        self.loaded = self.loaded.grown(stream, state, _rows(partials))
+        with self._changing():
+            self._tables.append(partials)
+            self.loaded = self.loaded.grown(stream, state, _rows(partials))
         failpoint("refresh.after-commit")
         self._merge()
         return state
@@ -180,7 +199,8 @@ class Refresh:
     def _merge(self) -> None:
         for view in self._catalog.stored:
             if self.loaded.due(view):
-                self.loaded = self.loaded.merged(view, self._tables.merge(view))
+                with self._changing():
+                    self.loaded = self.loaded.merged(view, self._tables.merge(view))
 
     # -- the whole way: publication, generations, coverage -----------------------------------------
 
@@ -248,8 +268,9 @@ class Refresh:
         }
         failpoint("refresh.before-load")
         self._before_swap()
-        self._tables.replace(to.views, batch, speed)
-        self.loaded = replace(to.loaded, speed_rows={**to.loaded.speed_rows, **_rows(speed)})
+        with self._changing():
+            self._tables.replace(to.views, batch, speed)
+            self.loaded = replace(to.loaded, speed_rows={**to.loaded.speed_rows, **_rows(speed)})
         failpoint("refresh.after-commit")
         self._merge()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import duckdb
 import pyarrow as pa
@@ -93,6 +93,21 @@ class Tables:
                     self._insert_speed(plan.view, speed[plan.view.name])
             self._fold(touched)
             failpoint("refresh.before-commit")
+
+    def clear(self) -> None:
+        """Empties all tables, whatever has happened to the transaction before."""
+        with suppress(duckdb.TransactionException):
+            self._connection.execute("ROLLBACK")
+        with self._transaction():
+            for view in self._views.values():
+                for table, columns in (
+                    (batch_table(view), _BATCH_COLUMNS),
+                    (speed_table(view), _SPEED_COLUMNS),
+                ):
+                    self._connection.execute(f"DROP TABLE {table}")
+                    self._create(table, view, columns)
+            for view in self.kept.views:
+                self.kept.fold_all(view)
 
     def append(self, partials: Mapping[str, Sequence[pa.Table]]) -> None:
         """Inserts rows into the speed tables of views."""
@@ -201,11 +216,12 @@ class Tables:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        self._connection.execute("BEGIN TRANSACTION")
         try:
+            self._connection.execute("BEGIN TRANSACTION")
             yield
         except BaseException:
-            self._connection.execute("ROLLBACK")
+            with suppress(duckdb.TransactionException):
+                self._connection.execute("ROLLBACK")
             raise
         self._connection.execute("COMMIT")
 

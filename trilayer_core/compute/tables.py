@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal, localcontext
 from typing import Any
 
 import pyarrow as pa
@@ -40,6 +40,12 @@ def read_reference(table: Table) -> pa.Table:
     """
     data = table.read()
     names, rows = (_csv if table.file.suffix.lower() == ".csv" else _parquet)(table, data)
+    twice = sorted({name for name in table.columns if names.count(name) > 1})
+    if twice:
+        raise DefinitionError(
+            f"table {table.name!r} must have each column once; {table.path} has {twice[0]!r}"
+            f" {names.count(twice[0])} times"
+        )
     missing = [name for name in table.columns if name not in names]
     if missing:
         raise DefinitionError(
@@ -64,7 +70,7 @@ def read_reference(table: Table) -> pa.Table:
             else:
                 try:
                     value = convert(row[at])
-                except (ValueError, OverflowError, InvalidOperation):
+                except (ValueError, ArithmeticError):
                     misfits.append(f"{place}: {field.name} must be {field.type}; got {row[at]!r}")
             column.append(value)
     if misfits:
@@ -104,7 +110,7 @@ def _parquet(table: Table, data: bytes) -> tuple[list[str], PlacedRows]:
         file = pq.ParquetFile(pa.BufferReader(data))
         rows = file.read([name for name in table.columns if name in file.schema_arrow.names])
         values = [column.to_pylist() for column in rows.columns]
-    except (pa.ArrowException, ValueError, OSError) as error:
+    except (pa.ArrowException, ValueError, OverflowError, OSError) as error:
         raise DefinitionError(
             f"table {table.name!r} must be a Parquet file; {table.path}: {error}"
         ) from None
@@ -162,9 +168,10 @@ def _decimal(value: Any, precision: int, scale: int) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         raise ValueError
     exact = Decimal(value)
-    scaled = exact.scaleb(scale)
-    if scaled != scaled.to_integral_value() or abs(scaled) >= 10**precision:
-        raise ValueError
+    with localcontext(prec=200):
+        scaled = exact.scaleb(scale)
+        if scaled != scaled.to_integral_value() or abs(scaled) >= 10**precision:
+            raise ValueError
     return exact
 
 

@@ -560,6 +560,22 @@ def _columns(
     return frozenset(used)
 
 
+def _is_mistyped(node: exp.Expr) -> bool:
+    """Whether Spark has another type for a part of an expression than sqlglot.
+
+    Bytes stay bytes when they are concatenated or chosen, and the second of a time has a fraction.
+    """
+    if isinstance(node, exp.Extract):
+        return str(node.this).upper() in ("SECOND", "SECONDS", "SEC", "SECS", "S")
+    passing = exp.DPipe | exp.Concat | exp.Coalesce | exp.If | exp.Case | exp.Nullif
+    binary = exp.DataType.Type.BINARY
+    return (
+        isinstance(node, passing)
+        and not node.is_type(binary)
+        and any(found.is_type(binary) for found in node.iter_expressions())
+    )
+
+
 def _type(expression: exp.Expr, select: exp.Select, schema: Mapping[str, str]) -> str | None:
     for column in list(expression.find_all(exp.Column)):
         if len(column.parts) == 1:
@@ -573,6 +589,8 @@ def _type(expression: exp.Expr, select: exp.Select, schema: Mapping[str, str]) -
         )
     if isinstance(annotated, exp.TimestampTrunc):
         return "timestamp"
+    if not isinstance(annotated, exp.Cast) and any(_is_mistyped(n) for n in annotated.walk()):
+        return None
     if annotated.type is None:
         return None
     type_ = normal_type(annotated.type)

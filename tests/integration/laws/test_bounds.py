@@ -46,6 +46,7 @@ VALUES = {
     "tiny": RNG.uniform(0, 1, NUMBER) * 5e-300,
     "subnormal": np.array([5e-324, 1e-320, 2.2e-308, -5e-324]),
     "huge": RNG.uniform(0.1, 1, NUMBER) * 1.7e308,
+    "greatest": np.array([1.79e308, -1.79e308, 1.7976931348623157e308, -1.75e308]),
     "bounds of cells": np.array([_GAMMA**n for n in range(-500, 500)]),
     "beside bounds": np.concatenate(
         [np.nextafter([_GAMMA**n for n in range(-300, 300)], side) for side in (0, np.inf)]

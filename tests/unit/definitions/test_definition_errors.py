@@ -419,6 +419,18 @@ ERRORS = {
         lambda: view(key={"k": "no_such_function(carrier)"}),
         "type of key 'k' of view 'v' must be known.*write `cast\\(",
     ),
+    "bytes and text": (
+        lambda: view(key={"k": "unbase64(carrier) || 'x'"}),
+        "type of key 'k' of view 'v' must be known.*write `cast\\(",
+    ),
+    "seconds with a fraction": (
+        lambda: view(aggregates={"n": sum_("extract(second from at) + 1")}),
+        "must be known.*write `cast\\(",
+    ),
+    "bounds of many digits": (
+        lambda: view(aggregates={"n": histogram("cast(1 as decimal(38,2))", [0, 1e36])}),
+        "bounds of histogram.* must fit into 38 digits, of which 2 are after .* got 1e\\+36",
+    ),
     "months": (
         lambda: tumbling("at", "1 month"),
         "tumbling window must be a whole number of at least 1 and one of mill.* got '1 month'",

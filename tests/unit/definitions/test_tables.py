@@ -137,7 +137,8 @@ MISFITS = {
     "bigint": ["9223372036854775808"],
     "double": ["1,5", "many", "1e309"],
     "float": ["1e39", "-1e39"],
-    "decimal(4,2)": ["100", "0.001", "NaN"],
+    "decimal(4,2)": ["100", "0.001", "NaN", "1e999999"],
+    "decimal(38,2)": ["1234567890123456789012345678.905"],
     "boolean": ["yes"],
     "date": ["31.1.2026", "2026-02-30"],
     "timestamp": ["10:00"],
@@ -171,7 +172,15 @@ def test_the_rows_beyond_some_are_counted(tmp_path):
         read_reference(Table("lifts", path=path, schema=SCHEMA))
 
 
+def test_decimals_of_38_digits_fit(tmp_path):
+    digits = "9" * 36 + ".99"
+    found = read_reference(lifts(tmp_path, f"c\n{digits}\n", "c decimal(38,2)"))
+    assert found["c"].to_pylist() == [Decimal(digits)]
+
+
 def test_a_file_that_is_no_table_is_refused(tmp_path):
+    with pytest.raises(DefinitionError, match=r"must have each column once; .* has 'lift' 2 times"):
+        read_reference(lifts(tmp_path, "lift,height,lift\n"))
     with pytest.raises(DefinitionError, match="has no 'height'; did you mean 'heigth'"):
         read_reference(lifts(tmp_path, "lift,heigth\n"))
     with pytest.raises(DefinitionError, match="has no 'lift'"):

@@ -174,7 +174,13 @@ def distinct(column: str, *, exact: bool = False, where: str | None = None) -> A
 def quantiles(column: str, quantiles: Sequence[float], *, where: str | None = None) -> Aggregate:
     """The values of `column` at some ranks, within 1 %; see `Quantiles`."""
     return Quantiles(
-        value=column, where=where, quantiles=_listed(f"quantiles of {column!r}", quantiles)
+        value=column,
+        where=where,
+        # A float of NumPy is one of Python, too, but is written in another way.
+        quantiles=[
+            float(quantile) if isinstance(quantile, float) else quantile
+            for quantile in _listed(f"quantiles of {column!r}", quantiles)
+        ],
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -149,6 +150,7 @@ class Quantiles(Aggregate):
     def _value_sql(self, quantile: float) -> str:
         cell = f"min(cell) FILTER (WHERE running >= greatest(1, ceil({quantile!r} * total)))"
         size = f"{2 / (1 + _GAMMA)!r} * pow({_GAMMA!r}::double, abs({cell}) - {_ZERO})"
+        size = f"least({size}, {sys.float_info.max!r}::double)"
         return (
             f"CASE {cell} WHEN 0 THEN 0 WHEN {_NAN} THEN 'NaN'::double"
             f" WHEN {_INFINITE} THEN 'Infinity'::double WHEN -{_INFINITE} THEN '-Infinity'::double"

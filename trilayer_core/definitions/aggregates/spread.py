@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal, localcontext
 
 from trilayer_core.definitions.aggregates.base import TOLERANCE, Aggregate, State, check_numeric
 from trilayer_core.definitions.expressions import (
@@ -221,6 +221,13 @@ class Histogram(Aggregate):
             )
         if any(high <= low for low, high in itertools.pairwise(self.bounds)):
             raise DefinitionError(f"bounds of {what} must rise; got {list(self.bounds)}")
+        for bound in self.bounds if types["value"] not in FLOATS else ():
+            if abs(Decimal(str(bound))) >= Decimal(10) ** (38 - _scale(types["value"])):
+                raise DefinitionError(
+                    f"bounds of {what} must fit into 38 digits, of which"
+                    f" {_scale(types['value'])} are after the decimal point, as in its values; got"
+                    f" {bound!r}"
+                )
 
     def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
         """The number of values in each bucket."""
@@ -242,11 +249,22 @@ class Histogram(Aggregate):
         return f"[{buckets}]", "array<bigint>"
 
 
+def _scale(type_: str) -> int:
+    """The number of digits after the decimal point of an exact number."""
+    return decimal_scale(type_) if is_decimal(type_) else 0
+
+
 def _literal(bound: float | Decimal, type_: str) -> str:
     """Spark SQL of a bound, exactly, in a type that can be compared with the values' type."""
     if type_ in FLOATS:
         return f"cast('{float(bound)!r}' as double)"
     digits = Decimal(str(bound))
+    most = _scale(type_)
+    if -int(digits.as_tuple().exponent) > most:
+        # No value lies between the bound and the next number with the values' digits, and Spark
+        # would round a bound that has more of them.
+        with localcontext(prec=1_000):
+            digits = digits.quantize(Decimal(1).scaleb(-most), ROUND_CEILING)
     text = format(digits, "f")
     scale = len(text.partition(".")[2])
     whole = len(text.partition(".")[0].lstrip("-0")) or 1

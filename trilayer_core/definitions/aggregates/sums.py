@@ -97,6 +97,18 @@ def _sum_type(type_: str) -> str:
     return f"decimal(38,{decimal_scale(type_)})" if is_decimal(type_) else "double"
 
 
+def _exact_total(type_: str) -> str:
+    """DuckDB SQL of the final value of a sum; NULL if it does not fit."""
+    result = _sum_type(type_)
+    if not _is_split(type_):
+        return f"try_cast(sum as {result})"
+    unit = f"cast({_low_unit(type_)} as decimal(38,{max(decimal_scale(type_) - LOW_DIGITS, 0)}))"
+    # High and low can have different signs. If the high part alone does not fit, one unit is moved
+    # from it to the low part.
+    moved = f"try(cast((high - sign(high)) * {unit} as {result}) + (low + sign(high) * {unit}))"
+    return f"coalesce(try(cast(high * {unit} as {result}) + low), {moved})"
+
+
 class Sum(Aggregate):
     """The sum of the values that are not NULL; NULL if there are none, or if it does not fit.
 
@@ -118,19 +130,7 @@ class Sum(Aggregate):
     def present(self, types: Mapping[str, str]) -> tuple[str, str]:
         """The sum, or NULL if it does not fit."""
         type_ = types["value"]
-        result = _sum_type(type_)
-        if _is_split(type_):
-            unit = (
-                f"cast({_low_unit(type_)} as"
-                f" decimal(38,{max(decimal_scale(type_) - LOW_DIGITS, 0)}))"
-            )
-            # High and low can have different signs. If the high part alone does not fit, one unit
-            # is moved from it to the low part.
-            moved = (
-                f"try(cast((high - sign(high)) * {unit} as {result}) + (low + sign(high) * {unit}))"
-            )
-            return f"coalesce(try(cast(high * {unit} as {result}) + low), {moved})", result
-        return f"try_cast(sum as {result})", result
+        return _exact_total(type_), _sum_type(type_)
 
     def magnitude(self, types: Mapping[str, str]) -> str:
         """The sum of the absolute values, for floating-point numbers."""
@@ -160,9 +160,11 @@ class Mean(Aggregate):
         """The sum divided by the number."""
         total = "cast(sum as double)"
         if _is_split(types["value"]):
+            # Doubles would cancel out digits of which the total consists. They are only used for
+            # a total that does not fit.
             total = (
-                f"(cast(high as double) * {_low_unit(types['value'])}::double + cast(low as"
-                " double))"
+                f"coalesce(cast({_exact_total(types['value'])} as double), cast(high as double) *"
+                f" {_low_unit(types['value'])}::double + cast(low as double))"
             )
         return f"{total} / nullif(count, 0)", "double"
 

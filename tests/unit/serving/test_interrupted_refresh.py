@@ -1,0 +1,69 @@
+"""Ctrl-C while a reader loads: the next answer counts each event once."""
+
+import signal
+
+import pyarrow as pa
+import pytest
+
+import serving_layer
+from benchmarks.written import Written
+from trilayer import Stream, View, count
+from trilayer_core.compute.grouping import partial_schema
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.store.files import Store
+
+VIEW = View(
+    "v",
+    source=Stream("sales", "buyer string, at timestamp", event_time="at"),
+    key=["buyer"],
+    aggregates={"n": count()},
+)
+
+
+class Interrupted:
+    """A database in which Ctrl-C comes directly after one statement."""
+
+    def __init__(self, database, statement):
+        self._database, self._statement = database, statement
+
+    def execute(self, sql, *arguments):
+        done = self._database.execute(sql, *arguments)
+        if sql.startswith(self._statement):
+            self._statement = "never"
+            signal.raise_signal(signal.SIGINT)
+        return done
+
+    def __getattr__(self, name):
+        return getattr(self._database, name)
+
+
+def rows(number):
+    table = {"buyer": [f"b{i}" for i in range(number)], "n__n": [1] * number}
+    return pa.table(table, partial_schema(VIEW))
+
+
+@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize("statement", ["BEGIN", "INSERT", "COMMIT"])
+def test_an_interrupted_load_counts_nothing_twice(tmp_path, keep, statement):
+    store = Store(str(tmp_path / "store"))
+    settings = Settings(home=tmp_path, store=str(tmp_path / "store"))
+    written = Written(store, VIEW)
+    total = "SELECT coalesce(sum(n), 0)::BIGINT, count(*) FROM v"
+    changes = (
+        lambda: written.publish(rows(100), 100, 60_000),
+        lambda: (written.begin(1), written.commit(rows(10), 10, 120_000)),
+        lambda: written.commit(rows(10), 10, 120_001),
+        lambda: written.publish(rows(120), 120, 180_000),
+    )
+    with serving_layer.connect(written.catalog, settings, store, keep=keep) as connection:
+        tables = connection._refresh._tables
+        for change, expected in zip(
+            changes, [(100, 100), (110, 100), (120, 100), (120, 120)], strict=True
+        ):
+            change()
+            tables._connection = Interrupted(connection._database, statement)
+            with pytest.raises(KeyboardInterrupt):
+                connection.sql(total)
+            assert connection.sql(total).rows() == [expected]
+            tables._connection = connection._database
+            assert connection.sql(total).rows() == [expected]
