@@ -259,7 +259,11 @@ def steps(demo: Demo, stack: Stack) -> Iterator[Step]:
     ]
     with serving_layer.connect(p.catalog, p.settings, p.store) as connection:
         # Counts until something is finished, and then the newest of them.
-        until = partial(_until, partial(_counts, connection, demo), replays)
+        def counts() -> Counts:
+            stack.keep_airflow()
+            return _counts(connection, demo)
+
+        until = partial(_until, counts, replays)
         if stack.with_airflow:
             yield from _scheduled_runs(stack, until, replays, total)
         else:

@@ -172,7 +172,7 @@ class Stack:
                 self._follow_definitions()
                 self._keep_speed()
                 self._keep_changelog()
-                self._keep_airflow()
+                self.keep_airflow()
         finally:
             interrupt.ignore()
             logger.info("stopping")
@@ -320,7 +320,7 @@ class Stack:
         if self._definitions.changelogs and self._starts_again(CHANGELOG, called):
             self._start_changelog()
 
-    def _keep_airflow(self) -> None:
+    def keep_airflow(self) -> None:
         """Restarts processes of Airflow that have ended, after some seconds.
 
         Its scheduler ends by itself if it loses a race for a row of its database (seen with Airflow
