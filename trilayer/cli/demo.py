@@ -41,7 +41,7 @@ def demo(
 ) -> None:
     """Sends an example's events through the whole system and proves the answer.
 
-    By default these are a year of real flights, which takes about three minutes.
+    By default these are a year of real flights, which takes about five minutes.
     """
     correct = verified = False
     loaded = operation.load_demo(example)
