@@ -16,7 +16,7 @@ import pyarrow as pa
 
 import serving_layer
 from benchmarks.figure import Figure, Options, ratios, say, seconds
-from benchmarks.workload import home
+from benchmarks.workload import ask_native, home
 from trilayer import Catalog, Stream, View, count, max_, mean, sum_
 from trilayer_core.compute.grouping import partial_schema
 from trilayer_core.compute.merging import open_duckdb
@@ -79,7 +79,7 @@ def measure(options: Options) -> Sequence[Figure]:
             _native(settings, connection) as table,
         ):
             ask: Callable[[str], pa.Table] = lambda query: connection.sql(query).arrow()  # noqa: E731
-            beside: Callable[[str], pa.Table] = lambda query: _ask(table, query)  # noqa: E731
+            beside: Callable[[str], pa.Table] = lambda query: ask_native(table, query)  # noqa: E731
             points = [_query(user) for user in _users(keys, 50, seed=0)]
             for query in [*points, *WHOLE.values()]:
                 answers = [ask(query), beside(query), on_demand.sql(query).arrow()]
@@ -170,11 +170,6 @@ def _users(keys: int, number: int, seed: int) -> list[str]:
 
 def _user(key: int) -> str:
     return f"u{key * 7_919 % 1_000_003:07d}"
-
-
-def _ask(database: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
-    with database.cursor() as cursor:
-        return cursor.sql(query).to_arrow_table()
 
 
 def _native(settings: Settings, connection: serving_layer.Connection) -> duckdb.DuckDBPyConnection:

@@ -11,12 +11,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-import duckdb
 import pyarrow as pa
 
 import serving_layer
 from benchmarks.figure import Figure, Options, ratios, say, seconds
-from benchmarks.workload import home
+from benchmarks.workload import ask_native, home
 from benchmarks.written import Written
 from trilayer import Stream, View, count, session, sum_
 from trilayer_core.compute.grouping import partial_schema
@@ -75,7 +74,7 @@ def measure(options: Options) -> Sequence[Figure]:
                 for one in (
                     kept.sql(QUESTION).arrow(),
                     on_demand.sql(QUESTION).arrow(),
-                    _ask(native, QUESTION),
+                    ask_native(native, QUESTION),
                 )
             }
             if len(answers) > 1:
@@ -83,9 +82,9 @@ def measure(options: Options) -> Sequence[Figure]:
             say(f"{len(panes):,} panes: {answers}")
             times: dict[str, list[float]] = {"plain": [], "demand": [], "native": [], "kept": []}
             for _ in range(options.repeats):
-                times["plain"].append(_seconds(lambda: _ask(native, PLAIN)))
+                times["plain"].append(_seconds(lambda: ask_native(native, PLAIN)))
                 times["demand"].append(_seconds(lambda: on_demand.sql(QUESTION).arrow()))
-                times["native"].append(_seconds(lambda: _ask(native, QUESTION)))
+                times["native"].append(_seconds(lambda: ask_native(native, QUESTION)))
                 times["kept"].append(_seconds(lambda: kept.sql(QUESTION).arrow()))
     return [
         Figure("limit: plain GROUP BY of the panes", "ms", _ms(times["plain"])),
@@ -114,11 +113,6 @@ def _panes(number: int, random_: random.Random) -> pa.Table:
             for column, value in zip(columns.values(), values, strict=True):
                 column.append(value)
     return pa.table(columns, schema=partial_schema(VIEW))
-
-
-def _ask(database: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
-    with database.cursor() as cursor:
-        return cursor.sql(query).to_arrow_table()
 
 
 def _seconds(ask: Callable[[], pa.Table]) -> float:

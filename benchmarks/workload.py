@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import duckdb
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 import serving_layer
@@ -172,3 +173,9 @@ def broker(folder: Path) -> Iterator[Settings]:
         )
     finally:
         kafka.stop(folder)
+
+
+def ask_native(database: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
+    """The answer of a limit program, asked as `Connection.sql` asks: by a cursor of its own."""
+    with database.cursor() as cursor:
+        return cursor.sql(query).to_arrow_table()

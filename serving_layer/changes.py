@@ -125,8 +125,7 @@ class Follower:
 
     def _check_answered(self, now: Loaded) -> None:
         name, stream = self._view.name, self._view.stream.name
-        if name in now.missing_views:
-            raise CoverageError(f"view {name!r} has no answer: {now.missing_views[name]}")
+        now.check_answered(name)
         state = now.streams.get(stream)
         if now.publication is None and (state is None or state.generation is None):
             raise CoverageError(

@@ -34,7 +34,7 @@ from trilayer_core.compute.merging import open_duckdb, present_select, quoted_du
 from trilayer_core.definitions.catalog import Catalog, Query, load_catalog
 from trilayer_core.definitions.expressions import check_name
 from trilayer_core.definitions.view import View
-from trilayer_core.errors import CoverageError, EnvironmentFault, UsageError, did_you_mean
+from trilayer_core.errors import EnvironmentFault, UsageError, did_you_mean
 from trilayer_core.log.lag import stream_lag
 from trilayer_core.runtime.settings import Settings, load_settings
 from trilayer_core.seam import format_time
@@ -148,10 +148,7 @@ class Snapshot:
         if not self._loaded.missing_views:
             return
         for name in self._names_in(query):
-            if name in self._loaded.missing_views:
-                raise CoverageError(
-                    f"view {name!r} has no answer: {self._loaded.missing_views[name]}"
-                )
+            self._loaded.check_answered(name)
 
     def _provenance_of(self, query: str) -> Provenance:
         """The provenance of the answer to a query, with the approximate views that it uses."""

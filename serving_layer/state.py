@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.definitions.view import View
+from trilayer_core.errors import CoverageError
 from trilayer_core.seam import Cut, cover
 from trilayer_core.store.cover import Cover, ticks_by_commit
 from trilayer_core.store.files import StoredFile
@@ -77,6 +78,11 @@ class Loaded:
     merged_rows: Mapping[str, int] = field(default_factory=dict)
     deleted_rows: Mapping[str, int] = field(default_factory=dict)
     next_file: int = 0
+
+    def check_answered(self, view: str) -> None:
+        """Raises CoverageError with the reason if the view has no answer."""
+        if view in self.missing_views:
+            raise CoverageError(f"view {view!r} has no answer: {self.missing_views[view]}")
 
     def grown(self, stream: Stream, state: StreamState, arrived: Mapping[str, int]) -> Loaded:
         """This with a stream's new state, after rows of each view were inserted."""

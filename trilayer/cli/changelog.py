@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
-import signal
-import threading
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from trilayer.cli.context import stop_on_signal
 from trilayer.operations.changelog import run_changelogs
 from trilayer.operations.project import project
 from trilayer_core.errors import UsageError
@@ -40,22 +38,10 @@ def run(
             "the catalog must have changelogs, for them to be written; it has none; declare them:"
             " Catalog(changelogs=[Changelog(...)])"
         )
-    stop, logger = threading.Event(), logging.getLogger("trilayer.changelog")
-
-    def end(*_: object) -> None:
-        if not stop.is_set():
-            stop.set()
-            logger.info("stopping")
-            # Do not wait for a broker that is away; what is not committed is written next time.
-            patience = threading.Timer(END_S, os._exit, (0,))
-            patience.daemon = True
-            patience.start()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, end)
+    stop = stop_on_signal("trilayer.changelog", END_S)
 
     def ready() -> None:
-        logger.info("running: %s", names)
+        logging.getLogger("trilayer.changelog").info("running: %s", names)
         if ready_file:
             ready_file.write_text("ready")
 

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import signal
 import sys
+import threading
 from typing import Any
 
 from rich.console import Console
@@ -42,6 +45,31 @@ def set_up_logging() -> None:
     # A remote session logs its exceptions as JSON before it raises them.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
+
+
+def stop_on_signal(name: str, within_s: float) -> threading.Event:
+    """An event that Ctrl-C or SIGTERM sets.
+
+    The process ends `within_s` seconds later, if it has not ended by then. It is not waited for
+    what it is waiting for; what is committed stays committed.
+
+    Args:
+        name: The logger that says so.
+        within_s: The time limit for an orderly end, in seconds.
+    """
+    stop = threading.Event()
+
+    def end(*_: object) -> None:
+        if not stop.is_set():
+            stop.set()
+            logging.getLogger(name).info("stopping")
+            patience = threading.Timer(within_s, os._exit, (0,))
+            patience.daemon = True
+            patience.start()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+    return stop
 
 
 def print_json(document: Any) -> None:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import signal
 import sys
-import threading
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from speed_layer.run import run_speed
+from trilayer.cli.context import stop_on_signal
 from trilayer.operations import definitions
 from trilayer.operations.local_stack import restart_speed
 from trilayer.operations.project import project
@@ -36,19 +34,7 @@ def run(
 ) -> None:
     """Runs the speed layer until Ctrl-C or SIGTERM."""
     p = project()
-    stop = threading.Event()
-
-    def end(*_: object) -> None:
-        if not stop.is_set():
-            stop.set()
-            logging.getLogger("trilayer.speed").info("stopping")
-            # Do not wait for a session that is starting; what is committed stays committed.
-            patience = threading.Timer(END_S, os._exit, (0,))
-            patience.daemon = True
-            patience.start()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, end)
+    stop = stop_on_signal("trilayer.speed", END_S)
 
     def ready(_: object) -> None:
         logging.getLogger("trilayer.speed").info(

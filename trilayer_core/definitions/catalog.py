@@ -66,11 +66,7 @@ class Catalog:
         if not self.views:
             raise DefinitionError("a catalog must have at least one view; got none")
         names = [view.name for view in self.views] + [query.name for query in self.queries]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise DefinitionError(
-                f"views and queries must have different names; got {', '.join(twice)} twice"
-            )
+        _check_different("views and queries", names)
         for what, sources in (
             ("stream", [v.stream for v in self.views]),
             ("source", [v.source for v in self.views]),
@@ -109,12 +105,7 @@ class Catalog:
                     f" {changelog.topic!r}, which belongs to a stream or another changelog"
                 )
             topics.append(changelog.topic)
-        names = [changelog.name for changelog in self.changelogs]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise DefinitionError(
-                f"changelogs must have different names; got {', '.join(twice)} twice"
-            )
+        _check_different("changelogs", [changelog.name for changelog in self.changelogs])
 
     def _check_sinks(self) -> None:
         for sink in self.sinks:
@@ -123,10 +114,7 @@ class Catalog:
                     f"a sink must be an instance of a subclass of Sink; got {sink!r}"
                 )
             check_name(str(getattr(sink, "name", "")), f"name of the sink {type(sink).__name__}")
-        names = [sink.name for sink in self.sinks]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise DefinitionError(f"sinks must have different names; got {', '.join(twice)} twice")
+        _check_different("sinks", [sink.name for sink in self.sinks])
 
     def _check_tables(self, taken: Sequence[str]) -> None:
         by_name: dict[str, Table] = {}
@@ -208,6 +196,12 @@ class Catalog:
             stream.fingerprint,
             sorted((view.name, view.fingerprint) for view in self.stored_of(stream)),
         )
+
+
+def _check_different(what: str, names: Sequence[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise DefinitionError(f"{what} must have different names; got {', '.join(twice)} twice")
 
 
 @contextmanager

@@ -175,9 +175,11 @@ class Log:
 
         A new topic is stamped with append times and has the stream's number of partitions.
         """
-        if self.find(stream) is None:
+        topic = self.find(stream)
+        if topic is None:
             self._create(stream.topic, stream.partitions, replication_factor, {})
-        return self.topic(stream)
+            topic = self.topic(stream)
+        return topic
 
     def ensure_changelog(
         self, name: str, partitions: int, *, compacted: bool, replication_factor: int = 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
 
@@ -174,13 +174,13 @@ class ChangelogWriter:
             self._wait(self._producer.commit_transaction, "commit")
             failpoint("changelog.after-commit")
 
-    def _wait(self, ask: object, what: str) -> None:
+    def _wait(self, ask: Callable[[], object], what: str) -> None:
         """Asks the brokers in a thread of its own, because the client may wait for ever."""
         failed: list[Exception] = []
 
         def run() -> None:
             try:
-                ask()  # type: ignore[operator]
+                ask()
             except Exception as error:  # noqa: BLE001  # it is raised by the caller
                 failed.append(error)
 
