@@ -11,14 +11,20 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
+from typing import TypeVar
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from batch_layer import judging
+from batch_layer.judging import NEW, event_columns, events_in, union
+from trilayer_core.compute.alerts import ALERT_COLUMNS
+from trilayer_core.compute.formats.json import literal
 from trilayer_core.compute.grouping import Pass, merge_sql, quoted
 from trilayer_core.compute.parsing import FITS, LOG_COLUMNS, REJECT, log_columns, parse
 from trilayer_core.compute.rows import check_rows, rows_made
+from trilayer_core.definitions.alerts import Alert, AlertGroup
 from trilayer_core.definitions.stream import Rows, Stream
 from trilayer_core.definitions.view import View
 from trilayer_core.runtime.failpoints import failpoint
@@ -27,6 +33,7 @@ from trilayer_core.runtime.session import batch_session, driver_at_work
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Ranges
 from trilayer_core.store import layout
+from trilayer_core.store.alerts import AlertGeneration
 from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.intervals import Interval
 from trilayer_core.store.spark_files import write_files
@@ -34,7 +41,9 @@ from trilayer_core.store.tables import check_tables, table_frames
 
 StartSpark = Callable[[], SparkSession]
 Files = Mapping[str, Sequence[StoredFile]]
-"""The files of each view's partials."""
+"""The files of each view's partials, or of each alert."""
+
+Named = TypeVar("Named", View, Alert)
 
 
 @dataclass(frozen=True)
@@ -50,6 +59,28 @@ class Ingested:
     files: Sequence[StoredFile] = ()
     events: int = 0
     quarantined: int = 0
+
+
+@dataclass(frozen=True)
+class Judging:
+    """What is judged together.
+
+    Attributes:
+        group: The alerts.
+        kind: The kind of files, which is part of the folders' names.
+        new: The intervals with the events to be judged.
+        before: Intervals whose events only precede these.
+        memory: Files with the newest events of each key in yet earlier intervals.
+        generations: The generations by whose profiles the events are judged; None if no alert has a
+            profile.
+    """
+
+    group: AlertGroup
+    kind: str
+    new: Sequence[Interval]
+    before: Sequence[Interval] = ()
+    memory: Sequence[StoredFile] = ()
+    generations: Sequence[AlertGeneration] | None = None
 
 
 class Engine:
@@ -96,7 +127,7 @@ class Engine:
         try:
             return _side_by_side(
                 pass_.views,
-                lambda view: self._write(pass_.slice_of(view, result), view, token, kind),
+                lambda view: self._write(pass_.slice_of(view, result), view.name, token, kind),
             )
         finally:
             result.unpersist()
@@ -107,9 +138,111 @@ class Engine:
         def merged(view: View) -> Sequence[StoredFile]:
             self._store.check_all(files[view.name])
             partials = merge(view, self._read(files[view.name]))
-            return self._write(partials, view, token, "merged")
+            return self._write(partials, view.name, token, "merged")
 
         return _side_by_side(views, merged)
+
+    # -- alerts ------------------------------------------------------------------------------------
+
+    def judge(self, judging_: Judging, token: int) -> Files:
+        """Judges events by the rules of alerts.
+
+        Returns:
+            The files of each alert.
+
+        Raises:
+            IntegrityError: A file that it reads is missing or altered.
+        """
+        group = judging_.group
+        new = self._events(group.stream, judging_.new)
+        if new is None:
+            return {alert.name: [] for alert in group.alerts}
+        before = None
+        if group.last:
+            remembered = self._remembered(group, judging_.memory)
+            before = union([self._events(group.stream, judging_.before), remembered])
+        rows = new.selectExpr("*", f"true AS {NEW}")
+        if before is not None:
+            rows = rows.unionByName(before.selectExpr("*", f"false AS {NEW}"))
+        result = judging.raised(group, rows, judging_.generations, self._store).persist()
+        try:
+            return _side_by_side(
+                group.alerts,
+                lambda alert: self._write_alerts(
+                    result.where(f"alert = {literal(alert.name)}"), alert, token, judging_.kind
+                ),
+            )
+        finally:
+            result.unpersist()
+
+    def judged_before(
+        self,
+        alert: Alert,
+        files: Sequence[StoredFile],
+        generations: Sequence[AlertGeneration],
+        token: int,
+    ) -> Sequence[StoredFile]:
+        """The rows of an alert's files whose events come before all of the generations."""
+        if not files:
+            return []
+        self._store.check_all(files)
+        by = judging.generation_sql(generations, "topic_id", "partition", "`offset`")
+        return self._write_alerts(self._read(files).where(f"{by} IS NULL"), alert, token, "kept")
+
+    def merge_alerts(self, alerts: Sequence[Alert], files: Files, token: int) -> Files:
+        """The rows of the files of each alert, as one result."""
+
+        def merged(alert: Alert) -> Sequence[StoredFile]:
+            self._store.check_all(files[alert.name])
+            return self._write_alerts(self._read(files[alert.name]), alert, token, "merged")
+
+        return _side_by_side(alerts, merged)
+
+    def remember(
+        self, group: AlertGroup, intervals: Sequence[Interval], token: int, kind: str
+    ) -> Sequence[StoredFile]:
+        """The newest events of each key in some intervals."""
+        events = self._events(group.stream, intervals)
+        return [] if events is None else self._write_memory(group, events, token, kind)
+
+    def merge_memory(
+        self, group: AlertGroup, files: Sequence[StoredFile], token: int
+    ) -> Sequence[StoredFile]:
+        """The newest events of each key in some files of such."""
+        events = self._remembered(group, files)
+        return [] if events is None else self._write_memory(group, events, token, "merged")
+
+    def scattered(self, group: AlertGroup, files: Sequence[StoredFile]) -> int:
+        """The number of keys whose events are in more than one partition."""
+        events = self._remembered(group, files)
+        return 0 if events is None else judging.scattered(group, events)
+
+    def _events(self, stream: Stream, intervals: Sequence[Interval]) -> DataFrame | None:
+        if not any(interval.files for interval in intervals):
+            return None  # without starting Spark
+        return events_in(stream, intervals, self._store, self._spark())
+
+    def _remembered(self, group: AlertGroup, files: Sequence[StoredFile]) -> DataFrame | None:
+        if not files:
+            return None
+        self._store.check_all(files)
+        return self._read(files).selectExpr(*event_columns(group.stream))
+
+    def _write_memory(
+        self, group: AlertGroup, events: DataFrame, token: int, kind: str
+    ) -> Sequence[StoredFile]:
+        rows = judging.newest(group, events)
+        return self._write(rows, layout.memory_files(group.name), token, kind)
+
+    def _write_alerts(
+        self, rows: DataFrame, alert: Alert, token: int, kind: str
+    ) -> Sequence[StoredFile]:
+        # In the order of places, so that a range of offsets is in few row groups.
+        rows = rows.select(*ALERT_COLUMNS).hint("rebalance")
+        ordered = rows.sortWithinPartitions("topic_id", "partition", "offset")
+        return self._write(ordered, layout.alert_files(alert.name), token, kind)
+
+    # -- files -------------------------------------------------------------------------------------
 
     def _read(self, files: Sequence[StoredFile]) -> DataFrame:
         return self._spark().read.parquet(*(self._store.uri(file.path) for file in files))
@@ -126,13 +259,11 @@ class Engine:
         rejected = sum(rejected_in(file, self._store) for file in files)
         return Ingested(files, sum(file.rows for file in files), rejected)
 
-    def _write(
-        self, partials: DataFrame, view: View, token: int, kind: str
-    ) -> Sequence[StoredFile]:
+    def _write(self, rows: DataFrame, name: str, token: int, kind: str) -> Sequence[StoredFile]:
         # Each attempt has its own folder, because a server or cluster may still be writing to that
         # of a killed attempt.
-        folder = layout.partials(view.name, token, kind, self._store.unique())
-        return write_files(self._store, partials, folder)
+        folder = layout.partials(name, token, kind, self._store.unique())
+        return write_files(self._store, rows, folder)
 
 
 def rows_of(
@@ -172,14 +303,14 @@ def rejected_in(file: StoredFile, store: Store) -> int:
 
 
 def _side_by_side(
-    views: Sequence[View], work: Callable[[View], Sequence[StoredFile]]
+    of: Sequence[Named], work: Callable[[Named], Sequence[StoredFile]]
 ) -> dict[str, Sequence[StoredFile]]:
-    """The results of `work` for each view, computed in parallel.
+    """The results of `work` for each view or alert, computed in parallel.
 
     A small Spark job mostly waits for the driver.
     """
     with ThreadPoolExecutor(max_workers=4) as pool:
-        return dict(zip((view.name for view in views), pool.map(work, views), strict=True))
+        return dict(zip((one.name for one in of), pool.map(work, of), strict=True))
 
 
 @contextmanager

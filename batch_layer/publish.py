@@ -30,9 +30,23 @@ from trilayer_core.store.leftovers import clear, find_leftovers
 from trilayer_core.store.looks import Look, Looks
 from trilayer_core.store.master import Master
 from trilayer_core.store.pointer import Held, PointerFile
-from trilayer_core.store.publication import Publication, PublishedStream, PublishedView, oldest_cut
+from trilayer_core.store.publication import (
+    Publication,
+    PublishedAlert,
+    PublishedMemory,
+    PublishedStream,
+    PublishedView,
+    oldest_cut,
+)
 from trilayer_core.store.publications import Publications
-from trilayer_core.store.runs import Recomputed, ReconciledView, Run, Runs
+from trilayer_core.store.runs import (
+    Recomputed,
+    ReconciledAlert,
+    ReconciledView,
+    Reconciliation,
+    Run,
+    Runs,
+)
 from trilayer_core.store.segments import Generation
 from trilayer_core.store.tables import digests
 
@@ -84,7 +98,29 @@ def publish(
         )
         for view in catalog.stored
     }
-    if base and kind == "incremental" and _is_the_same(base, run, streams, views):
+    alerts = {
+        alert.name: PublishedAlert(
+            alert.fingerprint,
+            recomputed.alerts[alert.name].files,
+            recomputed.alerts[alert.name].judged,
+        )
+        for alert in catalog.alerts
+    }
+    memories = {
+        group.name: PublishedMemory(
+            group.memory_fingerprint,
+            recomputed.memories[group.name].files,
+            recomputed.memories[group.name].scattered,
+        )
+        for group in catalog.alert_groups
+        if group.last
+    }
+    if (
+        base
+        and kind == "incremental"
+        and _is_the_same(base, run, streams, views)
+        and _alerts_are_the_same(base, alerts, memories)
+    ):
         Looks(store).write(Look(base.version, run.t_ms, run.token, store.clock()))
         logger.info(
             "nothing new up to T=%s: version %s, T=%s, stays in force", run.t, base.version, base.t
@@ -103,6 +139,9 @@ def publish(
             views,
             reconciliation,
             digests(catalog.rows),
+            alerts or None,
+            memories or None,
+            _reconciled_alerts(run, store) or None,
         ),
     )
     publications.put_in_force(publication.version, run.token, "publish")
@@ -128,6 +167,25 @@ def _is_the_same(
         and {name: (view.fingerprint, view.files) for name, view in base.views.items()}
         == {name: (view.fingerprint, view.files) for name, view in views.items()}
     )
+
+
+def _alerts_are_the_same(
+    base: Publication,
+    alerts: Mapping[str, PublishedAlert],
+    memories: Mapping[str, PublishedMemory],
+) -> bool:
+    """Whether a version with these alerts and memories would be equal to the one in force."""
+    return {name: (one.fingerprint, one.files) for name, one in (base.alerts or {}).items()} == {
+        name: (one.fingerprint, one.files) for name, one in alerts.items()
+    } and {name: (one.fingerprint, one.files) for name, one in (base.memories or {}).items()} == {
+        name: (one.fingerprint, one.files) for name, one in memories.items()
+    }
+
+
+def _reconciled_alerts(run: Run, store: Store) -> Mapping[str, ReconciledAlert]:
+    """What step reconcile has found of the alerts, if it was run."""
+    path = run.path("reconcile")
+    return store.read_document(path, Reconciliation).alerts if store.exists(path) else {}
 
 
 def _published(stream: Stream, run: Run, base: Publication | None, store: Store) -> PublishedStream:

@@ -2,9 +2,9 @@
 
 A batch view is a small number of files whose partials, merged, are the view. An incremental run
 adds the partials of the new interval as a file, and merges it with earlier files only while these
-are not much larger. The cost of a run thus depends on what is new, not on the history. (This is the
-idea of the log-structured merge tree: O'Neil, Cheng, Gawlick, O'Neil, 1996.) A full run computes
-one file from the whole master dataset. Both give the same partials.
+are not much larger. The cost of a run thus depends on what is new, not on the history. A full run
+computes one file from the whole master dataset. Both give the same partials. Alerts are judged in
+the same step, see judge.py.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from batch_layer.engine import Engine
+from batch_layer.growth import tail
+from batch_layer.judge import alert_definitions, judge
 from trilayer_core.compute.grouping import plan
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.stream import Stream
@@ -25,12 +27,9 @@ from trilayer_core.store.intervals import intervals_after, intervals_below
 from trilayer_core.store.master import Master
 from trilayer_core.store.publication import Publication
 from trilayer_core.store.publications import Publications
-from trilayer_core.store.runs import Recomputed, Run
+from trilayer_core.store.runs import Recomputed, RecomputedAlert, RecomputedMemory, Run
 
 logger = logging.getLogger("trilayer.batch")
-
-GROWTH = 2
-"""A file is merged with the previous one if that has at most this many times its rows."""
 
 
 def recompute(catalog: Catalog, run: Run, store: Store, engine: Engine) -> Recomputed:
@@ -51,6 +50,8 @@ def recompute(catalog: Catalog, run: Run, store: Store, engine: Engine) -> Recom
     kinds: dict[str, str] = {}
     views: dict[str, Sequence[StoredFile]] = {}
     added: dict[str, Sequence[StoredFile]] = {}
+    alerts: dict[str, RecomputedAlert] = {}
+    memories: dict[str, RecomputedMemory] = {}
     for stream in catalog.streams:
         incremental = not run.full and base is not None and is_continued(catalog, stream, base)
         kinds[stream.name] = "incremental" if incremental else "full"
@@ -76,7 +77,12 @@ def recompute(catalog: Catalog, run: Run, store: Store, engine: Engine) -> Recom
             stream.name,
             kinds[stream.name],
         )
-    result = Recomputed(base.version if base else None, definitions, kinds, views, added)
+        alerts_of_stream, memories_of_stream = judge(catalog, stream, run, base, store, engine)
+        alerts |= alerts_of_stream
+        memories |= memories_of_stream
+    result = Recomputed(
+        base.version if base else None, definitions, kinds, views, added, alerts, memories
+    )
     failpoint("recompute.before-record")
     store.write_document(run.path("recompute"), result)
     failpoint("recompute.after-record")
@@ -102,7 +108,8 @@ def recomputed_before(catalog: Catalog, run: Run, store: Store) -> Recomputed | 
 
 
 def _definitions(catalog: Catalog) -> dict[str, str]:
-    return {view.name: view.fingerprint for view in catalog.stored}
+    views = {view.name: view.fingerprint for view in catalog.stored}
+    return views | alert_definitions(catalog)
 
 
 def is_continued(catalog: Catalog, stream: Stream, base: Publication) -> bool:
@@ -126,21 +133,7 @@ def _grown(
 
     Files at the end are merged as long as each is not much larger than those after it.
     """
-    parts = {view.name: _tail(base.views[view.name].files, added[view.name]) for view in of_pass}
+    parts = {view.name: tail(base.views[view.name].files, added[view.name]) for view in of_pass}
     due = [view for view in of_pass if parts[view.name][1]]
     merged = engine.merge(due, {view.name: parts[view.name][1] for view in due}, run.token)
     return {name: [*kept, *merged.get(name, [])] for name, (kept, _) in parts.items()}
-
-
-def _tail(
-    before: Sequence[StoredFile], new: Sequence[StoredFile]
-) -> tuple[Sequence[StoredFile], Sequence[StoredFile]]:
-    """The files of the base that stay unchanged, and those to merge with the added ones.
-
-    Files at the end are merged as long as each is not much larger than those after it. The second
-    list is empty if nothing is merged; the added files are then appended to those of the base.
-    """
-    kept, tail = list(before), list(new)
-    while new and kept and kept[-1].rows <= GROWTH * sum(file.rows for file in tail):
-        tail.insert(0, kept.pop())
-    return (kept, tail) if len(tail) > len(new) else ([*before, *new], [])

@@ -2,7 +2,7 @@
 
 The batch layer's share is what the run's new intervals have added; the speed layer's share is the
 segments between the same two cuts. All keys with both answers are stored with the run, as long as
-its publication is kept.
+its publication is kept. Alerts are compared in the same step, see reconcile_alerts.py.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from batch_layer.reconcile_alerts import reconcile_alerts
 from batch_layer.shares import Shares
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.stream import Stream
@@ -56,22 +57,27 @@ def reconcile(
     """
     Fence(store).check(run.token)
     if store.exists(run.path("reconcile")):
-        found = store.read_document(run.path("reconcile"), Reconciliation).views
+        done = store.read_document(run.path("reconcile"), Reconciliation)
     else:
         base = Publications(store).read(recomputed.base) if recomputed.base else None
         found = _reconcile(catalog, run, recomputed, base, settings, store, open_shares)
         for name, view in found.items():
             _say(name, view)
+        alerts = reconcile_alerts(catalog, run, recomputed, base, settings, store)
+        done = Reconciliation(found, alerts)
         failpoint("reconcile.before-record")
-        store.write_document(run.path("reconcile"), Reconciliation(found))
-    different = [name for name, view in found.items() if view.different]
+        store.write_document(run.path("reconcile"), done)
+    different = [
+        *(name for name, view in done.views.items() if view.different),
+        *(f"alert {name}" for name, alert in done.alerts.items() if alert.different),
+    ]
     if different and settings.reconcile == "fail":
         raise DifferenceError(
             f"batch and speed differ in {', '.join(different)}; see {run.path('reconcile')}; to"
             ' publish the batch layer\'s answer nevertheless, set reconcile = "warn" and run'
             " `trilayer batch publish`"
         )
-    return found
+    return done.views
 
 
 def _reconcile(

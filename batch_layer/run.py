@@ -14,6 +14,7 @@ from batch_layer.accept import Records
 from batch_layer.accept import accept_loss as accept_loss_of
 from batch_layer.cut import choose_t, find_run, latest_ms
 from batch_layer.engine import Engine, batch_engine
+from batch_layer.judge import alerts_are_continued
 from batch_layer.publish import publish
 from batch_layer.recompute import is_continued, recompute, recomputed_before
 from batch_layer.reconcile import reconcile
@@ -197,6 +198,8 @@ class BatchLayer:
         if t_ms > up_to_ms:
             return None
         if not all(is_continued(self.catalog, s, published) for s in self.catalog.streams):
+            return None
+        if not alerts_are_continued(self.catalog, published):
             return None
         for stream in self.catalog.streams:
             present = Origins(self.store, stream).present()

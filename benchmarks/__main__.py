@@ -22,6 +22,7 @@ from benchmarks.figure import Figure, Options, run, table
 BENCHMARKS = (
     "speed",
     "freshness",
+    "alerts",
     "incremental",
     "recompute",
     "aggregates",
@@ -32,6 +33,11 @@ BENCHMARKS = (
     "airflow",
 )
 
+PARTS = {
+    "alerts": ("stateless", "last-two", "pauses", "burst", "kill", "swap", "memory", "flink"),
+}
+"""The parts of a benchmark that can be named after it, to run only these."""
+
 ENDS = (signal.SIGTERM, signal.default_int_handler)
 """Signals after which a benchmark stops what it has started, as it does after Ctrl-C."""
 
@@ -40,22 +46,31 @@ def main() -> None:
     """Runs the named benchmarks, by default all."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"{', '.join(BENCHMARKS)}; all unless given"
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"{', '.join(BENCHMARKS)}; all unless given. After alerts, some of its parts can be"
+        f" named: {', '.join(PARTS['alerts'])}",
     )
     parser.add_argument("--repeats", type=int, default=5, help="measured runs of each program")
     parser.add_argument(
         "--scale", type=float, default=1.0, help="share of the full number of events"
     )
+    parser.add_argument(
+        "--minutes", type=float, default=1.0, help="how long a steady load of alerts is measured"
+    )
     arguments = parser.parse_args()
-    unknown = set(arguments.names) - set(BENCHMARKS)
+    names = [name for name in arguments.names if name in BENCHMARKS]
+    parts = [part for name in names for part in PARTS.get(name, ()) if part in arguments.names]
+    unknown = set(arguments.names) - set(BENCHMARKS) - set(parts)
     if unknown:
         parser.error(
             f"NAME must be one of {', '.join(BENCHMARKS)}; got {', '.join(sorted(unknown))}"
         )
     signal.signal(signal.SIGTERM, _end)
-    options = Options(arguments.repeats, arguments.scale)
+    options = Options(arguments.repeats, arguments.scale, arguments.minutes, parts)
     figures: list[Figure] = []
-    for name in arguments.names or BENCHMARKS:
+    for name in names or BENCHMARKS:
         print(f"{name}: load {os.getloadavg()[0]:.2f}", file=sys.stderr, flush=True)
         # One process each, because the first Spark session of a process fixes its heap.
         with ProcessPoolExecutor(

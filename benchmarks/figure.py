@@ -20,10 +20,19 @@ class Options:
     Attributes:
         repeats: The number of measured runs of each program.
         scale: The fraction of the full number of events.
+        minutes: How long a steady load is measured, where that can be chosen.
+        parts: The parts of the benchmark to run; empty for all.
     """
 
     repeats: int
     scale: float
+    minutes: float = 1.0
+    parts: Sequence[str] = ()
+
+    @property
+    def measured_s(self) -> float:
+        """How long a steady load is measured, in seconds."""
+        return 60 * self.minutes
 
     def events(self, full: int) -> int:
         """The scaled number of events in place of `full`."""

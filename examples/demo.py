@@ -12,7 +12,7 @@ import json
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -59,6 +59,7 @@ class Expected:
         within: The error to accept in each column that is approximate. All other columns must be
             equal.
         some: Whether the relation may have more rows than these.
+        source: The SELECT of the rows, if they are not those of the relation.
     """
 
     relation: str
@@ -66,6 +67,7 @@ class Expected:
     rows: Mapping[Key, Mapping[str, Any]]
     within: Mapping[str, Tolerance] = field(default_factory=dict)
     some: bool = False
+    source: str = ""
 
     @property
     def columns(self) -> list[str]:
@@ -76,7 +78,7 @@ class Expected:
     def sql(self) -> str:
         """The SELECT that `compare` takes the rows of."""
         columns = ", ".join(f'"{name}"' for name in (*self.key, *self.columns))
-        return f"SELECT {columns} FROM {self.relation}"
+        return f"SELECT {columns} FROM {f'({self.source})' if self.source else self.relation}"
 
     def to_json(self) -> list[dict[str, Any]]:
         """The rows as JSON has them, with decimals and times as text."""
@@ -113,18 +115,41 @@ class Compared:
 
 
 @dataclass(frozen=True)
+class Planted:
+    """What alerts are meant to find in events.
+
+    Attributes:
+        column: The column that identifies an event.
+        what: What they are meant to find, in the plural.
+        of_alert: The events that each alert is meant to find.
+        all: All events that an alert is right about.
+        events: The events that were sent while the alerts were watched.
+    """
+
+    column: str
+    what: str
+    of_alert: Mapping[str, Set[str]]
+    all: Set[str]
+    events: Set[str]
+
+
+@dataclass(frozen=True)
 class Prepared:
     """Events that are ready to be sent, with the correct answers to them.
 
     Attributes:
         files: The file of each stream.
-        events: The number of events that fit their schema.
+        events: The number of events that fit their schema, including those of `history`.
         expected: The correct rows, given the time of the question.
+        history: The file of each stream that is sent before, if there is one.
+        planted: What the alerts are meant to find in the events of `files`; None without alerts.
     """
 
     files: Mapping[str, Path]
     events: int
     expected: Callable[[datetime], list[Expected]]
+    history: Mapping[str, Path] = field(default_factory=dict)
+    planted: Planted | None = None
 
 
 @dataclass(frozen=True)
@@ -139,6 +164,7 @@ class Demo:
         prepare: Writes the events to a folder.
         questions: The queries that are shown at the end, with a title for each.
         rate: The number of events per second that are sent to each stream.
+        settings: Settings that this example needs.
     """
 
     catalog: str
@@ -148,6 +174,7 @@ class Demo:
     prepare: Callable[[Path], Prepared]
     questions: Mapping[str, str]
     rate: int = 2_000
+    settings: Mapping[str, object] = field(default_factory=dict)
 
 
 def compare(expected: Expected, found: Iterable[Mapping[str, Any]]) -> Compared:
@@ -281,6 +308,6 @@ def main(prepare: Callable[..., Prepared], prog: str, what: str, *, events: int)
     truth = {one.relation: one.to_json() for one in prepared.expected(datetime.now(UTC))}
     path = given.folder / "truth.json"
     path.write_text(json.dumps(truth, indent=1, ensure_ascii=False) + "\n", "utf-8")
-    for stream, file in prepared.files.items():
+    for stream, file in [*prepared.history.items(), *prepared.files.items()]:
         print(f"{file}: send it with `trilayer replay {file} --stream {stream}`")
     print(f"{path}: the correct answers to these {prepared.events:,} events")

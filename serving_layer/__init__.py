@@ -6,13 +6,16 @@
 See `connect` for its arguments.
 """
 
+from serving_layer.arriving import ArrivingAlerts, RaisedAlert
 from serving_layer.connection import Connection, Snapshot, connect
 from serving_layer.history import Reconciled, StreamShare, Version
 from serving_layer.result import Provenance, Result, RowSet, StreamProvenance
 
 __all__ = [
+    "ArrivingAlerts",
     "Connection",
     "Provenance",
+    "RaisedAlert",
     "Reconciled",
     "Result",
     "RowSet",

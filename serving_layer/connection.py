@@ -1,10 +1,10 @@
 """A connection for analysts: SQL in, rows out, each answer with its provenance.
 
 The schemas `merged` (the default), `batch` and `speed` contain each view, and the catalog's queries
-as views. The schema `arrivals` contains the speed layer's share by tick of arrival, and the schema
-`tables` the catalog's reference tables and the analyst's own. Each process has its own in-memory
-DuckDB, which it loads from the store, so that readers don't wait for each other. An answer is
-computed entirely on one snapshot.
+as views. The schema `arrivals` contains the speed layer's share by tick of arrival, the schema
+`alerts` the alerts, and the schema `tables` the catalog's reference tables and the analyst's own.
+Each process has its own in-memory DuckDB, which it loads from the store, so that readers don't wait
+for each other. An answer is computed entirely on one snapshot.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -24,6 +25,8 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from serving_layer import history
+from serving_layer.alerts import LAYER, OUTPUT
+from serving_layer.arriving import ArrivingAlerts
 from serving_layer.kept import kept_table
 from serving_layer.lookup import lookup_table
 from serving_layer.refresh import Refresh
@@ -72,7 +75,8 @@ class Snapshot:
         The columns of a view are its keys, where the start of a window is followed by its end as
         NAME_end, and its aggregates. Times are UTC. In the schema `arrivals` a view is the speed
         layer's share, with `_tick`, the start of the tick in which a row's events arrived, as the
-        first column.
+        first column. In the schema `alerts` an alert has a row for each event that raised it in
+        this layer: speed is what was sent, batch the exact set below the cut, and merged both.
 
         Raises:
             UsageError: The SQL is invalid, writes, or uses an unknown name.
@@ -89,6 +93,8 @@ class Snapshot:
         self.sound = False
         if layer != self.layer:
             self._cursor.execute(_search_path(layer))
+            if self._catalog.alerts:
+                self._cursor.execute(f"SET VARIABLE {LAYER} = '{layer}'")
             self.layer = layer
         try:
             table = _without_hugeint(self._cursor.sql(query).to_arrow_table())
@@ -97,6 +103,7 @@ class Snapshot:
                 raise KeyboardInterrupt from None  # DuckDB ends a query so at Ctrl-C
             raise
         except duckdb.CatalogException as error:
+            self._check_alerts(query)
             raise UsageError(f"{_first_line(error)}{self._names_hint(str(error))}") from None
         except duckdb.PermissionException as error:
             raise UsageError(
@@ -174,6 +181,16 @@ class Snapshot:
             if name in queries:
                 waiting += _tables_in(queries[name], aside)
 
+    def _check_alerts(self, query: str) -> None:
+        """Raises UsageError if a query that failed names an alert that does not exist."""
+        for name in re.findall(r'\balerts\."?(\w+)', query, re.IGNORECASE):
+            if not self._catalog.alerts:
+                raise UsageError(
+                    f"alerts.{name} must be an alert of the catalog; it has none; declare them:"
+                    " Catalog(alerts=[Alert(...)])"
+                ) from None
+            self._catalog.alert(name.lower())
+
     def _names_hint(self, says: str) -> str:
         for stream in self._catalog.streams:
             if f"Table with name {stream.name} does" in says:
@@ -185,7 +202,8 @@ class Snapshot:
 
     def _columns(self) -> set[str]:
         views = self._catalog.views
-        return {name for view in views for name in view.output}
+        of_alerts = OUTPUT if self._catalog.alerts else ()
+        return {*of_alerts, *(name for view in views for name in view.output)}
 
 
 @dataclass(frozen=True)
@@ -210,6 +228,7 @@ class Connection:
         self._lock = threading.Lock()
         self._idle: list[_Transaction] = []
         self._tables: dict[str, pa.Table] = {}
+        self._arriving: weakref.WeakSet[ArrivingAlerts] = weakref.WeakSet()
         self._approximate = {v.name: v.approximate for v in catalog.views if v.approximate}
         self._database, self._refresh = _open(catalog, settings, store, self._close_idle, keep=keep)
 
@@ -228,7 +247,9 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        """Closes the connection and all its snapshots."""
+        """Closes the connection, all its snapshots, and what it reads from topics."""
+        for arriving in list(self._arriving):
+            arriving.close()
         self._close_idle()
         self._database.close()
 
@@ -364,6 +385,35 @@ class Connection:
         """The answer to one SELECT on the newest state; see `Snapshot.sql`."""
         with self.snapshot() as snapshot:
             return snapshot.sql(query, layer)
+
+    def alerts(self, name: str, *, from_beginning: bool = False) -> ArrivingAlerts:
+        """The alerts of a definition as they are sent, read from their topic.
+
+        An alert that is sent again shortly afterwards is left out. While no broker answers, it is
+        waited for.
+
+            with connection.alerts("velocity") as alerts:
+                for alert in alerts:
+                    print(alert.created_at, alert.key, alert.event)
+
+        Args:
+            name: The name of the alert.
+            from_beginning: Whether to begin with the oldest alert that the topic still has, and not
+                with the next one.
+
+        Returns:
+            An iterator of `RaisedAlert`, which ends when it or the connection is closed.
+
+        Raises:
+            UsageError: The catalog has no such alert.
+        """
+        arriving = ArrivingAlerts(
+            self._catalog.alert(name),
+            self._settings.bootstrap_servers,
+            from_beginning=from_beginning,
+        )
+        self._arriving.add(arriving)
+        return arriving
 
     def provenance(self) -> Provenance:
         """The provenance of the present answer.

@@ -14,9 +14,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from serving_layer.alert_reasons import published_alert
 from serving_layer.state import Found, Loaded
+from trilayer_core.definitions.alerts import Alert
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.view import View
+from trilayer_core.store import layout
 from trilayer_core.store.cover import Cover
 from trilayer_core.store.files import StoredFile
 from trilayer_core.store.publication import Publication
@@ -52,16 +55,39 @@ class ViewPlan:
 
 
 @dataclass(frozen=True)
+class FilesPlan:
+    """The changes to a table that holds the rows of batch files.
+
+    The attributes are those of a `ViewPlan`.
+    """
+
+    gone: Sequence[int]
+    staying: Sequence[int] | None
+    arriving: Mapping[StoredFile, int]
+
+
+@dataclass(frozen=True)
+class AlertPlan:
+    """The changes to the table with the batch layer's set of one alert."""
+
+    alert: Alert
+    files: FilesPlan
+
+
+@dataclass(frozen=True)
 class Plan:
     """The changes to all tables, to be made in one transaction.
 
     Attributes:
         views: The changes to each view's tables.
+        alerts: The changes to the batch layer's set of each alert; empty if the publication stays
+            the same.
         loaded: What the tables contain afterwards, except for the numbers of rows in speed tables.
     """
 
     views: Sequence[ViewPlan]
     loaded: Loaded
+    alerts: Sequence[AlertPlan] = ()
 
 
 def replacing(
@@ -86,30 +112,47 @@ def replacing(
     plans, next_file = [], before.next_file
     files: dict[str, Mapping[StoredFile, int]] = {}
     deleted: dict[str, int] = {}
-    for view in catalog.stored:
-        answered = view.declared_name not in missing
-        answers = publication and view.name in publication.views and answered
-        wanted = publication.views[view.name].files if publication and answers else []
-        held = before.files.get(view.name, {})
+
+    def change(name: str, wanted: Sequence[StoredFile]) -> FilesPlan:
+        nonlocal next_file
+        held = before.files.get(name, {})
         new = [file for file in wanted if file not in held]
         arriving = {file: next_file + place for place, file in enumerate(new)}
         next_file += len(new)
-        files[view.name] = {file: arriving.get(file, held.get(file, 0)) for file in wanted}
-        gone = [file for file in held if file not in files[view.name]]
-        staying = [file for file in held if file in files[view.name]]
-        rows = sum(file.rows for file in gone) + before.deleted_rows.get(view.name, 0)
+        files[name] = {file: arriving.get(file, held.get(file, 0)) for file in wanted}
+        gone = [file for file in held if file not in files[name]]
+        staying = [file for file in held if file in files[name]]
+        rows = sum(file.rows for file in gone) + before.deleted_rows.get(name, 0)
         anew = bool(gone) and rows > MOST_DELETED * sum(file.rows for file in staying)
-        deleted[view.name] = 0 if anew else rows
+        deleted[name] = 0 if anew else rows
+        return FilesPlan(
+            [held[file] for file in gone],
+            [held[file] for file in staying] if anew else None,
+            arriving,
+        )
+
+    for view in catalog.stored:
+        answered = view.declared_name not in missing
+        answers = publication and view.name in publication.views and answered
+        changed = change(
+            view.name, publication.views[view.name].files if publication and answers else []
+        )
         plans.append(
             ViewPlan(
                 view,
-                [held[file] for file in gone],
-                [held[file] for file in staying] if anew else None,
-                arriving,
+                changed.gone,
+                changed.staying,
+                changed.arriving,
                 view.stream.name in stale,
                 streams[view.stream.name].cover if answered else None,
             )
         )
+    alerts = []
+    for alert in catalog.alerts:
+        published = published_alert(alert, publication)
+        changed = change(layout.alert_files(alert.name), published.files if published else [])
+        alerts.append(AlertPlan(alert, changed))
+    moved = pointer != before.pointer or not before.streams
     of_stale = {view.name for view in catalog.stored if view.stream.name in stale}
     return Plan(
         plans,
@@ -126,5 +169,7 @@ def replacing(
             {name: rows for name, rows in before.merged_rows.items() if name not in of_stale},
             deleted,
             next_file,
+            before.sent,
         ),
+        alerts if moved else (),
     )

@@ -15,19 +15,25 @@ from dataclasses import replace
 import pyarrow as pa
 
 from serving_layer import state as states
+from serving_layer.alert_reasons import Judging, published_alert, reach_of
+from serving_layer.alerts import AlertArrival, AlertChange
 from serving_layer.kept import KeptAnswers
 from serving_layer.plan import Plan, replacing
-from serving_layer.state import Found, Loaded, StreamState
+from serving_layer.state import Found, Loaded, SentState, StreamState
 from serving_layer.tables import Tables
+from trilayer_core.definitions.alerts import Alert
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.definitions.view import View
 from trilayer_core.errors import CoverageError, IntegrityError
 from trilayer_core.runtime.failpoints import failpoint
+from trilayer_core.store import layout
+from trilayer_core.store.alerts import AlertGenerations, Sent
 from trilayer_core.store.cover import best_cover
+from trilayer_core.store.documents import parse_document
 from trilayer_core.store.files import Store
 from trilayer_core.store.generations import KnownCommits
-from trilayer_core.store.origins import Origins
+from trilayer_core.store.origins import Origin, Origins
 from trilayer_core.store.pointer import PointerFile
 from trilayer_core.store.publication import Publication, choose_version
 from trilayer_core.store.publications import Publications
@@ -76,8 +82,15 @@ class Refresh:
         self._before_swap = before_swap
         self._pointer, self._publications = PointerFile(store), Publications(store)
         self._commits = {stream.name: KnownCommits(store, stream) for stream in catalog.streams}
-        self._looked_around = float("-inf")
+        self._looked_around = self._looked_at_sent = float("-inf")
         self._torn = False
+        self._topics: dict[str, list[Alert]] = {}
+        self._generations: dict[str, AlertGenerations] = {}
+        for group in catalog.alert_groups:
+            generations = AlertGenerations(store, group)
+            for alert in group.alerts:
+                self._topics.setdefault(alert.topic, []).append(alert)
+                self._generations[alert.name] = generations
 
     @property
     def kept(self) -> KeptAnswers:
@@ -120,6 +133,7 @@ class Refresh:
             publication = choose_version(self._publications.versions(), version)
             try:
                 self._reload(None, publication, lambda: version in self._publications.numbers())
+                self._load_sent()
                 return self.loaded
             except (IntegrityError, CoverageError):
                 # It was compacted or deleted while it was read; the listing has changed now.
@@ -142,7 +156,8 @@ class Refresh:
         if self._torn:
             self._before_swap()
             self._tables.clear()
-            self.loaded, self._looked_around = Loaded(), float("-inf")
+            self.loaded = Loaded()
+            self._looked_around = self._looked_at_sent = float("-inf")
             self._torn = False
         now = self._clock()
         if (
@@ -153,9 +168,10 @@ class Refresh:
             publication = self._publications.pointed_at(pointer) if pointer is not None else None
             self._reload(pointer, publication, lambda: self._pointer.data() == pointer)
             self._looked_around = now
-            return
-        for stream in self._catalog.streams:
-            self._load_next(stream)
+        else:
+            for stream in self._catalog.streams:
+                self._load_next(stream)
+        self._load_sent()
 
     # -- the cheap way: the next commit of the generation that is loaded ---------------------------
 
@@ -256,7 +272,8 @@ class Refresh:
 
     def _swap(self, to: Plan) -> None:
         """Reads what a plan needs, and has it carried out."""
-        batch = {file: self._store.read_table(file) for each in to.views for file in each.arriving}
+        arriving = [*(v.arriving for v in to.views), *(a.files.arriving for a in to.alerts)]
+        batch = {file: self._store.read_table(file) for files in arriving for file in files}
         speed = {
             each.view.name: (
                 self._partials(each.view, each.cover.commits, each.cover.ticks)
@@ -266,13 +283,69 @@ class Refresh:
             for each in to.views
             if each.speed_anew
         }
+        publication = to.loaded.publication
+        alerts = [
+            AlertChange(
+                each.alert,
+                each.files,
+                reach_of(each.alert, publication, self._origins(each.alert.stream)),
+                self._judging(each.alert, publication),
+            )
+            for each in to.alerts
+        ]
         failpoint("refresh.before-load")
         self._before_swap()
         with self._changing():
-            self._tables.replace(to.views, batch, speed)
+            self._tables.replace(to.views, batch, speed, alerts)
             self.loaded = replace(to.loaded, speed_rows={**to.loaded.speed_rows, **_rows(speed)})
         failpoint("refresh.after-commit")
         self._merge()
+
+    # -- alerts that were sent ---------------------------------------------------------------------
+
+    def _load_sent(self) -> None:
+        """Adds the alerts that were stored since."""
+        if not self._topics:
+            return
+        now = self._clock()
+        # A look at a local file costs next to nothing.
+        if not self._store.local and now - self._looked_at_sent < LOOK_AROUND_S:
+            return
+        for topic, alerts in self._topics.items():
+            self._load_topic(topic, alerts)
+        self._looked_at_sent = now
+
+    def _load_topic(self, topic: str, alerts: Sequence[Alert]) -> None:
+        path = layout.sent(topic)
+        document = self._store.read(path) if self._store.exists(path) else None
+        before = self.loaded.sent.get(topic, SentState())
+        if document == before.document:
+            return
+        files = parse_document(document, path, Sent).files if document is not None else ()
+        unread = before.unread(files)
+        rows = [self._store.read_table(file) for file in (files if unread is None else unread)]
+        arrivals = [
+            AlertArrival(alert, rows, unread is None, self._judging(alert, self.loaded.publication))
+            for alert in alerts
+        ]
+        failpoint("refresh.before-load")
+        with self._changing():
+            self._tables.insert_sent(arrivals)
+            state = SentState.of(document, files)
+            self.loaded = replace(self.loaded, sent={**self.loaded.sent, topic: state})
+        failpoint("refresh.after-commit")
+
+    def _judging(self, alert: Alert, publication: Publication | None) -> Judging:
+        published = published_alert(alert, publication)
+        return Judging(
+            alert,
+            self._generations[alert.name].of(alert.name, alert.fingerprint),
+            published.judged if published else None,
+            {origin.identity: origin.start for origin in self._origins(alert.stream)},
+        )
+
+    def _origins(self, stream: Stream) -> Sequence[Origin]:
+        return Origins(self._store, stream).all()
 
 
 def _rows(partials: Mapping[str, Sequence[pa.Table]]) -> dict[str, int]:

@@ -7,7 +7,7 @@ commits as long as the cut, the generation and the note stay the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from trilayer_core.definitions.catalog import Catalog
@@ -15,6 +15,7 @@ from trilayer_core.definitions.stream import Stream
 from trilayer_core.definitions.view import View
 from trilayer_core.errors import CoverageError
 from trilayer_core.seam import Cut, cover
+from trilayer_core.store.alerts import writes_in
 from trilayer_core.store.cover import Cover, ticks_by_commit
 from trilayer_core.store.files import StoredFile
 from trilayer_core.store.origins import Origin
@@ -53,6 +54,42 @@ class StreamState:
 
 
 @dataclass(frozen=True)
+class SentState:
+    """What the tables contain of one topic of alerts.
+
+    Attributes:
+        document: The bytes of the document with its files; None if there is none.
+        paths: The files.
+        last: The number of the last write that they contain; see `sent_part`.
+    """
+
+    document: bytes | None = None
+    paths: Set[str] = frozenset()
+    last: int = 0
+
+    def unread(self, files: Sequence[StoredFile]) -> list[StoredFile] | None:
+        """The files of which not all rows are loaded; None if what is loaded is of other files.
+
+        Args:
+            files: The files that the present document names.
+        """
+        writes = {file: writes_in(file) for file in files}
+        if self.last > max((w[1] for w in writes.values() if w), default=0):
+            return None
+        return [
+            file
+            for file, w in writes.items()
+            if file.path not in self.paths and (w is None or w[1] > self.last)
+        ]
+
+    @staticmethod
+    def of(document: bytes | None, files: Sequence[StoredFile]) -> SentState:
+        """The state once the files of a document are loaded."""
+        last = max((w[1] for file in files if (w := writes_in(file))), default=0)
+        return SentState(document, frozenset(file.path for file in files), last)
+
+
+@dataclass(frozen=True)
 class Loaded:
     """What the tables contain.
 
@@ -67,6 +104,7 @@ class Loaded:
         deleted_rows: The number of rows deleted from each view's batch table since it was
             rewritten.
         next_file: A number that no batch file has had.
+        sent: What is loaded of each topic of alerts.
     """
 
     pointer: bytes | None = None
@@ -78,6 +116,7 @@ class Loaded:
     merged_rows: Mapping[str, int] = field(default_factory=dict)
     deleted_rows: Mapping[str, int] = field(default_factory=dict)
     next_file: int = 0
+    sent: Mapping[str, SentState] = field(default_factory=dict)
 
     def check_answered(self, view: str) -> None:
         """Raises CoverageError with the reason if the view has no answer."""

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 import duckdb
 import pyarrow as pa
 
+from serving_layer.alerts import AlertArrival, AlertChange, AlertTables, in_files
 from serving_layer.kept import FOLD, FOLD_TYPE, KeptAnswers, can_keep, fold_sql
 from serving_layer.plan import ViewPlan
 from trilayer_core.compute.grouping import partial_schema
@@ -37,6 +38,7 @@ class Tables:
 
     Attributes:
         kept: The answers of merged views that are kept.
+        alerts: The tables of alerts.
     """
 
     def __init__(
@@ -64,12 +66,14 @@ class Tables:
         self.kept = KeptAnswers(
             connection, views, lambda stored: [batch_table(stored), speed_table(stored)]
         )
+        self.alerts = AlertTables(connection, catalog.alerts)
 
     def replace(
         self,
         plans: Sequence[ViewPlan],
         batch: Mapping[StoredFile, pa.Table],
         speed: Mapping[str, Sequence[pa.Table]],
+        alerts: Sequence[AlertChange] = (),
     ) -> None:
         """Carries out the plans of all views.
 
@@ -77,6 +81,7 @@ class Tables:
             plans: The plans.
             batch: The rows of the batch files to add.
             speed: The partials for each view whose speed table is reloaded.
+            alerts: The changes to the batch layer's sets of alerts.
         """
         with self._transaction():
             touched = self._touched(plans, batch, speed)
@@ -92,6 +97,15 @@ class Tables:
                     self._create(table, plan.view, _SPEED_COLUMNS)
                     self._insert_speed(plan.view, speed[plan.view.name])
             self._fold(touched)
+            for change in alerts:
+                self.alerts.replace(change, batch)
+            failpoint("refresh.before-commit")
+
+    def insert_sent(self, arrivals: Sequence[AlertArrival]) -> None:
+        """Adds alerts that were sent."""
+        with self._transaction():
+            for arrival in arrivals:
+                self.alerts.insert(arrival)
             failpoint("refresh.before-commit")
 
     def clear(self) -> None:
@@ -108,6 +122,7 @@ class Tables:
                     self._create(table, view, columns)
             for view in self.kept.views:
                 self.kept.fold_all(view)
+            self.alerts.clear()
 
     def append(self, partials: Mapping[str, Sequence[pa.Table]]) -> None:
         """Inserts rows into the speed tables of views."""
@@ -148,7 +163,7 @@ class Tables:
             if view is None:
                 continue
             table = speed_table(plan.view)
-            deleted = [f"{batch_table(plan.view)} WHERE {_in_files(plan.gone)}"] * bool(plan.gone)
+            deleted = [f"{batch_table(plan.view)} WHERE {in_files(plan.gone)}"] * bool(plan.gone)
             deleted += [table] * plan.speed_anew
             added = [batch[file] for file in plan.arriving]
             added += speed[plan.view.name] if plan.speed_anew else []
@@ -202,12 +217,12 @@ class Tables:
         table = batch_table(plan.view)
         if plan.staying is None:
             if plan.gone:
-                self._connection.execute(f"DELETE FROM {table} WHERE {_in_files(plan.gone)}")
+                self._connection.execute(f"DELETE FROM {table} WHERE {in_files(plan.gone)}")
             return
         self._create("_batch._next", plan.view, _BATCH_COLUMNS)
         if plan.staying:
             self._connection.execute(
-                f"INSERT INTO _batch._next BY NAME FROM {table} WHERE {_in_files(plan.staying)}"
+                f"INSERT INTO _batch._next BY NAME FROM {table} WHERE {in_files(plan.staying)}"
             )
         self._connection.execute(
             f"DROP TABLE {table};"
@@ -224,8 +239,3 @@ class Tables:
                 self._connection.execute("ROLLBACK")
             raise
         self._connection.execute("COMMIT")
-
-
-def _in_files(numbers: Sequence[int]) -> str:
-    """The SQL condition for the rows of these files in a batch table."""
-    return f"_file IN ({', '.join(map(str, numbers))})"

@@ -79,6 +79,11 @@ class StreamQuery:
         self._reading: Reading | None = None
 
     @property
+    def label(self) -> str:
+        """Its name in messages."""
+        return f"stream {self.stream.name}"
+
+    @property
     def generation(self) -> Generation | None:
         """The generation in use; None before `start`."""
         return self._reading.generation if self._reading else None

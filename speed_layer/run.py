@@ -13,6 +13,7 @@ from contextlib import ExitStack
 
 import duckdb
 
+from speed_layer.away import is_away, start_again, wait_out
 from speed_layer.compaction import compact
 from speed_layer.query import StreamQuery
 from trilayer_core.compute.rows import check_rows
@@ -51,20 +52,6 @@ SPARK_CONF = {
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.streaming.numRecentProgressUpdates": "2",
 }
-
-_AWAY = (
-    "TimeoutException",
-    "DisconnectException",
-    "KafkaException",
-    "Failed to construct kafka",
-    "UnknownTopicOrPartition",
-    "LEADER_NOT_AVAILABLE",
-    "Call(callName",
-    "OffsetFetch",
-    "Connection to node",
-    "trilayer_core.errors.EnvironmentFault: ",
-)
-
 
 ORIGIN_LOOK_S = 2.0
 """How often the speed layer checks whether a batch run has begun a new origin, in seconds."""
@@ -134,12 +121,12 @@ def _check(query: StreamQuery, settings: Settings, stop: threading.Event) -> Non
     try:
         again = query.unsettled or query.departed or (missing and query.has_lost())
     except EnvironmentFault as error:
-        _wait_out(query, str(error), settings, stop)
+        wait_out(query, str(error), settings, stop)
         return
     if query.unsettled:
         logger.info("stream %s: %s; its query starts again", query.stream.name, query.unsettled)
     if again:
-        _start_again(query, settings, stop)  # which logs if it begins another generation
+        start_again(query, settings, stop)  # which logs if it begins another generation
         return
     if missing:
         raise LogError(
@@ -147,14 +134,14 @@ def _check(query: StreamQuery, settings: Settings, stop: threading.Event) -> Non
             " next; retention deleted it, or the topic was created again; run `trilayer batch"
             f" run`, then start again: {first_cause(text)}"
         )
-    if not any(sign in text for sign in _AWAY) and _reachable(settings):
+    if not is_away(text, settings):
         raise TrilayerError(
             f"stream {query.stream.name!r}: its query ended: {first_cause(text)}; start it again."
             " If an expression of a view, or the function of a `Rows` source, fails on an event,"
             " change that first; if a file below speed/ is named at each start, run `trilayer"
             " speed run --rebuild`"
         ) from ended
-    _wait_out(query, first_cause(text), settings, stop)
+    wait_out(query, first_cause(text), settings, stop)
 
 
 def _follow_origin(query: StreamQuery, settings: Settings, stop: threading.Event) -> None:
@@ -167,57 +154,11 @@ def _follow_origin(query: StreamQuery, settings: Settings, stop: threading.Event
         logger.warning(
             "stream %s: a new origin has begun; another generation follows it", query.stream.name
         )
-        _start_again(query, settings, stop)
+        start_again(query, settings, stop)
         return
     query.look()
     if query.departed:
-        _start_again(query, settings, stop)
-
-
-def _start_again(query: StreamQuery, settings: Settings, stop: threading.Event) -> None:
-    """Stops a query, and starts it when the broker answers."""
-    query.stop()
-    try:
-        query.start()
-    except EnvironmentFault as error:
-        _wait_out(query, str(error), settings, stop)
-
-
-def _wait_out(query: StreamQuery, why: str, settings: Settings, stop: threading.Event) -> None:
-    """Stops a query, waits until the broker answers, and starts it.
-
-    This is repeated as long as the broker becomes unavailable again.
-    """
-    while not stop.is_set():
-        logger.warning(
-            "stream %s: waits for the broker, and reads nothing meanwhile: %s",
-            query.stream.name,
-            why,
-        )
-        query.stop()
-        # Wait at least once, because a broker may repeatedly answer here and then not answer the
-        # query.
-        stop.wait(0.5)
-        while not stop.is_set() and not _reachable(settings):
-            stop.wait(0.5)
-        if stop.is_set():
-            return
-        try:
-            query.start()
-        except EnvironmentFault as error:
-            why = str(error)
-            stop.wait(0.5)
-        else:
-            logger.warning("stream %s: goes on", query.stream.name)
-            return
-
-
-def _reachable(settings: Settings) -> bool:
-    try:
-        with Log(settings.bootstrap_servers):
-            return True
-    except EnvironmentFault:
-        return False
+        start_again(query, settings, stop)
 
 
 class Compactor(threading.Thread):

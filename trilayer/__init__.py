@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         top,
         variance,
     )
+    from trilayer_core.definitions.alerts import Alert
     from trilayer_core.definitions.catalog import Catalog, Query
     from trilayer_core.definitions.changelogs import Changelog
     from trilayer_core.definitions.expressions import Field
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Aggregate",
+    "Alert",
     "Catalog",
     "Cell",
     "Changelog",
@@ -109,6 +111,7 @@ _DEFINED_IN = {
         "top",
         "variance",
     ),
+    "alerts": ("Alert",),
     "catalog": ("Catalog", "Query"),
     "changelogs": ("Changelog",),
     "expressions": ("Field",),

@@ -65,6 +65,12 @@ class Delimited(Format):
         values = [event.get(field.name) for field in stream.fields]
         return self.separator.join(map(_text, values)).encode()
 
+    def key_text(self, stream: Stream, value: bytes) -> str | None:
+        """The part of the column `record_key`, for streams that have one."""
+        parts = value.decode(errors="replace").split(self.separator)
+        column = [field.name for field in stream.fields].index(stream.record_key or "")
+        return parts[column] or None if column < len(parts) else None
+
     def _part_sql(self, stream: Stream, field: Field) -> str:
         return f"nullif(get(_parts, {stream.fields.index(field)}), '')"
 

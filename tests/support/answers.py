@@ -76,6 +76,12 @@ def answers(
     for view in catalog.views:
         select = present_select(view, lambda stored: [_table(stored)], now=now)
         connection.execute(f"create view {quoted_duckdb(view.name)} as {select}")
+    # What the broker's topics would hold; queries about alerts find none.
+    connection.execute("create schema alerts")
+    for alert in catalog.alerts:
+        connection.execute(
+            f"create table alerts.{alert.name} (state varchar, why varchar, id varchar)"
+        )
     for query in catalog.queries:
         connection.execute(f"create view {quoted_duckdb(query.name)} as {query.sql}")
     return connection

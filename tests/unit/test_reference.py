@@ -13,6 +13,7 @@ import trilayer
 from tests.support.places import PROJECT
 from trilayer import (
     Aggregate,
+    Alert,
     Catalog,
     Cell,
     Delivery,
@@ -63,7 +64,7 @@ def example(tmp_path_factory):
     return names
 
 
-@pytest.mark.parametrize("kind", [Stream, View, Rows, Table, Query, Catalog])
+@pytest.mark.parametrize("kind", [Stream, View, Rows, Table, Alert, Query, Catalog])
 def test_each_argument_is_there_with_its_default(kind):
     table = SECTIONS[kind.__name__].partition("| argument | default | |\n")[2].partition("\n\n")[0]
     rows = dict(re.findall(r"^\| `(\w+)` \|[ ]*(.*?)[ ]*\|", table, flags=re.MULTILINE))
@@ -73,7 +74,7 @@ def test_each_argument_is_there_with_its_default(kind):
         if field.default is dataclasses.MISSING:
             assert rows[name] == ""
         elif field.default == "":
-            assert rows[name] == "the stream's name"
+            assert rows[name] == ("`alerts.STREAM`" if kind is Alert else "the stream's name")
         else:
             said = rows[name].strip("`").replace(",", "") if rows[name] != "`()`" else "()"
             assert said == str(field.default)
@@ -90,12 +91,13 @@ def test_its_example_uses_each_argument_and_each_function(example):
         "by_continent",
         "sittings",
         "last_hour",
+        "by_user",
     ]
     (block,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
     for name in trilayer.__all__:
         if name not in TO_EXTEND:
             assert re.search(rf"\b{name}\(", block), name
-    for kind in (Stream, View, Rows, Table, Catalog):
+    for kind in (Stream, View, Rows, Table, Alert, Catalog):
         for field in dataclasses.fields(kind):
             if field.kw_only and field.init:
                 assert re.search(rf"\b{field.name}=", block), (kind, field.name)

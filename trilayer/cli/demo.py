@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,11 +23,15 @@ from serving_layer import Result
 from serving_layer.connection import Layer
 from trilayer.cli.context import err, out
 from trilayer.operations import demo as operation
+from trilayer.operations.alert_watch import Arrived, Score
 from trilayer.operations.demo import ComparedWithTruth, Counts, Step
 from trilayer.operations.verification.findings import Verification
 
 if TYPE_CHECKING:
     from examples.demo import Demo
+
+SHOWN_AT_ONCE = 3
+"""The most alerts that are shown of those that have come within a moment."""
 
 COLOURS: dict[Layer, str] = {"batch": "blue", "speed": "yellow", "merged": "green"}
 
@@ -52,7 +57,8 @@ def demo(
                 if isinstance(step, Counts):
                     watch.show(step)
                 else:
-                    watch.pause()
+                    if not isinstance(step, operation.Alerted):  # which are shown above the table
+                        watch.pause()
                     _tell(step, loaded)
                 if isinstance(step, operation.Replaying):
                     watch.total = step.total
@@ -101,6 +107,28 @@ def _tell(step: Step, demo: Demo) -> None:
             out.print(_table(counts, counts.events["merged"], demo))
             for title, answer in answers.items():
                 out.print(_answer(f"{title}, batch and speed merged", answer))
+        case operation.SendingHistory(events):
+            out.print(
+                f"  {events:,} {demo.events} are in the log before anything looks at them; then"
+                " the layers and alerts start"
+            )
+        case operation.Watching(names, since):
+            places = ", ".join(f"{partition}:{offset}" for partition, offset in since.items())
+            out.print(
+                f"  alerts are watched: {', '.join(names)}; from PARTITION:OFFSET {places} on,"
+                " without a memory of what came before"
+            )
+        case operation.Remembering(counts):
+            out.print(
+                f"  alerts know publication {counts.provenance.version} now: earlier"
+                f" {demo.events} of each key, and profiles"
+            )
+        case operation.Alerted(alerts):
+            _tell_alerts(alerts)
+        case operation.Judged():
+            _tell_judged(step)
+        case operation.JudgedAgain(scores):
+            out.print(_scores("how right what the batch layer says is, of the same events", scores))
         case operation.ComparedWithTruth():
             _tell_compared(step, demo)
         case operation.Verifying():
@@ -110,6 +138,45 @@ def _tell(step: Step, demo: Demo) -> None:
             )
         case operation.Verified(verification):
             _tell_verified(verification)
+
+
+def _tell_alerts(alerts: Sequence[Arrived]) -> None:
+    for one in alerts[:SHOWN_AT_ONCE]:
+        key = ", ".join(map(str, one.key.values()))
+        out.print(
+            f"  [yellow]{one.alert}[/] {escape(key)}: {escape(one.event)} appended, alert"
+            f" {one.latency_ms:,.0f} ms later, here after {one.wall_ms:,.0f} ms"
+        )
+    if len(alerts) > SHOWN_AT_ONCE:
+        out.print(f"  and {len(alerts) - SHOWN_AT_ONCE:,} more alerts")
+
+
+def _tell_judged(judged: operation.Judged) -> None:
+    for which, found in (
+        (f"without the first {operation.WARM_S} seconds", judged.latencies),
+        ("all", judged.all_latencies),
+    ):
+        if found is not None:
+            (log_p50, log_p99), (read_p50, read_p99) = found.to_log, found.to_reader
+            out.print(
+                f"  latency of {found.number:,} alerts, {which}: from the event's append to the"
+                f" alert's p50 {log_p50:,.0f} ms, p99 {log_p99:,.0f} ms; until another process has"
+                f" read it p50 {read_p50:,.0f} ms, p99 {read_p99:,.0f} ms"
+            )
+    out.print(_scores("how right the alerts were when they came", judged.scores))
+
+
+def _scores(title: str, scores: Sequence[Score]) -> Table:
+    table = Table(
+        "alert", "events", "right", "precision", "planted", "found", "recall", title=title
+    )
+    for one in scores:
+        precision, recall = (
+            "" if share is None else f"{share:.0%}" for share in (one.precision, one.recall)
+        )
+        numbers = (one.raised, one.right, precision, one.planted, one.found, recall)
+        table.add_row(one.alert, *(n if isinstance(n, str) else f"{n:,}" for n in numbers))
+    return table
 
 
 def _tell_verified(verification: Verification) -> None:

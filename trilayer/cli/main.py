@@ -50,6 +50,7 @@ COMMANDS = {
         "trilayer.cli.batch:app", "Runs the batch layer: runs, single steps, history, rollback."
     ),
     "speed": Entry("trilayer.cli.speed:app", "Runs the speed layer."),
+    "alerts": Entry("trilayer.cli.alerts:app", "Judges events as they arrive, and shows alerts."),
     "changelog": Entry("trilayer.cli.changelog:app", "Writes merged views to Kafka topics."),
     "sql": Entry("trilayer.cli.sql:sql", "Queries the views in SQL."),
     "status": Entry(

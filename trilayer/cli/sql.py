@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import logging
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,6 +21,7 @@ from rich.table import Table
 import serving_layer
 from serving_layer.connection import LAYERS, Connection, Layer, Provenance, Result, Snapshot
 from trilayer.cli.context import err, out
+from trilayer.cli.values import as_text, plain
 from trilayer.operations.project import project
 from trilayer_core.errors import TrilayerError, UsageError, did_you_mean
 from trilayer_core.runtime.progress import shown
@@ -117,11 +119,11 @@ def _read(file: Path | None) -> str | None:
 
 
 def statements(text: str) -> list[str]:
-    """The statements of a text. A name alone stands for all rows of that view or query."""
+    """The statements of a text. A name alone stands for all rows of that view, query or alert."""
     name = text.strip().rstrip(";").strip()
     if not name:
         raise UsageError("QUERY must be a SELECT, or the name of a view or query; got nothing")
-    if name.replace("_", "").isalnum() and not name[0].isdigit():
+    if re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)?", name):
         return [f"FROM {name}"]
     try:
         return [statement.query for statement in duckdb.extract_statements(text)] or [text]
@@ -141,7 +143,7 @@ def ask(
 
 
 HELP = """A question ends with `;`, or is the name of a view or query.
-.views         the views, and the queries of the catalog
+.views         the views, and the queries and alerts of the catalog
 .layer LAYER   merged, batch or speed
 .quit          or Ctrl-D"""
 
@@ -167,7 +169,11 @@ class Prompt:
 
     def _names(self) -> list[str]:
         catalog = self._connection.catalog
-        return [view.name for view in catalog.views] + [query.name for query in catalog.queries]
+        return [
+            *(view.name for view in catalog.views),
+            *(query.name for query in catalog.queries),
+            *(f"alerts.{alert.name}" for alert in catalog.alerts),
+        ]
 
     def _columns(self) -> list[str]:
         views = self._connection.catalog.views
@@ -263,7 +269,7 @@ def _print(result: Result, format_: Format) -> None:
     if format_ is Format.json:
         sys.stdout.write(
             json.dumps(
-                [dict(zip(result.columns, map(_plain, row), strict=True)) for row in result.rows()],
+                [dict(zip(result.columns, map(plain, row), strict=True)) for row in result.rows()],
                 indent=1,
             )
             + "\n"
@@ -272,40 +278,13 @@ def _print(result: Result, format_: Format) -> None:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(result.columns)
         writer.writerows(
-            [["" if value is None else _plain(value) for value in row] for row in result.rows()]
+            [["" if value is None else plain(value) for value in row] for row in result.rows()]
         )
     else:
         table = Table(*result.columns)
         for row in result.rows():
-            table.add_row(*("[dim]NULL[/]" if value is None else _text(value) for value in row))
+            table.add_row(*("[dim]NULL[/]" if value is None else as_text(value) for value in row))
         out.print(table)
-
-
-def _plain(value: object) -> object:
-    """A value for JSON; NaN and the infinities, which JSON lacks, as text."""
-    if isinstance(value, bool | int | str | type(None)):
-        return value
-    if isinstance(value, float):
-        return value if value == value and abs(value) != float("inf") else str(value)
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, bytes):
-        return value.hex()
-    isoformat = getattr(value, "isoformat", None)
-    if isoformat:
-        return isoformat().replace("+00:00", "Z")
-    text = str(value)
-    return int(text) if text.lstrip("-").isdigit() else text
-
-
-def _text(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.2f}"
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    return str(_plain(value)).replace("[", "\\[")
 
 
 def describe(provenance: Provenance, layer: str = "merged") -> str:

@@ -12,7 +12,12 @@ from rich.table import Table
 
 from trilayer.cli.context import err, out, print_json
 from trilayer.operations.project import project
-from trilayer.operations.status import PublicationStatus, StreamStatus, project_status
+from trilayer.operations.status import (
+    AlertStatus,
+    PublicationStatus,
+    StreamStatus,
+    project_status,
+)
 from trilayer_core.seam import Cut
 
 
@@ -48,6 +53,7 @@ def status(
             behind = "" if changelog.behind is None else f"{changelog.behind:,}"
             topics.add_row(name, changelog.view, changelog.topic, rows, behind, changelog.note)
         out.print(topics)
+    _tell_alerts(standing.alerts)
     table = Table(
         "process", "pid", "memory (MiB)", "running since", title="processes of the local stack"
     )
@@ -129,6 +135,41 @@ def _tell_streams(streams: Mapping[str, StreamStatus]) -> None:
                 f"{name} partition {partition}: offset {offset} is stamped {stamp}, which is later"
                 " than now; cuts pass it by, or wait for it a tick at most; see docs/seam.md"
             )
+
+
+def _tell_alerts(alerts: Mapping[str, AlertStatus]) -> None:
+    if not alerts:
+        return
+    table = Table(
+        "alert", "stream", "generation", "profile", "keys", "judged until", title="alerts",
+        caption="judged until: all events that came before were, when a real-time batch last ended",
+    )  # fmt: skip
+    for name, alert in alerts.items():
+        known = [alert.generation, alert.profile, alert.keys]
+        cells = ["" if value is None else f"{value:,}" for value in known]
+        table.add_row(name, alert.stream, *cells, alert.judged_at or "")
+    out.print(table)
+    for name, alert in alerts.items():
+        if alert.note:
+            out.print(f"[yellow]{name}: {escape(alert.note)}[/]")
+        if alert.scattered:
+            out.print(
+                f"[yellow]{name}: {alert.scattered:,} keys have events in several partitions of"
+                f" {alert.stream}, and its rule looks at one partition; send records with that key,"
+                " as `Stream(record_key=...)` explains[/]"
+            )
+    for why, names in _by_why(alerts).items():
+        out.print(f"{', '.join(names)}: {escape(why)}")
+
+
+def _by_why(alerts: Mapping[str, AlertStatus]) -> dict[str, list[str]]:
+    """The alerts whose generation began for the same reason."""
+    found: dict[str, list[str]] = {}
+    for name, alert in alerts.items():
+        if alert.generation is not None:
+            said = f"generation {alert.generation} judges since {alert.since}: {alert.why}"
+            found.setdefault(said, []).append(name)
+    return found
 
 
 def _offsets(cut: Cut) -> str:

@@ -93,6 +93,8 @@ def _print(result: Verification) -> None:
         numbers_ = [f"{n:,}" for n in (c.match, c.differ, c.missing, c.extra)]
         views.add_row(name, *numbers_, *alone, _verdict(same))
     out.print(views)
+    if result.alerts:
+        out.print(_alerts(result))
     for line in result.faults():
         err.print("[red]" + escape(line).replace(": ", ":[/] ", 1))
     for name, stream in result.streams.items():
@@ -103,6 +105,33 @@ def _print(result: Verification) -> None:
             err.print(f"[yellow]not verified[/] {name}: {escape(why)}")
     if not result.verified:
         err.print("[red]nothing was verified:[/] there is no record and no key to compare")
+
+
+def _alerts(result: Verification) -> Table:
+    table = Table(
+        "alert",
+        "equal",
+        "differ",
+        "missing",
+        "extra",
+        "not judged again",
+        "judged again from",
+        "exact",
+        title="The alerts below the cut equal those of all events judged again",
+        caption=(
+            "alerts of the batch layer that equal those judged again from the master dataset,"
+            " differ from them, are not published, should not be; and those whose profiles are no"
+            " longer kept"
+        ),
+    )
+    for name, alert in result.alerts.items():
+        if alert.not_compared is not None:
+            table.add_row(name, "", "", "", "", "", alert.not_compared, "")
+            continue
+        counts = (alert.equal, alert.differ, alert.missing, alert.extra, alert.not_judged)
+        numbers = [f"{count:,}" for count in counts]
+        table.add_row(name, *numbers, alert.since or "the first event", _verdict(alert.same))
+    return table
 
 
 def _verdict(holds: bool) -> str:
@@ -126,5 +155,6 @@ def _print_json(result: Verification) -> None:
             "unanswered": result.unanswered,
             "failed": result.failed,
             "files": result.files,
+            "alerts": {name: vars(alert) for name, alert in result.alerts.items()},
         }
     )

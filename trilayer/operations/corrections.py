@@ -17,6 +17,7 @@ from pydantic import Field
 
 from trilayer.operations.project import Project
 from trilayer.operations.quarantine import Quarantined, quarantined
+from trilayer.operations.record_key import key_of, partition_of
 from trilayer.operations.sending import finish
 from trilayer_core.compute.formats import format_of
 from trilayer_core.definitions.stream import Stream
@@ -25,6 +26,7 @@ from trilayer_core.log.broker import Log
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.store import layout
+from trilayer_core.store.documents import ABSENT_IF_NONE
 from trilayer_core.store.origins import Origins
 
 ORIGIN_HEADER = "trilayer-origin"
@@ -36,15 +38,16 @@ class Sending:
     """The record that a correction is about to be sent.
 
     Attributes:
-        start: The offset from which on it would be found, in the partition of the event that it
-            replaces.
+        start: The offset from which on it would be found, in its partition.
         value: The SHA-256 of its value.
         began_ms: The time, in ms since 1970.
+        partition: Its partition, if that is not the one of the event that it replaces.
     """
 
     start: Annotated[int, Field(alias="from")]
     value: str
     began_ms: int
+    partition: Annotated[int | None, ABSENT_IF_NONE] = None
 
 
 @dataclass(frozen=True)
@@ -178,6 +181,11 @@ class _Correction:
         return layout.sending(self.stream, self.origin, self.partition, self.offset)
 
     @property
+    def record_key(self) -> bytes | None:
+        """The key of its record."""
+        return key_of(self.stream, self.value.encode(errors="surrogatepass"))
+
+    @property
     def digest(self) -> str:
         return hashlib.sha256(self.value.encode()).hexdigest()
 
@@ -191,6 +199,7 @@ class _Replay:
         self.sent = Sent()
         self._p, self._again, self._tell, self._stack = p, again, tell, stack
         self._seen: dict[tuple[str, int, int, int], _Correction] = {}
+        self._with_its_key: set[tuple[str, int, int, int]] = set()
 
     def run(self, lines: list[tuple[str, bytes]]) -> None:
         """Checks all lines, then sends what is due, in order."""
@@ -285,6 +294,8 @@ class _Replay:
                 f" {misfit}"
             )
         self._seen[one.key] = one
+        if event.value is not None and one.record_key == key_of(one.stream, event.value):
+            self._with_its_key.add(one.key)
 
     def _is_sent(self, one: _Correction) -> bool:
         """Whether an earlier replay has sent this correction, unless it should be sent again.
@@ -314,16 +325,17 @@ class _Replay:
         intent = self._p.store.read_document(one.intent, Sending)
         topic = self._log.topic(one.stream)
         header = (ORIGIN_HEADER, one.header)
-        offset = self._log.find_header(topic, one.partition, intent.start, header)
-        beginning = self._log.beginning(topic).get(one.partition, 0)
+        partition = one.partition if intent.partition is None else intent.partition
+        offset = self._log.find_header(topic, partition, intent.start, header)
+        beginning = self._log.beginning(topic).get(partition, 0)
         if offset is not None:
-            self._mark(one, f"{one.partition}:{offset}", intent.value)
+            self._mark(one, f"{partition}:{offset}", intent.value)
             return intent.value == one.digest
         if beginning > intent.start and not self._again:
             raise UsageError(
                 f"{one.where}: it is unknown whether {one.place} was sent: a replay was"
                 f" interrupted, and retention took offsets [{intent.start}, {beginning}) of"
-                f" partition {one.partition} of topic {topic.name!r}, where it would be; --again"
+                f" partition {partition} of topic {topic.name!r}, where it would be; --again"
                 " sends it all the same"
             )
         self._p.store.delete(one.intent)
@@ -337,17 +349,21 @@ class _Replay:
             EnvironmentFault: The broker does not answer.
         """
         store = self._p.store
-        end = self._log.end(self._log.topic(one.stream))[one.partition]
-        store.write_document(one.intent, Sending(end, one.digest, now_ms()))
+        topic = self._log.topic(one.stream)
+        partition = self._partition(one, len(topic.partitions))
+        end = self._log.end(topic)[partition]
+        other = partition if partition != one.partition else None
+        store.write_document(one.intent, Sending(end, one.digest, now_ms(), other))
         failpoint("quarantine.before-send")
         try:
-            # To the partition of the event that it replaces, so that only one partition is searched
-            # if it is unknown whether it was sent.
+            # The partition is written down before, so that only this one is searched if it is
+            # unknown whether the event was sent.
             future = self._producer.send(
                 one.stream.topic,
                 one.value.encode(),
+                key=one.record_key,
                 headers=[(ORIGIN_HEADER, one.header)],
-                partition=one.partition,
+                partition=partition,
             )
             sent = future.get(timeout=40)
         except KafkaError as error:
@@ -362,6 +378,17 @@ class _Replay:
             raise UsageError(f"{one.where}: the broker must take the event; got {error}") from None
         failpoint("quarantine.after-send")
         self._mark(one, f"{sent.partition}:{sent.offset}", one.digest)
+
+    def _partition(self, one: _Correction, partitions: int) -> int:
+        """The partition of the event that it replaces, or of its own key if that is another one.
+
+        Whoever sent the event may have chosen the partition of its key in another way than Kafka's
+        producers do by default.
+        """
+        key = one.record_key
+        if key is None or one.key in self._with_its_key:
+            return one.partition
+        return partition_of(key, partitions)
 
     def _mark(self, one: _Correction, to: str, value: str) -> None:
         self._p.store.write_document(one.marker, Replayed(to, now_ms(), value))

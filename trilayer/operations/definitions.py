@@ -40,6 +40,7 @@ class Definitions:
         rows: Fingerprints of its `Rows` sources, by name.
         files: The files that define it.
         changelogs: What is declared of its changelogs, by name.
+        alerts: What is declared of its alerts, by name.
     """
 
     views: dict[str, str]
@@ -47,6 +48,7 @@ class Definitions:
     rows: dict[str, str]
     files: tuple[str, ...]
     changelogs: dict[str, list[str | int]] = field(default_factory=dict)
+    alerts: dict[str, list[str | int]] = field(default_factory=dict)
 
 
 def loaded(catalog: Catalog, folder: Path) -> Definitions:
@@ -60,6 +62,7 @@ def loaded(catalog: Catalog, folder: Path) -> Definitions:
         {rows.name: rows.fingerprint for rows in catalog.rows},
         tuple(own),
         {c.name: [c.view.name, c.topic, c.partitions, c.compacted] for c in catalog.changelogs},
+        {alert.name: [alert.fingerprint, alert.topic] for alert in catalog.alerts},
     )
 
 

@@ -26,22 +26,33 @@ import serving_layer
 from serving_layer import Connection, Provenance, Result
 from serving_layer.connection import LAYERS, Layer
 from trilayer.local import airflow, processes
+from trilayer.operations.alert_watch import (
+    AlertWatch,
+    Arrived,
+    Latencies,
+    Score,
+    latencies,
+    score,
+)
 from trilayer.operations.checks.all_checks import require
-from trilayer.operations.local_stack import Interrupt, Stack
+from trilayer.operations.local_stack import ALERTS, Interrupt, Stack
 from trilayer.operations.project import Project
 from trilayer.operations.verification.findings import Verification
 from trilayer.operations.verification.run import verification
 from trilayer_core.definitions.catalog import load_catalog
 from trilayer_core.errors import TrilayerError, UsageError, did_you_mean
+from trilayer_core.log.broker import Log
 from trilayer_core.runtime.settings import load_settings
+from trilayer_core.store import layout
+from trilayer_core.store.alerts import AlertGenerations, AlertState, sent_alerts
 from trilayer_core.store.files import Store
 
 if TYPE_CHECKING:
-    from examples.demo import Compared, Demo, Prepared
+    from examples.demo import Compared, Demo, Planted, Prepared
 
 logger = logging.getLogger("trilayer.demo")
 
-EXAMPLES = ("flights", "retail", "transport", "social", "network")
+EXAMPLES = ("flights", "retail", "transport", "social", "network", "fraud")
 """The examples that can be run; the first one by default."""
 
 BATCH_AT = (0.25, 0.65)
@@ -49,6 +60,21 @@ BATCH_AT = (0.25, 0.65)
 
 This applies if no Airflow schedules batch runs.
 """
+
+ALERTED_BATCH_AT = 0.3
+"""The fraction of the events that must be sent before the first batch run, if there are alerts.
+
+Before it, alerts know nothing but what came since they are watched.
+"""
+
+ALERTED_PAUSE_AT = 0.6
+"""The fraction of the events after which sending waits until alerts know that publication.
+
+On an idle machine there is next to nothing to wait for.
+"""
+
+WARM_S = 10
+"""The time that alerts have until their latency counts, in seconds: the JVM compiles meanwhile."""
 
 SCHEDULED = 2
 """The number of scheduled batch runs that the demo waits for."""
@@ -128,6 +154,67 @@ class AllCounted:
 
 
 @dataclass(frozen=True)
+class SendingHistory:
+    """The events that come before alerts are watched begin to go through Kafka.
+
+    Attributes:
+        events: Their number.
+    """
+
+    events: int
+
+
+@dataclass(frozen=True)
+class Watching:
+    """Alerts are watched from now on.
+
+    Attributes:
+        names: Their names.
+        since: The offset in each partition from which on events are judged.
+    """
+
+    names: list[str]
+    since: dict[int, int]
+
+
+@dataclass(frozen=True)
+class Remembering:
+    """Alerts know from now on what a publication has: earlier events of each key, and profiles."""
+
+    counts: Counts
+
+
+@dataclass(frozen=True)
+class Alerted:
+    """Alerts that have just come."""
+
+    alerts: list[Arrived]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """All events were judged.
+
+    Attributes:
+        latencies: How long the alerts took, without those of the first seconds; None if there were
+            none.
+        all_latencies: How long all of them took.
+        scores: How right they were, as far as could be known at that moment.
+    """
+
+    latencies: Latencies | None
+    all_latencies: Latencies
+    scores: list[Score]
+
+
+@dataclass(frozen=True)
+class JudgedAgain:
+    """The batch layer has judged all events: how right the alerts are that it has confirmed."""
+
+    scores: list[Score]
+
+
+@dataclass(frozen=True)
 class ComparedWithTruth:
     """The answers beside the correct ones.
 
@@ -165,6 +252,12 @@ Step = (
     | ScheduledRun
     | BatchRun
     | AllCounted
+    | SendingHistory
+    | Watching
+    | Remembering
+    | Alerted
+    | Judged
+    | JudgedAgain
     | ComparedWithTruth
     | Verifying
     | Verified
@@ -195,18 +288,24 @@ def load_demo(name: str) -> Demo:
 def demo_stack(demo: Demo, *, with_airflow: bool) -> Iterator[Stack]:
     """The demo's own local stack, which is not started yet and is stopped at the end.
 
+    Args:
+        demo: The example.
+        with_airflow: Whether Airflow is part of it. It is not if the example has alerts, whose
+            batch runs belong between certain steps.
+
     Raises:
         EnvironmentFault: This machine lacks something that the stack needs.
     """
     home = Path(".trilayer/demo").resolve()
     settings = load_settings(
-        **_SETTINGS,
+        **{**_SETTINGS, **demo.settings},
         catalog=demo.catalog,
         home=home,
         store=str(home / "store"),
         bootstrap_servers="",
     )
     p = Project(settings, load_catalog(settings.catalog), Store(settings.store))
+    with_airflow = with_airflow and not p.catalog.alerts
     interrupt = Interrupt()
     require(p, with_airflow=with_airflow)
     for left in processes.end_leftovers(home):
@@ -248,6 +347,9 @@ def steps(demo: Demo, stack: Stack) -> Iterator[Step]:
     home = stack.project.settings.home
     home.mkdir(parents=True, exist_ok=True)
     prepared = demo.prepare(home)
+    if prepared.planted is not None:
+        yield from _alerted(demo, stack, prepared, prepared.planted)
+        return
     total = prepared.events
     stack.start()
     yield Replaying(total)
@@ -270,13 +372,167 @@ def steps(demo: Demo, stack: Stack) -> Iterator[Step]:
             yield from _runs_by_hand(p, until, total)
             yield from until(partial(_over, replays))
             yield from until(partial(_reached, total))
-        answers = {
-            title: connection.sql(f"FROM {query}") for query, title in demo.questions.items()
-        }
-        yield AllCounted(_counts(connection, demo), answers)
-        yield _compared(connection, p, prepared)
+        yield from _answered(connection, demo, p, prepared)
+    yield from _verified(p)
+
+
+def _answered(connection: Connection, demo: Demo, p: Project, prepared: Prepared) -> Iterator[Step]:
+    answers = {title: connection.sql(f"FROM {query}") for query, title in demo.questions.items()}
+    yield AllCounted(_counts(connection, demo), answers)
+    yield _compared(connection, p, prepared)
+
+
+def _verified(p: Project) -> Iterator[Step]:
     yield Verifying()
     yield Verified(verification(p, tell=partial(logger.info, "verify: %s")))
+
+
+# -- an example with alerts ------------------------------------------------------------------------
+
+
+def _alerted(demo: Demo, stack: Stack, prepared: Prepared, planted: Planted) -> Iterator[Step]:
+    """The demo of an example with alerts: what happens before is sent, then the rest is watched."""
+    before = sum(_lines(file) for file in prepared.history.values())
+    live = sum(_lines(file) for file in prepared.files.values())
+    yield SendingHistory(before)
+    stack.start(first=partial(_send_history, prepared))
+    p = stack.project
+    names = [alert.name for alert in p.catalog.alerts]
+    topics = list(dict.fromkeys(alert.topic for alert in p.catalog.alerts))
+    since = _watched_from(p, stack.beside_ready(ALERTS))
+    with (
+        serving_layer.connect(p.catalog, p.settings, p.store) as connection,
+        Log(p.settings.bootstrap_servers) as log,
+        AlertWatch(p.settings.bootstrap_servers, topics, planted.column) as watch,
+    ):
+        yield Watching(names, since)
+        replays = _start_live(p, demo, prepared, "first", "--limit")
+        yield Replaying(prepared.events)
+
+        def until(done: Callable[[Counts], bool]) -> Iterator[Step]:
+            """Yields counts and alerts until `done` returns true."""
+            for counts in _until(partial(_counts, connection, demo), replays, done):
+                _must_run(p, ALERTS)
+                if new := watch.new():
+                    yield Alerted(new)
+                yield counts
+
+        yield from until(partial(_appended, p, log, before + ALERTED_BATCH_AT * live))
+        yield BatchRun(1)
+        yield from until(partial(_over, [_start(p, "batch", "batch", "run")]))
+        yield from until(partial(_over, replays))
+        yield from until(partial(_knows_more, p))
+        yield Remembering(_counts(connection, demo))
+        replays += _start_live(p, demo, prepared, "rest", "--skip")
+        yield from until(partial(_over, replays))
+        yield from until(partial(_reached, prepared.events))
+        yield from until(partial(_all_judged, p, log))
+        yield _judged(watch.all, names, planted)
+        yield BatchRun(2, arriving=False)
+        yield from until(partial(_over, [_start(p, "batch", "batch", "run", "--wait")]))
+        yield JudgedAgain([_score_of(connection, name, planted) for name in names])
+        yield from _answered(connection, demo, p, prepared)
+    yield from _verified(p)
+
+
+def _start_live(
+    p: Project, demo: Demo, prepared: Prepared, part: str, option: str
+) -> list[processes.Process]:
+    """Begins to send the part of each file before or after ALERTED_PAUSE_AT."""
+    return [
+        _start(
+            *(p, f"replay-{stream}-{part}", "replay", str(file), "--stream", stream),
+            *("--rate", str(demo.rate), option, str(round(ALERTED_PAUSE_AT * _lines(file)))),
+        )
+        for stream, file in prepared.files.items()
+    ]
+
+
+def _lines(file: Path) -> int:
+    with file.open("rb") as lines:
+        return sum(1 for _ in lines)
+
+
+def _send_history(prepared: Prepared, p: Project) -> None:
+    pause = threading.Event()
+    replays = [
+        _start(p, f"replay-{stream}-history", "replay", str(file), "--stream", stream)
+        for stream, file in prepared.history.items()
+    ]
+    while sum(_ended(process) for process in replays) < len(replays):
+        pause.wait(0.1)
+
+
+def _must_run(p: Project, name: str) -> None:
+    if processes.running(p.settings.home, name) is None:
+        last = processes.last_started(p.settings.home, name)
+        said = processes.log_tail(last) if last else "it was not started"
+        raise TrilayerError(f"the process {name!r} must run; it ended by itself:\n{said}")
+
+
+def _watched_from(p: Project, ready: Path) -> dict[int, int]:
+    """The offsets from which on events are judged, once all queries of alerts run."""
+    pause, since = threading.Event(), dict[int, int]()
+    while not ready.exists():
+        _must_run(p, ALERTS)
+        pause.wait(0.1)
+    for group in p.catalog.alert_groups:
+        since |= AlertGenerations(p.store, group).all()[0].alert_from
+    return since
+
+
+def _knows_more(p: Project, _: Counts) -> bool:
+    """Whether alerts remember what a publication has, and judge by its profiles."""
+    for group in p.catalog.alert_groups:
+        newest = AlertGenerations(p.store, group).newest()
+        if newest is None or len(newest.profiles) < len(group.profiles):
+            return False
+        if group.last and newest.version is None:
+            return False
+    return True
+
+
+def _appended(p: Project, log: Log, number: float, _: Counts) -> bool:
+    """Whether this many events are in the log, whoever has read them."""
+    return sum(sum(log.end(log.topic(one)).values()) for one in p.catalog.streams) >= number
+
+
+def _all_judged(p: Project, log: Log, _: Counts) -> bool:
+    """Whether all events were judged for certain, and the store has the alerts they raised."""
+    for group in p.catalog.alert_groups:
+        state = p.store.read_document(layout.alert_state(group.name), AlertState)
+        ends = log.end(log.topic(group.stream))
+        if any(state.judged.get(partition, 0) < end for partition, end in ends.items()):
+            return False
+        for name in group.topics:
+            ends = log.end(log.ensure_alerts(name, group.stream.partitions))
+            sent = sent_alerts(p.store, name)
+            stored = sent.offsets if sent else {}
+            if any(stored.get(partition, 0) < end for partition, end in ends.items()):
+                return False
+    return True
+
+
+def _judged(arrived: list[Arrived], names: list[str], planted: Planted) -> Judged:
+    if not arrived:
+        raise TrilayerError("some events must raise an alert; none did")
+    first_ms = min(one.created_ms for one in arrived)
+    warm = [one for one in arrived if one.created_ms >= first_ms + WARM_S * 1000]
+    raised = {name: [one.event for one in arrived if one.alert == name] for name in names}
+    scores = [score(name, ids, planted.all, planted.of_alert[name]) for name, ids in raised.items()]
+    return Judged(latencies(warm) if warm else None, latencies(arrived), scores)
+
+
+def _score_of(connection: Connection, alert: str, planted: Planted) -> Score:
+    """How right an alert is by what the batch layer says, of the events that were watched."""
+    rows = connection.sql(
+        f"SELECT event.{planted.column} FROM alerts.{alert} WHERE state <> 'withdrawn'"
+    ).rows()
+    raised = {str(id_) for (id_,) in rows} & planted.events
+    return score(alert, raised, planted.all, planted.of_alert[alert])
+
+
+# -- what both kinds of demos need -----------------------------------------------------------------
 
 
 def _compared(connection: Connection, p: Project, prepared: Prepared) -> ComparedWithTruth:

@@ -1,4 +1,4 @@
-"""The local stack: runs broker, speed layer, writer of changelogs and Airflow on this machine."""
+"""The local stack: runs broker, Spark, the speed layer's processes and Airflow on this machine."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -36,7 +37,7 @@ LOCK = "up.lock"
 START_AGAIN_S = 5.0
 """The time after which a process that has ended is started again, in seconds.
 
-These are the speed layer, the writer of changelogs and those of Airflow.
+These are the speed layer, its alerts, the writer of changelogs and those of Airflow.
 """
 
 SPEED_AGAIN = "speed.again"
@@ -48,8 +49,44 @@ SPEED_READY = "speed.ready"
 CHANGELOG = "changelog"
 """The name of the process that writes changelogs, if the catalog has any."""
 
+ALERTS = "alerts"
+"""The name of the process that judges events by the rules of alerts, if the catalog has any."""
+
 STOP_S = 2.0
 """The time that a process has for an orderly end before it is killed, in seconds."""
+
+
+@dataclass(frozen=True)
+class _Beside:
+    """A process that runs beside the speed layer if the catalog has something for it to do.
+
+    Attributes:
+        name: Its name.
+        called: Its name in messages.
+        work: What the catalog has for it, of which a change starts it again.
+        changed: What is said then.
+    """
+
+    name: str
+    called: str
+    work: Callable[[definitions.Definitions], object]
+    changed: str
+
+
+_BESIDE = (
+    _Beside(
+        CHANGELOG,
+        "the writer of changelogs",
+        lambda defined: defined.changelogs,
+        "Changelogs were changed. Their writer starts again.",
+    ),
+    _Beside(
+        ALERTS,
+        "the process of alerts",
+        lambda defined: defined.alerts,
+        "Alerts were changed. Their process starts again.",
+    ),
+)
 
 
 def restart_speed(p: Project) -> None:
@@ -171,20 +208,27 @@ class Stack:
                 self._check()
                 self._follow_definitions()
                 self._keep_speed()
-                self._keep_changelog()
+                self._keep_beside()
                 self.keep_airflow()
         finally:
             interrupt.ignore()
             logger.info("stopping")
             self.stop()
 
-    def start(self, *, rebuild: bool = False, keep: bool = False) -> None:
+    def start(
+        self,
+        *,
+        rebuild: bool = False,
+        keep: bool = False,
+        first: Callable[[Project], None] = lambda p: None,
+    ) -> None:
         """Starts broker, topics, Spark Connect and the speed layer, and returns when they work.
 
         Args:
             rebuild: Whether the speed layer rebuilds.
             keep: Whether `_keep_speed` handles a speed layer that ends at once; what its message
                 advises may need the broker.
+            first: Called when the broker has the topics, before anything reads them.
 
         Returns:
             The project, with the addresses of broker and Spark in its settings.
@@ -211,13 +255,15 @@ class Stack:
         with Log(settings.bootstrap_servers) as log:
             for stream in self.project.catalog.streams:
                 log.ensure(stream, settings.replication_factor)
+        first(Project(settings, self.project.catalog, self.project.store))
         (self._home / SPARK_ADDRESS).unlink(missing_ok=True)
         own_spark = not settings.spark_remote and settings.spark_master
         server = spark.start(self._home, settings, echo=logger.info) if own_spark else None
         self.project = Project(settings, self.project.catalog, self.project.store)
         speed = self._start_speed(rebuild=rebuild)
-        if self.project.catalog.changelogs:
-            self._start_changelog()
+        for beside in _BESIDE:
+            if beside.work(self._definitions):
+                self._start_beside(beside)
         with shown("Starting the speed layer", echo=logger.info):
             while not self._speed_ready.exists():
                 if processes.exit_status(speed) is not None:
@@ -246,10 +292,16 @@ class Stack:
             env=environment,
         )
 
-    def _start_changelog(self) -> processes.Process:
+    def beside_ready(self, name: str) -> Path:
+        """The file that a process beside the speed layer writes once it works."""
+        return self._home / f"{name}.ready"
+
+    def _start_beside(self, beside: _Beside) -> processes.Process:
+        ready = self.beside_ready(beside.name)
+        ready.unlink(missing_ok=True)
         return processes.start(
-            CHANGELOG,
-            processes.trilayer_command("changelog", "run"),
+            beside.name,
+            processes.trilayer_command(beside.name, "run", "--ready-file", str(ready)),
             home=self._home,
             env=self.project.settings.environment() | {"MALLOC_ARENA_MAX": "2"},
         )
@@ -276,23 +328,25 @@ class Stack:
                 error,
             )
             return
-        writes_others = saved.changelogs != self._definitions.changelogs
+        former = self._definitions
         if said:
             logger.warning("%s The speed layer starts again, to run them.", " ".join(said))
             self._restart_speed()
-        if writes_others:
-            logger.warning("Changelogs were changed. Their writer starts again.")
-        if said or writes_others:
-            self._definitions = saved
-            self._restart_changelog()
+        for beside in _BESIDE:
+            changed = beside.work(saved) != beside.work(former)
+            if changed:
+                logger.warning(beside.changed)
+            if said or changed:
+                self._definitions = saved
+                self._restart_beside(beside)
 
-    def _restart_changelog(self) -> None:
-        record = processes.running(self._home, CHANGELOG)
+    def _restart_beside(self, beside: _Beside) -> None:
+        record = processes.running(self._home, beside.name)
         if record is not None:
-            processes.terminate(record, home=self._home, timeout_s=STOP_S)
-        self._again_at.pop(CHANGELOG, None)
-        if self._definitions.changelogs:
-            self._start_changelog()
+            processes.terminate(record, home=self._home, timeout_s=2 * STOP_S)
+        self._again_at.pop(beside.name, None)
+        if beside.work(self._definitions):
+            self._start_beside(beside)
 
     def _restart_speed(self) -> None:
         record = processes.running(self._home, "speed")
@@ -314,11 +368,11 @@ class Stack:
         if self._starts_again("speed", "the speed layer"):
             self._start_speed()
 
-    def _keep_changelog(self) -> None:
-        """Restarts the writer of changelogs, which loses nothing, after some seconds."""
-        called = "the writer of changelogs"
-        if self._definitions.changelogs and self._starts_again(CHANGELOG, called):
-            self._start_changelog()
+    def _keep_beside(self) -> None:
+        """Restarts processes beside the speed layer, which lose nothing, after some seconds."""
+        for beside in _BESIDE:
+            if beside.work(self._definitions) and self._starts_again(beside.name, beside.called):
+                self._start_beside(beside)
 
     def keep_airflow(self) -> None:
         """Restarts processes of Airflow that have ended, after some seconds.
@@ -396,19 +450,21 @@ class Stack:
         from what it has committed.
         """
         writing: list[Future[None]] = []
-        with ThreadPoolExecutor(4) as pool:
+        with ThreadPoolExecutor(3 + len(_BESIDE)) as pool:
             pool.submit(airflow.stop, self._home, timeout_s=STOP_S)
             pool.submit(spark.stop, self._home, timeout_s=STOP_S)
-            changelog = processes.running(self._home, CHANGELOG)
-            if changelog is not None:
-                end = partial(processes.terminate, home=self._home, timeout_s=STOP_S, last_s=0.3)
-                writing.append(pool.submit(end, changelog))
+            end = partial(processes.terminate, home=self._home, timeout_s=STOP_S, last_s=0.3)
+            for beside in _BESIDE:
+                if (writer := processes.running(self._home, beside.name)) is not None:
+                    writing.append(pool.submit(end, writer))
             record = processes.running(self._home, "speed")
             if record is not None:
                 processes.terminate(record, home=self._home, timeout_s=STOP_S, last_s=0.3)
-            # Last, because the speed layer and the writer of changelogs would wait for it.
+            # Last, because all of these would wait for it.
             for ended in writing:
                 ended.result()
             kafka.stop(self._home, timeout_s=STOP_S)
         (self._home / BROKER_ADDRESS).unlink(missing_ok=True)
         self._speed_ready.unlink(missing_ok=True)
+        for beside in _BESIDE:
+            self.beside_ready(beside.name).unlink(missing_ok=True)

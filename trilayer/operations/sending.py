@@ -15,6 +15,7 @@ from kafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError
 
 from trilayer.operations.files.events import Event, Events
 from trilayer.operations.quarantine import SOURCE_HEADER
+from trilayer.operations.record_key import key_of
 from trilayer_core.compute.fitting import UnknownFields, reasons_of
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import EnvironmentFault, UsageError
@@ -129,7 +130,9 @@ def send(
                 [(SOURCE_HEADER, f"{source} {event.place}".encode())] if event.misfit else None
             )
             try:
-                producer.send(stream.topic, event.value, headers=headers).add_errback(failed.append)
+                producer.send(
+                    stream.topic, event.value, key=key_of(stream, event.value), headers=headers
+                ).add_errback(failed.append)
             except KafkaError as error:
                 on = (1, "after") if isinstance(error, MessageSizeTooLargeError) else (0, "with")
                 refused = (

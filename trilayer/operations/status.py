@@ -18,6 +18,7 @@ from trilayer_core.errors import CoverageError
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.seam import Cut, format_time, parse_time
 from trilayer_core.store import layout
+from trilayer_core.store.alerts import AlertGenerations, AlertState
 from trilayer_core.store.generations import Generations
 from trilayer_core.store.looks import Looks
 from trilayer_core.store.pointer import PointerFile
@@ -147,6 +148,41 @@ class ChangelogStatus:
 
 
 @dataclass(frozen=True)
+class AlertStatus:
+    """One alert. Before its process has run, nothing but its topic is known.
+
+    Attributes:
+        stream: Its stream.
+        topic: The topic to which it is sent.
+        generation: The number of the generation of its query.
+        since: When that began.
+        why: Why it began, and which earlier events it knows.
+        version: The publication whose newest events of each key it knows.
+        profile: The publication whose answer it judges by, if it has a profile.
+        keys: The number of keys in the query's state at the end of its last real-time batch. It
+            begins anew with each generation.
+        judged: The offsets below which all events had been judged then.
+        judged_at: When that was.
+        scattered: The number of keys with events in several partitions. Their rules look at the
+            events of one partition only.
+        note: What is wrong, if something is.
+    """
+
+    stream: str
+    topic: str
+    generation: int | None
+    since: str | None
+    why: str
+    version: int | None
+    profile: int | None
+    keys: int | None
+    judged: Cut | None
+    judged_at: str | None
+    scattered: int
+    note: str
+
+
+@dataclass(frozen=True)
 class ProcessStatus:
     """One process of the local stack."""
 
@@ -175,6 +211,7 @@ class Status:
         streams: The streams, by name.
         views: The views, by name.
         changelogs: The changelogs, by name.
+        alerts: The alerts, by name.
         processes: The processes of the local stack that run.
         airflow: Airflow of the local stack; None if it does not run.
         speed_note: Says that the speed layer does not run while the local stack does.
@@ -184,6 +221,7 @@ class Status:
     streams: Mapping[str, StreamStatus]
     views: Mapping[str, ViewStatus]
     changelogs: Mapping[str, ChangelogStatus]
+    alerts: Mapping[str, AlertStatus]
     processes: list[ProcessStatus]
     airflow: AirflowStatus | None
     speed_note: str
@@ -205,6 +243,7 @@ def project_status(p: Project) -> Status:
             changelog.name: _changelog(p, changelog, provenance)
             for changelog in p.catalog.changelogs
         },
+        alerts=_alerts(p, [process.name for process in running]),
         processes=[
             ProcessStatus(
                 name=process.name,
@@ -229,6 +268,46 @@ def _changelog(p: Project, changelog: Changelog, provenance: Provenance) -> Chan
     behind = sum(max(end - state.head.get(place, 0), 0) for place, end in head.items())
     at = format_time(state.at_ms)
     return ChangelogStatus(topic, view.name, state.rows, behind, at, state.note)
+
+
+def _alerts(p: Project, running: Sequence[str]) -> dict[str, AlertStatus]:
+    away = "their process is not running" if running and "alerts" not in running else ""
+    published = Publications(p.store).in_force()
+    memories = (published.memories if published else None) or {}
+    found: dict[str, AlertStatus] = {}
+    for group in p.catalog.alert_groups:
+        generation, state = AlertGenerations(p.store, group).newest(), None
+        if p.store.exists(path := layout.alert_state(group.name)):
+            state = p.store.read_document(path, AlertState)
+        memory = memories.get(group.name)
+        for alert in group.alerts:
+            judging = generation if generation and alert.name in generation.alerts else None
+            note = away or ("" if judging else "no event has been judged yet")
+            if judging and judging.alerts[alert.name] != alert.fingerprint:
+                note = "the rule has changed since; the process of alerts must be started again"
+            profile = (
+                judging.profiles.get(alert.profile.name) if judging and alert.profile else None
+            )
+            of_it = state if state and judging and state.generation == judging.number else None
+            found[alert.name] = AlertStatus(
+                stream=alert.source.name,
+                topic=alert.topic,
+                generation=judging.number if judging else None,
+                since=_moment(judging.created_ms) if judging else None,
+                why=judging.why if judging else "",
+                version=judging.version if judging else None,
+                profile=profile.version if profile else None,
+                keys=of_it.keys if of_it else None,
+                judged=of_it.judged if of_it else None,
+                judged_at=_moment(of_it.at_ms) if of_it else None,
+                scattered=memory.scattered if memory else 0,
+                note=note,
+            )
+    return dict(sorted(found.items()))
+
+
+def _moment(at_ms: int) -> str:
+    return format_time(at_ms // 1000 * 1000)
 
 
 def _speed_note(home: Path, running: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from contextlib import contextmanager, redirect_stdout
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
+from trilayer_core.definitions.alerts import Alert, AlertGroup, grouped
 from trilayer_core.definitions.changelogs import Changelog
 from trilayer_core.definitions.expressions import check_name
 from trilayer_core.definitions.sinks import Sink
@@ -47,6 +48,7 @@ class Catalog:
         sinks: Where each publication is delivered.
         tables: Reference tables for queries, in addition to those of the views' rows.
         changelogs: The topics that hold merged views.
+        alerts: The rules that each event is judged by as it arrives.
     """
 
     _: KW_ONLY
@@ -55,6 +57,7 @@ class Catalog:
     sinks: Sequence[Sink] = field(default=())
     tables: Sequence[Table] = field(default=())
     changelogs: Sequence[Changelog] = field(default=())
+    alerts: Sequence[Alert] = field(default=())
 
     def __post_init__(self) -> None:
         for what, kind, found in (("views", View, self.views), ("queries", Query, self.queries)):
@@ -86,6 +89,7 @@ class Catalog:
                 f"each topic must belong to one stream; got {', '.join(sorted(topics))}"
             )
         self._check_changelogs(topics)
+        self._check_alerts([*topics, *(changelog.topic for changelog in self.changelogs)])
 
     def _check_changelogs(self, taken: Sequence[str]) -> None:
         topics = [*taken]
@@ -106,6 +110,34 @@ class Catalog:
                 )
             topics.append(changelog.topic)
         _check_different("changelogs", [changelog.name for changelog in self.changelogs])
+
+    def _check_alerts(self, taken: Sequence[str]) -> None:
+        for alert in self.alerts:
+            if not isinstance(alert, Alert):
+                raise DefinitionError(f"alerts of a catalog must be a list of Alert; got {alert!r}")
+            if alert.source not in self.streams:
+                raise DefinitionError(
+                    f"source of alert {alert.name!r} must be the stream of a view of the catalog;"
+                    f" got {alert.source.name!r}; declare a view over it, such as a count by key"
+                )
+            if alert.profile is not None and alert.profile not in self.views:
+                raise DefinitionError(
+                    f"profile of alert {alert.name!r} must be one of the catalog's views; got"
+                    f" {alert.profile.name!r}; add it to the catalog's views"
+                )
+            if alert.topic in taken:
+                raise DefinitionError(
+                    f"topic of alert {alert.name!r} must be one of alerts alone; got"
+                    f" {alert.topic!r}, which belongs to a stream or a changelog"
+                )
+        _check_different("alerts", [alert.name for alert in self.alerts])
+        owners: dict[str, Stream] = {}
+        for alert in self.alerts:
+            if owners.setdefault(alert.topic, alert.source) != alert.source:
+                raise DefinitionError(
+                    f"topic {alert.topic!r} must be of alerts of one stream; got"
+                    f" {owners[alert.topic].name} and {alert.source.name}"
+                )
 
     def _check_sinks(self) -> None:
         for sink in self.sinks:
@@ -140,6 +172,29 @@ class Catalog:
     def streams(self) -> list[Stream]:
         """The streams of all views, without duplicates."""
         return list({view.stream.name: view.stream for view in self.views}.values())
+
+    @property
+    def alert_groups(self) -> tuple[AlertGroup, ...]:
+        """The alerts by stream and key; the alerts of a group are judged together."""
+        return grouped(self.alerts)
+
+    def groups_of(self, stream: Stream) -> tuple[AlertGroup, ...]:
+        """The groups of alerts over a stream."""
+        return tuple(group for group in self.alert_groups if group.stream == stream)
+
+    def alert(self, name: str) -> Alert:
+        """The alert with this name.
+
+        Raises:
+            UsageError: There is none.
+        """
+        for alert in self.alerts:
+            if alert.name == name:
+                return alert
+        raise UsageError(
+            "alert must be one of the catalog's; got"
+            f" {name!r}{did_you_mean(name, [alert.name for alert in self.alerts])}"
+        )
 
     @property
     def rows(self) -> list[Rows]:

@@ -69,7 +69,7 @@ UNREPEATABLE = frozenset(
 
 # Text that Spark interprets as a time by its clock when it is converted to a date or timestamp. A
 # time zone may follow.
-_CLOCK = re.compile(r"\s*(?:now|today|yesterday|tomorrow)\b\s*\S*\s*\Z", re.IGNORECASE)
+CLOCK_TEXT = re.compile(r"\s*(?:now|today|yesterday|tomorrow)\b\s*\S*\s*\Z", re.IGNORECASE)
 # Nodes that return one of their operands, or text built from it; and nodes that consume an operand
 # as text.
 _PASSES_ON = (
@@ -222,7 +222,7 @@ def parse_schema(ddl: str, what: str, *, events: bool = False) -> tuple[Field, .
         wrong = _wrong_word(ddl)
         raise DefinitionError(
             f"schema of {what} must be Spark DDL (`name type, ...`); "
-            + (wrong or f"got {ddl!r}: {_reason(error)}")
+            + (wrong or f"got {ddl!r}: {reason_of(error)}")
         ) from None
     schema = table.this
     columns = schema.expressions if isinstance(schema, exp.Schema) else []
@@ -432,13 +432,13 @@ def parse_expression(
         statements = sqlglot.parse(f"SELECT\n{sql}\nFROM t", dialect="spark")
     except SqlglotError as error:
         raise DefinitionError(
-            f"{what} must be a Spark SQL expression; got {sql!r}: {_reason(error)}"
+            f"{what} must be a Spark SQL expression; got {sql!r}: {reason_of(error)}"
         ) from None
     select = statements[0] if len(statements) == 1 else None
     if (
         not isinstance(select, exp.Select)
         or len(select.selects) != 1
-        or set(_clauses(select)) != {"expressions", "from"}
+        or set(clauses_of(select)) != {"expressions", "from"}
     ):
         raise DefinitionError(f"{what} must be one Spark SQL expression; got {sql!r}")
     expression = select.selects[0]
@@ -475,12 +475,14 @@ def _holdable(sql: str, type_: str) -> str:
     return f"IF({sql} BETWEEN {RANGES[type_]}, {sql}, NULL)" if type_ in RANGES else sql
 
 
-def _reason(error: SqlglotError) -> str:
+def reason_of(error: SqlglotError) -> str:
+    """What sqlglot says is wrong, without its position."""
     errors = getattr(error, "errors", None)
     return str(errors[0].get("description", error)) if errors else str(error).splitlines()[0]
 
 
-def _clauses(select: exp.Select) -> Iterable[str]:
+def clauses_of(select: exp.Select) -> Iterable[str]:
+    """The clauses that a SELECT has."""
     return (
         "from" if name in ("from", "from_") else name
         for name, value in select.args.items()
@@ -520,7 +522,7 @@ def _refuse_clock(expression: exp.Expr, sql: str, what: str) -> None:
         DefinitionError: A literal could be read as a time.
     """
     for literal in expression.find_all(exp.Literal):
-        if not literal.is_string or not _CLOCK.match(literal.this):
+        if not literal.is_string or not CLOCK_TEXT.match(literal.this):
             continue
         node = literal.parent
         while not isinstance(node, exp.Select | None):

@@ -99,3 +99,17 @@ class Format:
                 mapping for fields within a field.
         """
         raise NotImplementedError
+
+    def key_text(self, stream: Stream, value: bytes) -> str | None:
+        """The text of the column `stream.record_key` in an event, which is the key of its record.
+
+        Only a stream with a `record_key` needs it.
+
+        Args:
+            stream: The event's stream.
+            value: The event's bytes, which need not fit the schema.
+
+        Returns:
+            The same text for equal values; None if the event has no value of the column.
+        """
+        raise NotImplementedError

@@ -23,7 +23,13 @@ from pathlib import PurePath
 from typing import Any
 from uuid import UUID
 
-from trilayer_core.definitions.expressions import Field, check_name, parse_schema
+from trilayer_core.definitions.expressions import (
+    INTEGERS,
+    Field,
+    check_name,
+    is_decimal,
+    parse_schema,
+)
 from trilayer_core.definitions.formats import Format
 from trilayer_core.definitions.source_code import source_of
 from trilayer_core.definitions.tables import Table
@@ -68,6 +74,9 @@ class Stream:
         partitions: The number of partitions, if trilayer creates the topic.
         max_event_bytes: A larger value is quarantined as oversized.
         format: How the bytes of an event are parsed; by default as JSON.
+        record_key: The column whose value is the key of each record, if producers send one, so that
+            the events of a key are in one partition. It is a string, an integer or a decimal.
+            `trilayer replay` sends it as text.
     """
 
     name: str
@@ -79,13 +88,14 @@ class Stream:
     partitions: int = 2
     max_event_bytes: int = 1_000_000
     format: Format | None = None
+    record_key: str | None = None
 
     def __post_init__(self) -> None:
         check_name(self.name, "name of a stream")
         if not self.topic:
             object.__setattr__(self, "topic", self.name)
         columns = self.columns
-        for role in ("event_time", "event_id"):
+        for role in ("event_time", "event_id", "record_key"):
             name = getattr(self, role)
             if name is not None and name not in columns:
                 raise DefinitionError(
@@ -102,9 +112,25 @@ class Stream:
                 f"format of stream {self.name!r} must be a Format, or none for JSON; got"
                 f" {self.format!r}"
             )
+        self._check_record_key()
         if self.partitions < 1 or self.max_event_bytes < 1:
             raise DefinitionError(
                 f"partitions and max_event_bytes of stream {self.name!r} must be 1 or more"
+            )
+
+    def _check_record_key(self) -> None:
+        if self.record_key is None:
+            return
+        type_ = self.columns[self.record_key]
+        if type_ != "string" and type_ not in INTEGERS and not is_decimal(type_):
+            raise DefinitionError(
+                f"record_key of stream {self.name!r} must be a string, an integer or a decimal, of"
+                f" which equal values have equal texts; got {self.record_key!r}, which is {type_}"
+            )
+        if self.format is not None and type(self.format).key_text is Format.key_text:
+            raise DefinitionError(
+                f"format of stream {self.name!r} must have a method `key_text`, because the stream"
+                f" has a record_key; got {self.format!r}"
             )
 
     @cached_property

@@ -148,6 +148,10 @@ class Log:
         """The stream's topic; None if it does not exist."""
         return self._find(stream.topic)
 
+    def find_named(self, name: str) -> Topic | None:
+        """The topic with this name; None if it does not exist."""
+        return self._find(name)
+
     def _find(self, name: str) -> Topic | None:
         with broker_errors(self.bootstrap_servers):
             (found,) = self._admin.describe_topics([name])
@@ -215,6 +219,17 @@ class Log:
                     f" holds; got {got}; set it: kafka-configs --alter --topic {name} --add-config"
                     f" {setting}={value}"
                 )
+        return topic
+
+    def ensure_alerts(self, name: str, partitions: int, replication_factor: int = 1) -> Topic:
+        """The topic of alerts, which is created if it does not exist."""
+        topic = self._find(name)
+        if topic is None:
+            self._create(name, partitions, replication_factor, {})
+            topic = self._find(name)
+        if topic is None:
+            raise LogError(f"topic {name!r} was created and is not there; run again")
+        self.check_append_time(topic)
         return topic
 
     def _create(

@@ -50,6 +50,10 @@ FAILPOINTS = (
     "quarantine.after-marker",
     "changelog.in-transaction",
     "changelog.after-commit",
+    "collect.before-file",
+    "collect.before-document",
+    "collect.after-document",
+    "collect.before-delete",
     "store.read",
     "store.write",
 )

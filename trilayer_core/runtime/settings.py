@@ -115,6 +115,29 @@ class Settings(BaseSettings):
     speed_max_events: int = Field(
         1_000_000, ge=1, description="maximum number of events in a micro-batch: backpressure"
     )
+    alerts_boundary_s: int = Field(
+        600,
+        ge=5,
+        description=(
+            "length of a real-time batch of alerts: at its end alerts pause for about a second, and"
+            " what was judged is committed; after a crash that much is judged again"
+        ),
+    )
+    alerts_horizon_s: int = Field(
+        3600,
+        ge=0,
+        description=(
+            "how far back the events before an event are read where no publication remembers them"
+        ),
+    )
+    alerts_state_max: int = Field(
+        1_000_000,
+        ge=1,
+        description="number of keys in the state of alerts above which it is begun anew",
+    )
+    alerts_memory_mb: int = Field(
+        640, ge=384, description="heap of the Spark driver that judges by the rules of alerts"
+    )
     compact_after: int = Field(
         24, ge=2, description="number of commits of similar size that are compacted into one"
     )

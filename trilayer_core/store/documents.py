@@ -29,6 +29,10 @@ ABSENT_IF_NONE = Field(exclude_if=lambda value: value is None)
 """For a field that is omitted if it is None; other fields are then written as null."""
 
 
+ABSENT_IF_EMPTY = Field(exclude_if=lambda value: not value)
+"""For a field that is omitted if it is empty, as in documents from before it existed."""
+
+
 class _AsPair:
     """Writes a range as [start, end]."""
 

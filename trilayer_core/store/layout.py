@@ -149,6 +149,78 @@ def compaction_fault(stream: Stream, name: str) -> str:
     return f"{generation(stream, name)}/compaction-fault.json"
 
 
+# -- alerts ----------------------------------------------------------------------------------------
+
+ALERTS = "alerts"
+ALERT_GROUPS = f"{ALERTS}/groups"
+
+
+def alert_group(group: str) -> str:
+    """The folder of a group of alerts: those that are judged together."""
+    return f"{ALERT_GROUPS}/{group}"
+
+
+def alert_generations(group: str) -> str:
+    """The folder with a group's generations."""
+    return f"{alert_group(group)}/generations"
+
+
+def alert_generation(group: str, number: int) -> str:
+    """The document of a generation of a group."""
+    return f"{alert_generations(group)}/{number:08d}.json"
+
+
+def alert_checkpoints(group: str) -> str:
+    """The folder with the checkpoints of a group's streaming queries."""
+    return f"{alert_group(group)}/checkpoints"
+
+
+def alert_checkpoint(group: str, number: int) -> str:
+    """The folder of Spark's checkpoint of a generation."""
+    return f"{alert_checkpoints(group)}/{number:08d}"
+
+
+def alert_state(group: str) -> str:
+    """How the streaming query of a group is doing."""
+    return f"{alert_group(group)}/state.json"
+
+
+PROFILES = f"{ALERTS}/profiles"
+
+
+def profile(view: str, version: int, part: str) -> str:
+    """The answer of a view as a publication has it; `part` makes its name unique."""
+    return f"{PROFILES}/{view}/{version:08d}-{part}.parquet"
+
+
+SENT = f"{ALERTS}/sent"
+
+
+def sent(topic: str) -> str:
+    """The list of the files of alerts that were read from a topic."""
+    return f"{SENT}/{topic}/current.json"
+
+
+def sent_folder(topic: str) -> str:
+    """The folder with the files of alerts that were read from a topic."""
+    return f"{SENT}/{topic}"
+
+
+def sent_file(topic: str, part: str) -> str:
+    """A file of alerts that were read from a topic; `part` makes its name unique."""
+    return f"{SENT}/{topic}/{part}.parquet"
+
+
+def alert_files(alert: str) -> str:
+    """The name under which an alert's files are among the batch views' files."""
+    return f"alert.{alert}"
+
+
+def memory_files(group: str) -> str:
+    """The name under which the newest events of each key are among the batch views' files."""
+    return f"memory.{group}"
+
+
 # -- what became of events and publications --------------------------------------------------------
 
 QUARANTINE = "quarantine"
@@ -218,6 +290,7 @@ def table_record(name: str, digest: str) -> str:
 POINTER_LOCK = "locks/pointer"
 BATCH_LOCK = "locks/batch"
 CHANGELOG_LOCK = "locks/changelog"
+ALERTS_LOCK = "locks/alerts"
 SPEED_LOCK = "locks/speed"
 """Held by the speed layer for as long as it runs."""
 QUARANTINE_LOCK = "locks/quarantine-replay"

@@ -17,6 +17,11 @@ make it count:
 - A generation's folder: it has no `generation.json`, and no speed layer is running.
 - The content of a reference table: no kept version and no generation was computed with it, and no
   run is under way.
+- The profile of an alert: the newest generation of no group judges by it, and no other one judges
+  by it any event above the oldest kept cut; or no generation names it, and no process of alerts is
+  running.
+- The checkpoint of a group of alerts: a later generation has begun, and no process of alerts is
+  running, or the later generation has finished a batch.
 
 Stores that are not local have no locks; what only a lock could prove is left alone there.
 """
@@ -24,20 +29,22 @@ Stores that are not local have no locks; what only a lock could prove is left al
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from trilayer_core.errors import IntegrityError, StoreError
 from trilayer_core.store import layout
+from trilayer_core.store.alerts import AlertGeneration, alert_generations, judges_above
 from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import STALE_AFTER_S, Store
 from trilayer_core.store.intervals import Interval
+from trilayer_core.store.publication import Publication
 from trilayer_core.store.publications import Publications
 from trilayer_core.store.segments import Generation
 
 logger = logging.getLogger("trilayer.store")
 
-TEMPORARY, INTERVAL, ATTEMPT, RUN, SEGMENT, GENERATION, TABLE = (
+TEMPORARY, INTERVAL, ATTEMPT, RUN, SEGMENT, GENERATION, TABLE, PROFILE, CHECKPOINT = (
     "temporary file",
     "interval without manifest",
     "batch view never published",
@@ -45,6 +52,8 @@ TEMPORARY, INTERVAL, ATTEMPT, RUN, SEGMENT, GENERATION, TABLE = (
     "segment file without commit",
     "generation never begun",
     "content of a table that no version needs",
+    "profile that no alert needs",
+    "checkpoint of an earlier generation of alerts",
 )
 
 
@@ -58,7 +67,7 @@ class Leftover:
         lock: The lock that must be held to delete it, because a starting process might create a
             file of the same name.
         commit: A file to look for while holding the lock. If it exists, the leftover is needed
-            after all.
+            after all. Empty if there is none.
     """
 
     what: str
@@ -86,6 +95,7 @@ def find_leftovers(store: Store, *, thorough: bool = True, chains: bool = True) 
         *_attempts_and_runs(store),
         *_segments(store),
         *_tables(store),
+        *_alerts(store),
     ]
 
 
@@ -98,7 +108,7 @@ def clear(store: Store, found: Iterable[Leftover]) -> int:
             deleted += 1
             continue
         with store.unless_locked(left.lock) as free:
-            if free and not store.exists(left.commit):
+            if free and not (left.commit and store.exists(left.commit)):
                 store.delete(left.path)
                 deleted += 1
     return deleted
@@ -114,6 +124,10 @@ def _written_to(store: Store, chains: bool) -> Iterator[str]:
     for run in _in(store, layout.RUNS):
         yield from (run, f"{run}/{layout.RECONCILIATION}")
     yield from _in(store, layout.TABLES)
+    for group in _in(store, layout.ALERT_GROUPS):
+        yield from (group, layout.alert_generations(group.rsplit("/", 1)[1]))
+    for kind in (layout.PROFILES, layout.SENT):
+        yield from _in(store, kind)
     for folder in _generations(store):
         yield from (folder, f"{folder}/{layout.COMMITS}", f"{folder}/{layout.DATA}")
 
@@ -192,14 +206,17 @@ def _attempts_and_runs(store: Store) -> Iterator[Leftover]:
         publications = Publications(store)
         kept = [publications.read(number) for number in publications.numbers()]
         past = publications.past().by_use
+        remembered = [
+            file
+            for generations in _alert_generations(store).values()
+            for generation in generations[-1:]
+            for file in generation.memory
+        ]
     except (IntegrityError, StoreError) as error:
         logger.warning("what it may need is left alone: %s", error)
         return
     needed = {
-        file.path.rsplit("/", 1)[0]
-        for p in kept
-        for view in p.views.values()
-        for file in view.files
+        file.path.rsplit("/", 1)[0] for file in [*remembered, *(f for p in kept for f in p.files)]
     }
     tokens = {publication.token for publication in kept}
     done = {publication.token for publication in kept if publication.version in past}
@@ -274,6 +291,86 @@ def _tables(store: Store) -> Iterator[Leftover]:
         digest = file.partition(".")[0]
         if (name, digest) not in needed and store.age_s(path) > STALE_AFTER_S:
             yield Leftover(TABLE, path)
+
+
+def _alert_generations(store: Store) -> dict[str, list[AlertGeneration]]:
+    """The generations of each group of alerts, oldest first."""
+    groups = store.names(layout.ALERT_GROUPS)
+    return {group: alert_generations(store, group) for group in groups}
+
+
+def _alerts(store: Store) -> Iterator[Leftover]:
+    """The profiles and checkpoints that no generation of alerts needs."""
+    # The files are listed first. Whoever writes one records its generation afterwards.
+    files = [path for view in _in(store, layout.PROFILES) for path in _in(store, view)]
+    checkpoints = {
+        group: _in(store, layout.alert_checkpoints(group))
+        for group in store.names(layout.ALERT_GROUPS)
+    }
+    if not files and not checkpoints:
+        return
+    try:
+        publications = Publications(store)
+        kept = [publications.read(number) for number in publications.numbers()]
+        generations = _alert_generations(store)
+    except (IntegrityError, StoreError) as error:
+        logger.warning("what it may need is left alone: %s", error)
+        return
+    named = {p.file.path for of in generations.values() for g in of for p in g.profiles.values()}
+    needed = {path for group, of in generations.items() for path in _profiles(group, of, kept)}
+    for path in files:
+        if path in named and path not in needed:
+            yield Leftover(PROFILE, path)
+        elif path not in named and store.age_s(path) > STALE_AFTER_S:
+            yield Leftover(PROFILE, path, layout.ALERTS_LOCK)
+    for group, paths in checkpoints.items():
+        newest = generations[group][-1].number if generations.get(group) else 0
+        begun = store.names(f"{layout.alert_checkpoint(group, newest)}/commits")
+        for path in paths:
+            if _token(path.rsplit("/", 1)[1]) < newest:
+                yield Leftover(CHECKPOINT, path, "" if begun else layout.ALERTS_LOCK)
+
+
+def _profiles(
+    group: str, generations: Sequence[AlertGeneration], kept: Sequence[Publication]
+) -> Iterator[str]:
+    """The files of profiles by which events may still be judged.
+
+    A run may begin at any version that is kept, after a rollback. If that does not have an alert,
+    the run judges all its events.
+    """
+    if not generations:
+        return
+    yield from (profile.file.path for profile in generations[-1].profiles.values())
+    stream = group.partition("-")[0]
+    published = {(name, one.fingerprint) for p in kept for name, one in (p.alerts or {}).items()}
+    for alert, fingerprint in {*generations[-1].alerts.items(), *published}:
+        of = [one for one in generations if one.alerts.get(alert) == fingerprint]
+        for place, one in enumerate(of):
+            later = of[place + 1 :]
+            if not kept or any(
+                _may_judge(alert, fingerprint, stream, one, later, version) for version in kept
+            ):
+                yield from (profile.file.path for profile in one.profiles.values())
+
+
+def _may_judge(
+    alert: str,
+    fingerprint: str,
+    stream: str,
+    one: AlertGeneration,
+    later: Sequence[AlertGeneration],
+    version: Publication,
+) -> bool:
+    """Whether a run that begins at a version may judge events by a generation."""
+    known, published = (version.alerts or {}).get(alert), version.streams.get(stream)
+    if known is None or known.fingerprint != fingerprint or published is None:
+        return True
+    if published.topic_id == one.topic_id:
+        return judges_above(one, later, published.cut)
+    # Generations follow the origins: an earlier origin has only earlier generations.
+    passed = any(other.topic_id == published.topic_id for other in later)
+    return judges_above(one, later, None if passed else {})
 
 
 def _span(name: str) -> tuple[int, int] | None:

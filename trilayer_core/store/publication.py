@@ -11,7 +11,7 @@ from trilayer_core.errors import UsageError
 from trilayer_core.seam import Cut, format_time
 from trilayer_core.store.documents import ABSENT_IF_NONE, NO_OTHER_FIELDS
 from trilayer_core.store.files import StoredFile
-from trilayer_core.store.runs import ReconciledView
+from trilayer_core.store.runs import JudgedFrom, ReconciledAlert, ReconciledView
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,42 @@ class PublishedView:
 
 
 @dataclass(frozen=True)
+class PublishedAlert:
+    """The part of a publication about one alert: the files whose rows are its alerts.
+
+    Attributes:
+        fingerprint: The alert's fingerprint.
+        files: The files, without overlaps.
+        judged: For an alert with a profile, the generations by whose profiles the events were
+            judged, oldest first; None for other alerts. Events before all of them were judged by
+            profiles that are no longer kept, or came before the alert was watched.
+    """
+
+    __pydantic_config__ = NO_OTHER_FIELDS
+
+    fingerprint: str
+    files: Sequence[StoredFile]
+    judged: Annotated[Sequence[JudgedFrom] | None, ABSENT_IF_NONE] = None
+
+
+@dataclass(frozen=True)
+class PublishedMemory:
+    """The part of a publication about one group of alerts: what is remembered of each key.
+
+    Attributes:
+        fingerprint: The group's `memory_fingerprint`.
+        files: The files. The newest events of a key are the newest ones in all files.
+        scattered: The number of keys whose events are in more than one partition.
+    """
+
+    __pydantic_config__ = NO_OTHER_FIELDS
+
+    fingerprint: str
+    files: Sequence[StoredFile]
+    scattered: int = 0
+
+
+@dataclass(frozen=True)
 class Publication:
     """All batch views as of one T.
 
@@ -77,6 +113,12 @@ class Publication:
         created_ms: When it was written, in ms since 1970.
         tables: The digest of each reference table with which the views were computed; None if there
             were none.
+        alerts: The alerts that events below the cut have raised, by alert; None if the catalog had
+            none.
+        memories: The newest events of each key below the cut, by group of alerts; None if no rule
+            looked at events before an event.
+        alert_reconciliation: The comparison of the alerts that were sent with those of the batch
+            layer, by alert; None if the catalog had none.
     """
 
     __pydantic_config__ = NO_OTHER_FIELDS
@@ -91,11 +133,27 @@ class Publication:
     views: Mapping[str, PublishedView]
     reconciliation: Mapping[str, ReconciledView]
     tables: Annotated[Mapping[str, str] | None, ABSENT_IF_NONE] = None
+    alerts: Annotated[Mapping[str, PublishedAlert] | None, ABSENT_IF_NONE] = None
+    memories: Annotated[Mapping[str, PublishedMemory] | None, ABSENT_IF_NONE] = None
+    alert_reconciliation: Annotated[Mapping[str, ReconciledAlert] | None, ABSENT_IF_NONE] = None
 
     @property
     def t(self) -> str:
         """T as text."""
         return format_time(self.t_ms)
+
+    @property
+    def files(self) -> list[StoredFile]:
+        """The files of all views, alerts and memories."""
+        return [
+            file
+            for files in (
+                *(view.files for view in self.views.values()),
+                *(alert.files for alert in (self.alerts or {}).values()),
+                *(memory.files for memory in (self.memories or {}).values()),
+            )
+            for file in files
+        ]
 
     def has(self, view: View) -> bool:
         """Whether it has all that is stored of the view, with the present definition."""

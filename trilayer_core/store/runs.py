@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from trilayer_core.seam import Cut, format_time
 from trilayer_core.store import layout
-from trilayer_core.store.documents import ABSENT_IF_NONE, NO_OTHER_FIELDS
+from trilayer_core.store.documents import (
+    ABSENT_IF_EMPTY,
+    ABSENT_IF_NONE,
+    NO_OTHER_FIELDS,
+)
 from trilayer_core.store.files import Store, StoredFile
 
 
@@ -80,15 +84,63 @@ class IngestAttempt:
 
 
 @dataclass(frozen=True)
+class JudgedFrom:
+    """From where on a generation of the alerts' process decides the profile of an event.
+
+    Attributes:
+        generation: The number of the generation.
+        alert_from: The offsets, in the generation's origin. An event below the cut of the
+            publication that was in force when the batch layer first saw the generation has been
+            judged before, by an earlier one. That judgement stays.
+    """
+
+    generation: int
+    alert_from: Cut
+
+
+@dataclass(frozen=True)
+class RecomputedAlert:
+    """What step `recompute` has made of an alert.
+
+    Attributes:
+        kind: incremental or full.
+        files: The files of all alerts.
+        added: Those of the events in the new intervals; None if they are not in files of their own.
+        judged: As in `PublishedAlert`.
+    """
+
+    kind: str
+    files: Sequence[StoredFile]
+    added: Sequence[StoredFile] | None
+    judged: Sequence[JudgedFrom] | None = None
+
+
+@dataclass(frozen=True)
+class RecomputedMemory:
+    """What step `recompute` has made of the newest events of each key of a group of alerts.
+
+    Attributes:
+        files: The files.
+        scattered: The number of keys whose events are in more than one partition.
+    """
+
+    files: Sequence[StoredFile]
+    scattered: int
+
+
+@dataclass(frozen=True)
 class Recomputed:
     """The result of a run's step `recompute`.
 
     Attributes:
         base: The publication in force from which the run started; None if there was none.
-        definitions: The fingerprint with which each view was computed.
+        definitions: The fingerprint with which each view, `alert.NAME` and `memory.GROUP` was
+            computed.
         kinds: incremental or full, for each stream.
         views: The files of each new batch view.
         added: The files of each view with what the intervals since the base have added.
+        alerts: The alerts, by name.
+        memories: The newest events of each key, by group of alerts.
     """
 
     base: int | None
@@ -96,6 +148,10 @@ class Recomputed:
     kinds: Mapping[str, str]
     views: Mapping[str, Sequence[StoredFile]]
     added: Mapping[str, Sequence[StoredFile]]
+    alerts: Annotated[Mapping[str, RecomputedAlert], ABSENT_IF_EMPTY] = field(default_factory=dict)
+    memories: Annotated[Mapping[str, RecomputedMemory], ABSENT_IF_EMPTY] = field(
+        default_factory=dict
+    )
 
     @property
     def changed_keys(self) -> dict[str, int]:
@@ -144,7 +200,42 @@ class ReconciledView:
 
 
 @dataclass(frozen=True)
+class ReconciledAlert:
+    """The comparison of the alerts that were sent for some events with those of the batch layer.
+
+    Attributes:
+        confirmed: The number of alerts that were sent and are in the batch's set. It is None, as
+            all other counts are, if `not_compared` is set.
+        withdrawn: The number of alerts that were sent and are not in the batch's set.
+        added: The number of alerts that are in the batch's set and were not sent.
+        differ: The number of confirmed alerts that were sent with other content than the batch's.
+        unexplained: The number of alerts that were withdrawn or differ for no known reason.
+        why: How many alerts were withdrawn, were added or differ, by state and reason.
+        examples: The first of these, as text.
+        not_compared: Why there is nothing to compare.
+        changed: After a full run, the number of alerts below the cut of the publication in force
+            in which the full run's set differs from that publication's.
+    """
+
+    confirmed: Annotated[int | None, ABSENT_IF_NONE] = None
+    withdrawn: Annotated[int | None, ABSENT_IF_NONE] = None
+    added: Annotated[int | None, ABSENT_IF_NONE] = None
+    differ: Annotated[int | None, ABSENT_IF_NONE] = None
+    unexplained: Annotated[int | None, ABSENT_IF_NONE] = None
+    why: Annotated[Mapping[str, int] | None, ABSENT_IF_NONE] = None
+    examples: Annotated[Sequence[Mapping[str, str]] | None, ABSENT_IF_NONE] = None
+    not_compared: Annotated[str | None, ABSENT_IF_NONE] = None
+    changed: Annotated[int | None, ABSENT_IF_NONE] = None
+
+    @property
+    def different(self) -> int:
+        """The number of alerts for which the layers do not agree, and for no known reason."""
+        return self.unexplained or 0
+
+
+@dataclass(frozen=True)
 class Reconciliation:
-    """The result of the step `reconcile`, by view."""
+    """The result of the step `reconcile`, by view and by alert."""
 
     views: Mapping[str, ReconciledView]
+    alerts: Annotated[Mapping[str, ReconciledAlert], ABSENT_IF_EMPTY] = field(default_factory=dict)

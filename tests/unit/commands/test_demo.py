@@ -9,6 +9,7 @@ from examples.demo import QUANTILE, Expected, compare
 from serving_layer import Provenance, Result
 from trilayer.cli import demo as command
 from trilayer.operations import demo as operation
+from trilayer.operations.alert_watch import Arrived, latencies, score
 from trilayer.operations.verification.findings import StreamFindings, Verification
 from trilayer_core.compute.merging import Comparison
 from trilayer_core.errors import UsageError
@@ -62,6 +63,46 @@ def test_each_step_is_told_and_the_exit_code_is_the_verification_s(
     assert (f"wrong delays, 1 key: {off}" in said) == (not correct)
     assert ("('AA',) delay: 11, where 10 is right" in told) == (not correct)
     assert ('trilayer sql "from worst_carriers"' in said) == (not wrong and correct)
+
+
+def test_the_steps_of_an_example_with_alerts_are_told(monkeypatch, capsys):
+    alerts = [
+        Arrived("velocity", f"id-{n}", f"t{n}", {"card": f"c{n}"}, 1_000.0 + n, 1_007, 1_012)
+        for n in range(5)
+    ]
+    early = score("velocity", ["t0", "t1", "t2", "t3"], ["t0", "t1", "t9"], ["t1", "t9"])
+    none = score("new_card", [], ["t0"], [])
+    steps = [
+        operation.Preparing(),
+        operation.SendingHistory(24_000),
+        operation.Watching(["new_card", "velocity"], {0: 12, 1: 9}),
+        operation.Replaying(35_900),
+        counts(0, 250, BEFORE),
+        operation.Alerted(alerts),
+        operation.BatchRun(1),
+        operation.Remembering(counts(600, 50, AFTER)),
+        operation.Judged(None, latencies(alerts), [early, none]),
+        operation.BatchRun(2, arriving=False),
+        operation.JudgedAgain([early, none]),
+    ]
+    monkeypatch.setattr(operation, "demo_stack", lambda demo, with_airflow: nullcontext())
+    monkeypatch.setattr(operation, "steps", lambda demo, stack: iter(steps))
+    with pytest.raises(SystemExit) as ended:
+        command.demo("fraud", no_airflow=True)
+    assert ended.value.code == 1  # nothing was compared or verified
+    said, _ = (" ".join(text.split()) for text in capsys.readouterr())
+    assert "24,000 payments are in the log before anything looks at them" in said
+    assert "alerts are watched: new_card, velocity; from PARTITION:OFFSET 0:12, 1:9 on" in said
+    assert "velocity c0: t0 appended, alert 7 ms later, here after 12 ms" in said
+    assert "and 2 more alerts" in said
+    assert "alerts know publication 2 now: earlier payments of each key, and profiles" in said
+    assert (
+        "latency of 5 alerts, all: from the event's append to the alert's p50 5 ms, p99 7 ms"
+        in said
+    )
+    assert "until another process has read it p50 10 ms, p99 12 ms" in said
+    assert "velocity │ 4 │ 2 │ 50% │ 2 │ 1 │ 50%" in said
+    assert "new_card │ 0 │ 0 │ │ 0 │ 0 │" in said
 
 
 def test_an_example_that_is_none_is_refused_with_the_names():

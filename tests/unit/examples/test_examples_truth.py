@@ -13,7 +13,7 @@ import pytest
 from examples.demo import DISTINCT, QUANTILE, Expected, compare, ranked, recent, sessions
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-NAMES = ["retail", "transport", "social", "network"]
+NAMES = ["retail", "transport", "social", "network", "fraud"]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -14,6 +14,7 @@ from trilayer.operations.quarantine import Discarded
 from trilayer_core.errors import IntegrityError
 from trilayer_core.log.broker import Mark
 from trilayer_core.seam import Range
+from trilayer_core.store.alerts import AlertGeneration, AlertState, Profile, Sent
 from trilayer_core.store.documents import decode, document_bytes, parse_document
 from trilayer_core.store.fence import Token
 from trilayer_core.store.files import StoredFile
@@ -21,10 +22,20 @@ from trilayer_core.store.intervals import Interval
 from trilayer_core.store.looks import Look
 from trilayer_core.store.origins import Origin
 from trilayer_core.store.pointer import Held, Pointer
-from trilayer_core.store.publication import Publication, PublishedStream, PublishedView
+from trilayer_core.store.publication import (
+    Publication,
+    PublishedAlert,
+    PublishedMemory,
+    PublishedStream,
+    PublishedView,
+)
 from trilayer_core.store.runs import (
     IngestAttempt,
+    JudgedFrom,
     Recomputed,
+    RecomputedAlert,
+    RecomputedMemory,
+    ReconciledAlert,
     ReconciledView,
     Reconciliation,
     Run,
@@ -49,6 +60,19 @@ COMPARED = {
     ),
     "hours": ReconciledView(not_compared="the stream is new"),
 }
+
+ALERTS = StoredFile("batch/alert.velocity/00000031-added-ab12cd/part-0.parquet", 2, 700, "12" * 32)
+MEMORY = StoredFile(
+    "batch/memory.sales-card-1a2b/00000031-full-ab12cd/0.parquet", 5, 800, "34" * 32
+)
+PROFILE = StoredFile("alerts/profiles/totals/00000011-ab12cd.parquet", 3, 600, "56" * 32)
+COMPARED_ALERTS = {
+    "velocity": ReconciledAlert(
+        7, 1, 2, 0, 0, {"added: not sent when it was compared": 2},
+        [{"state": "added", "why": "not sent when it was compared", "offset": "17"}], None, 0,
+    ),
+    "large": ReconciledAlert(not_compared="no alerts were read from topic alerts.sales"),
+}  # fmt: skip
 
 WRITTEN = {
     "manifest": Interval(
@@ -94,7 +118,32 @@ WRITTEN = {
     "recompute": Recomputed(
         11, {"totals": VIEW}, {"sales": "full"}, {"totals": [FILE]}, {"totals": []}
     ),
+    "recompute_with_alerts": Recomputed(
+        11, {"totals": VIEW}, {"sales": "full"}, {"totals": [FILE]}, {"totals": []},
+        {
+            "velocity": RecomputedAlert("incremental", [ALERTS], [ALERTS], [JudgedFrom(3, {0: 9})]),
+            "large": RecomputedAlert("full", [], None),
+        },
+        {"sales-card-1a2b": RecomputedMemory([MEMORY], 1)},
+    ),
     "reconcile": Reconciliation(COMPARED),
+    "reconcile_with_alerts": Reconciliation(COMPARED, COMPARED_ALERTS),
+    "version_with_alerts": Publication(
+        12, T + 40_000, 31, "full", 11, T + 50_000, {}, {"totals": PublishedView(VIEW, [FILE], 3)},
+        {}, None,
+        {
+            "velocity": PublishedAlert("ab" * 8, [ALERTS], [JudgedFrom(3, {0: 9, 1: 0})]),
+            "large": PublishedAlert("cd" * 8, []),
+        },
+        {"sales-card-1a2b": PublishedMemory("ef" * 8, [MEMORY], 1)},
+        COMPARED_ALERTS,
+    ),
+    "alert_generation": AlertGeneration(
+        3, "ab" * 8, {"velocity": "cd" * 8}, "topic#2", 11, {0: 5, 1: 0}, {0: 9, 1: 0}, [MEMORY],
+        {"totals": Profile(11, {0: 5, 1: 0}, "topic#2", PROFILE)}, "definitions have changed", T,
+    ),
+    "alert_state": AlertState(3, {0: 12, 1: 4}, 1_000, T),
+    "sent": Sent("topic", {0: 17}, [ALERTS]),
     "ingest_attempt": IngestAttempt(T),
     "origin": Origin("sales", "topic", {0: 0, 1: 0}),
     "later_origin": Origin(
@@ -104,6 +153,7 @@ WRITTEN = {
     "compaction_fault": CompactionFault(T, "the disk is full"),
     "replayed": Replayed("0:40", T, "ab" * 32),
     "sending": Sending(39, "ab" * 32, T),
+    "sending_elsewhere": Sending(39, "ab" * 32, T, 3),
     "discarded": Discarded("ann@laptop", "a test", T, [(1, 0, 12), (2, 1, 3)]),
     "sink": SinkHas(12, T),
 }  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from trilayer.operations.checks import log, machine, store
+from trilayer.operations.checks import alerts, log, machine, store
 from trilayer.operations.checks.examination import Check, Subject, examine
 from trilayer_core.errors import EnvironmentFault
 
@@ -35,6 +35,7 @@ CHECKS = (
     Check("topics", log.check_topics),
     Check("fields", log.check_fields),
     Check("clocks", log.check_clocks),
+    Check("alerts", alerts.check_alerts),
     Check("files", store.check_files),
     Check("leftovers", store.check_leftovers),
     Check("definitions", store.check_definitions),

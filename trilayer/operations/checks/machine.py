@@ -12,7 +12,7 @@ import psutil
 from trilayer.local import airflow, processes
 from trilayer.operations.checks.examination import Here, Note, Subject, Unchecked, writable
 from trilayer.operations.checks.log import own_broker
-from trilayer_core.errors import EnvironmentFault
+from trilayer_core.errors import EnvironmentFault, TrilayerError
 from trilayer_core.runtime import jars, java
 from trilayer_core.runtime.ports import is_free
 from trilayer_core.runtime.settings import FILE, settings_folder
@@ -58,6 +58,7 @@ def check_memory(p: Subject) -> Iterator[str]:
     s = p.settings
     # In addition to its heap a Spark driver takes about 350 MiB in the JVM and 200 MiB in Python.
     needed = s.batch_memory_mb + s.speed_memory_mb + 1100 + s.broker_memory_mb
+    needed += s.alerts_memory_mb + 550 if _has_alerts(p) else 0
     used = sum(
         processes.memory_mib(process.pid) for process in processes.list_running(s.home.resolve())
     )
@@ -76,6 +77,14 @@ def check_memory(p: Subject) -> Iterator[str]:
         )
     else:
         yield f"{free} MiB of memory free, {still} needed at most"
+
+
+def _has_alerts(p: Subject) -> bool:
+    """Whether alerts have a process. A catalog that can't be loaded has a check of its own."""
+    try:
+        return bool(p.catalog.alerts)
+    except TrilayerError:
+        return False
 
 
 def check_disk(p: Subject) -> Iterator[str]:

@@ -67,6 +67,37 @@ class Notes:
 
 
 @dataclass(frozen=True)
+class AlertFindings:
+    """The comparison of an alert's published set with the events below the cut, judged again.
+
+    Attributes:
+        equal: The number of alerts that are equal, byte for byte.
+        missing: The number of alerts that are not published.
+        extra: The number of alerts that should not be published, or are published twice.
+        differ: The number of alerts with other content.
+        examples: The first that are not equal, one line each.
+        not_judged: The number of published alerts whose profiles are no longer kept, so that they
+            were not judged again.
+        since: For an alert with a profile, from where on events were judged again.
+        not_compared: Why nothing was compared. This is not a fault.
+    """
+
+    equal: int = 0
+    missing: int = 0
+    extra: int = 0
+    differ: int = 0
+    examples: Sequence[str] = ()
+    not_judged: int = 0
+    since: str | None = None
+    not_compared: str | None = None
+
+    @property
+    def same(self) -> bool:
+        """Whether all compared alerts are equal."""
+        return not (self.missing or self.extra or self.differ)
+
+
+@dataclass(frozen=True)
 class Verification:
     """The result of a verification.
 
@@ -79,6 +110,7 @@ class Verification:
         layers: The comparison of each view's states in one layer ("batch", "speed") with their
             recompute, on the same sides.
         files: Files of other kept versions that are missing or altered, one line each.
+        alerts: The comparison of each alert's published set with the events, judged again.
     """
 
     streams: dict[str, StreamFindings]
@@ -87,6 +119,7 @@ class Verification:
     failed: list[str]
     layers: dict[str, dict[str, Comparison]] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
+    alerts: dict[str, AlertFindings] = field(default_factory=dict)
 
     @property
     def verified(self) -> bool:
@@ -104,6 +137,7 @@ class Verification:
             and not any(stream.wrong for stream in self.streams.values())
             and all(c.same for c in self.views.values())
             and all(c.same for layers in self.layers.values() for c in layers.values())
+            and all(alert.same for alert in self.alerts.values())
         )
 
     def layers_of(self, view: str) -> dict[tuple[str, str], Comparison]:
@@ -128,6 +162,9 @@ class Verification:
             for where, comparison in places.items():
                 for row in comparison.keys:
                     yield f"merged equals the recompute (I2), {where}: {_key_fault(row)}"
+        for name, alert in self.alerts.items():
+            for line in alert.examples:
+                yield f"alerts equal those judged again, {name}: {line}"
         for name in self.failed:
             yield f"not verified {name}: {self.unanswered[name]}"
         for line in self.files:

@@ -9,7 +9,13 @@ from typing import Any
 import serving_layer
 from batch_layer.engine import StartSpark, batch_spark
 from trilayer.operations.project import Project
-from trilayer.operations.verification.findings import Notes, StreamFindings, Verification
+from trilayer.operations.verification.alerts import verify_alerts
+from trilayer.operations.verification.findings import (
+    AlertFindings,
+    Notes,
+    StreamFindings,
+    Verification,
+)
 from trilayer.operations.verification.log import compare_with_log, ranges_of_log
 from trilayer.operations.verification.master import check_chain, check_files, check_publication
 from trilayer.operations.verification.quarantine import check_quarantine
@@ -86,6 +92,7 @@ def _verification(p: Project, start: StartSpark, tell: Tell) -> Verification:
     streams: dict[str, StreamFindings] = {}
     views: dict[str, Comparison] = {}
     layers: dict[str, dict[str, Comparison]] = {}
+    alerts: dict[str, AlertFindings] = {}
     with open_duckdb(p.settings.serving_memory_mb) as duck:
         for stream in p.catalog.streams:
             of_stream = p.catalog.views_of(stream)
@@ -114,9 +121,13 @@ def _verification(p: Project, start: StartSpark, tell: Tell) -> Verification:
                         layers[stored.name] = compare_layers(
                             duck, stored, answers, recomputed[stored.name]
                         )
+                if groups := p.catalog.groups_of(stream):
+                    names = [alert.name for group in groups for alert in group.alerts]
+                    tell(f"judging again by {', '.join(names)}")
+                    alerts |= verify_alerts(duck, state, records, published, notes)
                 streams[stream.name] = _findings(state, records, notes)
     damaged = _damaged_files(p.store, published)
-    return Verification(streams, views, answers.unanswered, answers.failed, layers, damaged)
+    return Verification(streams, views, answers.unanswered, answers.failed, layers, damaged, alerts)
 
 
 def _findings(state: StreamState, records: Records, notes: Notes) -> StreamFindings:
@@ -152,9 +163,7 @@ def _findings(state: StreamState, records: Records, notes: Notes) -> StreamFindi
 
 def _damaged_files(store: Store, published: Publication | None) -> list[str]:
     """Files of other kept versions that were changed, which a rollback would need."""
-    known = (
-        {f.path for view in published.views.values() for f in view.files} if published else set()
-    )
+    known = {file.path for file in published.files} if published else set()
     wrong = []
     for version in Publications(store).versions():
         for name, file in _files_of(version):
@@ -165,13 +174,17 @@ def _damaged_files(store: Store, published: Publication | None) -> list[str]:
                 store.check(file)
             except IntegrityError as error:
                 if store.exists(layout.version(version.version)):  # otherwise it was just deleted
-                    wrong.append(f"version {version.version}, view {name}: {error}")
+                    wrong.append(f"version {version.version}, {name}: {error}")
     return wrong
 
 
 def _files_of(version: Publication) -> Iterable[tuple[str, StoredFile]]:
     for name, view in version.views.items():
-        yield from ((name, file) for file in view.files)
+        yield from ((f"view {name}", file) for file in view.files)
     for name, reconciled in version.reconciliation.items():
         if reconciled.file is not None:
-            yield name, reconciled.file
+            yield f"view {name}", reconciled.file
+    for name, alert in (version.alerts or {}).items():
+        yield from ((f"alert {name}", file) for file in alert.files)
+    for name, memory in (version.memories or {}).items():
+        yield from ((f"newest events {name}", file) for file in memory.files)

@@ -12,15 +12,18 @@ import datetime as dt
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from decimal import Decimal
+from contextlib import suppress
+from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import Any
 
 from sqlglot import exp
 
 from trilayer_core.compute.fitting import FIRST_SECOND, LAST_SECOND, MILLISECONDS, JsonFitting
 from trilayer_core.definitions.expressions import (
+    INTEGERS,
     RANGES,
     Field,
+    decimal_scale,
     has_decimal,
     is_decimal,
     normal_type,
@@ -96,6 +99,33 @@ class Json(Format):
             return text.encode(errors="surrogateescape")
         except UnicodeEncodeError:  # half a surrogate pair, which only an escape can represent
             return json.dumps(present, default=_jsonable).encode()
+
+    def key_text(self, stream: Stream, value: bytes) -> str | None:
+        """The text of a string, or of a number as its type writes it."""
+        field = next(field for field in stream.fields if field.name == stream.record_key)
+        try:
+            found = json.loads(value.decode(errors="replace"), parse_int=str, parse_float=str)
+        except (ValueError, RecursionError):
+            return None
+        for step in field.path:
+            found = found.get(step) if isinstance(found, dict) else None
+        return _key_text(found, field.type)
+
+
+def _key_text(value: Any, type_: str) -> str | None:
+    """The text of a value in which numbers are as they are written, the same for equal values."""
+    if value is None:
+        return None
+    if not isinstance(value, str):  # true, false, or an array or object in place of text
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    with suppress(ValueError, ArithmeticError):  # what does not fit the type is as it is written
+        if type_ in INTEGERS:
+            return str(int(value))
+        if is_decimal(type_) and len(value) <= MAX_DECIMAL_CHARACTERS:
+            with localcontext(prec=MAX_DECIMAL_CHARACTERS + decimal_scale(type_)):
+                unit = Decimal(1).scaleb(-decimal_scale(type_))
+                return f"{Decimal(value).quantize(unit, ROUND_HALF_UP) + 0:f}"
+    return value
 
 
 def _jsonable(value: object) -> object:

@@ -1,0 +1,299 @@
+"""Compares the alerts that were sent for the events of a run's new intervals with the batch's.
+
+Both are compared by the event's place and byte for byte. An alert that was sent and is not in the
+batch's set is withdrawn; one that is in the batch's set alone is added.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import duckdb
+import pyarrow as pa
+
+from batch_layer.judge import History
+from trilayer_core.compute.merging import open_duckdb
+from trilayer_core.definitions.alerts import Alert, AlertGroup
+from trilayer_core.definitions.catalog import Catalog
+from trilayer_core.errors import CoverageError, IntegrityError
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.seam import Cut
+from trilayer_core.store.alerts import (
+    UNEXPLAINED,
+    AlertGeneration,
+    AlertGenerations,
+    as_judged,
+    sent_alerts,
+    why_added,
+    why_withdrawn,
+)
+from trilayer_core.store.files import Store, StoredFile
+from trilayer_core.store.intervals import Interval
+from trilayer_core.store.origins import Origins
+from trilayer_core.store.publication import Publication
+from trilayer_core.store.runs import Recomputed, ReconciledAlert, Run
+
+logger = logging.getLogger("trilayer.batch")
+
+EXAMPLES = 20
+"""How many alerts that are not confirmed are stored with the run."""
+
+CONFIRMED, WITHDRAWN, ADDED, DIFFER = "confirmed", "withdrawn", "added", "differ"
+
+
+def reconcile_alerts(
+    catalog: Catalog,
+    run: Run,
+    recomputed: Recomputed,
+    base: Publication | None,
+    settings: Settings,
+    store: Store,
+) -> dict[str, ReconciledAlert]:
+    """Compares each alert, and logs a line about it.
+
+    Raises:
+        IntegrityError: A file of the batch layer is missing or altered.
+    """
+    found: dict[str, ReconciledAlert] = {}
+    for stream in catalog.streams:
+        groups = catalog.groups_of(stream)
+        if not groups:
+            continue
+        history = History(stream, run, base, store)
+        starts = {origin.identity: origin.start for origin in Origins(store, stream).all()}
+        for group in groups:
+            generations = AlertGenerations(store, group)
+            for alert in group.alerts:
+                recorded = generations.of(alert.name, alert.fingerprint)
+                reasons = _Reasons(alert, group, recomputed, recorded, starts)
+                try:
+                    with open_duckdb(settings.serving_memory_mb) as duck:
+                        compared = _compare(duck, reasons, recomputed, history, store)
+                except CoverageError as error:
+                    compared = ReconciledAlert(not_compared=str(error))
+                found[alert.name] = compared
+                _say(alert.name, compared)
+    return found
+
+
+@dataclass
+class _Reasons:
+    """Counts why alerts were not confirmed.
+
+    Attributes:
+        alert: The alert.
+        group: Its group.
+        recomputed: What the run has judged.
+        generations: The generations that judge by this definition of the alert.
+        starts: Where each origin begins.
+        why: The number of alerts by state and reason.
+        examples: The first alerts.
+    """
+
+    alert: Alert
+    group: AlertGroup
+    recomputed: Recomputed
+    generations: Sequence[AlertGeneration]
+    starts: Mapping[str, Cut]
+    why: Counter[str] = field(default_factory=Counter)
+    examples: list[dict[str, str]] = field(default_factory=list)
+    unexplained: int = 0
+
+    def add(self, state: str, topic_id: str, partition: int, offset: int, sent: str | None) -> None:
+        """Counts an alert; `sent` is what was sent of it last."""
+        view = self.alert.profile.name if self.alert.profile else None
+        judged = as_judged(self.generations, self.recomputed.alerts[self.alert.name].judged)
+        last, start = self.alert.last, self.starts.get(topic_id)
+        if state == ADDED:
+            reason = why_added(
+                self.generations, topic_id, partition, offset,
+                last=last, view=view, judged=judged, start=start,
+            )  # fmt: skip
+        else:
+            version = json.loads(sent)["profile_version"] if sent and view else None
+            reason = why_withdrawn(
+                self.generations, topic_id, partition, offset,
+                last=last, view=view, version=version, judged=judged, start=start,
+            )  # fmt: skip
+            self.unexplained += reason == UNEXPLAINED
+        self.why[f"{state}: {reason}"] += 1
+        if len(self.examples) < EXAMPLES:
+            place = {"topic_id": topic_id, "partition": str(partition), "offset": str(offset)}
+            self.examples.append({"state": state, "why": reason, **place})
+
+
+def _compare(
+    duck: duckdb.DuckDBPyConnection,
+    reasons: _Reasons,
+    recomputed: Recomputed,
+    history: History,
+    store: Store,
+) -> ReconciledAlert:
+    alert, ours = reasons.alert, recomputed.alerts[reasons.alert.name]
+    known = history.known(alert)
+    places = _places(history.new if known else history.whole)
+    duck.register("places", places)
+    files = ours.files if ours.added is None else ours.added
+    _load(duck, "batch", files, store)
+    result = _compare_sent(duck, reasons, store)
+    if ours.kind == "full" and known is not None:
+        _load(duck, "before", known.files, store)
+        result = replace(result, changed=_count_changed(duck))
+    return result
+
+
+def _compare_sent(
+    duck: duckdb.DuckDBPyConnection, reasons: _Reasons, store: Store
+) -> ReconciledAlert:
+    alert = reasons.alert
+    try:
+        if not _load_sent(duck, alert, store):
+            return ReconciledAlert(not_compared=f"no alerts were read from topic {alert.topic}")
+    except IntegrityError as error:
+        return ReconciledAlert(not_compared=f"what was sent can't be read: {error}")
+    counts: Counter[str] = Counter()
+    for state, topic_id, partition, offset, sent in _states(duck):
+        if state == CONFIRMED:
+            counts[CONFIRMED] += offset  # the row with their number
+            continue
+        counts[state] += 1
+        reasons.add(state, topic_id, partition, offset, sent)
+    return ReconciledAlert(
+        counts[CONFIRMED] + counts[DIFFER],
+        counts[WITHDRAWN],
+        counts[ADDED],
+        counts[DIFFER],
+        reasons.unexplained,
+        dict(sorted(reasons.why.items())),
+        reasons.examples,
+    )
+
+
+def _places(intervals: Sequence[Interval]) -> pa.Table:
+    """The ranges of offsets that are compared, by origin and partition."""
+    ranges: dict[tuple[str, int], list[int]] = {}
+    for interval in intervals:
+        for partition, r in interval.ranges.items():
+            # The intervals of an origin follow each other without gaps.
+            ranges.setdefault((interval.topic_id, partition), [r.start, r.end])[1] = r.end
+    rows = [(topic_id, p, start, end) for (topic_id, p), (start, end) in ranges.items()]
+    names = {
+        "topic_id": pa.string(), "partition": pa.int32(), "low": pa.int64(), "high": pa.int64(),
+    }  # fmt: skip
+    columns = zip(*rows, strict=True) if rows else ([] for _ in names)
+    arrays = (pa.array(list(c), t) for c, t in zip(columns, names.values(), strict=True))
+    return pa.table(dict(zip(names, arrays, strict=True)))
+
+
+_PLACED = """EXISTS (FROM places p WHERE p.topic_id = f.topic_id AND p."partition" = f."partition"
+    AND f."offset" >= p.low AND f."offset" < p.high)"""
+_PLACE = 'topic_id, "partition", "offset"'
+
+
+def _load(
+    duck: duckdb.DuckDBPyConnection, table: str, files: Sequence[StoredFile], store: Store
+) -> None:
+    """Loads the batch layer's alerts, with a digest instead of the content, and `placed`."""
+    duck.execute(
+        f'CREATE OR REPLACE TABLE {table} (topic_id VARCHAR, "partition" INT, "offset" BIGINT,'
+        " digest VARCHAR, placed BOOLEAN)"
+    )
+    for file in files:
+        rows = store.read_table(file, ["topic_id", "partition", "offset", "payload"])
+        duck.register("one_file", rows)
+        duck.execute(
+            f"INSERT INTO {table} SELECT {_PLACE}, md5(payload), {_PLACED} FROM one_file f"
+        )
+
+
+def _load_sent(duck: duckdb.DuckDBPyConnection, alert: Alert, store: Store) -> bool:
+    """Loads what was sent of an alert for the compared places; False if nothing was ever read.
+
+    Files that were merged meanwhile are deleted; the list is then read again.
+
+    Raises:
+        IntegrityError: A file is missing or altered.
+    """
+    for attempt in range(3):
+        sent = sent_alerts(store, alert.topic)
+        if sent is None:
+            return False
+        duck.execute(
+            'CREATE OR REPLACE TABLE sent (topic_id VARCHAR, "partition" INT, "offset" BIGINT,'
+            " seen_at TIMESTAMPTZ, payload VARCHAR)"
+        )
+        try:
+            for file in sent.files:
+                duck.register("one_file", store.read_table(file))
+                duck.execute(
+                    f"INSERT INTO sent SELECT {_PLACE}, seen_at, payload FROM one_file f"
+                    f" WHERE alert = $1 AND fingerprint = $2 AND {_PLACED}",
+                    [alert.name, alert.fingerprint],
+                )
+            return True
+        except IntegrityError:
+            if attempt == 2:
+                raise
+    raise AssertionError("unreachable")
+
+
+def _states(
+    duck: duckdb.DuckDBPyConnection,
+) -> Iterator[tuple[str, str, int, int, str | None]]:
+    """The alerts that are not confirmed: state, place, and what was sent last.
+
+    One row more has the number of those that are, in the place of the offset.
+    """
+    # An alert may have been sent twice with different profiles; one that equals the batch's counts.
+    duck.execute(
+        f"""
+        CREATE OR REPLACE TABLE compared AS
+        WITH s AS (
+            SELECT {_PLACE}, list(md5(payload)) AS digests, max_by(payload, seen_at) AS payload
+            FROM sent GROUP BY ALL),
+        b AS (SELECT {_PLACE}, digest FROM batch WHERE placed)
+        SELECT {_PLACE}, s.payload, CASE
+            WHEN b.digest IS NULL THEN '{WITHDRAWN}'
+            WHEN s.digests IS NULL THEN '{ADDED}'
+            WHEN list_contains(s.digests, b.digest) THEN '{CONFIRMED}'
+            ELSE '{DIFFER}' END AS state
+        FROM s FULL JOIN b USING ({_PLACE})"""
+    )
+    rows = duck.execute(
+        f"SELECT state, {_PLACE}, payload FROM compared WHERE state <> '{CONFIRMED}'"
+        " UNION ALL SELECT state, '', 0, count(*), NULL FROM compared"
+        f" WHERE state = '{CONFIRMED}' GROUP BY state ORDER BY ALL"
+    )
+    while chunk := rows.fetchmany(10_000):
+        yield from chunk
+
+
+def _count_changed(duck: duckdb.DuckDBPyConnection) -> int:
+    """The number of alerts below the places that are not the same in `batch` and `before`."""
+    row = duck.execute(
+        f"""
+        WITH now AS (SELECT {_PLACE}, digest FROM batch WHERE NOT placed),
+        before AS (SELECT {_PLACE}, digest FROM before)
+        SELECT count(*) FROM (SELECT DISTINCT {_PLACE} FROM (
+            (FROM now EXCEPT FROM before) UNION ALL (FROM before EXCEPT FROM now)))"""
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _say(name: str, found: ReconciledAlert) -> None:
+    if found.not_compared is not None:
+        logger.info("reconcile alert %s: not compared, %s", name, found.not_compared)
+        return
+    counts = (found.confirmed, found.withdrawn, found.added, found.differ)
+    logger.log(
+        logging.WARNING if found.different else logging.INFO,
+        "reconcile alert %s: confirmed %s, withdrawn %s, added %s, differ %s%s",
+        name,
+        *(f"{count or 0:,}" for count in counts),
+        "".join(f"; {count:,} {why}" for why, count in (found.why or {}).items()),
+    )

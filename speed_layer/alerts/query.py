@@ -1,0 +1,259 @@
+"""The real-time query of one group of alerts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from speed_layer.alerts.succession import AlertSuccession, Progress
+from trilayer_core.compute.alerts import (
+    alerts_of,
+    remembered_sql,
+    streamed_sql,
+    with_profile,
+    with_remembered,
+)
+from trilayer_core.compute.formats.json import literal
+from trilayer_core.compute.parsing import FITS, kafka_sql
+from trilayer_core.definitions.alerts import AlertGroup, profile_columns
+from trilayer_core.definitions.stream import Stream
+from trilayer_core.errors import CoverageError, IntegrityError, StoreError
+from trilayer_core.log.broker import Log
+from trilayer_core.runtime.kafka_source import KAFKA_OPTIONS, offsets_json
+from trilayer_core.runtime.session import select_from
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.seam import Cut
+from trilayer_core.store import layout
+from trilayer_core.store.alerts import AlertGeneration, AlertState, Profile
+from trilayer_core.store.files import Store
+from trilayer_core.store.origins import Origins
+from trilayer_core.store.publications import Publications
+
+logger = logging.getLogger("trilayer.alerts")
+
+# A real-time query waits for records in any case, so the broker may hold a request until there are
+# some. Answering each request after 10 ms took half a core, here and in the broker.
+REAL_TIME_OPTIONS = {**KAFKA_OPTIONS, "kafka.fetch.max.wait.ms": "500"}
+
+
+class AlertQuery:
+    """The query of one group of alerts.
+
+    `start` chooses or begins a generation. `step` begins another one at the end of a batch, if one
+    is due.
+
+    Attributes:
+        group: The group.
+        generation: The generation that runs; None before `start`.
+    """
+
+    def __init__(
+        self,
+        group: AlertGroup,
+        settings: Settings,
+        store: Store,
+        spark: SparkSession,
+        *,
+        open_log: Callable[[str], Log] = Log,
+    ) -> None:
+        """Prepares the query, without reading anything.
+
+        Args:
+            group: The group.
+            settings: The settings.
+            store: The store.
+            spark: The session that runs the query, in real-time mode.
+            open_log: Connects to the brokers.
+        """
+        self.group = group
+        self.generation: AlertGeneration | None = None
+        self._settings, self._store, self._spark = settings, store, spark
+        self._open_log = open_log
+        self._query: StreamingQuery | None = None
+        self._batches = -1
+        self._pointer_version: int | None = None
+        self._prepared: Mapping[str, Profile] = {}
+        self._state: AlertState | None = None
+
+    @property
+    def label(self) -> str:
+        """Its name in messages."""
+        return f"alerts {', '.join(alert.name for alert in self.group.alerts)}"
+
+    @property
+    def stream(self) -> Stream:
+        """The stream."""
+        return self.group.stream
+
+    def start(self) -> None:
+        """Starts the query, with the newest generation if that can go on.
+
+        Raises:
+            LogError: The topic was created again.
+            EnvironmentFault: No broker answers.
+        """
+        with self._open_log(self._settings.bootstrap_servers) as log:
+            self._run(self._succession(log).choose())
+
+    def stop(self) -> None:
+        """Ends the query. What was judged since the end of the last batch is judged again."""
+        if self._query is not None:
+            self._query.stop()
+
+    def failure(self) -> Exception | None:
+        """The error that ended the query; None while it runs, and before `start`."""
+        if self._query is None or self._query.isActive:
+            return None
+        return self._query.exception() or RuntimeError("the query was stopped from outside")
+
+    @property
+    def runs(self) -> bool:
+        """Whether its first batch has begun."""
+        return self._query is not None and bool(self._query.status["isTriggerActive"])
+
+    def overtaken(self) -> bool:
+        """Whether a new origin has begun since the generation began."""
+        present = Origins(self._store, self.stream).present()
+        return (
+            self.generation is not None
+            and present is not None
+            and present.identity != self.generation.topic_id
+        )
+
+    def has_lost_files(self) -> bool:
+        """Whether a file that the generation reads is missing, so that another one must begin."""
+        files = self.generation.files if self.generation else []
+        return not all(self._store.exists(file.path) for file in files)
+
+    def step(self) -> None:
+        """Looks for a new publication, and at the end of a batch begins a generation if one is due.
+
+        Raises:
+            EnvironmentFault: No broker answers.
+        """
+        if self.generation is None or self._query is None or not self._query.isActive:
+            return
+        self._prepare()
+        progress = Progress(self._store, self.group, self.generation.number)
+        batches = len(progress.batches())
+        if batches == self._batches:
+            return
+        self._batches = batches
+        judged = {**self.generation.read_from, **progress.judged()}
+        keys = self._keys()
+        why = ""
+        if batches:
+            with self._open_log(self._settings.bootstrap_servers) as log:
+                succession = self._succession(log)
+                why = succession.due(self.generation, judged, keys, self._prepared)
+                if why:
+                    self.stop()
+                    self._run(succession.begin(why, self._prepared))
+        if not why:
+            self._note(judged, keys)
+
+    def _prepare(self) -> None:
+        """Stores the profiles of a new publication, so that a generation begins without delay."""
+        if not self.group.profiles:
+            return
+        try:
+            in_force = Publications(self._store).in_force()
+            if in_force is None or in_force.version == self._pointer_version:
+                return
+            with self._open_log(self._settings.bootstrap_servers) as log:
+                self._prepared = self._succession(log).profiles(in_force)
+            self._pointer_version = in_force.version
+        except (IntegrityError, StoreError, CoverageError) as error:
+            logger.warning("%s: the profile is not changed this time: %s", self.label, error)
+
+    def _keys(self) -> int:
+        """The number of keys in the state."""
+        last = self._query.lastProgress if self._query else None
+        return sum(state.numRowsTotal for state in last.stateOperators) if last else 0
+
+    def _note(self, judged: Cut, keys: int) -> None:
+        assert self.generation is not None
+        self._state = AlertState(self.generation.number, judged, keys, self._store.clock())
+        self._store.write_document(layout.alert_state(self.group.name), self._state)
+
+    def _succession(self, log: Log) -> AlertSuccession:
+        return AlertSuccession(self.group, self._settings, self._store, log.topic(self.stream), log)
+
+    # -- Spark -------------------------------------------------------------------------------------
+
+    def _run(self, generation: AlertGeneration) -> None:
+        self.generation = generation
+        progress = Progress(self._store, self.group, generation.number)
+        self._batches = len(progress.batches())
+        writer = (
+            self._alerts(generation)
+            .selectExpr("cast(key AS binary) AS key", "cast(payload AS binary) AS value", "topic")
+            .writeStream.format("kafka")
+            .option("kafka.bootstrap.servers", self._settings.bootstrap_servers)
+            .option("kafka.linger.ms", "0")
+            .queryName(self.group.name)
+            .outputMode("update")
+            .option("checkpointLocation", self._store.uri(progress.path))
+            .trigger(  # type: ignore[call-overload]  # the declared overloads lack this one
+                realTime=f"{self._settings.alerts_boundary_s} seconds"
+            )
+        )
+        self._query = writer.start()
+        judged = {**generation.read_from, **progress.judged()}
+        self._note(judged, self._state.keys if self._state else 0)
+
+    def _alerts(self, generation: AlertGeneration) -> DataFrame:
+        """The alerts of a generation, as a streaming DataFrame."""
+        group, topic = self.group, self.stream.topic
+        records = (
+            self._spark.readStream.format("kafka")
+            .options(**REAL_TIME_OPTIONS)
+            .option("kafka.bootstrap.servers", self._settings.bootstrap_servers)
+            .option("subscribe", topic)
+            .option("startingOffsets", offsets_json(topic, generation.read_from))
+            .load()
+            .selectExpr(*kafka_sql(["_partition", "_offset", "_timestamp", "_value"]))
+        )
+        events = select_from(records, lambda rows: streamed_sql(group, rows, generation.topic_id))
+        events = _judged_only(events, generation)
+        if generation.memory:
+            events = with_remembered(events, self._remembered(generation), group)
+        for view in group.profiles:
+            profile = generation.profiles.get(view.name)
+            columns = ", ".join(f"`{n}` {t}" for n, t in profile_columns(view).items())
+            if profile is None:
+                rows = self._spark.createDataFrame([], columns)
+                events = with_profile(events, rows, group, view, "CAST(NULL AS BIGINT)")
+            else:
+                self._store.check(profile.file)
+                rows = self._spark.read.schema(columns).parquet(self._store.uri(profile.file.path))
+                events = with_profile(
+                    events, rows, group, view, f"CAST({profile.version} AS BIGINT)"
+                )
+        return alerts_of(group, events, may_not_fit=True)
+
+    def _remembered(self, generation: AlertGeneration) -> DataFrame:
+        """The newest events of each key below the generation's cut."""
+        self._store.check_all(generation.memory)
+        paths = [self._store.uri(file.path) for file in generation.memory]
+        of_origin = f"_topic_id = {literal(generation.topic_id)}"
+        rows = self._spark.read.parquet(*paths).where(of_origin)
+        return select_from(rows, lambda name: remembered_sql(self.group, name))
+
+
+def _judged_only(events: DataFrame, generation: AlertGeneration) -> DataFrame:
+    """Events of which those before `alert_from` do not count as fitting, so raise no alert."""
+    later = {
+        partition: offset
+        for partition, offset in generation.alert_from.items()
+        if offset > generation.read_from.get(partition, 0)
+    }
+    if not later:
+        return events
+    whens = " ".join(f"WHEN {partition} THEN {offset}" for partition, offset in later.items())
+    judged = f"_offset >= CASE _partition {whens} ELSE 0 END"
+    columns = [name for name in events.columns if name != FITS]
+    return events.selectExpr(*columns, f"{FITS} AND {judged} AS {FITS}")

@@ -1,0 +1,181 @@
+"""The process that judges events by the rules of alerts: one Spark session for all groups."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+
+from pyspark.sql import SparkSession
+
+from speed_layer.alerts.collect import Collector
+from speed_layer.alerts.query import AlertQuery
+from speed_layer.away import is_away, start_again, wait_out
+from trilayer_core.definitions.catalog import Catalog
+from trilayer_core.errors import EnvironmentFault, TrilayerError
+from trilayer_core.log.broker import Log
+from trilayer_core.runtime.kafka_source import lost_by_log
+from trilayer_core.runtime.session import JAVA_OPTIONS, driver_at_work, first_cause, session
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.store import layout
+from trilayer_core.store.files import Store
+
+logger = logging.getLogger("trilayer.alerts")
+
+SPARK_CONF = {
+    # One task has the state of all keys. Each further one would need a processor of its own.
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    # By default a record waits up to 50 ms for others on its way to the state.
+    "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "1",
+    # This rule repeats the parser's work in a filter below the rows that `explode` makes.
+    "spark.sql.optimizer.excludedRules": (
+        "org.apache.spark.sql.catalyst.optimizer.InferFiltersFromGenerate"
+    ),
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.numRecentProgressUpdates": "2",
+    "spark.sql.streaming.minBatchesToRetain": "2",
+}
+
+# A query would be behind for half a minute on two processors while the JVM compiles its code as
+# well as it can; compiled quickly, the code keeps up after a few seconds.
+FAST_START = "-XX:TieredStopAtLevel=1"
+
+LOOK_S = 0.1
+"""How often it is looked whether a batch has ended, in seconds."""
+
+ORIGIN_LOOK_S = 2.0
+"""How often it is looked whether a new origin has begun, in seconds."""
+
+
+def run_alerts(
+    catalog: Catalog,
+    settings: Settings,
+    store: Store,
+    stop: threading.Event,
+    *,
+    on_ready: Callable[[], None] = lambda: None,
+) -> None:
+    """Judges the events of all streams that have alerts until `stop` is set.
+
+    Args:
+        catalog: The definitions.
+        settings: The settings.
+        store: The store.
+        stop: Ends it.
+        on_ready: Called once, when all queries judge events.
+
+    Raises:
+        ConflictError: Another process does so on this store.
+        LogError: A topic was created again.
+    """
+    with driver_at_work("alerts_memory_mb"), ExitStack() as stack:
+        stack.enter_context(store.lock(layout.ALERTS_LOCK, "the alerts of the speed layer"))
+        slots = _ensure_topics(catalog, settings)
+        spark = _session(settings, slots)
+        stack.callback(spark.stop)
+        queries = [AlertQuery(group, settings, store, spark) for group in catalog.alert_groups]
+        topics = dict.fromkeys(topic for group in catalog.alert_groups for topic in group.topics)
+        collectors = [Collector(store, settings.bootstrap_servers, topic, stop) for topic in topics]
+        try:
+            for collector in collectors:
+                collector.start()
+            for query in queries:
+                _start(query, settings, stop)
+            _run(queries, collectors, settings, stop, on_ready)
+        finally:
+            stop.set()
+            # Spark reports the tasks of a stopped query as failures.
+            spark.sparkContext.setLogLevel("OFF")
+            for query in queries:
+                query.stop()
+            for collector in collectors:
+                collector.join()
+
+
+def _run(
+    queries: Sequence[AlertQuery],
+    collectors: Sequence[Collector],
+    settings: Settings,
+    stop: threading.Event,
+    on_ready: Callable[[], None],
+) -> None:
+    ready, looked = False, time.monotonic()
+    while not stop.wait(LOOK_S):
+        for query in queries:
+            _check(query, settings, stop)
+        for collector in collectors:
+            collector.check()
+        if not ready and all(query.runs for query in queries):
+            ready = True
+            on_ready()
+        if time.monotonic() - looked >= ORIGIN_LOOK_S:
+            looked = time.monotonic()
+            for query in queries:
+                if query.overtaken():
+                    logger.warning("%s: a new origin has begun; it is followed", query.label)
+                    start_again(query, settings, stop)
+
+
+def _ensure_topics(catalog: Catalog, settings: Settings) -> int:
+    """Creates the topics that are not there; returns the number of tasks that run at once."""
+    slots = 0
+    with Log(settings.bootstrap_servers) as log:
+        for group in catalog.alert_groups:
+            topic = log.ensure(group.stream, settings.replication_factor)
+            slots += len(topic.partitions) + bool(group.last)
+            for name in group.topics:
+                log.ensure_alerts(name, group.stream.partitions, settings.replication_factor)
+    return slots
+
+
+def _session(settings: Settings, slots: int) -> SparkSession:
+    """The session. In real-time mode all tasks of a query run at the same time, each in a slot."""
+    theirs = settings.spark_conf.get(JAVA_OPTIONS, "")
+    conf = {**settings.spark_conf, JAVA_OPTIONS: f"{FAST_START} {theirs}".strip()}
+    local = settings.spark_master.startswith("local")
+    changed = {"spark_conf": conf} | ({"spark_master": f"local[{slots}]"} if local else {})
+    return session(
+        "trilayer-alerts",
+        settings.model_copy(update=changed),
+        memory_mb=settings.alerts_memory_mb,
+        conf=SPARK_CONF,
+    )
+
+
+def _start(query: AlertQuery, settings: Settings, stop: threading.Event) -> None:
+    try:
+        query.start()
+    except EnvironmentFault as error:
+        wait_out(query, str(error), settings, stop)
+
+
+def _check(query: AlertQuery, settings: Settings, stop: threading.Event) -> None:
+    """Lets a query begin another generation if one is due, and starts one that has ended."""
+    ended = query.failure()
+    if ended is None:
+        try:
+            query.step()
+        except EnvironmentFault as error:
+            wait_out(query, str(error), settings, stop)
+        return
+    text = str(ended)
+    if lost_by_log(text):
+        logger.warning(
+            "%s: the log has lost what it reads next: %s", query.label, first_cause(text)
+        )
+        start_again(query, settings, stop)
+    elif is_away(text, settings):
+        wait_out(query, first_cause(text), settings, stop)
+    elif query.has_lost_files():
+        start_again(query, settings, stop)
+    else:
+        raise TrilayerError(
+            f"{query.label}: its query ended: {first_cause(text)}; start it again. If it ends so at"
+            " each start, delete its folder below alerts/groups in the store: the events since the"
+            " publication in force are then judged again"
+        ) from ended

@@ -1,0 +1,294 @@
+"""Decides with which generation a group's query starts, and when another one is to follow.
+
+A generation goes on as long as it has the present definitions and the log holds what it reads. At
+the end of a real-time batch, another one may begin: to judge by a newer profile, to know the events
+before the cut of a publication, or to drop the state of keys that have long been quiet. Nothing
+here starts Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from speed_layer.alerts.profile import stored_profile
+from trilayer_core.definitions.alerts import AlertGroup
+from trilayer_core.definitions.view import View
+from trilayer_core.errors import IntegrityError
+from trilayer_core.log.broker import Log, Topic
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.seam import Cut, format_time
+from trilayer_core.store import layout
+from trilayer_core.store.alerts import AlertGeneration, AlertGenerations, Profile
+from trilayer_core.store.files import Store
+from trilayer_core.store.origins import Origin, Origins
+from trilayer_core.store.publication import Publication
+from trilayer_core.store.publications import Publications
+
+logger = logging.getLogger("trilayer.alerts")
+
+
+class Progress:
+    """What Spark has committed of a generation.
+
+    In real-time mode the end of a batch is known only when it has ended: Spark then writes its end
+    offsets, and that it is finished.
+    """
+
+    def __init__(self, store: Store, group: AlertGroup, number: int) -> None:
+        self._store, self._topic = store, group.stream.topic
+        self.path = layout.alert_checkpoint(group.name, number)
+
+    def batches(self) -> list[int]:
+        """The batches that are finished, in order."""
+        return sorted(int(n) for n in self._store.names(f"{self.path}/commits") if n.isdigit())
+
+    def end(self, batch: int) -> dict[int, int]:
+        """The offsets below which all events were judged when a batch was finished.
+
+        Raises:
+            IntegrityError: Spark's file can't be read.
+        """
+        path = f"{self.path}/offsets/{batch}"
+        try:
+            ends = json.loads(self._store.read(path).decode().splitlines()[2])[self._topic]
+            return {int(partition): offset for partition, offset in ends.items()}
+        except (ValueError, LookupError, TypeError, AttributeError):
+            raise IntegrityError(
+                f"{path} does not contain the offsets that Spark has judged; it was truncated or"
+                f" altered, for example by a power cut; delete {self.path}"
+            ) from None
+
+    def judged(self) -> dict[int, int]:
+        """The offsets below which all events were judged for certain; empty if none is known."""
+        batches = self.batches()
+        return self.end(batches[-1]) if batches else {}
+
+
+@dataclass(frozen=True)
+class AlertSuccession:
+    """The succession of one group's generations.
+
+    Attributes:
+        group: The group.
+        settings: The present settings.
+        store: The store.
+        topic: The stream's topic.
+        log: The log.
+    """
+
+    group: AlertGroup
+    settings: Settings
+    store: Store
+    topic: Topic
+    log: Log
+
+    @property
+    def generations(self) -> AlertGenerations:
+        """The group's generations."""
+        return AlertGenerations(self.store, self.group)
+
+    def choose(self) -> AlertGeneration:
+        """The newest generation if it can go on, else a new one.
+
+        Raises:
+            LogError: The topic was created again.
+            EnvironmentFault: No broker answers.
+        """
+        origin = Origins(self.store, self.group.stream).at(self.topic, self.log)
+        newest = self.generations.newest()
+        why = self._ended(newest, origin) if newest else "it is the first"
+        if newest and not why:
+            return newest
+        return self.begin(why)
+
+    def _ended(self, newest: AlertGeneration, origin: Origin) -> str:
+        """Why the newest generation can't go on; empty if it can."""
+        if newest.topic_id != origin.identity:
+            return "a new origin has begun"
+        if newest.fingerprint != self.group.fingerprint:
+            return "definitions have changed"
+        for file in newest.files:
+            if not self.store.exists(file.path):
+                return f"{file.path} is missing"
+        progress = Progress(self.store, self.group, newest.number)
+        judged = {**newest.read_from, **progress.judged()}
+        beginning, end = self.log.beginning(self.topic), self.log.end(self.topic)
+        for partition, offset in sorted(judged.items()):
+            first, last = beginning.get(partition, 0), end.get(partition, 0)
+            if offset < first:
+                return (
+                    f"the log no longer holds offsets [{offset}, {first}) of partition {partition}"
+                )
+            if offset > last:
+                return (
+                    f"the log ends at offset {last} of partition {partition}, although offsets up"
+                    f" to {offset} were judged: it has lost records"
+                )
+        return ""
+
+    def begin(self, why: str, prepared: Mapping[str, Profile] | None = None) -> AlertGeneration:
+        """Begins a generation that judges from where the one before has come.
+
+        The first one ever judges from the end of the log on, and one of a new origin from where
+        that begins.
+
+        Args:
+            why: Why it begins.
+            prepared: The profiles of the publication in force, if they were stored before.
+        """
+        origin = Origins(self.store, self.group.stream).at(self.topic, self.log)
+        before = self.generations.newest()
+        alert_from = self._alert_from(before, origin)
+        publications = Publications(self.store)
+        in_force = publications.in_force()
+        base = self._base(alert_from, origin, publications, in_force)
+        profiles = self.profiles(in_force) if prepared is None else prepared
+        if before and before.fingerprint == self.group.fingerprint:
+            profiles = {**before.profiles, **profiles}
+        if base is None and self.group.last:
+            read_from, why = self._horizon(alert_from, origin, why)
+        elif base is None:
+            read_from = alert_from
+        else:
+            cut = base.streams[self.group.stream.name].cut
+            read_from = {p: cut.get(p, origin.start.get(p, 0)) for p in alert_from}
+        generation = AlertGeneration(
+            before.number + 1 if before else 1,
+            self.group.fingerprint,
+            {alert.name: alert.fingerprint for alert in self.group.alerts},
+            origin.identity,
+            base.version if base else None,
+            read_from,
+            alert_from,
+            (base.memories or {})[self.group.name].files if base else [],
+            profiles,
+            why,
+            self.store.clock(),
+        )
+        self.generations.begin(generation)
+        logger.info(
+            "%s: generation %s judges from %s on: %s",
+            self.group.name,
+            generation.number,
+            ", ".join(f"{p}:{o}" for p, o in sorted(alert_from.items())),
+            why,
+        )
+        return generation
+
+    def _alert_from(self, before: AlertGeneration | None, origin: Origin) -> dict[int, int]:
+        beginning, end = self.log.beginning(self.topic), self.log.end(self.topic)
+        partitions = sorted({*self.topic.partitions, *end})
+        if before is None:
+            return {partition: end.get(partition, 0) for partition in partitions}
+        if before.topic_id == origin.identity:
+            judged = Progress(self.store, self.group, before.number).judged()
+            reached = {**before.alert_from, **judged}
+            reached = {p: max(o, before.alert_from.get(p, 0)) for p, o in reached.items()}
+        else:
+            reached = dict(origin.start)
+        found = {}
+        for partition in partitions:
+            offset = reached.get(partition, origin.start.get(partition, 0))
+            first, last = beginning.get(partition, 0), end.get(partition, 0)
+            if offset < first:
+                logger.warning(
+                    "%s: offsets [%s, %s) of partition %s raise no early alert, because retention"
+                    " has deleted them",
+                    self.group.name, offset, first, partition,
+                )  # fmt: skip
+            found[partition] = min(max(offset, first), last)
+        return found
+
+    def _base(
+        self,
+        alert_from: Cut,
+        origin: Origin,
+        publications: Publications,
+        in_force: Publication | None,
+    ) -> Publication | None:
+        """The newest publication that remembers the events below a cut that was judged already."""
+        if not self.group.last or in_force is None:
+            return None
+        kept = sorted(publications.versions(), key=lambda one: -one.version)
+        beginning = self.log.beginning(self.topic)
+        for publication in [in_force, *kept]:
+            if self.remembers(publication, origin.identity):
+                cut = publication.streams[self.group.stream.name].cut
+                within = all(
+                    beginning.get(p, 0) <= cut.get(p, origin.start.get(p, 0)) <= offset
+                    for p, offset in alert_from.items()
+                )
+                if within:
+                    return publication
+        return None
+
+    def remembers(self, publication: Publication, identity: str) -> bool:
+        """Whether a publication of an origin has the newest events of each key of the group."""
+        memory = (publication.memories or {}).get(self.group.name)
+        stream = publication.streams.get(self.group.stream.name)
+        return (
+            memory is not None
+            and stream is not None
+            and memory.fingerprint == self.group.memory_fingerprint
+            and stream.topic_id == identity
+        )
+
+    def _horizon(self, alert_from: Cut, origin: Origin, why: str) -> tuple[dict[int, int], str]:
+        """The offsets from which a generation reads that knows no publication."""
+        since_ms = self.store.clock() - self.settings.alerts_horizon_s * 1000
+        index, _ = self.log.index(self.topic, since_ms)
+        beginning = self.log.beginning(self.topic)
+        found = {}
+        for partition, offset in alert_from.items():
+            first = max(beginning.get(partition, 0), origin.start.get(partition, 0))
+            found[partition] = max(first, min(index.get(partition, offset), offset))
+        whole = all(found[p] <= origin.start.get(p, 0) for p in found)
+        known = "all events" if whole else f"events since {format_time(since_ms // 1000 * 1000)}"
+        return found, f"{why}; no publication remembers earlier events, so it knows {known}"
+
+    def profiles(self, publication: Publication | None) -> dict[str, Profile]:
+        """The profiles of the group in a publication, by view."""
+        if publication is None:
+            return {}
+        found = {}
+        for view in self.group.profiles:
+            if (profile := self._profile(view, publication)) is not None:
+                found[view.name] = profile
+        return found
+
+    def _profile(self, view: View, publication: Publication) -> Profile | None:
+        newest = self.generations.newest()
+        known = newest.profiles.get(view.name) if newest else None
+        return stored_profile(view, publication, self.store, [known] if known else [])
+
+    def due(
+        self, generation: AlertGeneration, judged: Cut, keys: int, prepared: Mapping[str, Profile]
+    ) -> str:
+        """Why another generation should begin now, at the end of a batch; empty if none should.
+
+        Args:
+            generation: The generation that runs.
+            judged: The offsets below which it has judged all events.
+            keys: The number of keys in its state.
+            prepared: The profiles of the publication in force.
+        """
+        changed = [name for name, one in prepared.items() if generation.profiles.get(name) != one]
+        if changed:
+            one = prepared[changed[0]]
+            return f"version {one.version} has another profile {', '.join(changed)}"
+        published = Publications(self.store).in_force()
+        if not self.group.last or published is None or published.version == generation.version:
+            return ""
+        if not self.remembers(published, generation.topic_id):
+            return ""
+        cut = published.streams[self.group.stream.name].cut
+        if any(cut.get(partition, 0) > offset for partition, offset in judged.items()):
+            return ""
+        if generation.version is None:
+            return f"version {published.version} remembers earlier events"
+        if keys > self.settings.alerts_state_max:
+            return f"its state has {keys:,} keys, and version {published.version} remembers them"
+        return ""

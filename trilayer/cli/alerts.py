@@ -1,0 +1,137 @@
+"""`trilayer alerts`: judges events as they arrive, in the foreground, and shows alerts."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import serving_layer
+from trilayer.cli.context import stop_on_signal
+from trilayer.cli.values import plain
+from trilayer.operations.project import project
+from trilayer_core.errors import UsageError
+
+END_S = 4.0
+"""The time limit for an orderly end after Ctrl-C, in seconds."""
+
+app = typer.Typer(no_args_is_help=True, help="Judges events as they arrive, and shows alerts.")
+
+
+@app.callback()
+def alerts() -> None:
+    """Judges events as they arrive, and shows alerts."""
+
+
+@app.command()
+def run(
+    ready_file: Annotated[
+        Path | None, typer.Option(hidden=True, help="file to write once events are judged")
+    ] = None,
+) -> None:
+    """Judges events by the rules of the catalog's alerts until Ctrl-C or SIGTERM."""
+    from speed_layer.alerts.run import run_alerts  # so that `tail` starts without Spark
+
+    p = project()
+    names = ", ".join(alert.name for alert in p.catalog.alerts)
+    if not names:
+        raise UsageError(
+            "the catalog must have alerts, for events to be judged; it has none; declare them:"
+            " Catalog(alerts=[Alert(...)])"
+        )
+    stop = stop_on_signal("trilayer.alerts", END_S)
+
+    def ready() -> None:
+        logging.getLogger("trilayer.alerts").info("running: %s", names)
+        if ready_file:
+            ready_file.write_text("ready")
+
+    run_alerts(p.catalog, p.settings, p.store, stop, on_ready=ready)
+
+
+@app.command()
+def tail(
+    name: Annotated[str, typer.Argument(help="the alert")],
+    from_beginning: Annotated[
+        bool,
+        typer.Option("--from-beginning", help="begin with the oldest alert that the topic has"),
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="print each alert as a JSON object with all columns")
+    ] = False,
+) -> None:
+    """Prints alerts as they come, until Ctrl-C.
+
+    A line has the time at which the event was appended to its topic, the time until the alert was,
+    both by the broker's clock, the key, and the other columns of the event.
+    """
+    p = project()
+    line = json_line if as_json else text_line
+    with (
+        serving_layer.connect(p.catalog, p.settings, p.store, keep=False) as connection,
+        connection.alerts(name, from_beginning=from_beginning) as alerts,
+    ):
+        try:
+            for alert in alerts:
+                sys.stdout.write(line(alert) + "\n")
+                sys.stdout.flush()
+        except BrokenPipeError:
+            # Python flushes once more at its end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def latency_ms(alert: serving_layer.RaisedAlert) -> int:
+    """The time from the event's append to that of the alert, in ms."""
+    return (alert.seen_at - alert.created_at) // timedelta(milliseconds=1)
+
+
+def text_line(alert: serving_layer.RaisedAlert) -> str:
+    """An alert for people."""
+    others = {name: value for name, value in alert.event.items() if name not in alert.key}
+    created = plain(alert.created_at)
+    return f"{created}  {latency_ms(alert)} ms  {_pairs(alert.key)}  {_pairs(others)}".rstrip()
+
+
+def json_line(alert: serving_layer.RaisedAlert) -> str:
+    """An alert as a JSON object."""
+    return json.dumps(
+        {
+            "id": alert.id,
+            "alert": alert.alert,
+            "partition": alert.partition,
+            "offset": alert.offset,
+            "created_at": plain(alert.created_at),
+            "seen_at": plain(alert.seen_at),
+            "latency_ms": latency_ms(alert),
+            "key": plain(alert.key),
+            "event": plain(alert.event),
+            "last": plain(alert.last),
+            "profile": plain(alert.profile),
+            "profile_version": alert.profile_version,
+        },
+        ensure_ascii=False,
+    )
+
+
+def _pairs(columns: Mapping[str, object]) -> str:
+    return " ".join(f"{name}={_value(value)}" for name, value in columns.items())
+
+
+def _value(value: object) -> str:
+    """A value in one word, or in JSON."""
+    printed = plain(value)
+    if (
+        isinstance(printed, str)
+        and printed.isprintable()
+        and not set(printed) & set(' "=')
+        and printed
+    ):
+        return printed
+    return "NULL" if printed is None else json.dumps(printed, ensure_ascii=False)

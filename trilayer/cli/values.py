@@ -1,0 +1,31 @@
+"""How values of answers are printed."""
+
+from __future__ import annotations
+
+
+def plain(value: object) -> object:
+    """A value for JSON; NaN and the infinities, which JSON lacks, as text."""
+    if isinstance(value, bool | int | str | type(None)):
+        return value
+    if isinstance(value, float):
+        return value if value == value and abs(value) != float("inf") else str(value)
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items()}
+    if isinstance(value, bytes):
+        return value.hex()
+    isoformat = getattr(value, "isoformat", None)
+    if isoformat:
+        return isoformat().replace("+00:00", "Z")
+    text = str(value)
+    return int(text) if text.lstrip("-").isdigit() else text
+
+
+def as_text(value: object) -> str:
+    """A value for people, for rich."""
+    if isinstance(value, float):
+        return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.2f}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return str(plain(value)).replace("[", "\\[")

@@ -1,0 +1,223 @@
+"""Reads the topics of alerts, and recognises their records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Annotated
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
+from pydantic import Field, TypeAdapter
+
+from trilayer_core.log.broker import Log, broker_errors
+
+_TIME = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$"
+"""Spark's pattern. Python would accept more notations, and with other results."""
+
+
+@dataclass(frozen=True)
+class AlertRecord:
+    """A record of a topic.
+
+    Attributes:
+        partition: Its partition.
+        offset: Its offset.
+        at_ms: When it was appended, by the broker's clock, in ms since 1970.
+        value: Its value.
+    """
+
+    partition: int
+    offset: int
+    at_ms: int
+    value: bytes | None
+
+
+@dataclass(frozen=True)
+class SentAlert:
+    """An alert as it was sent.
+
+    Attributes:
+        alert: The alert's name.
+        fingerprint: The alert's fingerprint.
+        topic_id: The identity of the origin in which the event's offset counts.
+        partition: The event's partition.
+        offset: The event's offset.
+        created_at: When the event was appended to its topic.
+        payload: The JSON object.
+    """
+
+    alert: str
+    fingerprint: str
+    topic_id: str
+    partition: int
+    offset: int
+    created_at: datetime
+    payload: str
+
+    @property
+    def id(self) -> str:
+        """The id, which is the same if the alert is sent again."""
+        return f"{self.alert}-{self.fingerprint}-{self.partition}-{self.offset}"
+
+
+@dataclass(frozen=True)
+class _Payload:
+    """What every alert has."""
+
+    id: str
+    alert: str
+    fingerprint: str
+    topic_id: str
+    partition: Annotated[int, Field(ge=0, lt=1 << 31)]
+    offset: Annotated[int, Field(ge=0, lt=1 << 63)]
+    created_at: Annotated[str, Field(pattern=_TIME)]
+    key: dict[str, object]
+    event: dict[str, object]
+
+
+_payload = TypeAdapter(_Payload)
+
+
+def sent_alert(value: bytes | None) -> SentAlert | None:
+    """The alert in a record's value; None if it is something else."""
+    try:
+        found = _payload.validate_json(value or b"", strict=True)
+        created_at = datetime.fromisoformat(found.created_at).astimezone(UTC)
+    except (ValueError, OverflowError):  # a ValidationError is a ValueError
+        return None
+    alert = SentAlert(
+        found.alert,
+        found.fingerprint,
+        found.topic_id,
+        found.partition,
+        found.offset,
+        created_at,
+        (value or b"").decode(),
+    )
+    return alert if found.id == alert.id else None
+
+
+class AlertReader:
+    """Reads a topic from some offsets on. Use it as a context manager, in one thread only.
+
+    Attributes:
+        topic: The topic as it was found; None if it does not exist.
+        missing: The number of records that retention has deleted before they were read.
+    """
+
+    def __init__(self, bootstrap_servers: str, name: str) -> None:
+        """Connects to the brokers.
+
+        Args:
+            bootstrap_servers: host:port, or several separated by commas.
+            name: The topic's name.
+
+        Raises:
+            EnvironmentFault: No broker answers.
+        """
+        self._servers, self._name = bootstrap_servers, name
+        self.missing = 0
+        self._next: dict[int, int] = {}
+        self._log = Log(bootstrap_servers)
+        try:
+            self.topic = self._log.find_named(name)
+            with broker_errors(bootstrap_servers):
+                self._consumer = KafkaConsumer(
+                    bootstrap_servers=bootstrap_servers.split(","),
+                    enable_auto_commit=False,
+                    auto_offset_reset="earliest",
+                )
+        except BaseException:
+            self._log.close()
+            raise
+
+    def __enter__(self) -> AlertReader:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the connections."""
+        with suppress(KafkaError):
+            self._consumer.close(autocommit=False)
+        with suppress(KafkaError):
+            self._log.close()
+
+    def begin(self, offsets: Mapping[int, int] | None = None) -> None:
+        """Chooses where to read from.
+
+        Args:
+            offsets: The offsets, where 0 is assumed for a partition that is missing; None for the
+                end of the topic.
+
+        Raises:
+            EnvironmentFault: No broker answers.
+        """
+        assert self.topic
+        beginning = self._log.beginning(self.topic)
+        if offsets is None:
+            offsets = self._log.end(self.topic)
+        self._next = {p: offsets.get(p, 0) for p in self.topic.partitions}
+        for partition, first in beginning.items():
+            self._skip(partition, first)
+        with broker_errors(self._servers):
+            self._consumer.assign([TopicPartition(self._name, p) for p in self._next])
+            for partition, offset in self._next.items():
+                self._consumer.seek(TopicPartition(self._name, partition), offset)
+
+    @property
+    def offsets(self) -> dict[int, int]:
+        """For each partition, the offset below which all records were returned."""
+        return dict(self._next)
+
+    def poll(self, timeout_s: float) -> list[AlertRecord]:
+        """The next records; empty if none comes in time, or if no broker answers.
+
+        Raises:
+            EnvironmentFault: The client has given up.
+            LogError: Records can't be read.
+        """
+        with broker_errors(self._servers):
+            polled = self._consumer.poll(timeout_ms=round(timeout_s * 1000))
+        found = []
+        for place, records in polled.items():
+            for record in records:
+                if record.offset > self._next[place.partition]:
+                    self._look_for_missing(place.partition, record.offset)
+                self._next[place.partition] = record.offset + 1
+                found.append(
+                    AlertRecord(place.partition, record.offset, record.timestamp, record.value)
+                )
+        return found
+
+    def is_same(self) -> bool:
+        """Whether the topic is still the one that was found.
+
+        What was polled before is then of that topic, because the id of a topic that was deleted
+        never comes back.
+
+        Raises:
+            EnvironmentFault: No broker answers.
+        """
+        return self._log.find_named(self._name) == self.topic
+
+    def _look_for_missing(self, partition: int, offset: int) -> None:
+        assert self.topic
+        # Offsets without a record are also those of a transaction's markers.
+        first = self._log.beginning(self.topic).get(partition, 0)
+        self._skip(partition, min(first, offset))
+
+    def _skip(self, partition: int, first: int) -> None:
+        if first > self._next.get(partition, first):
+            self.missing += first - self._next[partition]
+            self._next[partition] = first

@@ -1,0 +1,366 @@
+"""What the store holds of alerts beside the publications: generations, and what was sent.
+
+```
+alerts/groups/GROUP/generations/00000003.json   a generation of a group's streaming query
+alerts/groups/GROUP/checkpoints/00000003/       Spark's checkpoint of it
+alerts/profiles/VIEW/00000012-ab12cd.parquet    a view's answer in publication 12
+alerts/sent/TOPIC/current.json                  the files of alerts that were read from a topic
+alerts/sent/TOPIC/000000000003-000000000007-ab12cd.parquet  one of them, see `sent_part`
+```
+
+A generation begins at the cut of a publication, which has the newest events of each key below that
+cut. It judges the events from `alert_from` on, until the next generation does. Which profile an
+event is judged by is thereby fixed, for both layers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from trilayer_core.definitions.alerts import AlertGroup
+from trilayer_core.errors import ConflictError, IntegrityError
+from trilayer_core.seam import Cut
+from trilayer_core.store import layout
+from trilayer_core.store.files import Store, StoredFile, read_listed
+from trilayer_core.store.runs import JudgedFrom
+
+SENT_SCHEMA = pa.schema(
+    [
+        ("alert", pa.string()),
+        ("fingerprint", pa.string()),
+        ("topic_id", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("created_at", pa.timestamp("us", "UTC")),
+        ("seen_at", pa.timestamp("us", "UTC")),
+        ("payload", pa.string()),
+    ]
+)
+"""The columns of a file of alerts that were read from a topic. `created_at` is when the event was
+appended to its topic, and `seen_at` when the alert was appended to that of alerts, both by the
+broker's clock. An alert that was sent twice is there twice, with equal bytes.
+"""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The answer of a view in a publication, by which events are judged.
+
+    Attributes:
+        version: The publication.
+        cut: Its cut of the view's stream.
+        topic_id: The identity of the origin in which the cut counts.
+        file: The file of the answer.
+    """
+
+    version: int
+    cut: Cut
+    topic_id: str
+    file: StoredFile
+
+
+@dataclass(frozen=True)
+class AlertGeneration:
+    """A generation of a group's streaming query.
+
+    Attributes:
+        number: Its number, from 1 on.
+        fingerprint: The fingerprint of the group.
+        alerts: The fingerprint of each alert.
+        topic_id: The identity of the origin in which offsets count.
+        version: The publication whose newest events of each key it knows; None without one.
+        read_from: The offsets from which on it reads. With a publication this is its cut. Without
+            one, events before these offsets are not known to it.
+        alert_from: The offsets from which on it judges. Between both it only remembers.
+        memory: The files with the newest events of each key below the cut, from the publication.
+            They are kept as long as the generation is the newest one.
+        profiles: The profile of each view; a view that was not published yet is missing.
+        why: Why it began.
+        created_ms: When it began, in ms since 1970.
+    """
+
+    number: int
+    fingerprint: str
+    alerts: Mapping[str, str]
+    topic_id: str
+    version: int | None
+    read_from: Cut
+    alert_from: Cut
+    memory: Sequence[StoredFile]
+    profiles: Mapping[str, Profile]
+    why: str
+    created_ms: int
+
+    @property
+    def files(self) -> list[StoredFile]:
+        """The files that its query reads."""
+        return [*self.memory, *(profile.file for profile in self.profiles.values())]
+
+
+def alert_generations(
+    store: Store, group: str, known: dict[str, AlertGeneration] | None = None
+) -> list[AlertGeneration]:
+    """All generations of the group with this name, oldest first.
+
+    Args:
+        store: The store.
+        group: The group's name.
+        known: The generations that were read before, by the names of their files. They are not read
+            again, and those that are read are added.
+    """
+    folder, read = layout.alert_generations(group), {} if known is None else known
+
+    def generation(name: str) -> AlertGeneration:
+        if name not in read:
+            read[name] = store.read_document(f"{folder}/{name}", AlertGeneration)
+        return read[name]
+
+    return read_listed(
+        lambda: [name for name in store.names(folder) if name.endswith(".json")], generation
+    )
+
+
+class AlertGenerations:
+    """The generations of a group's streaming query. Each document is read once.
+
+    Args:
+        store: The store.
+        group: The group.
+    """
+
+    def __init__(self, store: Store, group: AlertGroup) -> None:
+        self._store, self._group = store, group
+        self._read: dict[str, AlertGeneration] = {}
+
+    def all(self) -> list[AlertGeneration]:
+        """All generations, oldest first."""
+        return alert_generations(self._store, self._group.name, self._read)
+
+    def newest(self) -> AlertGeneration | None:
+        """The newest generation; None before the first."""
+        known = self.all()
+        return known[-1] if known else None
+
+    def of(self, alert: str, fingerprint: str) -> list[AlertGeneration]:
+        """The generations that judge by this definition of an alert, oldest first."""
+        return [one for one in self.all() if one.alerts.get(alert) == fingerprint]
+
+    def begin(self, generation: AlertGeneration) -> None:
+        """Records a generation, which exists from then on.
+
+        Raises:
+            ConflictError: Another process has just recorded one with its number.
+        """
+        path = layout.alert_generation(self._group.name, generation.number)
+        if not self._store.create_document(path, generation):
+            raise ConflictError(f"another process has just written {path}; start this again")
+
+
+@dataclass(frozen=True)
+class AlertState:
+    """How far the query of a group has come, for `trilayer status`.
+
+    Attributes:
+        generation: The number of the generation that runs.
+        judged: The offsets below which it had judged all events at the end of its last batch.
+        keys: The number of keys in its state then.
+        at_ms: When that was, in ms since 1970.
+    """
+
+    generation: int
+    judged: Cut
+    keys: int
+    at_ms: int
+
+
+def profile_of(
+    generations: Sequence[AlertGeneration], topic_id: str, partition: int, offset: int
+) -> AlertGeneration | None:
+    """The generation by which an event is judged: the newest one that judges from there on.
+
+    None if the event came before all of them.
+    """
+    own = [one for one in generations if one.topic_id == topic_id]
+    return next((one for one in reversed(own) if one.alert_from.get(partition, 0) <= offset), None)
+
+
+def as_judged(
+    generations: Sequence[AlertGeneration], judged: Sequence[JudgedFrom] | None
+) -> list[AlertGeneration]:
+    """The generations by whose profiles the batch layer has judged, from where on it has.
+
+    Args:
+        generations: The generations of an alert as they were recorded.
+        judged: What a publication says of the alert. Without it, the recorded offsets count.
+    """
+    if judged is None:
+        return list(generations)
+    known = {one.generation: one.alert_from for one in judged}
+    return [
+        replace(one, alert_from=known[one.number]) for one in generations if one.number in known
+    ]
+
+
+def judges_above(one: AlertGeneration, later: Sequence[AlertGeneration], cut: Cut | None) -> bool:
+    """Whether a generation judges events at or above a cut.
+
+    Args:
+        one: The generation.
+        later: Those that follow it.
+        cut: The cut in the generation's origin; None if the cut is in a later origin.
+    """
+    if cut is None:
+        return False
+    following = next((other for other in later if other.topic_id == one.topic_id), None)
+    if following is None:
+        return True
+    ends = following.alert_from
+    return any(ends.get(p, 0) > cut.get(p, 0) for p in {*cut, *ends})
+
+
+NOT_SENT = "not sent when it was compared"
+UNEXPLAINED = "unexplained"
+
+
+def why_withdrawn(
+    generations: Sequence[AlertGeneration],
+    topic_id: str,
+    partition: int,
+    offset: int,
+    *,
+    last: int = 0,
+    view: str | None = None,
+    version: int | None = None,
+    judged: Sequence[AlertGeneration] | None = None,
+    start: Cut | None = None,
+) -> str:
+    """Why an alert that was sent is not in the batch's set, or has other content there.
+
+    Args:
+        generations: The generations that judge by this definition of the alert, as recorded.
+        topic_id: The identity of the origin in which the event's offset counts.
+        partition: The event's partition.
+        offset: The event's offset.
+        last: The alert's `last`.
+        view: The name of the view of the alert's profile; None without one.
+        version: The `profile_version` in the alert that was sent.
+        judged: The generations as the batch layer has judged by them, see `as_judged`.
+        start: The offsets at which the origin begins; 0 for a partition that is missing.
+    """
+    why = _not_watched(generations, topic_id, partition, offset, last, start)
+    if why is None and view is not None:
+        theirs = _version_of(judged or generations, topic_id, partition, offset, view)
+        if theirs != version:
+            why = (
+                f"judged by the profile of {_said(version)}, while {_said(theirs)} was coming into"
+                " force"
+            )
+    return why or UNEXPLAINED
+
+
+def why_added(
+    generations: Sequence[AlertGeneration],
+    topic_id: str,
+    partition: int,
+    offset: int,
+    *,
+    last: int = 0,
+    view: str | None = None,
+    judged: Sequence[AlertGeneration] | None = None,
+    start: Cut | None = None,
+) -> str:
+    """Why an alert of the batch's set was not sent. The arguments are those of `why_withdrawn`."""
+    why = _not_watched(generations, topic_id, partition, offset, last, start)
+    if why is None and view is not None:
+        place = (topic_id, partition, offset, view)
+        sent, theirs = _version_of(generations, *place), _version_of(judged or generations, *place)
+        if sent != theirs:
+            why = (
+                f"judged by the profile of {_said(sent)}, while {_said(theirs)} was the batch"
+                " layer's"
+            )
+    return why or NOT_SENT
+
+
+def _not_watched(
+    generations: Sequence[AlertGeneration],
+    topic_id: str,
+    partition: int,
+    offset: int,
+    last: int,
+    start: Cut | None,
+) -> str | None:
+    """Why the speed layer did not know all that the batch layer knows; None if it did."""
+    own = [one for one in generations if one.topic_id == topic_id]
+    by = profile_of(own, topic_id, partition, offset)
+    if by is None:
+        since = f" (from offset {own[0].alert_from.get(partition, 0)} on)" if own else ""
+        return f"came before the alert was watched{since}"
+    known = by.read_from.get(partition, 0)
+    if last and by.version is None and known > (start or {}).get(partition, 0):
+        return (
+            f"the generation that judged it knew only events from offset {known} on, without a"
+            " publication"
+        )
+    return None
+
+
+def _version_of(
+    generations: Sequence[AlertGeneration], topic_id: str, partition: int, offset: int, view: str
+) -> int | None:
+    """The version of the profile by which an event is judged; None without a profile."""
+    by = profile_of(generations, topic_id, partition, offset)
+    profile = by.profiles.get(view) if by else None
+    return profile.version if profile else None
+
+
+def _said(version: int | None) -> str:
+    return "no version" if version is None else f"version {version}"
+
+
+@dataclass(frozen=True)
+class Sent:
+    """The alerts that were read from a topic.
+
+    Attributes:
+        topic_id: The id of the topic.
+        offsets: For each partition, the offset below which all its records are in the files.
+        files: The files.
+    """
+
+    topic_id: str
+    offsets: Mapping[int, int] = field(default_factory=dict)
+    files: Sequence[StoredFile] = ()
+
+
+def sent_part(first: int, last: int, unique: str) -> str:
+    """The name of a file with what was written to a topic's files by writes `first` to `last`.
+
+    Writes are numbered from 1 on. A merged file has those of the files that it replaces, so that a
+    reader which has them already need not read it.
+    """
+    return f"{first:012d}-{last:012d}-{unique}"
+
+
+def writes_in(file: StoredFile) -> tuple[int, int] | None:
+    """The numbers of the first and the last write in a file; None if its name does not say so."""
+    found = _WRITES.search(file.path)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+_WRITES = re.compile(r"/(\d{12})-(\d{12})-[^/]*$")
+
+
+def sent_alerts(store: Store, topic: str) -> Sent | None:
+    """What was read from a topic of alerts; None before anything was."""
+    path = layout.sent(topic)
+    try:
+        return store.read_document(path, Sent) if store.exists(path) else None
+    except IntegrityError:
+        if store.exists(path):
+            raise
+        return None
