@@ -116,7 +116,7 @@ def produce(
 ) -> None:
     """Sends events one at a time at regular moments, until `stop` is not 0."""
     producer = SteadyProducer(bootstrap_servers, STREAM.topic, PARTITIONS, events(cards))
-    gc.freeze()
+    gc.disable()
     number, due = 0, time.monotonic()
     while not stop.value:
         now = time.monotonic()
@@ -127,6 +127,7 @@ def produce(
         sent.value = number
         due = max(due + 1 / rate, now - MOST_LATE_S)
     producer.close()
+    gc.enable()
 
 
 def burst(bootstrap_servers: str, number: int, cards: int) -> None:
@@ -172,6 +173,7 @@ def read(
                 moments.append(now)
                 values.append(record.value)
         received.value = len(values)
+    gc.enable()
     consumer.close(autocommit=False)
     to.write_bytes(b"\n".join(values))
     np.save(to.with_suffix(".npy"), np.array(moments, np.int64))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -164,10 +164,21 @@ class AlertQuery:
             if in_force is None or in_force.version == self._pointer_version:
                 return
             with self._open_log(self._settings.bootstrap_servers) as log:
-                self._prepared = self._succession(log).profiles(in_force)
+                prepared = self._succession(log).profiles(in_force)
             self._pointer_version = in_force.version
+            self._prepared, former = prepared, self._prepared
+            self._delete_unused(former.values())
         except (IntegrityError, StoreError, CoverageError) as error:
             logger.warning("%s: the profile is not changed this time: %s", self.label, error)
+
+    def _delete_unused(self, former: Iterable[Profile]) -> None:
+        """Deletes profiles that were replaced before a generation judged by them."""
+        judged_by = self.generation.files if self.generation else []
+        used = {file.path for file in judged_by}
+        used |= {profile.file.path for profile in self._prepared.values()}
+        for profile in former:
+            if profile.file.path not in used:
+                self._store.delete(profile.file.path)
 
     def _keys(self) -> int:
         """The number of keys in the state."""

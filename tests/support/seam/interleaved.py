@@ -585,7 +585,9 @@ class Tables:
         plans: Sequence[ViewPlan],
         batch: Mapping[StoredFile, pa.Table],
         speed: Mapping[str, Sequence[pa.Table]],
+        alerts: Sequence[object] = (),
     ) -> None:
+        assert not alerts, "the model has none"
         for plan in plans:
             held = self.batch[plan.view.name]
             for number in plan.gone:

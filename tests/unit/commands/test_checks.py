@@ -94,7 +94,7 @@ def test_doctor_answers_without_catalog_broker_and_store(folder):
     assert (broker["ok"], broker["mark"]) == (True, "note"), (
         "one that was not started yet is no fault"
     )
-    for name in ("topics", "fields", "clocks", "files", "leftovers", "definitions"):
+    for name in ("topics", "fields", "clocks", "alerts", "files", "leftovers", "definitions"):
         assert [(line["ok"], line["mark"]) for line in lines[name]] == [(None, "skip")], name
 
 
@@ -130,7 +130,8 @@ def test_doctor_says_once_what_keeps_its_checks_from_looking(folder):
     settings(folder, catalog="of_doctor:catalog")
     said = CliRunner().invoke(app, ["doctor"]).stdout
     assert said.count("the catalog can't be read") == 1
-    assert "topics, fields, clocks, definitions not checked: the catalog can't be read" in said
+    together = "topics, fields, clocks, alerts, definitions"
+    assert f"{together} not checked: the catalog can't be read" in said
     assert said.count(" files ") == 1
 
 

@@ -83,7 +83,7 @@ def _has_alerts(p: Subject) -> bool:
     """Whether alerts have a process. A catalog that can't be loaded has a check of its own."""
     try:
         return bool(p.catalog.alerts)
-    except TrilayerError:
+    except (TrilayerError, Unchecked):
         return False
 
 
