@@ -57,6 +57,9 @@ BOUNDARY_S, AROUND_S = 20, 10.0
 looked, in seconds.
 """
 
+SWAP_RATE = 500.0
+"""Events per second while a batch run shares the processors with everything else."""
+
 QUIET_S = 8.0
 """After this time without an alert no more is expected, in seconds."""
 
@@ -441,8 +444,8 @@ def _swap(options: Options) -> Sequence[Figure]:
             pass
         _run_batch(settings)
         with judging(settings) as engine, reading(servers, OUTPUT, noted) as received:
-            with producing(servers, cards=keys) as sent:
-                warm_up(lambda: sent() - received(), RATE, engine)
+            with producing(servers, SWAP_RATE, keys) as sent:
+                warm_up(lambda: sent() - received(), SWAP_RATE, engine)
                 begun = time.time()
                 time.sleep(max(options.measured_s, 4 * BOUNDARY_S))
                 ended = time.time()
