@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from batch_layer.engine import batch_spark
 from batch_layer.publish import clean
 from batch_layer.run import BatchLayer
 from tests.support.alerts import (
@@ -186,24 +185,6 @@ def test_hostile_events_precede_by_their_place(broker, spark, store, new_topic):
         assert {a.name: published_rows(store, full, a.name) for a in alerts} == incremental
         found = verification(Project(pipeline.settings, catalog, store), lambda: spark)
         assert found.clean, list(found.faults())
-
-
-def test_a_remote_session_judges_the_same(broker, spark, spark_connect, store, new_topic):
-    alerts, rng = watched(new_topic()), random.Random(11)
-    settings = quick(broker.bootstrap, spark_remote=spark_connect)
-    with (
-        batch_spark(settings) as session,
-        Pipeline(alerts.catalog, settings, store, session()) as pipeline,
-    ):
-        alerting = Alerting(pipeline, alerts)
-        alerting.produce(some_events(rng, 30))
-        first = pipeline.batch()
-        alerting.begin(first.streams["payments"].cut, 1, a=5, b=3)
-        alerting.produce(some_events(rng, 30))
-        second = pipeline.batch()
-        alerting.check(second)
-        full = pipeline.batch(full=True)
-        assert alerting.rows_of(full) == alerting.rows_of(second)
 
 
 @pytest.mark.parametrize("point", ["recompute.before-record", "reconcile.before-record",
