@@ -105,7 +105,7 @@ def run_again_with(alerting, catalog):
     alerting.pipeline.catalog = catalog
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1])
 def test_any_schedule_gives_what_a_walk_over_the_log_does(alerting, seed):
     rng, pipeline = random.Random(seed), alerting.pipeline
     alerting.produce(some_events(rng, 40))
