@@ -24,9 +24,7 @@ def check_alerts(p: Subject) -> Iterator[str]:
         if newest is None:
             yield Note(f"{names}: no event has been judged yet; run `trilayer alerts run`")
         elif newest.fingerprint != group.fingerprint:
-            yield Note(
-                f"{names}: judged by former definitions; start `trilayer alerts run` again"
-            )
+            yield Note(f"{names}: judged by former definitions; start `trilayer alerts run` again")
         else:
             yield f"{names}: generation {newest.number}, {newest.why}"
         memory = memories.get(group.name)
