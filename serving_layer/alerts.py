@@ -368,7 +368,8 @@ def _relation_sql(alert: Alert) -> str:
     content = ", ".join(
         f"CASE WHEN {theirs} THEN s.{c} ELSE b.{c} END AS {c}" for c in map(quoted_duckdb, CONTENT)
     )
-    prefix = f"{alert.name}-{alert.fingerprint}-"
+    prefix = f"{alert.name}-{alert.fingerprint}-"  # as `alert_id` makes it
+    later = "CASE WHEN contains(j.topic_id, '#') THEN '#' || split_part(j.topic_id, '#', 2) END"
     return f"""
         WITH judged AS (
             SELECT {_either((*_PLACE, "created_at"))}, s.seen_at, {content},
@@ -388,7 +389,8 @@ def _relation_sql(alert: Alert) -> str:
             WHERE CASE {layer} WHEN 'batch' THEN {has_batch} WHEN 'speed' THEN {has_sent}
                 ELSE true END)
         SELECT j.state, w.why, j.created_at, j.seen_at,
-            concat('{prefix}', j."partition", '-', j."offset") AS id, j."partition", j."offset",
+            concat('{prefix}', j."partition", '-', j."offset", {later}) AS id,
+            j."partition", j."offset",
             {", ".join(f"j.{quoted_duckdb(name)}" for name in CONTENT)}
         FROM judged AS j LEFT JOIN {_table(alert, "reasons")} AS w
             ON w.state = j._cause AND w.topic_id = j.topic_id AND w."partition" = j."partition"

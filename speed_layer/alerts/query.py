@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
 
 from pyspark.sql import DataFrame, SparkSession
@@ -21,13 +22,13 @@ from trilayer_core.compute.parsing import FITS, kafka_sql
 from trilayer_core.definitions.alerts import AlertGroup, profile_columns
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import CoverageError, IntegrityError, StoreError
-from trilayer_core.log.broker import Log
+from trilayer_core.log.broker import MOST_ALERT_BYTES, Log
 from trilayer_core.runtime.kafka_source import KAFKA_OPTIONS, offsets_json
 from trilayer_core.runtime.session import select_from
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Cut
 from trilayer_core.store import layout
-from trilayer_core.store.alerts import AlertGeneration, AlertState, Profile
+from trilayer_core.store.alerts import AlertGeneration, AlertGenerations, AlertState, Profile
 from trilayer_core.store.files import Store
 from trilayer_core.store.origins import Origins
 from trilayer_core.store.publications import Publications
@@ -37,6 +38,9 @@ logger = logging.getLogger("trilayer.alerts")
 # A real-time query waits for records in any case, so the broker may hold a request until there are
 # some. Answering each request after 10 ms took half a core, here and in the broker.
 REAL_TIME_OPTIONS = {**KAFKA_OPTIONS, "kafka.fetch.max.wait.ms": "500"}
+
+PREPARE_AGAIN_S = 15.0
+"""The time after which a profile that could not be stored is tried again, in seconds."""
 
 
 class AlertQuery:
@@ -73,15 +77,21 @@ class AlertQuery:
         self._settings, self._store, self._spark = settings, store, spark
         self._open_log = open_log
         self._query: StreamingQuery | None = None
-        self._batches = -1
+        self._finished = -1
         self._pointer_version: int | None = None
         self._prepared: Mapping[str, Profile] = {}
-        self._state: AlertState | None = None
+        self._prepare_again = float("-inf")
 
     @property
     def label(self) -> str:
         """Its name in messages."""
         return f"alerts {', '.join(alert.name for alert in self.group.alerts)}"
+
+    @property
+    def checkpoint(self) -> str:
+        """The folder of Spark's checkpoint; empty before `start`."""
+        number = self.generation.number if self.generation else 0
+        return layout.alert_checkpoint(self.group.name, number) if number else ""
 
     @property
     def stream(self) -> Stream:
@@ -96,6 +106,8 @@ class AlertQuery:
             EnvironmentFault: No broker answers.
         """
         with self._open_log(self._settings.bootstrap_servers) as log:
+            for name in self.group.topics:
+                log.ensure_alerts(name, self.stream.partitions, self._settings.replication_factor)
             self._run(self._succession(log).choose())
 
     def stop(self) -> None:
@@ -138,14 +150,14 @@ class AlertQuery:
             return
         self._prepare()
         progress = Progress(self._store, self.group, self.generation.number)
-        batches = len(progress.batches())
-        if batches == self._batches:
+        finished = progress.finished()
+        if finished == self._finished:
             return
-        self._batches = batches
+        self._finished = finished
         judged = {**self.generation.read_from, **progress.judged()}
         keys = self._keys()
         why = ""
-        if batches:
+        if finished >= 0:
             with self._open_log(self._settings.bootstrap_servers) as log:
                 succession = self._succession(log)
                 why = succession.due(self.generation, judged, keys, self._prepared)
@@ -157,7 +169,7 @@ class AlertQuery:
 
     def _prepare(self) -> None:
         """Stores the profiles of a new publication, so that a generation begins without delay."""
-        if not self.group.profiles:
+        if not self.group.profiles or time.monotonic() < self._prepare_again:
             return
         try:
             in_force = Publications(self._store).in_force()
@@ -170,11 +182,12 @@ class AlertQuery:
             self._delete_unused(former.values())
         except (IntegrityError, StoreError, CoverageError) as error:
             logger.warning("%s: the profile is not changed this time: %s", self.label, error)
+            self._prepare_again = time.monotonic() + PREPARE_AGAIN_S
 
     def _delete_unused(self, former: Iterable[Profile]) -> None:
         """Deletes profiles that were replaced before a generation judged by them."""
-        judged_by = self.generation.files if self.generation else []
-        used = {file.path for file in judged_by}
+        known = AlertGenerations(self._store, self.group).all()
+        used = {profile.file.path for one in known for profile in one.profiles.values()}
         used |= {profile.file.path for profile in self._prepared.values()}
         for profile in former:
             if profile.file.path not in used:
@@ -187,8 +200,8 @@ class AlertQuery:
 
     def _note(self, judged: Cut, keys: int) -> None:
         assert self.generation is not None
-        self._state = AlertState(self.generation.number, judged, keys, self._store.clock())
-        self._store.write_document(layout.alert_state(self.group.name), self._state)
+        state = AlertState(self.generation.number, judged, keys, self._store.clock())
+        self._store.write_document(layout.alert_state(self.group.name), state)
 
     def _succession(self, log: Log) -> AlertSuccession:
         return AlertSuccession(self.group, self._settings, self._store, log.topic(self.stream), log)
@@ -198,13 +211,15 @@ class AlertQuery:
     def _run(self, generation: AlertGeneration) -> None:
         self.generation = generation
         progress = Progress(self._store, self.group, generation.number)
-        self._batches = len(progress.batches())
+        self._finished = progress.finished()
         writer = (
             self._alerts(generation)
             .selectExpr("cast(key AS binary) AS key", "cast(payload AS binary) AS value", "topic")
             .writeStream.format("kafka")
             .option("kafka.bootstrap.servers", self._settings.bootstrap_servers)
             .option("kafka.linger.ms", "0")
+            .option("kafka.max.request.size", str(MOST_ALERT_BYTES))
+            .option("kafka.buffer.memory", str(2 * MOST_ALERT_BYTES))
             .queryName(self.group.name)
             .outputMode("update")
             .option("checkpointLocation", self._store.uri(progress.path))
@@ -213,8 +228,10 @@ class AlertQuery:
             )
         )
         self._query = writer.start()
-        judged = {**generation.read_from, **progress.judged()}
-        self._note(judged, self._state.keys if self._state else 0)
+        path = layout.alert_state(self.group.name)
+        known = self._store.read_document(path, AlertState) if self._store.exists(path) else None
+        if known is None or known.generation != generation.number:
+            self._note({**generation.read_from, **progress.judged()}, 0)
 
     def _alerts(self, generation: AlertGeneration) -> DataFrame:
         """The alerts of a generation, as a streaming DataFrame."""

@@ -176,6 +176,6 @@ def _check(query: AlertQuery, settings: Settings, stop: threading.Event) -> None
     else:
         raise TrilayerError(
             f"{query.label}: its query ended: {first_cause(text)}; start it again. If it ends so at"
-            " each start, delete its folder below alerts/groups in the store: the events since the"
-            " publication in force are then judged again"
+            f" each start, delete {query.checkpoint} in the store: what was judged with it is then"
+            " judged and sent again"
         ) from ended

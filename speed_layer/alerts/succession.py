@@ -21,7 +21,7 @@ from trilayer_core.log.broker import Log, Topic
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Cut, format_time
 from trilayer_core.store import layout
-from trilayer_core.store.alerts import AlertGeneration, AlertGenerations, Profile
+from trilayer_core.store.alerts import AlertGeneration, AlertGenerations, AlertState, Profile
 from trilayer_core.store.files import Store
 from trilayer_core.store.origins import Origin, Origins
 from trilayer_core.store.publication import Publication
@@ -60,6 +60,10 @@ class Progress:
                 f"{path} does not contain the offsets that Spark has judged; it was truncated or"
                 f" altered, for example by a power cut; delete {self.path}"
             ) from None
+
+    def finished(self) -> int:
+        """The last batch that is finished; -1 if none is. Spark deletes older ones."""
+        return max(self.batches(), default=-1)
 
     def judged(self) -> dict[int, int]:
         """The offsets below which all events were judged for certain; empty if none is known."""
@@ -110,10 +114,14 @@ class AlertSuccession:
             return "a new origin has begun"
         if newest.fingerprint != self.group.fingerprint:
             return "definitions have changed"
-        for file in newest.files:
-            if not self.store.exists(file.path):
-                return f"{file.path} is missing"
+        try:
+            self.store.check_all(newest.files)
+        except IntegrityError as error:
+            return f"a file that it reads can't be used: {error}"
         progress = Progress(self.store, self.group, newest.number)
+        added = set(self.topic.partitions) - set(newest.read_from)
+        if added and progress.finished() < 0:
+            return f"the topic has more partitions: {', '.join(map(str, sorted(added)))}"
         judged = {**newest.read_from, **progress.judged()}
         beginning, end = self.log.beginning(self.topic), self.log.end(self.topic)
         for partition, offset in sorted(judged.items()):
@@ -238,7 +246,14 @@ class AlertSuccession:
 
     def _horizon(self, alert_from: Cut, origin: Origin, why: str) -> tuple[dict[int, int], str]:
         """The offsets from which a generation reads that knows no publication."""
-        since_ms = self.store.clock() - self.settings.alerts_horizon_s * 1000
+        path = layout.alert_state(self.group.name)
+        # What is judged next came after this.
+        judged_ms = (
+            self.store.read_document(path, AlertState).at_ms
+            if self.store.exists(path)
+            else self.store.clock()
+        )
+        since_ms = judged_ms - self.settings.alerts_horizon_s * 1000
         index, _ = self.log.index(self.topic, since_ms)
         beginning = self.log.beginning(self.topic)
         found = {}
@@ -279,13 +294,14 @@ class AlertSuccession:
         if changed:
             one = prepared[changed[0]]
             return f"version {one.version} has another profile {', '.join(changed)}"
-        published = Publications(self.store).in_force()
+        publications = Publications(self.store)
+        published = publications.in_force()
         if not self.group.last or published is None or published.version == generation.version:
             return ""
-        if not self.remembers(published, generation.topic_id):
+        origin = Origins(self.store, self.group.stream).present()
+        if origin is None or origin.identity != generation.topic_id:
             return ""
-        cut = published.streams[self.group.stream.name].cut
-        if any(cut.get(partition, 0) > offset for partition, offset in judged.items()):
+        if self._base(judged, origin, publications, published) != published:
             return ""
         if generation.version is None:
             return f"version {published.version} remembers earlier events"

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tests.support.hostile import hostile
 from trilayer import Alert, Catalog, Stream, View, count, sum_
-from trilayer_core.definitions.alerts import AlertGroup
+from trilayer_core.definitions.alerts import AlertGroup, alert_id
 from trilayer_core.seam import Cut
 from trilayer_core.store import layout
 from trilayer_core.store.alerts import (
@@ -211,7 +211,7 @@ class Walk:
             if not twin.rule(event, last, profile):
                 continue
             found[partition, offset] = {
-                "id": f"{name}-{twin.alert.fingerprint}-{partition}-{offset}",
+                "id": alert_id(name, twin.alert.fingerprint, topic_id, partition, offset),
                 "alert": name,
                 "fingerprint": twin.alert.fingerprint,
                 "topic_id": topic_id,

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from trilayer import Alert, Catalog
+from trilayer_core.definitions.alerts import alert_id
 from trilayer_core.store import layout
 from trilayer_core.store.alerts import (
     SENT_SCHEMA,
@@ -59,7 +60,9 @@ class Raised:
         fingerprint = self.fingerprint or self.alert.fingerprint
         event = {"card": f"c{self.offset % 3}", "amount": self.offset, "note": self.content}
         document: dict[str, Any] = {
-            "id": f"{self.alert.name}-{fingerprint}-{self.partition}-{self.offset}",
+            "id": alert_id(
+                self.alert.name, fingerprint, self.topic_id, self.partition, self.offset
+            ),
             "alert": self.alert.name,
             "fingerprint": fingerprint,
             "topic_id": self.topic_id,

@@ -308,12 +308,14 @@ def _judged_sql(group: AlertGroup, alert: Alert, number: int, rows: str) -> str:
 
 def _payload_sql(group: AlertGroup, alert: Alert) -> str:
     name, fingerprint = literal(alert.name), literal(alert.fingerprint)
+    later = f"IF(contains({TOPIC_ID}, '#'), concat('#', substring_index({TOPIC_ID}, '#', -1)), '')"
     profile, version = "NULL", "NULL"
     if alert.profile:
         profile = profile_column(group, alert.profile)
         version = version_column(group, alert.profile)
     fields: Mapping[str, str] = {
-        "id": f"concat_ws('-', {name}, {fingerprint}, _partition, _offset)",
+        # As `alert_id` makes it.
+        "id": f"concat(concat_ws('-', {name}, {fingerprint}, _partition, _offset), {later})",
         "alert": name,
         "fingerprint": fingerprint,
         "topic_id": TOPIC_ID,

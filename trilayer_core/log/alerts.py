@@ -13,6 +13,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 from pydantic import Field, TypeAdapter
 
+from trilayer_core.definitions.alerts import alert_id
 from trilayer_core.log.broker import Log, broker_errors
 
 _TIME = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$"
@@ -61,7 +62,7 @@ class SentAlert:
     @property
     def id(self) -> str:
         """The id, which is the same if the alert is sent again."""
-        return f"{self.alert}-{self.fingerprint}-{self.partition}-{self.offset}"
+        return alert_id(self.alert, self.fingerprint, self.topic_id, self.partition, self.offset)
 
 
 @dataclass(frozen=True)

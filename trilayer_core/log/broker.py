@@ -36,6 +36,9 @@ A broker sends at least one batch, so a larger batch is sent completely. The new
 mostly in small batches.
 """
 
+MOST_ALERT_BYTES = 32 << 20
+"""The largest alert. It contains the events before an event, each of which may be large."""
+
 
 @dataclass(frozen=True)
 class Topic:
@@ -225,7 +228,8 @@ class Log:
         """The topic of alerts, which is created if it does not exist."""
         topic = self._find(name)
         if topic is None:
-            self._create(name, partitions, replication_factor, {})
+            most = {"max.message.bytes": str(MOST_ALERT_BYTES)}
+            self._create(name, partitions, replication_factor, most)
             topic = self._find(name)
         if topic is None:
             raise LogError(f"topic {name!r} was created and is not there; run again")

@@ -141,9 +141,11 @@ class AlertGenerations:
         return alert_generations(self._store, self._group.name, self._read)
 
     def newest(self) -> AlertGeneration | None:
-        """The newest generation; None before the first."""
-        known = self.all()
-        return known[-1] if known else None
+        """The newest generation; None before the first. Only its document is read."""
+        folder = layout.alert_generations(self._group.name)
+        names = [name for name in self._store.names(folder) if name.endswith(".json")]
+        path = f"{folder}/{names[-1]}" if names else ""
+        return self._store.read_document(path, AlertGeneration) if path else None
 
     def of(self, alert: str, fingerprint: str) -> list[AlertGeneration]:
         """The generations that judge by this definition of an alert, oldest first."""
