@@ -31,6 +31,7 @@ from trilayer_core.store import layout
 from trilayer_core.store.alerts import AlertGeneration, AlertGenerations, AlertState, Profile
 from trilayer_core.store.files import Store
 from trilayer_core.store.origins import Origins
+from trilayer_core.store.pointer import PointerFile
 from trilayer_core.store.publications import Publications
 
 logger = logging.getLogger("trilayer.alerts")
@@ -78,7 +79,7 @@ class AlertQuery:
         self._open_log = open_log
         self._query: StreamingQuery | None = None
         self._finished = -1
-        self._pointer_version: int | None = None
+        self._pointer: bytes | None = None
         self._prepared: Mapping[str, Profile] = {}
         self._prepare_again = float("-inf")
 
@@ -172,12 +173,13 @@ class AlertQuery:
         if not self.group.profiles or time.monotonic() < self._prepare_again:
             return
         try:
-            in_force = Publications(self._store).in_force()
-            if in_force is None or in_force.version == self._pointer_version:
+            pointer = PointerFile(self._store).data()
+            if pointer is None or pointer == self._pointer:
                 return
+            in_force = Publications(self._store).pointed_at(pointer)
             with self._open_log(self._settings.bootstrap_servers) as log:
                 prepared = self._succession(log).profiles(in_force)
-            self._pointer_version = in_force.version
+            self._pointer = pointer
             self._prepared, former = prepared, self._prepared
             self._delete_unused(former.values())
         except (IntegrityError, StoreError, CoverageError) as error:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.dialects import Spark
+from sqlglot.dialects import Dialect, Spark
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 from sqlglot.tokens import TokenType
@@ -222,7 +222,7 @@ def parse_schema(ddl: str, what: str, *, events: bool = False) -> tuple[Field, .
         wrong = _wrong_word(ddl)
         raise DefinitionError(
             f"schema of {what} must be Spark DDL (`name type, ...`); "
-            + (wrong or f"got {ddl!r}: {reason_of(error)}")
+            + (wrong or f"got {ddl!r}: {_reason(error)}")
         ) from None
     schema = table.this
     columns = schema.expressions if isinstance(schema, exp.Schema) else []
@@ -402,6 +402,43 @@ class Expression:
     columns: frozenset[str]
 
 
+def check_is_text(sql: str, what: str) -> None:
+    """Raises DefinitionError unless an expression is a text that is not empty."""
+    if not isinstance(sql, str) or not sql.strip():
+        raise DefinitionError(f"{what} must be a Spark SQL expression; got {sql!r}")
+
+
+def parse_one_expression(
+    sql: str, what: str, dialect: str | type[Dialect]
+) -> tuple[exp.Expr, exp.Select]:
+    """Parses a text that must be one expression; returns it, and a SELECT that has only it.
+
+    Raises:
+        DefinitionError: It is something else, or has a name, a star or a comment.
+    """
+    try:
+        statements = sqlglot.parse(f"SELECT\n{sql}\nFROM t", dialect=dialect)
+    except SqlglotError as error:
+        raise DefinitionError(
+            f"{what} must be a Spark SQL expression; got {sql!r}: {_reason(error)}"
+        ) from None
+    select = statements[0] if len(statements) == 1 else None
+    if (
+        not isinstance(select, exp.Select)
+        or len(select.selects) != 1
+        or set(_clauses(select)) != {"expressions", "from"}
+    ):
+        raise DefinitionError(f"{what} must be one Spark SQL expression; got {sql!r}")
+    expression = select.selects[0]
+    if isinstance(expression, exp.Alias | exp.Star) or any(
+        node.comments for node in expression.walk()
+    ):
+        raise DefinitionError(
+            f"{what} must be one expression without a name, a star or a comment; got {sql!r}"
+        )
+    return expression, select
+
+
 def parse_expression(
     sql: str,
     schema: Mapping[str, str],
@@ -426,28 +463,8 @@ def parse_expression(
             subquery, or a function whose result changes; or its type is unknown or not the expected
             one.
     """
-    if not isinstance(sql, str) or not sql.strip():
-        raise DefinitionError(f"{what} must be a Spark SQL expression; got {sql!r}")
-    try:
-        statements = sqlglot.parse(f"SELECT\n{sql}\nFROM t", dialect="spark")
-    except SqlglotError as error:
-        raise DefinitionError(
-            f"{what} must be a Spark SQL expression; got {sql!r}: {reason_of(error)}"
-        ) from None
-    select = statements[0] if len(statements) == 1 else None
-    if (
-        not isinstance(select, exp.Select)
-        or len(select.selects) != 1
-        or set(clauses_of(select)) != {"expressions", "from"}
-    ):
-        raise DefinitionError(f"{what} must be one Spark SQL expression; got {sql!r}")
-    expression = select.selects[0]
-    if isinstance(expression, exp.Alias | exp.Star) or any(
-        node.comments for node in expression.walk()
-    ):
-        raise DefinitionError(
-            f"{what} must be one expression without a name, a star or a comment; got {sql!r}"
-        )
+    check_is_text(sql, what)
+    expression, select = parse_one_expression(sql, what, "spark")
     _refuse_unrepeatable(expression, sql, what)
     columns = _columns(expression, schema, sql, what)
     for kind in expression.find_all(exp.DataType):
@@ -475,14 +492,12 @@ def _holdable(sql: str, type_: str) -> str:
     return f"IF({sql} BETWEEN {RANGES[type_]}, {sql}, NULL)" if type_ in RANGES else sql
 
 
-def reason_of(error: SqlglotError) -> str:
-    """What sqlglot says is wrong, without its position."""
+def _reason(error: SqlglotError) -> str:
     errors = getattr(error, "errors", None)
     return str(errors[0].get("description", error)) if errors else str(error).splitlines()[0]
 
 
-def clauses_of(select: exp.Select) -> Iterable[str]:
-    """The clauses that a SELECT has."""
+def _clauses(select: exp.Select) -> Iterable[str]:
     return (
         "from" if name in ("from", "from_") else name
         for name, value in select.args.items()

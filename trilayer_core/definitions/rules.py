@@ -16,10 +16,8 @@ from datetime import date, datetime
 from functools import cache
 from typing import ClassVar, NoReturn
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.dialects import Spark
-from sqlglot.errors import SqlglotError
 
 from trilayer_core.definitions.expressions import (
     CLOCK_TEXT,
@@ -28,11 +26,11 @@ from trilayer_core.definitions.expressions import (
     INTEGERS,
     SCALARS,
     UNREPEATABLE,
-    clauses_of,
+    check_is_text,
     is_decimal,
     is_orderable,
     normal_type,
-    reason_of,
+    parse_one_expression,
 )
 from trilayer_core.errors import DefinitionError, did_you_mean
 
@@ -413,34 +411,14 @@ class _Rule:
 
     def parsed(self) -> exp.Expr:
         sql, what = self.sql, self.what
-        if not isinstance(sql, str) or not sql.strip():
-            raise DefinitionError(f"{what} must be a Spark SQL expression; got {sql!r}")
+        check_is_text(sql, what)
         if "\\" in sql or "${" in sql:
             self.refuse(
                 "contain no backslash and no `${`, which Spark replaces",
                 "contains one",
                 "a shorter text and startswith(), endswith() or contains()",
             )
-        try:
-            statements = sqlglot.parse(f"SELECT\n{sql}\nFROM t", dialect=_NamedCalls)
-        except SqlglotError as error:
-            raise DefinitionError(
-                f"{what} must be a Spark SQL expression; got {sql!r}: {reason_of(error)}"
-            ) from None
-        select = statements[0] if len(statements) == 1 else None
-        if (
-            not isinstance(select, exp.Select)
-            or len(select.selects) != 1
-            or set(clauses_of(select)) != {"expressions", "from"}
-        ):
-            raise DefinitionError(f"{what} must be one Spark SQL expression; got {sql!r}")
-        expression = select.selects[0]
-        if isinstance(expression, exp.Alias | exp.Star) or any(
-            node.comments for node in expression.walk()
-        ):
-            raise DefinitionError(
-                f"{what} must be one expression without a name, a star or a comment; got {sql!r}"
-            )
+        expression, _ = parse_one_expression(sql, what, _NamedCalls)
         return expression
 
     # -- the walk ----------------------------------------------------------------------------------
