@@ -19,6 +19,7 @@ class Query:
     """A query that has ended, and whose broker is away again in its first starts."""
 
     stream = SimpleNamespace(name="clicks")
+    label = "stream clicks"
 
     def __init__(self, ended_by, failing=0, *, departed=None, unsettled=None, asked_in_vain=False):
         self._ended_by, self._failing, self._asked_in_vain = ended_by, failing, asked_in_vain
