@@ -1,8 +1,9 @@
 """The load of the benchmark of alerts: its catalogs, producer, reader and oracle.
 
-The producer and the reader are processes of their own, as in production. The producer writes the
-moment of creation into each event. The reader notes when it has read an alert, and parses nothing:
-everything is evaluated after the run.
+The producer and the reader are processes of their own, as in production. Both use librdkafka,
+because kafka-python needs half a millisecond of processor time for a record on its own. The
+producer writes the moment of creation into each event. The reader notes when it has read an alert,
+and parses nothing: everything is evaluated after the run.
 """
 
 from __future__ import annotations
@@ -22,9 +23,8 @@ from pathlib import Path
 from typing import TypedDict
 
 import numpy as np
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 
-from benchmarks.steady_producer import SteadyProducer
 from trilayer import Alert, Catalog, Stream, View, count, sum_
 
 CARDS, RATE = 2_000, 1_000.0
@@ -63,6 +63,9 @@ CATALOGS = {"STATELESS": STATELESS, "LAST_TWO": LAST_TWO, "WITH_PROFILE": WITH_P
 
 OUTPUT = EVERY.topic
 
+MOST_WAITING = 2_000_000
+"""The number of events that may wait to be sent, which is more than a burst has."""
+
 MOST_LATE_S = 0.02
 """How far the producer may fall behind its rate before it gives up the time, in seconds, because
 what it would catch up would be a burst.
@@ -77,6 +80,9 @@ class Payment(TypedDict):
     created_us: int
     at: str
 
+
+POLL_S = 0.2
+"""How long a consumer waits for a record, in seconds."""
 
 Place = tuple[int, int]
 """Partition and offset."""
@@ -115,32 +121,53 @@ def produce(
     stop: Synchronized[int],
 ) -> None:
     """Sends events one at a time at regular moments, until `stop` is not 0."""
-    producer = SteadyProducer(bootstrap_servers, STREAM.topic, PARTITIONS, events(cards))
+    producer = _producer(bootstrap_servers, linger_ms=0)
+    made = events(cards)
     gc.disable()
     number, due = 0, time.monotonic()
     while not stop.value:
         now = time.monotonic()
         if now < due:
             time.sleep(due - now)
-        producer.send(number % cards)
+        _send(producer, made[number % cards])
         number += 1
         sent.value = number
         due = max(due + 1 / rate, now - MOST_LATE_S)
-    producer.close()
+    _finish(producer)
     gc.enable()
 
 
 def burst(bootstrap_servers: str, number: int, cards: int) -> None:
     """Sends events as fast as possible."""
     made = events(cards)
-    producer = KafkaProducer(
-        bootstrap_servers=bootstrap_servers, linger_ms=20, batch_size=1 << 18, acks=1
-    )
+    producer = _producer(bootstrap_servers, linger_ms=20)
     for place in range(number):
-        key, head, tail = made[place % cards]
-        producer.send(STREAM.topic, head + b"%d" % (time.time_ns() // 1000) + tail, key=key)
-    producer.flush()
-    producer.close()
+        _send(producer, made[place % cards])
+    _finish(producer)
+
+
+def _producer(bootstrap_servers: str, *, linger_ms: int) -> Producer:
+    return Producer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "linger.ms": linger_ms,
+            "acks": 1,
+            "partitioner": "murmur2",  # as other clients do
+            "queue.buffering.max.messages": MOST_WAITING,
+        }
+    )
+
+
+def _send(producer: Producer, event: tuple[bytes, bytes, bytes]) -> None:
+    """Sends an event that is created now."""
+    key, head, tail = event
+    producer.produce(STREAM.topic, head + b"%d" % (time.time_ns() // 1000) + tail, key)
+
+
+def _finish(producer: Producer) -> None:
+    """Waits until the broker has all."""
+    if left := producer.flush(60):
+        raise AssertionError(f"all events must be sent; {left} were not within 60 s")
 
 
 # -- reader ----------------------------------------------------------------------------------------
@@ -154,30 +181,38 @@ def read(
     The values are then written to the file `to`, one a line, and the moments to `to` with the
     suffix `.npy`, in us since 1970.
     """
-    consumer = KafkaConsumer(
-        topic,
-        bootstrap_servers=bootstrap_servers,
-        auto_offset_reset="earliest",
-        isolation_level="read_committed",
-        max_poll_records=5_000,
-        check_crcs=False,
-    )
-    consumer.poll(timeout_ms=0)
+    consumer = _consumer(bootstrap_servers, topic)
     gc.disable()
     moments: list[int] = []
     values: list[bytes] = []
     while not orders.poll():
-        for records in consumer.poll(timeout_ms=200).values():
-            now = time.time_ns() // 1000
-            for record in records:
-                moments.append(now)
-                values.append(record.value)
-        received.value = len(values)
+        record = consumer.poll(POLL_S)
+        while record is not None:
+            moments.append(time.time_ns() // 1000)
+            values.append(_read(record)[2])
+            received.value = len(values)
+            record = consumer.poll(0)
     gc.enable()
-    consumer.close(autocommit=False)
+    consumer.close()
     to.write_bytes(b"\n".join(values))
     np.save(to.with_suffix(".npy"), np.array(moments, np.int64))
     orders.send(len(values))
+
+
+def _consumer(bootstrap_servers: str, topic: str) -> Consumer:
+    """A consumer of a whole topic."""
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "benchmark"})
+    partitions = range(PARTITIONS)
+    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
+    return consumer
+
+
+def _read(record: Message) -> tuple[int, int, bytes]:
+    """Partition, offset and value of a record."""
+    partition, offset, value = record.partition(), record.offset(), record.value()
+    if record.error() or partition is None or offset is None or value is None:
+        raise AssertionError(f"each record must be read; got {record.error()}")
+    return partition, offset, value
 
 
 @contextmanager
@@ -198,8 +233,8 @@ def reading(bootstrap_servers: str, topic: str, to: Path) -> Iterator[Callable[[
         yield number
         ours.send("stop")
         ours.recv()
-    finally:
         reader.join(10)
+    finally:
         if reader.is_alive():
             reader.kill()
 
@@ -351,13 +386,14 @@ def _identity(event: Payment) -> str:
 
 def _log(bootstrap_servers: str) -> Iterator[tuple[int, int, bytes]]:
     """Partition, offset and value of each record of the stream, each partition in order."""
-    consumer = KafkaConsumer(bootstrap_servers=bootstrap_servers, check_crcs=False)
-    places = [TopicPartition(STREAM.topic, partition) for partition in range(PARTITIONS)]
-    consumer.assign(places)
-    consumer.seek_to_beginning(*places)
-    ends = consumer.end_offsets(places)
-    while any(consumer.position(place) < end for place, end in ends.items()):
-        for records in consumer.poll(timeout_ms=200, max_records=5_000).values():
-            for record in records:
-                yield record.partition, record.offset, record.value
-    consumer.close(autocommit=False)
+    consumer = _consumer(bootstrap_servers, STREAM.topic)
+    left = 0
+    for partition in range(PARTITIONS):
+        first, end = consumer.get_watermark_offsets(TopicPartition(STREAM.topic, partition))
+        left += end - first
+    while left:
+        record = consumer.poll(POLL_S)
+        if record is not None:
+            yield _read(record)
+            left -= 1
+    consumer.close()

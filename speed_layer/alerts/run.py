@@ -17,7 +17,7 @@ from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.errors import EnvironmentFault, TrilayerError
 from trilayer_core.log.broker import Log
 from trilayer_core.runtime.kafka_source import lost_by_log
-from trilayer_core.runtime.session import JAVA_OPTIONS, driver_at_work, first_cause, session
+from trilayer_core.runtime.session import driver_at_work, first_cause, session
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store import layout
 from trilayer_core.store.files import Store
@@ -40,10 +40,6 @@ SPARK_CONF = {
     "spark.sql.streaming.numRecentProgressUpdates": "2",
     "spark.sql.streaming.minBatchesToRetain": "2",
 }
-
-# A query would be behind for half a minute on two processors while the JVM compiles its code as
-# well as it can; compiled quickly, the code keeps up after a few seconds.
-FAST_START = "-XX:TieredStopAtLevel=1"
 
 LOOK_S = 0.1
 """How often it is looked whether a batch has ended, in seconds."""
@@ -135,13 +131,11 @@ def _ensure_topics(catalog: Catalog, settings: Settings) -> int:
 
 def _session(settings: Settings, slots: int) -> SparkSession:
     """The session. In real-time mode all tasks of a query run at the same time, each in a slot."""
-    theirs = settings.spark_conf.get(JAVA_OPTIONS, "")
-    conf = {**settings.spark_conf, JAVA_OPTIONS: f"{FAST_START} {theirs}".strip()}
-    local = settings.spark_master.startswith("local")
-    changed = {"spark_conf": conf} | ({"spark_master": f"local[{slots}]"} if local else {})
+    if settings.spark_master.startswith("local"):
+        settings = settings.model_copy(update={"spark_master": f"local[{slots}]"})
     return session(
         "trilayer-alerts",
-        settings.model_copy(update=changed),
+        settings,
         memory_mb=settings.alerts_memory_mb,
         conf=SPARK_CONF,
     )
