@@ -31,10 +31,10 @@ NAME = "kafka"
 
 _LOGGING = Path(__file__).parent / "log4j2.properties"
 
-# Memory is more important than speed: one garbage collection thread, only the quick compiler, few
-# allocation arenas.
+# Memory is more important than speed: one garbage collection thread, small stacks and code cache.
+# With the quick compiler alone, single records cost about twice the processor time.
 _JVM = (
-    "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k", "-XX:ReservedCodeCacheSize=48m",
+    "-XX:+UseSerialGC", "-Xss512k", "-XX:ReservedCodeCacheSize=48m",
     "-XX:MaxDirectMemorySize=64m", "-XX:+ExitOnOutOfMemoryError", "-Djava.awt.headless=true",
     f"-Dlog4j2.configurationFile={_LOGGING}",
 )  # fmt: skip
