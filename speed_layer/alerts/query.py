@@ -53,6 +53,7 @@ class AlertQuery:
     Attributes:
         group: The group.
         generation: The generation that runs; None before `start`.
+        refused: How often Spark has refused to run it for want of slots, since a batch has ended.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class AlertQuery:
         """
         self.group = group
         self.generation: AlertGeneration | None = None
+        self.refused = 0
         self._settings, self._store, self._spark = settings, store, spark
         self._open_log = open_log
         self._query: StreamingQuery | None = None
@@ -155,6 +157,7 @@ class AlertQuery:
         if finished == self._finished:
             return
         self._finished = finished
+        self.refused = 0
         judged = {**self.generation.read_from, **progress.judged()}
         keys = self._keys()
         why = ""

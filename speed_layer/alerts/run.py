@@ -25,6 +25,8 @@ from trilayer_core.store.files import Store
 logger = logging.getLogger("trilayer.alerts")
 
 SPARK_CONF = {
+    # A table that is joined is read by one task, because each task needs a slot beside the queries.
+    "spark.default.parallelism": "1",
     # One task has the state of all keys. Each further one would need a processor of its own.
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
@@ -40,6 +42,18 @@ SPARK_CONF = {
     "spark.sql.streaming.numRecentProgressUpdates": "2",
     "spark.sql.streaming.minBatchesToRetain": "2",
 }
+
+JOIN_SLOTS = 8
+"""The number of tasks of each query that may read tables which it joins, at the same time."""
+
+NO_SLOTS = "CONCURRENT_SCHEDULER_INSUFFICIENT_SLOT"
+"""What Spark says if other tasks have the slots that a query needs at once."""
+
+MOST_REFUSED = 20
+"""How often a query is started again in a row because of that."""
+
+REFUSED_S = 1.0
+"""How long other tasks are waited for then, in seconds."""
 
 LOOK_S = 0.1
 """How often it is looked whether a batch has ended, in seconds."""
@@ -118,12 +132,16 @@ def _run(
 
 
 def _ensure_topics(catalog: Catalog, settings: Settings) -> int:
-    """Creates the topics that are not there; returns the number of tasks that run at once."""
+    """Creates the topics that are not there; returns the number of tasks that may run at once.
+
+    A query that does not find a slot for each of its tasks at once fails. Those for the tables that
+    it joins are only taken in between, by tasks of one query or another.
+    """
     slots = 0
     with Log(settings.bootstrap_servers) as log:
         for group in catalog.alert_groups:
             topic = log.ensure(group.stream, settings.replication_factor)
-            slots += len(topic.partitions) + bool(group.last)
+            slots += len(topic.partitions) + bool(group.last) + JOIN_SLOTS
             for name in group.topics:
                 log.ensure_alerts(name, group.stream.partitions, settings.replication_factor)
     return slots
@@ -165,6 +183,11 @@ def _check(query: AlertQuery, settings: Settings, stop: threading.Event) -> None
         start_again(query, settings, stop)
     elif is_away(text, settings):
         wait_out(query, first_cause(text), settings, stop)
+    elif NO_SLOTS in text and query.refused < MOST_REFUSED:
+        query.refused += 1
+        logger.warning("%s: other tasks have its slots; it starts again", query.label)
+        stop.wait(REFUSED_S)
+        start_again(query, settings, stop)
     elif query.has_lost_files():
         start_again(query, settings, stop)
     else:
