@@ -82,6 +82,25 @@ class Snapshot:
             UsageError: The SQL is invalid, writes, or uses an unknown name.
             CoverageError: A view has no answer yet.
         """
+        return Result(_without_hugeint(self.table(query, layer)), self._provenance_of(query))
+
+    def interrupt(self) -> None:
+        """Interrupts the query that another thread runs, which then raises KeyboardInterrupt."""
+        self._cursor.interrupt()
+
+    def table(self, query: str, layer: Layer = "merged", rows: int | None = None) -> pa.Table:
+        """The answer to one SELECT, with column types that don't depend on the values.
+
+        `sql` makes a bigint of a sum of bigints if all values fit. Here it is a decimal(38,0).
+
+        Args:
+            query: The SELECT.
+            layer: The layer.
+            rows: How many rows to return at most; None for all. With 0, only the columns are found.
+
+        Raises:
+            UsageError, CoverageError: As `sql` does.
+        """
         if layer not in LAYERS:
             raise UsageError(f"layer must be one of {', '.join(LAYERS)}; got {layer!r}")
         self._check(query)
@@ -97,11 +116,14 @@ class Snapshot:
                 self._cursor.execute(f"SET VARIABLE {LAYER} = '{layer}'")
             self.layer = layer
         try:
-            table = _without_hugeint(self._cursor.sql(query).to_arrow_table())
+            answer = self._cursor.sql(query)
+            table: pa.Table = (answer if rows is None else answer.limit(rows)).to_arrow_table()
         except RuntimeError as error:
             if "interrupted" in str(error).lower():
                 raise KeyboardInterrupt from None  # DuckDB ends a query so at Ctrl-C
             raise
+        except duckdb.InterruptException:
+            raise KeyboardInterrupt from None
         except duckdb.CatalogException as error:
             self._check_alerts(query)
             raise UsageError(f"{_first_line(error)}{self._names_hint(str(error))}") from None
@@ -121,7 +143,7 @@ class Snapshot:
         except duckdb.Error as error:
             raise UsageError(str(error).strip()) from None
         self.sound = True
-        return Result(table, self._provenance_of(query))
+        return table
 
     def _check(self, query: str) -> None:
         try:

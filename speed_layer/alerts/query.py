@@ -256,13 +256,15 @@ class AlertQuery:
             events = with_remembered(events, self._remembered(generation), group)
         for view in group.profiles:
             profile = generation.profiles.get(view.name)
-            columns = ", ".join(f"`{n}` {t}" for n, t in profile_columns(view).items())
+            columns = profile_columns(view)
             if profile is None:
-                rows = self._spark.createDataFrame([], columns)
+                nulls = ", ".join(f"CAST(NULL AS {t}) AS `{n}`" for n, t in columns.items())
+                rows = self._spark.sql(f"SELECT {nulls} WHERE false")
                 events = with_profile(events, rows, group, view, "CAST(NULL AS BIGINT)")
             else:
                 self._store.check(profile.file)
-                rows = self._spark.read.schema(columns).parquet(self._store.uri(profile.file.path))
+                schema = ", ".join(f"`{n}` {t}" for n, t in columns.items())
+                rows = self._spark.read.schema(schema).parquet(self._store.uri(profile.file.path))
                 events = with_profile(
                     events, rows, group, view, f"CAST({profile.version} AS BIGINT)"
                 )

@@ -1,0 +1,25 @@
+"""A server on a store that has nothing yet: what needs no view is answered all the same."""
+
+import pytest
+
+import serving_layer
+from tests.support.sales import catalog_on
+from tests.support.served import Served
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.store.files import Store
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory):
+    store = Store(str(tmp_path_factory.mktemp("served") / "store"))
+    with (
+        serving_layer.connect(catalog_on("sales"), Settings(), store) as connection,
+        Served(connection) as server,
+    ):
+        yield server
+
+
+@pytest.fixture
+def client(served):
+    with served.client(autocommit=True) as client:
+        yield client

@@ -1,0 +1,38 @@
+"""`trilayer serve`: answers the clients of PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import Annotated
+
+import typer
+
+import serving_layer
+from trilayer.cli.context import err
+from trilayer.operations.project import project
+from trilayer.server.listen import DATABASE, HOST, Server
+
+PORT = 5433
+"""PostgreSQL's own is 5432, and may be in use."""
+
+
+def serve(
+    port: Annotated[int, typer.Option(help="port of 127.0.0.1; 0 for any that is free")] = PORT,
+) -> None:
+    """Answers clients of PostgreSQL on this machine, until Ctrl-C."""
+    p = project()
+    with serving_layer.connect(p.catalog, p.settings, p.store) as connection:
+        asyncio.run(_run(Server(connection), port))
+
+
+async def _run(server: Server, port: int) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    await server.run(port, stop, _say)
+
+
+def _say(port: int) -> None:
+    err.print(f"Connect with: psql -h {HOST} -p {port} {DATABASE}", soft_wrap=True)

@@ -1,0 +1,1 @@
+"""The server: clients of PostgreSQL ask the merged views in SQL."""

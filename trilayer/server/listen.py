@@ -1,0 +1,133 @@
+"""Listens for clients, and gives each a session."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import re
+import secrets
+from collections.abc import Callable
+
+from serving_layer.connection import LAYERS, Connection, Layer
+from trilayer.server import messages
+from trilayer.server.asking import Asking
+from trilayer.server.messages import Fault, ProtocolFault, Startup
+from trilayer.server.session import Session
+from trilayer_core.errors import EnvironmentFault
+
+logger = logging.getLogger("trilayer.server")
+
+HOST = "127.0.0.1"
+"""The only address on which the server listens, because it asks for no password."""
+
+DATABASE = "trilayer"
+STARTUP_S = 10.0
+"""How long a client may take for its startup message, in seconds."""
+
+MOST_STARTUP_BYTES = 10_000
+KEY_BYTES = 4
+
+_OPTION = re.compile(r"-c\s*search_path=(\S+)|--search_path=(\S+)")
+
+
+class Server:
+    """Answers the clients of PostgreSQL from a connection to the serving layer."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Prepares it; `run` listens.
+
+        Args:
+            connection: The connection whose views are asked.
+        """
+        self._connection = connection
+        self._sessions: dict[int, Session] = {}
+        self._meetings: set[asyncio.Task[None]] = set()
+        self._pids = itertools.count(1)
+
+    async def run(self, port: int, stop: asyncio.Event, on_ready: Callable[[int], None]) -> None:
+        """Answers clients until `stop` is set.
+
+        Args:
+            port: The port; 0 for any that is free.
+            stop: Ends it.
+            on_ready: Called with the port once clients can connect.
+
+        Raises:
+            EnvironmentFault: The port is taken.
+        """
+        try:
+            server = await asyncio.start_server(self._begin, HOST, port)
+        except OSError as error:
+            raise EnvironmentFault(
+                f"the server can't listen on {HOST}:{port}: {error.strerror}; choose another port"
+                " with --port"
+            ) from None
+        async with server:
+            on_ready(server.sockets[0].getsockname()[1])
+            await stop.wait()
+            server.close()
+            for task in self._meetings:
+                task.cancel()
+            await asyncio.gather(*self._meetings, return_exceptions=True)
+
+    def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        meeting = asyncio.create_task(self._meet(reader, writer))
+        self._meetings.add(meeting)
+        meeting.add_done_callback(self._meetings.discard)
+
+    async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answers one client, from its first message on."""
+        try:
+            async with asyncio.timeout(STARTUP_S):
+                startup = await _startup(reader, writer)
+            if startup.code == messages.CANCEL:
+                if (session := self._sessions.get(startup.pid)) is not None:
+                    session.cancel(startup.secret)
+                return
+            layer, version = _chosen(startup)
+            pid = next(self._pids)
+            asking = Asking(self._connection, layer, version)
+            session = Session(reader, writer, asking, pid, secrets.token_bytes(KEY_BYTES))
+            self._sessions[pid] = session
+            try:
+                await session.run(startup)
+            finally:
+                del self._sessions[pid]
+        except ProtocolFault as error:
+            writer.write(messages.error(Fault("08P01", str(error), severity="FATAL")))
+        except (ConnectionError, TimeoutError, asyncio.IncompleteReadError) as error:
+            logger.debug("a client has left: %s", error)
+        finally:
+            writer.close()
+
+
+async def _startup(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Startup:
+    """Reads the first message. Encryption is declined, and the client then begins again."""
+    while True:
+        length = int.from_bytes(await reader.readexactly(4), "big")
+        if not 8 <= length <= MOST_STARTUP_BYTES:
+            raise ProtocolFault(f"a startup message must be of 8 bytes or more; got {length}")
+        startup = messages.startup(await reader.readexactly(length - 4))
+        if startup.code not in (messages.TLS, messages.GSSAPI):
+            return startup
+        writer.write(b"N")
+        await writer.drain()
+
+
+def _chosen(startup: Startup) -> tuple[Layer, int | None]:
+    """The layer and the version that a client asks for.
+
+    Raises:
+        ProtocolFault: There is no such layer or database.
+    """
+    option = _OPTION.search(startup.options.get("options", ""))
+    given = startup.options.get("search_path") or (option and (option[1] or option[2])) or "merged"
+    first = given.split(",")[0].strip().strip('"')
+    layer = next((layer for layer in LAYERS if layer == first), None)
+    if layer is None:
+        raise ProtocolFault(f"search_path must be one of {', '.join(LAYERS)}; got {given!r}")
+    database, at, version = startup.options.get("database", DATABASE).partition("@")
+    if at and not version.isdecimal():
+        raise ProtocolFault(f"database must be NAME or NAME@VERSION; got {database}{at}{version}")
+    return layer, int(version) if at else None

@@ -1,0 +1,254 @@
+"""The messages of PostgreSQL's protocol, version 3, as bytes.
+
+A client's message is a type, a length and a body; its fields are read with `Body`. The server's
+messages are made by the functions below. Nothing here knows what the messages are about.
+
+Source: https://www.postgresql.org/docs/current/protocol-message-formats.html
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+PROTOCOL = 3 << 16
+"""Version 3.0, as the first number of a startup message."""
+
+CANCEL, TLS, GSSAPI = ((1234 << 16) + minor for minor in (5678, 5679, 5680))
+"""What else a startup message may begin with."""
+
+MOST_BYTES = 1 << 20
+"""The length of the longest message that a client may send."""
+
+TEXT, BINARY = 0, 1
+"""The formats of values."""
+
+IDLE, IN_TRANSACTION, FAILED = b"I", b"T", b"E"
+"""What a session is in, as `ready` says it."""
+
+
+class ProtocolFault(Exception):
+    """A client has sent what is no message. Its connection ends."""
+
+
+class Body:
+    """Reads the fields of one message.
+
+    Every method raises ProtocolFault if the message is too short.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def take(self, number: int) -> bytes:
+        """The next bytes."""
+        if number < 0 or self._at + number > len(self._data):
+            raise ProtocolFault(f"a message must have {number} more bytes; it has fewer")
+        found = self._data[self._at : self._at + number]
+        self._at += number
+        return found
+
+    def text(self) -> str:
+        """The next text, which ends with a zero byte."""
+        end = self._data.find(b"\0", self._at)
+        if end < 0:
+            raise ProtocolFault("a text in a message must end with a zero byte")
+        found = self._data[self._at : end]
+        self._at = end + 1
+        try:
+            return found.decode()
+        except UnicodeDecodeError:
+            raise ProtocolFault("a text in a message must be UTF-8") from None
+
+    def int16(self) -> int:
+        """The next integer of two bytes."""
+        return int(struct.unpack(">h", self.take(2))[0])
+
+    def int32(self) -> int:
+        """The next integer of four bytes."""
+        return int(struct.unpack(">i", self.take(4))[0])
+
+    def int16s(self) -> list[int]:
+        """The next integers, preceded by their number."""
+        return [self.int16() for _ in range(self._number())]
+
+    def int32s(self) -> list[int]:
+        """The next integers, preceded by their number."""
+        return [self.int32() for _ in range(self._number())]
+
+    def values(self) -> list[bytes | None]:
+        """The next values, preceded by their number. NULL is None."""
+        found: list[bytes | None] = []
+        for _ in range(self._number()):
+            length = self.int32()
+            found.append(None if length == -1 else self.take(length))
+        return found
+
+    def _number(self) -> int:
+        return self.int16() & 0xFFFF
+
+    @property
+    def rest(self) -> bytes:
+        """What was not read yet."""
+        return self._data[self._at :]
+
+
+@dataclass(frozen=True)
+class Startup:
+    """The first message of a connection.
+
+    Attributes:
+        code: `PROTOCOL`, or `CANCEL`, `TLS` or `GSSAPI`.
+        minor: The minor version of the protocol that the client asks for.
+        options: The client's parameters, such as user and database.
+        pid: The connection whose query is to be cancelled.
+        secret: What proves that the client may do so.
+    """
+
+    code: int
+    minor: int
+    options: Mapping[str, str]
+    pid: int = 0
+    secret: bytes = b""
+
+
+def startup(data: bytes) -> Startup:
+    """Reads the first message, without its length.
+
+    Raises:
+        ProtocolFault: It is no startup message, or of another version.
+    """
+    body = Body(data)
+    code = body.int32()
+    if code == CANCEL:
+        return Startup(code, 0, {}, body.int32(), body.rest)
+    if code in (TLS, GSSAPI):
+        return Startup(code, 0, {})
+    if code >> 16 != PROTOCOL >> 16:
+        raise ProtocolFault(f"the protocol must be of version 3; got {code >> 16}.{code & 0xFFFF}")
+    options = {}
+    while name := body.text():
+        options[name] = body.text()
+    return Startup(PROTOCOL, code & 0xFFFF, options)
+
+
+# -- what the server sends -------------------------------------------------------------------------
+
+
+def _message(kind: bytes, body: bytes = b"") -> bytes:
+    return kind + struct.pack(">i", len(body) + 4) + body
+
+
+def _text(text: str) -> bytes:
+    return text.replace("\0", "").encode("utf-8", "replace") + b"\0"
+
+
+def authenticated() -> bytes:
+    """The client may go on without a password."""
+    return _message(b"R", struct.pack(">i", 0))
+
+
+def parameter(name: str, value: str) -> bytes:
+    """What the server says about itself."""
+    return _message(b"S", _text(name) + _text(value))
+
+
+def cancel_key(pid: int, secret: bytes) -> bytes:
+    """What a client needs in order to cancel a query of this connection."""
+    return _message(b"K", struct.pack(">i", pid) + secret)
+
+
+def older_protocol(refused: Sequence[str]) -> bytes:
+    """The server speaks 3.0 only, and does not know these options of the protocol."""
+    names = b"".join(map(_text, refused))
+    return _message(b"v", struct.pack(">ii", PROTOCOL, len(refused)) + names)
+
+
+def ready(state: bytes) -> bytes:
+    """The server waits for a query."""
+    return _message(b"Z", state)
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column of an answer.
+
+    Attributes:
+        name: Its name.
+        oid: The type's number in PostgreSQL.
+        size: The number of bytes of a value; -1 if it varies.
+        modifier: The type's modifier, such as precision and scale; -1 for none.
+        format: `TEXT` or `BINARY`.
+    """
+
+    name: str
+    oid: int
+    size: int
+    modifier: int = -1
+    format: int = TEXT
+
+
+def row_description(fields: Sequence[Field]) -> bytes:
+    """The columns of the rows that follow."""
+    return _message(
+        b"T",
+        struct.pack(">h", len(fields))
+        + b"".join(
+            _text(field.name)
+            + struct.pack(">ihihih", 0, 0, field.oid, field.size, field.modifier, field.format)
+            for field in fields
+        ),
+    )
+
+
+def parameter_description(oids: Sequence[int]) -> bytes:
+    """The types of a statement's parameters."""
+    return _message(b"t", struct.pack(f">H{len(oids)}i", len(oids), *oids))
+
+
+def command_complete(tag: str) -> bytes:
+    """A statement has ended; the tag says which, and of how many rows."""
+    return _message(b"C", _text(tag))
+
+
+PARSE_COMPLETE = _message(b"1")
+BIND_COMPLETE = _message(b"2")
+CLOSE_COMPLETE = _message(b"3")
+NO_DATA = _message(b"n")
+EMPTY_QUERY = _message(b"I")
+PORTAL_SUSPENDED = _message(b"s")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What went wrong with a statement.
+
+    Attributes:
+        code: The SQLSTATE.
+        message: What went wrong.
+        hint: What to do; empty if the message says it.
+        position: The character of the statement at which it was found, from 1 on; 0 if unknown.
+        severity: ERROR, or FATAL if the connection ends.
+    """
+
+    code: str
+    message: str
+    hint: str = ""
+    position: int = 0
+    severity: str = "ERROR"
+
+
+def error(fault: Fault) -> bytes:
+    """The statement, or the connection, has failed."""
+    fields = {
+        b"S": fault.severity,
+        b"V": fault.severity,
+        b"C": fault.code,
+        b"M": fault.message,
+        b"H": fault.hint,
+        b"P": str(fault.position) if fault.position else "",
+    }
+    return _message(
+        b"E", b"".join(kind + _text(text) for kind, text in fields.items() if text) + b"\0"
+    )

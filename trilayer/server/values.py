@@ -1,0 +1,403 @@
+"""The types and values of an Arrow table, as PostgreSQL has them.
+
+`types_of` says which type of PostgreSQL a column has, and `rows` makes the messages of all rows.
+They are built column by column: the lengths and values of all columns are joined for each row, so
+that the data of the joined array is the stream of bytes that is sent.
+
+Source: https://www.postgresql.org/docs/current/protocol-message-formats.html (DataRow), and the
+`*_send` functions of PostgreSQL for the binary formats.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trilayer.server.messages import BINARY, TEXT, Field
+
+# Days and microseconds from 1970 to 2000, from where PostgreSQL counts.
+_DAYS_TO_2000 = (date(2000, 1, 1) - date(1970, 1, 1)).days
+_US_A_DAY = 86_400_000_000
+
+Encode = Callable[[pa.Array], pa.Array]
+"""Makes the bytes of all values of an array. NULL stays NULL."""
+
+
+@dataclass(frozen=True)
+class Type:
+    """A type of PostgreSQL.
+
+    Attributes:
+        oid: Its number.
+        size: The number of bytes of a value; -1 if it varies.
+        text: Encodes values as text.
+        binary: Encodes values in the type's binary format.
+        modifier: Precision and scale, if it is numeric; else -1.
+    """
+
+    oid: int
+    size: int
+    text: Encode
+    binary: Encode
+    modifier: int = -1
+
+
+def type_of(arrow: pa.DataType) -> Type:
+    """The type of PostgreSQL for one of Arrow. A struct or map is json."""
+    if pa.types.is_dictionary(arrow):
+        value = type_of(arrow.value_type)
+        return Type(
+            value.oid,
+            value.size,
+            lambda array: value.text(array.dictionary_decode()),
+            lambda array: value.binary(array.dictionary_decode()),
+            value.modifier,
+        )
+    if pa.types.is_decimal(arrow):
+        return Type(1700, -1, _text, _numeric, ((arrow.precision << 16) | arrow.scale) + 4)
+    if pa.types.is_timestamp(arrow):
+        oid = 1184 if arrow.tz else 1114
+        return Type(oid, 8, _each(_timestamp_text(bool(arrow.tz))), _timestamp)
+    if _is_list(arrow):
+        return _array_type(arrow)
+    return _TYPES.get(arrow) or _JSON
+
+
+def field_of(name: str, arrow: pa.DataType, format_: int = TEXT) -> Field:
+    """The description of a column."""
+    found = type_of(arrow)
+    return Field(name, found.oid, found.size, found.modifier, format_)
+
+
+def rows(table: pa.Table, formats: Sequence[int]) -> list[pa.Buffer]:
+    """The messages of all rows, with a format for each column."""
+    return [_row_messages(batch, formats) for batch in table.to_batches() if batch.num_rows]
+
+
+def _row_messages(batch: pa.RecordBatch, formats: Sequence[int]) -> pa.Buffer:
+    parts: list[pa.Array] = []
+    sizes = np.full(batch.num_rows, 6 + 4 * batch.num_columns, np.int64)
+    for column, format_ in zip(batch.columns, formats, strict=True):
+        kind = type_of(column.type)
+        encoded = (kind.binary if format_ == BINARY else kind.text)(column)
+        length = pc.fill_null(pc.binary_length(encoded), -1).to_numpy(zero_copy_only=False)
+        sizes += np.maximum(length, 0)
+        parts += [_fixed(length.astype(">i4")), pc.fill_null(encoded, b"")]
+    number = batch.num_columns.to_bytes(2, "big")
+    joined = pc.binary_join_element_wise(
+        pa.scalar(b"D", pa.large_binary()),
+        _large(_fixed(sizes.astype(">i4"))),
+        pa.scalar(number, pa.large_binary()),
+        *map(_large, parts),
+        pa.scalar(b"", pa.large_binary()),
+    )
+    return joined.buffers()[2]
+
+
+def _large(array: pa.Array) -> pa.Array:
+    return array.cast(pa.large_binary())
+
+
+def _fixed(values: np.ndarray) -> pa.Array:
+    """The bytes of each number, in the order in which the processor would have them."""
+    width = values.dtype.itemsize
+    data = pa.py_buffer(np.ascontiguousarray(values))
+    offsets = pa.py_buffer(np.arange(len(values) + 1, dtype=np.int32) * width)
+    return pa.Array.from_buffers(pa.binary(), len(values), [None, offsets, data])
+
+
+def _masked(encoded: pa.Array, array: pa.Array) -> pa.Array:
+    """NULL where the array has NULL."""
+    return pc.if_else(array.is_valid(), encoded, None) if array.null_count else encoded
+
+
+# -- encoders --------------------------------------------------------------------------------------
+
+
+def _number(big_endian: str) -> Encode:
+    def encode(array: pa.Array) -> pa.Array:
+        values = pc.fill_null(array, 0).to_numpy(zero_copy_only=False)
+        return _masked(_fixed(values.astype(big_endian)), array)
+
+    return encode
+
+
+def _each(one: Callable[[Any], str | bytes]) -> Encode:
+    """Encodes the values one at a time."""
+
+    def encode(array: pa.Array) -> pa.Array:
+        made = [None if not value.is_valid else _as_bytes(one(value)) for value in array]
+        return pa.array(made, pa.binary())
+
+    return encode
+
+
+def _as_bytes(value: str | bytes) -> bytes:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _text(array: pa.Array) -> pa.Array:
+    return array.cast(pa.string()).cast(pa.binary())
+
+
+def _boolean_text(array: pa.Array) -> pa.Array:
+    return pc.if_else(array, b"t", b"f").cast(pa.binary())
+
+
+def _float_text(scientific_from: float) -> Encode:
+    """As PostgreSQL writes them: the shortest text that is read as the same number.
+
+    It has an exponent if the number is below 1e-4, or not below `scientific_from`.
+    """
+
+    def one(value: np.floating[Any]) -> str:
+        if 1e-4 <= abs(value) < scientific_from:
+            return np.format_float_positional(value, unique=True, trim="-")
+        return np.format_float_scientific(value, unique=True, trim="-", exp_digits=2)
+
+    def encode(array: pa.Array) -> pa.Array:
+        text = array.cast(pa.string())
+        numbers = pc.fill_null(array, 0).to_numpy(zero_copy_only=False)
+        text = pc.replace_substring_regex(text, "^nan$", "NaN")
+        text = pc.replace_substring_regex(text, "inf$", "Infinity")
+        size = np.abs(numbers)
+        # Arrow uses an exponent for others.
+        ours = np.isfinite(numbers) & (size != 0) & ((size < 1e-4) | (size >= _ARROW_POSITIONAL))
+        if ours.any():
+            made = pa.array([one(number) for number in numbers[ours]], pa.string())
+            text = pc.replace_with_mask(text, pa.array(ours), made)
+        return _masked(text.cast(pa.binary()), array)
+
+    return encode
+
+
+_ARROW_POSITIONAL = 1e6
+"""Up to this number Arrow writes what PostgreSQL writes, for both sizes of floating point."""
+
+
+def _boolean(array: pa.Array) -> pa.Array:
+    return pc.if_else(array, b"\x01", b"\x00").cast(pa.binary())
+
+
+def _bytea_text(array: pa.Array) -> pa.Array:
+    return pa.array(
+        [None if v is None else b"\\x" + v.hex().encode() for v in array.to_pylist()], pa.binary()
+    )
+
+
+def _date(array: pa.Array) -> pa.Array:
+    return _number(">i4")(pc.subtract(array.cast(pa.int32()), _DAYS_TO_2000))
+
+
+def _date_text(array: pa.Array) -> pa.Array:
+    return _each(lambda value: _day(value.value))(array)
+
+
+def _timestamp(array: pa.Array) -> pa.Array:
+    us = _us(array)
+    return _number(">i8")(pc.subtract(us, _DAYS_TO_2000 * _US_A_DAY))
+
+
+def _us(array: pa.Array) -> pa.Array:
+    return array.cast(pa.timestamp("us", array.type.tz), safe=False).cast(pa.int64())
+
+
+def _timestamp_text(zoned: bool) -> Callable[[pa.Scalar], str]:
+    def one(value: pa.Scalar) -> str:
+        us = value.cast(pa.timestamp("us", value.type.tz), safe=False).value
+        days, rest = divmod(us, _US_A_DAY)
+        day = _day(days)
+        era = " BC" if day.endswith(" BC") else ""
+        return f"{day.removesuffix(' BC')} {_clock(rest)}{'+00' if zoned else ''}{era}"
+
+    return one
+
+
+def _day(days: int) -> str:
+    """A date as PostgreSQL writes it, of any year."""
+    # Years of 400 are equally long, which brings every date into those that Python has.
+    cycles, within = divmod(days + _DAYS_TO_YEAR_1, _DAYS_A_CYCLE)
+    found = date(1, 1, 1) + timedelta(days=within)
+    year = found.year + 400 * cycles
+    shown, era = (year, "") if year > 0 else (1 - year, " BC")
+    return f"{shown:04d}-{found.month:02d}-{found.day:02d}{era}"
+
+
+_DAYS_A_CYCLE = 146_097
+_DAYS_TO_YEAR_1 = (date(1970, 1, 1) - date(1, 1, 1)).days
+
+
+def _clock(us: int) -> str:
+    """A time of day, with as many digits of the second as it has."""
+    seconds, fraction = divmod(us, 1_000_000)
+    minutes, second = divmod(seconds, 60)
+    text = f"{minutes // 60:02d}:{minutes % 60:02d}:{second:02d}"
+    return f"{text}.{fraction:06d}".rstrip("0") if fraction else text
+
+
+def _time(array: pa.Array) -> pa.Array:
+    return _number(">i8")(array.cast(pa.time64("us")).cast(pa.int64()))
+
+
+def _time_text(array: pa.Array) -> pa.Array:
+    return _each(lambda value: _clock(value.cast(pa.time64("us")).cast(pa.int64()).as_py()))(array)
+
+
+def _interval(value: pa.Scalar) -> bytes:
+    months, days, ns = value.as_py()
+    return b"".join(
+        part.to_bytes(size, "big", signed=True)
+        for part, size in ((ns // 1000, 8), (days, 4), (months, 4))
+    )
+
+
+def _interval_text(value: pa.Scalar) -> str:
+    """In PostgreSQL's own style: `1 year 2 mons -3 days 04:05:06`."""
+    months, days, ns = value.as_py()
+    us = ns // 1000
+    years, months = int(months / 12), months - 12 * int(months / 12)
+    parts = [
+        f"{number} {name if number == 1 else name + 's'}"
+        for number, name in ((years, "year"), (months, "mon"), (days, "day"))
+        if number
+    ]
+    if us or not parts:
+        parts.append(f"{'-' if us < 0 else ''}{_clock(abs(us))}")
+    return " ".join(parts)
+
+
+def _numeric(array: pa.Array) -> pa.Array:
+    return pa.array(
+        [None if v is None else numeric_binary(v) for v in array.to_pylist()], pa.binary()
+    )
+
+
+def numeric_binary(value: Decimal) -> bytes:
+    """A decimal in PostgreSQL's binary format: digits of base 10,000 with a weight."""
+    sign, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    scale = max(-exponent, 0)
+    whole = int("".join(map(str, digits))) * 10 ** max(exponent, 0)
+    # As a whole number of 10,000ths to some power.
+    places = -(-scale // 4)
+    whole *= 10 ** (4 * places - scale)
+    groups: list[int] = []
+    while whole:
+        whole, group = divmod(whole, 10_000)
+        groups.insert(0, group)
+    weight = len(groups) - places - 1
+    while groups and not groups[-1]:
+        groups.pop()
+    head = (len(groups), weight if groups else 0, 0x4000 if sign and groups else 0, scale)
+    return np.array([*head, *groups], ">i2").tobytes()
+
+
+def _json_text(array: pa.Array) -> pa.Array:
+    return _each(lambda value: json.dumps(_plain(value.as_py()), ensure_ascii=False))(array)
+
+
+def _plain(value: Any) -> Any:
+    """A value of JSON."""
+    if isinstance(value, dict):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, float) and value not in (value, None):
+        return str(value)
+    if isinstance(value, Decimal):
+        return float(value) if value != value.to_integral_value() else int(value)
+    if isinstance(value, date | datetime | time | timedelta):
+        return str(value)
+    return value.hex() if isinstance(value, bytes) else value
+
+
+# -- arrays ----------------------------------------------------------------------------------------
+
+_ARRAYS = {16: 1000, 17: 1001, 20: 1016, 21: 1005, 23: 1007, 25: 1009, 114: 199, 700: 1021,
+           701: 1022, 1082: 1182, 1083: 1183, 1114: 1115, 1184: 1185, 1186: 1187,
+           1700: 1231}  # fmt: skip
+"""The type of an array by the type of its elements."""
+
+_QUOTED = frozenset('{}",\\ \t\n\r\v\f')
+
+
+def _is_list(arrow: pa.DataType) -> bool:
+    return any(
+        test(arrow)
+        for test in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    )
+
+
+def _array_type(arrow: pa.DataType) -> Type:
+    depth, element = 0, arrow
+    while _is_list(element):
+        depth, element = depth + 1, element.value_type
+    if depth > 1:
+        return _JSON  # arrays of PostgreSQL are rectangular, lists need not be
+    kind = type_of(element)
+
+    def parts(value: pa.Scalar, encode: Encode) -> list[bytes | None]:
+        found: list[bytes | None] = encode(value.values).to_pylist()
+        return found
+
+    def text(value: pa.Scalar) -> str:
+        return "{" + ",".join(map(_element_text, parts(value, kind.text))) + "}"
+
+    def binary(value: pa.Scalar) -> bytes:
+        found = parts(value, kind.binary)
+        has_null = None in found
+        head = np.array([1 if found else 0, has_null, kind.oid], ">i4").tobytes()
+        dimension = np.array([len(found), 1], ">i4").tobytes() if found else b""
+        return (
+            head
+            + dimension
+            + b"".join(
+                b"\xff\xff\xff\xff" if part is None else len(part).to_bytes(4, "big") + part
+                for part in found
+            )
+        )
+
+    return Type(_ARRAYS[kind.oid], -1, _each(text), _each(binary))
+
+
+def _element_text(part: bytes | None) -> str:
+    if part is None:
+        return "NULL"
+    text = part.decode()
+    if text and text.upper() != "NULL" and not _QUOTED.intersection(text):
+        return text
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+_JSON = Type(114, -1, _json_text, _json_text)
+_STRING = Type(25, -1, _text, _text)
+_TYPES: Mapping[pa.DataType, Type] = {
+    pa.bool_(): Type(16, 1, _boolean_text, _boolean),
+    pa.int8(): Type(21, 2, _text, _number(">i2")),
+    pa.uint8(): Type(21, 2, _text, _number(">i2")),
+    pa.int16(): Type(21, 2, _text, _number(">i2")),
+    pa.uint16(): Type(23, 4, _text, _number(">i4")),
+    pa.int32(): Type(23, 4, _text, _number(">i4")),
+    pa.uint32(): Type(20, 8, _text, _number(">i8")),
+    pa.int64(): Type(20, 8, _text, _number(">i8")),
+    pa.uint64(): Type(1700, -1, _text, lambda array: _numeric(array.cast(pa.decimal128(20, 0)))),
+    pa.float32(): Type(700, 4, _float_text(1e6), _number(">f4")),
+    pa.float64(): Type(701, 8, _float_text(1e15), _number(">f8")),
+    pa.string(): _STRING,
+    pa.large_string(): _STRING,
+    pa.string_view(): _STRING,
+    pa.binary(): Type(17, -1, _bytea_text, lambda array: array),
+    pa.large_binary(): Type(17, -1, _bytea_text, lambda array: array.cast(pa.binary())),
+    pa.date32(): Type(1082, 4, _date_text, _date),
+    pa.time64("us"): Type(1083, 8, _time_text, _time),
+    pa.month_day_nano_interval(): Type(1186, 16, _each(_interval_text), _each(_interval)),
+    pa.null(): Type(25, -1, _text, _text),
+}
