@@ -28,6 +28,10 @@ from trilayer_core.store.publications import Publications
 # describes.
 
 
+STALLED_S = 60
+"""How long a real-time batch may be overdue, beside a second one, in seconds."""
+
+
 @dataclass(frozen=True)
 class HeldStatus:
     """Who holds the version in force, why and since when; None if nobody does."""
@@ -243,7 +247,7 @@ def project_status(p: Project) -> Status:
             changelog.name: _changelog(p, changelog, provenance)
             for changelog in p.catalog.changelogs
         },
-        alerts=_alerts(p, [process.name for process in running]),
+        alerts=_alerts(p, running),
         processes=[
             ProcessStatus(
                 name=process.name,
@@ -270,8 +274,10 @@ def _changelog(p: Project, changelog: Changelog, provenance: Provenance) -> Chan
     return ChangelogStatus(topic, view.name, state.rows, behind, at, state.note)
 
 
-def _alerts(p: Project, running: Sequence[str]) -> dict[str, AlertStatus]:
-    away = "their process is not running" if running and "alerts" not in running else ""
+def _alerts(p: Project, running: Sequence[processes.Process]) -> dict[str, AlertStatus]:
+    judge = next((process for process in running if process.name == "alerts"), None)
+    away = "their process is not running" if running and judge is None else ""
+    started_ms = round(judge.started_at.timestamp() * 1000) if judge else None
     published = Publications(p.store).in_force()
     memories = (published.memories if published else None) or {}
     found: dict[str, AlertStatus] = {}
@@ -289,6 +295,8 @@ def _alerts(p: Project, running: Sequence[str]) -> dict[str, AlertStatus]:
                 judging.profiles.get(alert.profile.name) if judging and alert.profile else None
             )
             of_it = state if state and judging and state.generation == judging.number else None
+            if of_it and started_ms and not note:
+                note = stalled(of_it, started_ms, now_ms(), p.settings.alerts_boundary_s)
             found[alert.name] = AlertStatus(
                 stream=alert.source.name,
                 topic=alert.topic,
@@ -304,6 +312,23 @@ def _alerts(p: Project, running: Sequence[str]) -> dict[str, AlertStatus]:
                 note=note,
             )
     return dict(sorted(found.items()))
+
+
+def stalled(state: AlertState, started_ms: int, at_ms: int, boundary_s: int) -> str:
+    """What to say about a query whose real-time batches don't end any more; empty if they do.
+
+    Args:
+        state: What it has noted at the end of its last batch.
+        started_ms: When its process was started, in ms since 1970.
+        at_ms: The present time, in ms since 1970.
+        boundary_s: The length of a batch, in seconds.
+    """
+    if at_ms - max(state.at_ms, started_ms) <= (2 * boundary_s + STALLED_S) * 1000:
+        return ""
+    return (
+        f"no real-time batch has ended since {_moment(state.at_ms)}, although each should take"
+        f" {boundary_s} s; see the log of the process of alerts"
+    )
 
 
 def _moment(at_ms: int) -> str:
