@@ -16,6 +16,7 @@ from trilayer_core.compute.alerts import (
     streamed_sql,
     with_profile,
     with_remembered,
+    without_profile,
 )
 from trilayer_core.compute.formats.json import literal
 from trilayer_core.compute.parsing import FITS, kafka_sql
@@ -126,8 +127,14 @@ class AlertQuery:
 
     @property
     def runs(self) -> bool:
-        """Whether its first batch has begun."""
-        return self._query is not None and bool(self._query.status["isTriggerActive"])
+        """Whether all tasks of its batch run, so that events are judged as they come."""
+        if self._query is None or self.generation is None:
+            return False
+        tracker = self._spark.sparkContext.statusTracker()
+        jobs = map(tracker.getJobInfo, tracker.getJobIdsForGroup(str(self._query.runId)))
+        stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+        needed = len(self.generation.read_from) + bool(self.group.last)
+        return sum(stage.numActiveTasks for stage in stages if stage) >= needed
 
     def overtaken(self) -> bool:
         """Whether a new origin has begun since the generation began."""
@@ -256,15 +263,12 @@ class AlertQuery:
             events = with_remembered(events, self._remembered(generation), group)
         for view in group.profiles:
             profile = generation.profiles.get(view.name)
-            columns = profile_columns(view)
             if profile is None:
-                nulls = ", ".join(f"CAST(NULL AS {t}) AS `{n}`" for n, t in columns.items())
-                rows = self._spark.sql(f"SELECT {nulls} WHERE false")
-                events = with_profile(events, rows, group, view, "CAST(NULL AS BIGINT)")
+                events = without_profile(events, group, view)
             else:
                 self._store.check(profile.file)
-                schema = ", ".join(f"`{n}` {t}" for n, t in columns.items())
-                rows = self._spark.read.schema(schema).parquet(self._store.uri(profile.file.path))
+                columns = ", ".join(f"`{n}` {t}" for n, t in profile_columns(view).items())
+                rows = self._spark.read.schema(columns).parquet(self._store.uri(profile.file.path))
                 events = with_profile(
                     events, rows, group, view, f"CAST({profile.version} AS BIGINT)"
                 )

@@ -242,6 +242,20 @@ def with_profile(
     )
 
 
+def without_profile(events: DataFrame, group: AlertGroup, view: View) -> DataFrame:
+    """Events whose keys have no row in a view, with the columns of `with_profile`.
+
+    A join with an empty table would need tasks that read it, or would be planned as a join that a
+    real-time query may not have.
+    """
+    fields = ", ".join(f"{quoted(name)}: {kind}" for name, kind in profile_columns(view).items())
+    return events.sparkSession.sql(
+        f"SELECT *, CAST(NULL AS STRUCT<{fields}>) AS {profile_column(group, view)},"
+        f" CAST(NULL AS BIGINT) AS {version_column(group, view)} FROM {{events}}",
+        events=events,
+    )
+
+
 PROFILE_FILE = "_profile_file"
 """The column with the number of the answer that a row of a view is from."""
 

@@ -36,7 +36,13 @@ above = Alert(
     "above", source=clicks, key=["user"], profile=by_user, topic="TOPIC-alerts",
     rule="amount > 1.5 * profile.mean_amount",
 )
-catalog = Catalog(views=[by_user], alerts=[rising, above])
+# A second query, whose tasks and profile need slots beside those of the first.
+by_amount = View("by_amount", source=clicks, key=["user", "amount"], aggregates={"n": count()})
+again = Alert(
+    "again", source=clicks, key=["user", "amount"], last=1, profile=by_amount,
+    topic="TOPIC-alerts", rule="profile.n > 1000000",
+)
+catalog = Catalog(views=[by_user, by_amount], alerts=[rising, above, again])
 """
 
 
@@ -98,7 +104,7 @@ class Story:
         return {row["state"]: row["n"] for row in rows}
 
     def generations(self):
-        (group,) = self.project.catalog().alert_groups
+        group, _ = self.project.catalog().alert_groups
         return AlertGenerations(self.project.store, group).all()
 
     def start(self):
