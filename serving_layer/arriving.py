@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
@@ -73,12 +74,15 @@ class ArrivingAlerts:
     It is to be used in one thread; `close` may be called in any.
     """
 
-    def __init__(self, alert: Alert, bootstrap_servers: str, *, from_beginning: bool) -> None:
+    def __init__(
+        self, alert: Alert, bootstrap_servers: Callable[[], str], *, from_beginning: bool
+    ) -> None:
         """Begins at the topic's present end, or at its beginning.
 
         Args:
             alert: The alert.
-            bootstrap_servers: host:port, or several separated by commas.
+            bootstrap_servers: Returns host:port, or several separated by commas; empty while the
+                local stack is not running. It is asked again whenever no broker answers.
             from_beginning: Whether to begin at the beginning.
         """
         self._alert, self._servers = alert, bootstrap_servers
@@ -155,7 +159,7 @@ class ArrivingAlerts:
     def _look(self) -> None:
         """Begins to read, or to read again where it was read before."""
         try:
-            self._reader = AlertReader(self._servers, self._alert.topic)
+            self._reader = AlertReader(self._servers(), self._alert.topic)
             topic = self._reader.topic
             if topic is None:
                 # All that it will have comes after the beginning of this iteration.

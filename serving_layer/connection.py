@@ -39,7 +39,7 @@ from trilayer_core.definitions.expressions import check_name
 from trilayer_core.definitions.view import View
 from trilayer_core.errors import EnvironmentFault, UsageError, did_you_mean
 from trilayer_core.log.lag import stream_lag
-from trilayer_core.runtime.settings import Settings, load_settings
+from trilayer_core.runtime.settings import Settings, broker_address, load_settings
 from trilayer_core.seam import format_time
 from trilayer_core.store.files import Store
 from trilayer_core.store.segments import TICK
@@ -218,6 +218,9 @@ class Snapshot:
             if f"Table with name {stream.name} does" in says:
                 views = ", ".join(view.name for view in self._catalog.views_of(stream))
                 return f"; {stream.name} is a stream, which is no table: ask its views, {views}"
+        for alert in self._catalog.alerts:
+            if f"Table with name {alert.name} does" in says:
+                return f"; {alert.name} is an alert: ask alerts.{alert.name}"
         return did_you_mean(
             "", [v.name for v in self._catalog.views] + [q.name for q in self._catalog.queries]
         )
@@ -431,7 +434,7 @@ class Connection:
         """
         arriving = ArrivingAlerts(
             self._catalog.alert(name),
-            self._settings.bootstrap_servers,
+            lambda: broker_address(self._settings),
             from_beginning=from_beginning,
         )
         self._arriving.add(arriving)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -50,10 +51,21 @@ class RowSet:
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
+    if pa.types.is_interval(column.type):
+        return [_interval(value) for value in column.to_pylist()]
     try:
         return column.to_pylist()
     except (ValueError, OverflowError):  # ArrowInvalid is a ValueError
         return [_value(scalar) for scalar in column]
+
+
+def _interval(value: pa.MonthDayNano | None) -> timedelta | str | None:
+    """An interval, as text if it has months, whose lengths differ."""
+    if value is None:
+        return None
+    months, days, ns = value
+    rest = timedelta(days=days, microseconds=ns // 1000)
+    return f"{months} months {rest}" if months else rest
 
 
 def _value(scalar: pa.Scalar) -> Any:

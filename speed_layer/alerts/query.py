@@ -145,6 +145,22 @@ class AlertQuery:
             and present.identity != self.generation.topic_id
         )
 
+    def reads_another_topic(self) -> bool:
+        """Whether the stream's topic was created again since the query was started.
+
+        Kafka's client goes on at the same offsets then, if it noticed nothing meanwhile.
+
+        Raises:
+            EnvironmentFault: No broker answers.
+        """
+        with self._open_log(self._settings.bootstrap_servers) as log:
+            found = log.find_named(self.stream.topic)
+        return (
+            found is not None
+            and self.generation is not None
+            and found.id != self.generation.topic_id
+        )
+
     def has_lost_files(self) -> bool:
         """Whether a file that the generation reads is missing, so that another one must begin."""
         files = self.generation.files if self.generation else []

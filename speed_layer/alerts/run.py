@@ -52,6 +52,9 @@ NO_SLOTS = "CONCURRENT_SCHEDULER_INSUFFICIENT_SLOT"
 MOST_REFUSED = 20
 """How often a query is started again in a row because of that."""
 
+ANOTHER_PARTITION = "you must specify all TopicPartitions"
+"""What Spark says if the topic has got a partition since the generation began."""
+
 REFUSED_S = 1.0
 """How long other tasks are waited for then, in seconds."""
 
@@ -60,6 +63,9 @@ LOOK_S = 0.1
 
 ORIGIN_LOOK_S = 2.0
 """How often it is looked whether a new origin has begun, in seconds."""
+
+TOPIC_LOOK_S = 5.0
+"""How often it is looked whether a topic was created again, in seconds."""
 
 
 def run_alerts(
@@ -114,7 +120,7 @@ def _run(
     stop: threading.Event,
     on_ready: Callable[[], None],
 ) -> None:
-    ready, looked = False, time.monotonic()
+    ready, looked, asked = False, time.monotonic(), time.monotonic()
     while not stop.wait(LOOK_S):
         for query in queries:
             _check(query, settings, stop)
@@ -129,6 +135,20 @@ def _run(
                 if query.overtaken():
                     logger.warning("%s: a new origin has begun; it is followed", query.label)
                     start_again(query, settings, stop)
+        if time.monotonic() - asked >= TOPIC_LOOK_S:
+            asked = time.monotonic()
+            for query in queries:
+                _check_topic(query, settings, stop)
+
+
+def _check_topic(query: AlertQuery, settings: Settings, stop: threading.Event) -> None:
+    """Starts a query again whose topic is another one, which says what to do about it."""
+    try:
+        another = query.reads_another_topic()
+    except EnvironmentFault:
+        return  # the query notices it as well
+    if another:
+        start_again(query, settings, stop)
 
 
 def _ensure_topics(catalog: Catalog, settings: Settings) -> int:
@@ -188,7 +208,7 @@ def _check(query: AlertQuery, settings: Settings, stop: threading.Event) -> None
         logger.warning("%s: other tasks have its slots; it starts again", query.label)
         stop.wait(REFUSED_S)
         start_again(query, settings, stop)
-    elif query.has_lost_files():
+    elif query.has_lost_files() or ANOTHER_PARTITION in text:
         start_again(query, settings, stop)
     else:
         raise TrilayerError(

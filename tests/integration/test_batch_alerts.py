@@ -352,7 +352,7 @@ def test_what_was_sent_is_compared_alert_by_alert(alerting, caplog):
     assert (found.withdrawn, found.differ, found.unexplained) == (1, 1, 2)
     assert found.added == early + 2
     assert found.why == {
-        "added: came before the alert was watched (from offset 8 on)": early,
+        "added: came before the alert was watched": early,
         "added: not sent when it was compared": 2,
         "differ: unexplained": 1,
         "withdrawn: unexplained": 1,

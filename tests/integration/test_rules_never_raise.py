@@ -289,7 +289,7 @@ def rows(spark):
 
 
 def total(rule):
-    return parse_rule(rule, COLUMNS, "rule", last=True, profile=PROFILE)
+    return parse_rule(rule, COLUMNS, "rule", last=100, profile=PROFILE)
 
 
 def parts(rules):

@@ -128,7 +128,7 @@ def _tell(step: Step, demo: Demo) -> None:
         case operation.Judged():
             _tell_judged(step)
         case operation.JudgedAgain(scores):
-            out.print(_scores("how right what the batch layer says is, of the same events", scores))
+            out.print(_scores("alerts of the same events, judged by the batch layer", scores))
         case operation.ComparedWithTruth():
             _tell_compared(step, demo)
         case operation.Verifying():
@@ -163,7 +163,7 @@ def _tell_judged(judged: operation.Judged) -> None:
                 f" alert's p50 {log_p50:,.0f} ms, p99 {log_p99:,.0f} ms; until another process has"
                 f" read it p50 {read_p50:,.0f} ms, p99 {read_p99:,.0f} ms"
             )
-    out.print(_scores("how right the alerts were when they came", judged.scores))
+    out.print(_scores("alerts as they were sent", judged.scores))
 
 
 def _scores(title: str, scores: Sequence[Score]) -> Table:
@@ -187,11 +187,13 @@ def _tell_verified(verification: Verification) -> None:
         sum(getattr(stream, name) for stream in verification.streams.values())
         for name in ("counted", "batch", "speed", "quarantined")
     )
+    judged = sum(findings.equal for findings in verification.alerts.values())
     keys = sum(comparison.match for comparison in verification.views.values())
     out.print(
         f"[green]each of {batch + speed:,} events is there once[/]: {batch:,} in the batch layer,"
         f" {speed:,} in the speed layer; {counted:,} count, {quarantined:,} are in quarantine;"
         f" {keys:,} keys of {len(verification.views)} views equal their recompute"
+        + (f", and {judged:,} alerts those judged again" if verification.alerts else "")
     )
 
 

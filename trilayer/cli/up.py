@@ -26,7 +26,7 @@ def up(
     """Runs the local stack until Ctrl-C.
 
     It consists of a Kafka broker (unless bootstrap_servers is set), Spark Connect, the speed layer
-    and Airflow. A speed layer that ends by itself reports why and is restarted, while everything
+    and Airflow, and of a process each for the catalog's alerts and changelogs. A speed layer that ends by itself reports why and is restarted, while everything
     else keeps running.
     """
     p = project()
@@ -39,6 +39,9 @@ def _announce(stack: Stack) -> None:
     p, airflow = stack.project, stack.airflow
     out.print(f"Kafka         {p.settings.bootstrap_servers}")
     out.print(f"speed layer   {', '.join(stream.name for stream in p.catalog.streams)}")
+    if p.catalog.alerts:
+        names = ", ".join(alert.name for alert in p.catalog.alerts)
+        out.print(f"alerts        {names}, once their process runs; trilayer alerts tail NAME")
     if airflow:
         out.print(f"Airflow       {airflow.url}   user {airflow.user}, password {airflow.password}")
         every_min = p.settings.batch_every_s // 60

@@ -140,7 +140,7 @@ class Alert:
             self.rule,
             self.source.columns,
             f"rule of alert {self.name!r}",
-            last=self.last > 0,
+            last=self.last,
             profile=profile_columns(self.profile) if self.profile else None,
         )
 

@@ -332,7 +332,7 @@ def parse_rule(
     columns: Mapping[str, str],
     what: str,
     *,
-    last: bool,
+    last: int,
     profile: Mapping[str, str] | None,
 ) -> str:
     """Checks the rule of an alert and makes it total.
@@ -341,7 +341,7 @@ def parse_rule(
         sql: Spark SQL over the columns, `last` and `profile`.
         columns: The columns of the stream, with their Spark types.
         what: What the rule is, for messages.
-        last: Whether there is `last`, an array of structs of all columns.
+        last: How many structs of all columns the array `last` has at most; 0 if there is no `last`.
         profile: The columns of the struct `profile`, with their Spark types; None if there is no
             `profile`.
 
@@ -371,7 +371,7 @@ class _Rule:
         sql: str,
         what: str,
         columns: Mapping[str, str],
-        last: bool,
+        last: int,
         profile: Mapping[str, str] | None,
     ) -> None:
         self.sql, self.what = sql, what
@@ -383,6 +383,7 @@ class _Rule:
         if profile is not None:
             fields = ((name, _named_type(type_)) for name, type_ in profile.items())
             self.scope[PROFILE] = _Type("struct", fields=tuple(fields))
+        self.last = last
         self.lambdas: list[str] = []
         self.depth = 0
 
@@ -446,7 +447,9 @@ class _Rule:
             "be computed from one event, `last` and `profile`",
             f"contains {node.sql('spark')!r} (an aggregate, window function, subquery or"
             " generator)",
-            "`aggregate(last, 0D, (s, e) -> s + e.amount)` for a sum over `last`",
+            "`aggregate(last, 0D, (s, e) -> s + e.amount)` for a sum over `last`,"
+            " `array_max(last.amount)` for its maximum, `last[0].amount` for the value before, and"
+            " `profile` for what a view has counted",
         )
 
     def _of_kinds(self, node: exp.Expr, kinds: Sequence[str], name: str) -> _Value:
@@ -489,12 +492,17 @@ class _Rule:
 
     def _refuse_mixed(self, where: exp.Expr, node: exp.Expr, own: _Type, others: _Type) -> NoReturn:
         castable = others.kind in _CASTS.get(own.kind, ())
+        write = f"TRY_CAST({node.sql('spark')} AS {str(others).upper()})"
+        if isinstance(where, exp.Predicate) and own.kind in _NUMBERS and others.kind == "string":
+            # As text, numbers would be compared by their digits, where '10' comes before '5'.
+            write = (
+                f"TRY_CAST(... AS DOUBLE) around the text, or {node.sql('spark')} in quotes if it"
+                " is text"
+            )
         self.refuse(
             "compare and choose between operands of one type, because conversions may fail",
             f"contains {where.sql('spark')!r}, which mixes {others} and {own}",
-            f"TRY_CAST({node.sql('spark')} AS {str(others).upper()})"
-            if castable
-            else "operands of one type",
+            write if castable else "operands of one type",
         )
 
     # -- leaves ------------------------------------------------------------------------------------
@@ -737,12 +745,29 @@ class _Rule:
         if found.type.kind == "map":
             key = self._of_kinds(at, ("string",), "string")
             return _Value(_call("try_element_at", found.node, key.node), element)
+        self._check_reach(node, of, at, first)
         index = self._as_int(self._of_kinds(at, INTEGERS, "integer"))
         if not first:
             return _Value(_call("get", found.node, index), element)
         # Even `try_element_at` raises for the index 0.
         index = _call("nullif", index, _number(0))
         return _Value(_call("try_element_at", found.node, index), element)
+
+    def _check_reach(self, node: exp.Expr, of: exp.Expr, at: exp.Expr, first: int) -> None:
+        """Refuses an index of `last` itself at which there is never an event."""
+        negative = isinstance(at, exp.Neg)
+        number = at.this if isinstance(at, exp.Neg) else at
+        if not (isinstance(of, exp.Column) and of.name == LAST and isinstance(number, exp.Literal)):
+            return
+        place = (-1 if negative else 1) * int(number.name) - first
+        if first and negative and place + first >= -self.last:
+            return  # counted from the end
+        if not 0 <= place < self.last:
+            self.refuse(
+                f"look at the {self.last} events that `last` has",
+                f"contains {node.sql('spark')!r}, which is always NULL",
+                f"an index from {first}, the newest, to {self.last - 1 + first}, the oldest",
+            )
 
     def _case(self, node: exp.Case) -> _Value:
         whens = [branch.this for branch in node.args["ifs"]]

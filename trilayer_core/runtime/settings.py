@@ -276,10 +276,15 @@ def load_settings(**overrides: object) -> Settings:
         ) from None
     except (ValueError, TypeError) as error:
         raise SettingsError(f"{FILE} must be TOML: {error}") from None
+    return settings.model_copy(update={"bootstrap_servers": broker_address(settings)})
+
+
+def broker_address(settings: Settings) -> str:
+    """The brokers of the settings, else that of the local stack; empty if neither is there."""
     address = settings.home / BROKER_ADDRESS
     if not settings.bootstrap_servers and address.exists():
-        settings = settings.model_copy(update={"bootstrap_servers": address.read_text().strip()})
-    return settings
+        return address.read_text().strip()
+    return settings.bootstrap_servers
 
 
 def settings_folder() -> Path | None:

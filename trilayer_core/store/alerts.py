@@ -300,13 +300,12 @@ def _not_watched(
     own = [one for one in generations if one.topic_id == topic_id]
     by = profile_of(own, topic_id, partition, offset)
     if by is None:
-        since = f" (from offset {own[0].alert_from.get(partition, 0)} on)" if own else ""
-        return f"came before the alert was watched{since}"
+        return "came before the alert was watched"
     known = by.read_from.get(partition, 0)
     if last and by.version is None and known > (start or {}).get(partition, 0):
         return (
-            f"the generation that judged it knew only events from offset {known} on, without a"
-            " publication"
+            "the generation that judged it began without a publication, and knew only the events"
+            " since then"
         )
     return None
 

@@ -217,10 +217,11 @@ def test_why_without_a_generation_for_them(written, connection):
     file = written.batch_file(*raised(1, 5, 7, alert=AGAIN))
     written.publish({0: 10}, {"again": [file]})
     partly = (
-        "the generation that judged it knew only events from offset 4 on, without a publication"
+        "the generation that judged it began without a publication, and knew only the events"
+        " since then"
     )
     assert reasons(connection, "again") == {
-        1: "came before the alert was watched (from offset 5 on)", 5: partly, 6: partly, 7: partly,
+        1: "came before the alert was watched", 5: partly, 6: partly, 7: partly,
     }  # fmt: skip
     written.begin(AGAIN, {0: 7}, version=1, read_from={0: 7})
     written.send(*raised(12, alert=AGAIN))

@@ -27,7 +27,7 @@ def generation(number, alert_from, *, version=None, read_from=None, profile=None
 
 def test_an_event_from_before_the_alert_was_watched():
     generations = [generation(1, {0: 10})]
-    said = "came before the alert was watched (from offset 10 on)"
+    said = "came before the alert was watched"
     assert why_added(generations, "id", 0, 9) == said
     assert why_added(generations, "id", 0, 10) == NOT_SENT
     assert why_added(generations, "id", 1, 0) == NOT_SENT, "a partition that is missing begins at 0"
@@ -37,7 +37,10 @@ def test_an_event_from_before_the_alert_was_watched():
 
 def test_a_generation_that_did_not_know_earlier_events():
     generations = [generation(1, {0: 10}, read_from={0: 4})]
-    said = "the generation that judged it knew only events from offset 4 on, without a publication"
+    said = (
+        "the generation that judged it began without a publication, and knew only the events since"
+        " then"
+    )
     assert why_withdrawn(generations, "id", 0, 12, last=1) == said
     assert why_added(generations, "id", 0, 12, last=1) == said
     assert why_withdrawn(generations, "id", 0, 12) == UNEXPLAINED, "its rule looks at no others"

@@ -29,7 +29,7 @@ PROFILE = {"card": "string", "max_amount": "double"}
 
 def rule(sql, **more):
     return parse_rule(
-        sql, COLUMNS, "rule of alert 'a'", **({"last": True, "profile": PROFILE} | more)
+        sql, COLUMNS, "rule of alert 'a'", **({"last": 100, "profile": PROFILE} | more)
     )
 
 
@@ -110,7 +110,10 @@ def test_dates_beside_times_and_large_doubles_are_limited_to_what_spark_can_conv
         ("profile.max > 1", "got 'max' in 'profile.max', in 'profile.max > 1'"),
         ("place.lot > 1", "did you mean 'lon'?"),
         ("amount.x > 1", "what has a field 'x' must be a struct, and not double"),
-        ("card = 1", "which mixes string and int; write TRY_CAST(1 AS STRING)"),
+        (
+            "card = 1",
+            "mixes string and int; write TRY_CAST(... AS DOUBLE) around the text, or 1 in quotes",
+        ),
         ("n = '1'", "which mixes int and string; write TRY_CAST('1' AS INT)"),
         ("n IN (1, 'a')", "which mixes int and string; write TRY_CAST('a' AS INT)"),
         ("at BETWEEN '2026-01-01' AND at", "write TRY_CAST('2026-01-01' AS TIMESTAMP)"),

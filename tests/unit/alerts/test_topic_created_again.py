@@ -1,0 +1,57 @@
+"""A query of alerts whose stream's topic was created again behind its back."""
+
+import threading
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+
+from speed_layer.alerts import run
+from speed_layer.alerts.query import AlertQuery
+from trilayer import Alert, Catalog, Stream, View, count
+from trilayer_core.errors import EnvironmentFault
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.store.files import Store
+
+STREAM = Stream("taps", schema="k string, at timestamp", event_time="at")
+CATALOG = Catalog(
+    views=[View("n", source=STREAM, key=["k"], aggregates={"n": count()})],
+    alerts=[Alert("every", source=STREAM, key=["k"], rule="k IS NOT NULL")],
+)
+
+
+@contextmanager
+def _away(_):
+    raise EnvironmentFault("no broker answers")
+    yield
+
+
+def query(tmp_path, found):
+    @contextmanager
+    def log(_):
+        yield SimpleNamespace(find_named={STREAM.topic: found}.get)
+
+    (group,) = CATALOG.alert_groups
+    made = AlertQuery(
+        group, Settings(), Store(str(tmp_path)), None, open_log=_away if found == "away" else log
+    )
+    made.generation = SimpleNamespace(topic_id="first")
+    made.calls = []
+    made.stop = lambda: made.calls.append("stop")
+    made.start = lambda: made.calls.append("start")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("found", "calls"),
+    [
+        (SimpleNamespace(id="first"), []),
+        (SimpleNamespace(id="second"), ["stop", "start"]),
+        (None, []),  # it is gone, which ends the query
+        ("away", []),
+    ],
+)
+def test_it_is_started_again_if_the_topic_is_another_one(tmp_path, found, calls):
+    asked = query(tmp_path, found)
+    run._check_topic(asked, Settings(), threading.Event())
+    assert asked.calls == calls
