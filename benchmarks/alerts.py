@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -203,7 +204,8 @@ class Measured:
 
     Attributes:
         outcome: What has become of all events, also of those of the warm-up.
-        delays_ms: The delays of the events of the measured time.
+        delays_ms: The delays of the events of the measured time, without those around the end of a
+            real-time batch.
         pauses_s: The longest time without an alert around the end of each real-time batch.
     """
 
@@ -236,11 +238,14 @@ def measured(settings: Settings, last: int, for_s: float, command: Command = tri
     delays = outcome.delays_ms(begun * 1e6, ended * 1e6)
     pauses = _pauses(settings, outcome, begun, ended)
     said = "".join(f", a pause of {pause:.2f} s" for pause in pauses)
+    apart = _apart(settings, outcome, begun, ended)
     say(
         f"{len(delays):,} events at {events / for_s:.0f} a second: {percentiles(delays)}{said};"
         f" {cores:.2f} cores, {memory_mib:,.0f} MiB, load {os.getloadavg()[0]:.1f}"
     )
-    return Measured(outcome, delays, pauses)
+    if len(apart) < len(delays):
+        say(f"without {AROUND_S:.0f} s before and after the end of a batch: {percentiles(apart)}")
+    return Measured(outcome, apart, pauses)
 
 
 def percentiles(delays_ms: np.ndarray) -> str:
@@ -253,13 +258,31 @@ def percentiles(delays_ms: np.ndarray) -> str:
 
 def _pauses(settings: Settings, outcome: Outcome, begun: float, ended: float) -> list[float]:
     """The longest time without an alert around the end of each batch in a period, in seconds."""
-    commits = (settings.home / "store").glob(f"{layout.ALERTS}/groups/*/checkpoints/*/commits/*")
-    ends = sorted(path.stat().st_mtime for path in commits if path.name.isdigit())
     return [
         outcome.longest_gap_s((end - AROUND_S) * 1e6, (end + AROUND_S) * 1e6)
-        for end in ends
-        if begun < end < ended
+        for end in _ends(settings, begun, ended)
     ]
+
+
+def _apart(settings: Settings, outcome: Outcome, begun: float, ended: float) -> np.ndarray:
+    """The delays of a period, in ms, without those around the end of each batch.
+
+    If batches end so often that nothing would be left, all of them.
+    """
+    ends = [begun - AROUND_S, *_ends(settings, begun, ended), ended + AROUND_S]
+    parts = [
+        outcome.delays_ms((end + AROUND_S) * 1e6, (following - AROUND_S) * 1e6)
+        for end, following in pairwise(ends)
+    ]
+    left = np.concatenate(parts)
+    return left if len(left) else outcome.delays_ms(begun * 1e6, ended * 1e6)
+
+
+def _ends(settings: Settings, begun: float, ended: float) -> list[float]:
+    """When real-time batches ended in a period, in seconds since 1970."""
+    commits = (settings.home / "store").glob(f"{layout.ALERTS}/groups/*/checkpoints/*/commits/*")
+    times = sorted(path.stat().st_mtime for path in commits if path.name.isdigit())
+    return [end for end in times if begun < end < ended]
 
 
 def _stateless(options: Options) -> Sequence[Figure]:

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 import serving_layer
-from trilayer.cli.context import stop_on_signal
+from trilayer.cli.context import err, stop_on_signal
 from trilayer.cli.values import plain
 from trilayer.operations.project import project
 from trilayer_core.errors import UsageError
@@ -78,6 +78,10 @@ def tail(
         serving_layer.connect(p.catalog, p.settings, p.store, keep=False) as connection,
         connection.alerts(name, from_beginning=from_beginning) as alerts,
     ):
+        err.print(
+            f"[dim]alerts of {name} {'from the beginning on' if from_beginning else 'from now on'};"
+            " Ctrl-C ends it[/]"
+        )
         try:
             for alert in alerts:
                 sys.stdout.write(line(alert) + "\n")

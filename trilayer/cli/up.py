@@ -26,8 +26,8 @@ def up(
     """Runs the local stack until Ctrl-C.
 
     It consists of a Kafka broker (unless bootstrap_servers is set), Spark Connect, the speed layer
-    and Airflow, and of a process each for the catalog's alerts and changelogs. A speed layer that ends by itself reports why and is restarted, while everything
-    else keeps running.
+    and Airflow, and of a process each for the catalog's alerts and changelogs. A speed layer that
+    ends by itself reports why and is restarted, while everything else keeps running.
     """
     p = project()
     require(p, with_airflow=not no_airflow)

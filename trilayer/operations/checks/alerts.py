@@ -27,6 +27,12 @@ def check_alerts(p: Subject) -> Iterator[str]:
             yield Note(f"{names}: judged by former definitions; start `trilayer alerts run` again")
         else:
             yield f"{names}: generation {newest.number}, {newest.why}"
+        if group.last and group.stream.record_key is None:
+            yield Note(
+                f"{names}: a rule looks at earlier events of its partition, and stream"
+                f" {group.stream.name!r} has no record_key; declare the column whose value is the"
+                " key of each record, so that all events of a key are in one partition"
+            )
         memory = memories.get(group.name)
         if memory is not None and memory.scattered:
             yield Note(
