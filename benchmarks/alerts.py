@@ -236,9 +236,10 @@ def measured(settings: Settings, last: int, for_s: float, command: Command = tri
         delays = outcome.delays_ms(window * 1e6, (window + WINDOW_S) * 1e6)
         say(f"{window - begun:4.0f} s: {percentiles(delays)}")
     delays = outcome.delays_ms(begun * 1e6, ended * 1e6)
-    pauses = _pauses(settings, outcome, begun, ended)
+    ends = _ends(settings, begun, ended)
+    pauses = _pauses(outcome, ends)
     said = "".join(f", a pause of {pause:.2f} s" for pause in pauses)
-    apart = _apart(settings, outcome, begun, ended)
+    apart = _apart(outcome, [begun - AROUND_S, *ends, ended + AROUND_S])
     say(
         f"{len(delays):,} events at {events / for_s:.0f} a second: {percentiles(delays)}{said};"
         f" {cores:.2f} cores, {memory_mib:,.0f} MiB, load {os.getloadavg()[0]:.1f}"
@@ -256,26 +257,22 @@ def percentiles(delays_ms: np.ndarray) -> str:
     return f"p50 {p50:.1f}, p99 {p99:.0f}, p99.9 {p999:.0f}, most {most:.0f} ms"
 
 
-def _pauses(settings: Settings, outcome: Outcome, begun: float, ended: float) -> list[float]:
-    """The longest time without an alert around the end of each batch in a period, in seconds."""
-    return [
-        outcome.longest_gap_s((end - AROUND_S) * 1e6, (end + AROUND_S) * 1e6)
-        for end in _ends(settings, begun, ended)
-    ]
+def _pauses(outcome: Outcome, ends: Sequence[float]) -> list[float]:
+    """The longest time without an alert around the end of each batch, in seconds."""
+    return [outcome.longest_gap_s((end - AROUND_S) * 1e6, (end + AROUND_S) * 1e6) for end in ends]
 
 
-def _apart(settings: Settings, outcome: Outcome, begun: float, ended: float) -> np.ndarray:
-    """The delays of a period, in ms, without those around the end of each batch.
+def _apart(outcome: Outcome, ends: Sequence[float]) -> np.ndarray:
+    """The delays between the ends of batches, in ms, without those around each end.
 
     If batches end so often that nothing would be left, all of them.
     """
-    ends = [begun - AROUND_S, *_ends(settings, begun, ended), ended + AROUND_S]
     parts = [
         outcome.delays_ms((end + AROUND_S) * 1e6, (following - AROUND_S) * 1e6)
         for end, following in pairwise(ends)
     ]
     left = np.concatenate(parts)
-    return left if len(left) else outcome.delays_ms(begun * 1e6, ended * 1e6)
+    return left if len(left) else outcome.delays_ms(ends[0] * 1e6, ends[-1] * 1e6)
 
 
 def _ends(settings: Settings, begun: float, ended: float) -> list[float]:
@@ -471,7 +468,8 @@ def _swap(options: Options) -> Sequence[Figure]:
                 warm_up(lambda: sent() - received(), SWAP_RATE, engine)
                 begun = time.time()
                 time.sleep(max(options.measured_s, 4 * BOUNDARY_S))
-                ended = time.time()
+                # Another generation's files replace those that say so.
+                ends = _ends(settings, begun, time.time())
                 size_mib = engine.rss_mib()
                 _run_batch(settings)
                 wait_until(lambda: len(_generations(settings)) > 1, engine)
@@ -480,7 +478,7 @@ def _swap(options: Options) -> Sequence[Figure]:
             wait_for_quiet(received, engine)
         first, second = _generations(settings)[:2]
         outcome = evaluate(servers, noted, LAST, first.alert_from)
-        pauses = _pauses(settings, outcome, begun, ended)
+    pauses = _pauses(outcome, ends)
     say(f"alerts by version: {dict(outcome.versions)}; changed: {outcome.changed}")
     # Alerts sent between the end of the batch and that of the query are judged again.
     outcome.check(repeats=True, changes=True)
