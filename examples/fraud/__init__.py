@@ -176,8 +176,7 @@ alert_states = Query(
 disagreements = Query(
     "disagreements",
     " union all ".join(
-        f"select '{alert.name}' as alert, state,"
-        " why, count(*) as n"
+        f"select '{alert.name}' as alert, state, why, count(*) as n"
         f" from alerts.{alert.name} where state in ('withdrawn', 'added') group by all"
         for alert in ALERTS
     )

@@ -38,9 +38,6 @@ WRITE_S = 1.0
 POLL_S = 0.2
 """How long to wait for records, in seconds."""
 
-GATHER_MS = 500
-"""How long the broker gathers alerts before it answers, in ms."""
-
 MOST_AT_ONCE = 20_000
 """The number of records after which alerts are stored at once."""
 
@@ -113,7 +110,7 @@ class Collector(threading.Thread):
         pause_s = AGAIN_S[0]
         while not self._stopped.is_set():
             try:
-                with AlertReader(self._servers, self._topic, wait_ms=GATHER_MS) as reader:
+                with AlertReader(self._servers, self._topic, gathered=True) as reader:
                     if reader.topic is not None:
                         self._read(reader)
                         pause_s = AGAIN_S[0]

@@ -15,8 +15,8 @@ import typer
 
 import serving_layer
 from trilayer.cli.context import err, stop_on_signal
-from trilayer.cli.values import plain
 from trilayer.operations.project import project
+from trilayer.operations.values import plain
 from trilayer_core.errors import UsageError
 
 END_S = 4.0

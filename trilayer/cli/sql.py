@@ -21,8 +21,8 @@ from rich.table import Table
 import serving_layer
 from serving_layer.connection import LAYERS, Connection, Layer, Provenance, Result, Snapshot
 from trilayer.cli.context import err, out
-from trilayer.cli.values import as_text, plain
 from trilayer.operations.project import project
+from trilayer.operations.values import as_text, plain
 from trilayer_core.errors import TrilayerError, UsageError, did_you_mean
 from trilayer_core.runtime.progress import shown
 

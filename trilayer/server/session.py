@@ -217,7 +217,7 @@ class Session:
     async def _command(self, query: str) -> str | None:
         """Carries out a statement that has no answer; None if it has one."""
         word = _first_word(query)
-        if self._state.transaction == messages.FAILED and word not in ("COMMIT", "END", *_UNDO):
+        if self._state.transaction == messages.FAILED and word not in _END:
             raise _Refused(
                 Fault(
                     "25P02",
@@ -225,11 +225,11 @@ class Session:
                     " block",
                 )
             )
-        if word in ("BEGIN", "START"):
+        if word in _BEGIN:
             await asyncio.to_thread(self._asking.begin)
             self._state.transaction = messages.IN_TRANSACTION
             return "BEGIN" if word == "BEGIN" else "START TRANSACTION"
-        if word in ("COMMIT", "END", *_UNDO):
+        if word in _END:
             failed = self._state.transaction == messages.FAILED
             self._state.transaction = messages.IDLE
             self._state.portals.clear()
@@ -337,13 +337,14 @@ class Session:
 
 
 _TEXT_OID = 25
-_UNDO = ("ROLLBACK", "ABORT")
+_BEGIN, _UNDO = ("BEGIN", "START"), ("ROLLBACK", "ABORT")
+_END = ("COMMIT", "END", *_UNDO)
 _IGNORED = frozenset({"SET", "RESET", "DISCARD", "DEALLOCATE"})
 """Statements about the session. Nothing that they could change changes an answer."""
 
 
 def _is_command(query: str) -> bool:
-    return _first_word(query) in ("BEGIN", "START", "COMMIT", "END", *_UNDO, *_IGNORED)
+    return _first_word(query) in (*_BEGIN, *_END, *_IGNORED)
 
 
 def _first_word(query: str) -> str:

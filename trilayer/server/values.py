@@ -1,6 +1,6 @@
 """The types and values of an Arrow table, as PostgreSQL has them.
 
-`types_of` says which type of PostgreSQL a column has, and `rows` makes the messages of all rows.
+`type_of` says which type of PostgreSQL a column has, and `rows` makes the messages of all rows.
 They are built column by column: the lengths and values of all columns are joined for each row, so
 that the data of the joined array is the stream of bytes that is sent.
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trilayer.operations.values import plain
 from trilayer.server.messages import BINARY, TEXT, Field
 
 # Days and microseconds from 1970 to 2000, from where PostgreSQL counts.
@@ -301,22 +302,7 @@ def numeric_binary(value: Decimal) -> bytes:
 
 
 def _json_text(array: pa.Array) -> pa.Array:
-    return _each(lambda value: json.dumps(_plain(value.as_py()), ensure_ascii=False))(array)
-
-
-def _plain(value: Any) -> Any:
-    """A value of JSON."""
-    if isinstance(value, dict):
-        return {str(key): _plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    if isinstance(value, float) and value not in (value, None):
-        return str(value)
-    if isinstance(value, Decimal):
-        return float(value) if value != value.to_integral_value() else int(value)
-    if isinstance(value, date | datetime | time | timedelta):
-        return str(value)
-    return value.hex() if isinstance(value, bytes) else value
+    return _each(lambda value: json.dumps(plain(value.as_py()), ensure_ascii=False))(array)
 
 
 # -- arrays ----------------------------------------------------------------------------------------

@@ -745,8 +745,8 @@ class _Rule:
         if found.type.kind == "map":
             key = self._of_kinds(at, ("string",), "string")
             return _Value(_call("try_element_at", found.node, key.node), element)
-        self._check_reach(node, of, at, first)
         index = self._as_int(self._of_kinds(at, INTEGERS, "integer"))
+        self._check_reach(node, of, at, first)
         if not first:
             return _Value(_call("get", found.node, index), element)
         # Even `try_element_at` raises for the index 0.
@@ -759,10 +759,10 @@ class _Rule:
         number = at.this if isinstance(at, exp.Neg) else at
         if not (isinstance(of, exp.Column) and of.name == LAST and isinstance(number, exp.Literal)):
             return
-        place = (-1 if negative else 1) * int(number.name) - first
-        if first and negative and place + first >= -self.last:
+        place = int(number.name)
+        if first and negative and place <= self.last:
             return  # counted from the end
-        if not 0 <= place < self.last:
+        if negative or not first <= place < self.last + first:
             self.refuse(
                 f"look at the {self.last} events that `last` has",
                 f"contains {node.sql('spark')!r}, which is always NULL",

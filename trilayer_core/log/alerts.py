@@ -102,12 +102,11 @@ def sent_alert(value: bytes | None) -> SentAlert | None:
     return alert if found.id == alert.id else None
 
 
+GATHER_MS = 500
+"""How long the broker gathers records for a reader that does not want them one at a time, in ms."""
+
 _GATHERED_BYTES = 1 << 20
-
-
-def _gathered(wait_ms: int) -> dict[str, int]:
-    """The options of a consumer for which the broker gathers records."""
-    return {"fetch_min_bytes": _GATHERED_BYTES, "fetch_max_wait_ms": wait_ms}
+"""The number of bytes after which it gathers no more."""
 
 
 class AlertReader:
@@ -118,13 +117,13 @@ class AlertReader:
         missing: The number of records that retention has deleted before they were read.
     """
 
-    def __init__(self, bootstrap_servers: str, name: str, *, wait_ms: int = 0) -> None:
+    def __init__(self, bootstrap_servers: str, name: str, *, gathered: bool = False) -> None:
         """Connects to the brokers.
 
         Args:
             bootstrap_servers: host:port, or several separated by commas.
             name: The topic's name.
-            wait_ms: How long the broker gathers records before it answers. Records that are fetched
+            gathered: Whether the broker gathers records before it answers. Records that are fetched
                 one at a time cost several times as much, here and in the broker.
 
         Raises:
@@ -141,7 +140,8 @@ class AlertReader:
                     bootstrap_servers=bootstrap_servers.split(","),
                     enable_auto_commit=False,
                     auto_offset_reset="earliest",
-                    **(_gathered(wait_ms) if wait_ms else {}),
+                    fetch_min_bytes=_GATHERED_BYTES if gathered else 1,
+                    fetch_max_wait_ms=GATHER_MS,
                 )
         except BaseException:
             self._log.close()

@@ -199,3 +199,26 @@ def test_a_rule_names_only_what_its_alert_has():
         rule("size(last) > 0", last=False)
     with pytest.raises(DefinitionError, match="names `profile`; write `profile=` in the alert"):
         rule("profile.max_amount > 0", profile=None)
+
+
+@pytest.mark.parametrize(
+    ("index", "says"),
+    [
+        ("last[3]", "look at the 3 events that `last` has"),
+        ("last[-1]", "an index from 0, the newest, to 2, the oldest"),
+        ("element_at(last, 0)", "an index from 1, the newest, to 3, the oldest"),
+        ("element_at(last, -4)", "which is always NULL"),
+        ("last[1.5]", "'1.5' must be integer"),
+        ("last['x']", "must be integer"),
+    ],
+)
+def test_an_index_at_which_there_is_never_an_event_is_refused(index, says):
+    with pytest.raises(DefinitionError, match=re.escape(says)):
+        rule(f"{index}.amount > 1", last=3)
+
+
+@pytest.mark.parametrize(
+    "index", ["last[0]", "last[2]", "last[n]", "element_at(last, 3)", "element_at(last, -3)"]
+)
+def test_an_index_at_which_there_may_be_an_event_is_accepted(index):
+    assert rule(f"{index}.amount > 1", last=3)

@@ -43,6 +43,7 @@ VALUES = {
     "['a,b', 'NULL', '', '\"q\"\\', NULL]": ["a,b", "NULL", "", '"q"\\', None],
     "CAST([] AS INTEGER[])": [],
     "{'a': 1, 'b': ['x']}": {"a": 1, "b": ["x"]},
+    "{'a': CAST('nan' AS DOUBLE), 'b': 1.5}": {"a": "nan", "b": "1.5"},
     "CAST(NULL AS INTEGER)": None,
     "CAST(NULL AS DECIMAL(10,2))": None,
     "CAST(NULL AS DOUBLE)": None,
