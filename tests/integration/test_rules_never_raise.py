@@ -212,7 +212,7 @@ CAST(card AS DATE) = day OR CAST(card AS TIMESTAMP) > at OR CAST(card AS TIMESTA
 CAST(ok AS DECIMAL(1, 1)) = 0 OR CAST(ok AS DECIMAL(38, 38)) = 0
 INTERVAL 106751991 DAYS * big > INTERVAL 1 DAY
 n / 0 > 1 OR big % 0 = 0 OR price / 0 = 1 OR amount / 0 = 1 OR INTERVAL 1 DAY / 0 > INTERVAL 1 DAY
-element_at(last, 0).card = card OR element_at(last, 99).card = card
+element_at(last, 100).card = card OR element_at(last, 99).card = card
 nums[-1] > 1 OR last[0].nums[5] > 1
 floor(amount * 1e300) = 1
 n * 2147483647 * 4 > 1 OR big * 9223372036854775807 > 1
