@@ -5,7 +5,7 @@ import threading
 
 import psycopg
 
-from trilayer.server.listen import Server
+from trilayer.server.wire.listen import Server
 
 
 class Served:

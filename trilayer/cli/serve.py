@@ -11,7 +11,7 @@ import typer
 import serving_layer
 from trilayer.cli.context import err
 from trilayer.operations.project import project
-from trilayer.server.listen import DATABASE, HOST, Server
+from trilayer.server.wire.listen import DATABASE, HOST, Server
 
 PORT = 5433
 """PostgreSQL's own is 5432, and may be in use."""

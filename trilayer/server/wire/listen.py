@@ -10,10 +10,10 @@ import secrets
 from collections.abc import Callable
 
 from serving_layer.connection import LAYERS, Connection, Layer
-from trilayer.server import messages
+from trilayer.server.wire import messages
 from trilayer.server.asking import Asking
-from trilayer.server.messages import Fault, ProtocolFault, Startup
-from trilayer.server.session import Session
+from trilayer.server.wire.messages import Fault, ProtocolFault, Startup
+from trilayer.server.wire.session import Session
 from trilayer_core.errors import EnvironmentFault
 
 logger = logging.getLogger("trilayer.server")

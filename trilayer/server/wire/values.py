@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trilayer.operations.values import plain
-from trilayer.server.messages import BINARY, TEXT, Field
+from trilayer.server.wire.messages import BINARY, TEXT, Field
 
 # Days and microseconds from 1970 to 2000, from where PostgreSQL counts.
 _DAYS_TO_2000 = (date(2000, 1, 1) - date(1970, 1, 1)).days

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 import duckdb
 import pyarrow as pa
 
-from trilayer.server import messages, parameters, values
+from trilayer.server.wire import messages, parameters, values
 from trilayer.server.asking import Asking, Cancelled
-from trilayer.server.messages import Body, Fault, ProtocolFault, Startup
+from trilayer.server.wire.messages import Body, Fault, ProtocolFault, Startup
 from trilayer_core.errors import CoverageError, TrilayerError, UsageError
 
 logger = logging.getLogger("trilayer.server")

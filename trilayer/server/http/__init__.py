@@ -1,0 +1,1 @@
+"""HTTP: SQL, subscriptions, status, metrics and the console."""

@@ -1,0 +1,1 @@
+"""The catalog of PostgreSQL, filled from the catalog of views."""

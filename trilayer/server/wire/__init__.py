@@ -1,0 +1,1 @@
+"""PostgreSQL's protocol: messages, values, and the session of a client."""
