@@ -4,7 +4,6 @@ import threading
 import time
 from collections.abc import Callable
 
-
 PATIENCE = 3
 """How many times as long as said is waited: a machine on which others work may be that slow."""
 

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-import serving_layer
 from trilayer.cli.context import err
-from trilayer.operations.project import project
+from trilayer.operations.project import Project, project
+from trilayer.server.engine.pool import Pool
 from trilayer.server.wire.listen import DATABASE, HOST, Server
 
 PORT = 5433
@@ -21,17 +21,16 @@ def serve(
     port: Annotated[int, typer.Option(help="port of 127.0.0.1; 0 for any that is free")] = PORT,
 ) -> None:
     """Answers clients of PostgreSQL on this machine, until Ctrl-C."""
-    p = project()
-    with serving_layer.connect(p.catalog, p.settings, p.store) as connection:
-        asyncio.run(_run(Server(connection), port))
+    asyncio.run(_run(project(), port))
 
 
-async def _run(server: Server, port: int) -> None:
+async def _run(asked: Project, port: int) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    await server.run(port, stop, _say)
+    async with Pool(asked) as pool:
+        await Server(pool).run(port, stop, _say)
 
 
 def _say(port: int) -> None:

@@ -9,9 +9,10 @@ import re
 import secrets
 from collections.abc import Callable
 
-from serving_layer.connection import LAYERS, Connection, Layer
+from serving_layer.connection import LAYERS, Layer
+from trilayer.server.engine.pool import Pool
 from trilayer.server.wire import messages
-from trilayer.server.asking import Asking
+from trilayer.server.wire.client import Client
 from trilayer.server.wire.messages import Fault, ProtocolFault, Startup
 from trilayer.server.wire.session import Session
 from trilayer_core.errors import EnvironmentFault
@@ -32,15 +33,15 @@ _OPTION = re.compile(r"-c\s*search_path=(\S+)|--search_path=(\S+)")
 
 
 class Server:
-    """Answers the clients of PostgreSQL from a connection to the serving layer."""
+    """Answers the clients of PostgreSQL from a pool of workers."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, pool: Pool) -> None:
         """Prepares it; `run` listens.
 
         Args:
-            connection: The connection whose views are asked.
+            pool: The workers.
         """
-        self._connection = connection
+        self._pool = pool
         self._sessions: dict[int, Session] = {}
         self._meetings: set[asyncio.Task[None]] = set()
         self._pids = itertools.count(1)
@@ -87,8 +88,8 @@ class Server:
                 return
             layer, version = _chosen(startup)
             pid = next(self._pids)
-            asking = Asking(self._connection, layer, version)
-            session = Session(reader, writer, asking, pid, secrets.token_bytes(KEY_BYTES))
+            client = Client(self._pool, version)
+            session = Session(reader, writer, client, layer, pid, secrets.token_bytes(KEY_BYTES))
             self._sessions[pid] = session
             try:
                 await session.run(startup)

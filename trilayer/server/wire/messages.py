@@ -21,9 +21,6 @@ CANCEL, TLS, GSSAPI = ((1234 << 16) + minor for minor in (5678, 5679, 5680))
 MOST_BYTES = 1 << 20
 """The length of the longest message that a client may send."""
 
-TEXT, BINARY = 0, 1
-"""The formats of values."""
-
 IDLE, IN_TRANSACTION, FAILED = b"I", b"T", b"E"
 """What a session is in, as `ready` says it."""
 
@@ -179,14 +176,14 @@ class Field:
         oid: The type's number in PostgreSQL.
         size: The number of bytes of a value; -1 if it varies.
         modifier: The type's modifier, such as precision and scale; -1 for none.
-        format: `TEXT` or `BINARY`.
+        format: 0 for text, 1 for binary.
     """
 
     name: str
     oid: int
     size: int
     modifier: int = -1
-    format: int = TEXT
+    format: int = 0
 
 
 def row_description(fields: Sequence[Field]) -> bytes:

@@ -22,7 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trilayer.operations.values import plain
-from trilayer.server.wire.messages import BINARY, TEXT, Field
+
+TEXT, BINARY = 0, 1
+"""The formats of values."""
 
 # Days and microseconds from 1970 to 2000, from where PostgreSQL counts.
 _DAYS_TO_2000 = (date(2000, 1, 1) - date(1970, 1, 1)).days
@@ -72,18 +74,8 @@ def type_of(arrow: pa.DataType) -> Type:
     return _TYPES.get(arrow) or _JSON
 
 
-def field_of(name: str, arrow: pa.DataType, format_: int = TEXT) -> Field:
-    """The description of a column."""
-    found = type_of(arrow)
-    return Field(name, found.oid, found.size, found.modifier, format_)
-
-
-def rows(table: pa.Table, formats: Sequence[int]) -> list[pa.Buffer]:
+def rows(batch: pa.RecordBatch, formats: Sequence[int]) -> pa.Buffer:
     """The messages of all rows, with a format for each column."""
-    return [_row_messages(batch, formats) for batch in table.to_batches() if batch.num_rows]
-
-
-def _row_messages(batch: pa.RecordBatch, formats: Sequence[int]) -> pa.Buffer:
     parts: list[pa.Array] = []
     sizes = np.full(batch.num_rows, 6 + 4 * batch.num_columns, np.int64)
     for column, format_ in zip(batch.columns, formats, strict=True):

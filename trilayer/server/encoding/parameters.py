@@ -12,7 +12,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
-from trilayer.server.wire.messages import BINARY, ProtocolFault
+import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from trilayer.server.encoding.values import BINARY, type_of
+from trilayer_core.errors import TrilayerError
+
+
+class ParameterFault(Exception):
+    """A value can't be read, or is missing."""
+
 
 _TOKEN = re.compile(
     r"""[eE]'(?:[^'\\]|\\.|'')*' | '(?:[^']|'')*' | "(?:[^"]|"")*"
@@ -23,6 +34,8 @@ _TOKEN = re.compile(
 
 UNKNOWN = 0
 """The type of a parameter that the client has not declared."""
+
+TEXT_OID, _BIGINT_OID = 25, 20
 
 
 @dataclass(frozen=True)
@@ -75,6 +88,72 @@ def number_of(query: str) -> int:
     return max(numbers, default=0)
 
 
+def inferred(query: str, declared: Sequence[int], columns: Callable[[str], pa.Schema]) -> list[int]:
+    """The type of each parameter: what was declared, else what the statement compares it with.
+
+    A parameter is of the type that it is cast to, or of that of the expression that it is compared
+    with, added to or assigned from; LIMIT and OFFSET take a bigint. What is left is text.
+
+    Args:
+        query: The statement.
+        declared: The types that the client has declared; 0 for others.
+        columns: Finds the columns of a SELECT.
+    """
+    number = max(number_of(query), len(declared))
+    oids = [*declared, *[UNKNOWN] * (number - len(declared))]
+    if UNKNOWN not in oids:
+        return oids
+    try:
+        tree = sqlglot.parse_one(query, dialect="duckdb")
+    except SqlglotError:
+        tree = exp.Null()
+    for parameter in tree.find_all(exp.Parameter, exp.Placeholder):
+        place = str(parameter.this.name if isinstance(parameter.this, exp.Expression)
+                    else parameter.this)  # fmt: skip
+        if place.isdecimal() and 0 < int(place) <= number and oids[int(place) - 1] == UNKNOWN:
+            oids[int(place) - 1] = _needed(parameter, columns)
+    return [oid or TEXT_OID for oid in oids]
+
+
+def _needed(parameter: exp.Expression, columns: Callable[[str], pa.Schema]) -> int:
+    parent = parameter.parent
+    while isinstance(parent, exp.Paren | exp.Neg):
+        parent = parent.parent
+    if isinstance(parent, exp.Limit | exp.Offset):
+        return _BIGINT_OID
+    if isinstance(parent, exp.Cast):
+        return _type_in(f"SELECT CAST(NULL AS {parent.to.sql('duckdb')})", columns)
+    if not isinstance(parent, exp.Binary | exp.Between | exp.In):
+        return UNKNOWN
+    beside = next(
+        (each for each in parent.iter_expressions()
+         if not each.find(exp.Parameter, exp.Placeholder)),
+        None,
+    )  # fmt: skip
+    select = parent.find_ancestor(exp.Select)
+    if beside is None or select is None:
+        return UNKNOWN
+    parts = [select.args.get("with_") or select.args.get("with"), None]
+    outer = select
+    while (above := outer.find_ancestor(exp.Select)) is not None:
+        outer = above
+    parts[1] = (outer.args.get("with_") or outer.args.get("with")) if outer is not select else None
+    ctes = [cte.sql("duckdb") for with_ in parts if with_ for cte in with_.expressions]
+    source = select.args.get("from_") or select.args.get("from")
+    joins = " ".join(join.sql("duckdb") for join in select.args.get("joins") or ())
+    text = f"SELECT {beside.sql('duckdb')} {source.sql('duckdb') if source else ''} {joins}"
+    return _type_in((f"WITH {', '.join(ctes)} " if ctes else "") + text, columns)
+
+
+def _type_in(query: str, columns: Callable[[str], pa.Schema]) -> int:
+    trial = _replaced(query, ["NULL"] * number_of(query))
+    try:
+        (column,) = columns(trial)
+    except TrilayerError:
+        return UNKNOWN
+    return type_of(column.type).oid
+
+
 def on_trial(query: str, oids: Sequence[int]) -> str:
     """The statement with literals of which only the types count, to find its columns.
 
@@ -92,7 +171,7 @@ def with_values(
     """The statement with literals for its parameters.
 
     Raises:
-        ProtocolFault: A value can't be read, or the statement has more parameters.
+        ParameterFault: A value can't be read, or the statement has more parameters.
     """
     literals = []
     for place, value in enumerate(values):
@@ -108,7 +187,7 @@ def _replaced(query: str, literals: Sequence[str]) -> str:
             return match[0]
         number = int(match["number"])
         if not 0 < number <= len(literals):
-            raise ProtocolFault(f"a value for ${number} must be bound; got {len(literals)} values")
+            raise ParameterFault(f"a value for ${number} must be bound; got {len(literals)} values")
         return literals[number - 1]
 
     return _TOKEN.sub(replaced, query)
@@ -129,8 +208,8 @@ def _literal(value: bytes | None, format_: int, oid: int) -> str:
         elif known:
             text = known.text(value)
         else:
-            raise ProtocolFault(f"a parameter of type {oid} must be sent as text")
+            raise ParameterFault(f"a parameter of type {oid} must be sent as text")
     except (struct.error, UnicodeDecodeError, OverflowError) as error:
-        raise ProtocolFault(f"a parameter must be a value of type {oid}: {error}") from None
+        raise ParameterFault(f"a parameter must be a value of type {oid}: {error}") from None
     quoted = "'" + text.replace("'", "''") + "'"
     return _typed(quoted, oid)
