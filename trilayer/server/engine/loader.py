@@ -42,17 +42,21 @@ class Start:
         project: The project whose store is loaded.
         memory_mb: How much memory a worker may take, beside what it shares.
         threads: The number of threads that answer a question.
+        most_rows: The most rows of an answer; 0 for any number.
+        first_state: The number of the first state, which no earlier loader has had.
     """
 
     project: Project
     memory_mb: int
     threads: int
+    most_rows: int
+    first_state: int = 0
 
 
 class _Loader:
     def __init__(self, to: socket.socket, start: Start, connection: Connection) -> None:
         self._to, self._start, self._connection = to, start, connection
-        self._state, self._loaded = 0, connection.loaded
+        self._state, self._loaded = start.first_state, connection.loaded
 
     def run(self) -> None:
         """Does what it is asked for, until the server has gone."""
@@ -93,7 +97,7 @@ class _Loader:
         )
         limit_memory(self._start.memory_mb)
         with suppress(ConnectionError):
-            Worker(end, self._connection).run()
+            Worker(end, self._connection, self._start.most_rows).run()
         os._exit(0)
 
     def _reply(self, document: Mapping[str, Any]) -> None:

@@ -28,6 +28,7 @@ from trilayer.server.engine.worker import Close, Describe, Fetch, Open, Request,
 logger = logging.getLogger("trilayer.server")
 
 CANCELLED = Refusal("57014", "canceling statement due to user request")
+FEWER = "Ask for fewer rows or columns, or aggregate them"
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,12 @@ class Limits:
         threads: How many threads answer one question.
         memory_mb: How much memory a question may take, beside the views.
         timeout_s: How long the engine may work on one question, in seconds.
-        transactions: How many transactions and open answers may keep a worker to themselves.
+        transactions: How many transactions may keep a worker to themselves.
+        statement_bytes: The length of the longest statement, with its parameters.
+        rows: The most rows of an answer; 0 for any number.
+        bytes: The most bytes of an answer, as it is sent; 0 for any number.
+        connections: How many clients may be connected.
+        client_connections: How many clients may be connected from one address.
     """
 
     workers: int = max(2, os.cpu_count() or 1)
@@ -47,6 +53,11 @@ class Limits:
     memory_mb: int = 1024
     timeout_s: float = 300.0
     transactions: int = 32
+    statement_bytes: int = 65_536
+    rows: int = 0
+    bytes: int = 0
+    connections: int = 500
+    client_connections: int = 300
 
 
 class Worker:
@@ -92,18 +103,27 @@ class Worker:
         Raises:
             Refusal: There is no answer.
         """
-        self.version = question.version
+        self._check(question)
         document, schema = await self._asked_for_columns(Open(portal, question, most_rows, columns))
         return Opened(schema, document["provenance"])
 
     async def describe(self, question: Question) -> tuple[list[int], pa.Schema]:
         """The types of a question's parameters, and its columns. Raises Refusal."""
-        self.version = question.version
+        self._check(question)
         document, schema = await self._asked_for_columns(Describe(question))
         return document["oids"], schema
 
+    def _check(self, question: Question) -> None:
+        """Raises Refusal for a statement that is too long to be parsed."""
+        given = sum(len(value or b"") for value in question.parameters.values)
+        size, most = len(question.sql.encode()) + given, self._pool.limits.statement_bytes
+        if size > most:
+            raise Refusal("54000", f"a statement must have at most {most:,} bytes; got {size:,}")
+        self.version = question.version
+
     async def split(self, text: str) -> list[str]:
         """The statements of a text."""
+        self._check(Question(text))
         await self._send(Split(text))
         _, body = await self._receive()
         found: list[str] = json.loads(body)
@@ -119,12 +139,22 @@ class Worker:
 
     async def rows(self) -> AsyncIterator[bytes | Done]:
         """Encoded rows, and last how many they were. Raises Refusal."""
+        most = self._pool.limits.bytes
+        sent = 0
         while True:
             kind, body = await self._receive()
             if kind == frames.DONE:
                 yield Done(**json.loads(body))
                 return
+            sent += len(body)
+            if most and sent > most:
+                self.end()
+                raise Refusal("54000", f"an answer must have at most {most:,} bytes", FEWER)
             yield body
+
+    def has_ended(self) -> bool:
+        """Whether its process has ended."""
+        return self.ended or self._reader.at_eof()
 
     def end(self, why: Refusal | None = None) -> None:
         """Kills it. Whoever waits for an answer gets the refusal `why`."""
@@ -240,7 +270,7 @@ class Pool:
         self._running = asyncio.Semaphore(self.limits.workers)
         self._idle: list[Worker] = []
         self._workers: set[Worker] = set()
-        self._pinned = 0
+        self._pinned = self._seen_state = 0
         self._dialog = asyncio.Lock()
         self._loader: _Loader | None = None
         self._next_state: asyncio.Task[int] | None = None
@@ -296,7 +326,7 @@ class Pool:
     async def lease(self, version: int | None = None) -> Worker:
         """A worker on the newest state, for the caller alone. Give it back, or end it."""
         newest = await self.state()
-        for worker in [each for each in self._idle if each.state != newest]:
+        for worker in [w for w in self._idle if w.state != newest or w.has_ended()]:
             self._end(worker)
         for worker in self._idle:
             if worker.version == version:
@@ -348,7 +378,8 @@ class Pool:
             reply = await self._told(loader.REFRESH)
         if "refused" in reply:
             raise Refusal(**reply["refused"])
-        return int(reply["state"])
+        self._seen_state = int(reply["state"])
+        return self._seen_state
 
     async def _forked(self) -> Worker:
         ours, theirs = socket.socketpair()
@@ -369,7 +400,9 @@ class Pool:
         """Tells the loader to do something, and returns its reply."""
         for _ in range(2):
             if self._loader is None:
-                self._loader = await _Loader.started(self._project, self.limits)
+                self._loader = await _Loader.started(
+                    self._project, self.limits, self._seen_state + 1
+                )
             try:
                 return await self._loader.tell(what, end)
             except (ConnectionError, asyncio.IncompleteReadError):
@@ -392,7 +425,7 @@ class _Loader:
         self._process, self._end, self._reader, self._writer = process, end, reader, writer
 
     @staticmethod
-    async def started(project: Project, limits: Limits) -> _Loader:
+    async def started(project: Project, limits: Limits, first_state: int) -> _Loader:
         ours, theirs = socket.socketpair()
         process = subprocess.Popen(
             [sys.executable, "-m", loader.__name__, str(theirs.fileno())],
@@ -404,7 +437,8 @@ class _Loader:
         theirs.close()
         # A second handle, because asyncio has none that sends descriptors.
         reader, writer = await asyncio.open_connection(sock=ours.dup())
-        told = pickle.dumps((sys.path, Start(project, limits.memory_mb, limits.threads)))
+        start = Start(project, limits.memory_mb, limits.threads, limits.rows, first_state)
+        told = pickle.dumps((sys.path, start))
         writer.write(frames.head(frames.REQUEST, len(told)) + told)
         await writer.drain()
         return _Loader(process, ours, reader, writer)

@@ -95,6 +95,7 @@ class _Portal:
         columns: pa.Schema | None,
     ) -> None:
         self.stack, self._snapshot, self.encode = stack, snapshot, encode
+        self.sent = 0
         self._batches = batches(_conforming(reader, columns), ROWS_AT_ONCE)
         self._left: pa.RecordBatch | None = None
         self.begun = False
@@ -148,14 +149,15 @@ def _conforming(
 class Worker:
     """Carries out the requests of one client at a time."""
 
-    def __init__(self, to: socket.socket, connection: Connection) -> None:
+    def __init__(self, to: socket.socket, connection: Connection, most_rows: int) -> None:
         """Prepares it; `run` answers.
 
         Args:
             to: The server.
             connection: The loader's connection, detached.
+            most_rows: The most rows of an answer; 0 for any number.
         """
-        self._to, self._connection = to, connection
+        self._to, self._connection, self._most_rows = to, connection, most_rows
         self._portals: dict[str, _Portal] = {}
 
     def run(self) -> None:
@@ -210,6 +212,9 @@ class Worker:
                 portal.begun = True
             rows = 0
             for batch in portal.take(most_rows):
+                portal.sent += batch.num_rows
+                if self._most_rows and portal.sent > self._most_rows:
+                    raise Refusal("54000", f"an answer must have at most {self._most_rows:,} rows")
                 self._send_rows(portal.encode.batch(batch))
                 rows += batch.num_rows
             over = portal.is_over()

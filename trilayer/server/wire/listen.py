@@ -7,10 +7,12 @@ import itertools
 import logging
 import re
 import secrets
+from collections import Counter
 from collections.abc import Callable
 
 from serving_layer.connection import LAYERS, Layer
 from trilayer.server.engine.pool import Pool
+from trilayer.server.engine.question import Refusal
 from trilayer.server.wire import messages
 from trilayer.server.wire.client import Client
 from trilayer.server.wire.messages import Fault, ProtocolFault, Startup
@@ -43,6 +45,7 @@ class Server:
         """
         self._pool = pool
         self._sessions: dict[int, Session] = {}
+        self._clients: Counter[str] = Counter()
         self._meetings: set[asyncio.Task[None]] = set()
         self._pids = itertools.count(1)
 
@@ -79,6 +82,8 @@ class Server:
 
     async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answers one client, from its first message on."""
+        address = str((writer.get_extra_info("peername") or ("",))[0])
+        self._clients[address] += 1
         try:
             async with asyncio.timeout(STARTUP_S):
                 startup = await _startup(reader, writer)
@@ -86,6 +91,7 @@ class Server:
                 if (session := self._sessions.get(startup.pid)) is not None:
                     session.cancel(startup.secret)
                 return
+            self._admit(address)
             layer, version = _chosen(startup)
             pid = next(self._pids)
             client = Client(self._pool, version)
@@ -95,12 +101,25 @@ class Server:
                 await session.run(startup)
             finally:
                 del self._sessions[pid]
+        except Refusal as refusal:
+            fault = Fault(refusal.code, refusal.message, refusal.hint, severity="FATAL")
+            writer.write(messages.error(fault))
         except ProtocolFault as error:
             writer.write(messages.error(Fault("08P01", str(error), severity="FATAL")))
         except (ConnectionError, TimeoutError, asyncio.IncompleteReadError) as error:
             logger.debug("a client has left: %s", error)
         finally:
+            self._clients[address] -= 1
             writer.close()
+
+    def _admit(self, address: str) -> None:
+        """Raises Refusal if there are too many clients."""
+        limits = self._pool.limits
+        if self._clients.total() > limits.connections:
+            raise Refusal("53300", f"at most {limits.connections} clients may be connected")
+        if self._clients[address] > limits.client_connections:
+            most = limits.client_connections
+            raise Refusal("53300", f"at most {most} clients may be connected from one address")
 
 
 async def _startup(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Startup:
