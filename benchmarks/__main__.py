@@ -60,8 +60,9 @@ def main() -> None:
         "--minutes", type=float, default=1.0, help="how long a steady load of alerts is measured"
     )
     arguments = parser.parse_args()
-    names = [name for name in arguments.names if name in BENCHMARKS]
-    parts = [part for name in names for part in PARTS.get(name, ()) if part in arguments.names]
+    # A part may have the name of a benchmark, which is then not meant.
+    parts = [part for name in PARTS for part in PARTS[name] if {name, part} <= {*arguments.names}]
+    names = [name for name in arguments.names if name in BENCHMARKS and name not in parts]
     unknown = set(arguments.names) - set(BENCHMARKS) - set(parts)
     if unknown:
         parser.error(
