@@ -278,7 +278,7 @@ class Connection:
         keep: bool = True,
         forks: bool = False,
     ) -> None:
-        self._forks, self._detached = forks, False
+        self._detached = False
         self._catalog, self._settings, self._store = catalog, settings, store
         self._lock = threading.Lock()
         self._idle: list[_Transaction] = []

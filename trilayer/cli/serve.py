@@ -1,4 +1,4 @@
-"""`trilayer serve`: answers the clients of PostgreSQL."""
+"""`trilayer serve`: answers clients of PostgreSQL."""
 
 from __future__ import annotations
 
@@ -10,28 +10,34 @@ import typer
 
 from trilayer.cli.context import err
 from trilayer.operations.project import Project, project
-from trilayer.server.engine.pool import Pool
-from trilayer.server.wire.listen import DATABASE, HOST, Server
+from trilayer.server.serving import Addresses
+from trilayer.server.serving import serve as run
+from trilayer.server.wire.listen import DATABASE
 
-PORT = 5433
-"""PostgreSQL's own is 5432, and may be in use."""
+Port = Annotated[
+    int | None, typer.Option(help="port for clients of PostgreSQL; 0 for any that is free")
+]
 
 
 def serve(
-    port: Annotated[int, typer.Option(help="port of 127.0.0.1; 0 for any that is free")] = PORT,
+    port: Port = None,
+    host: Annotated[str | None, typer.Option(help="address on which to listen")] = None,
 ) -> None:
-    """Answers clients of PostgreSQL on this machine, until Ctrl-C."""
-    asyncio.run(_run(project(), port))
+    """Answers clients of PostgreSQL, until Ctrl-C."""
+    found = project()
+    given = {"serve_port": port, "serve_host": host}
+    changed = {name: value for name, value in given.items() if value is not None}
+    settings = found.settings.model_copy(update=changed)
+    asyncio.run(_run(Project(settings, found.catalog, found.store)))
 
 
-async def _run(asked: Project, port: int) -> None:
+async def _run(asked: Project) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    async with Pool(asked) as pool:
-        await Server(pool).run(port, stop, _say)
+    await run(asked, stop, _say)
 
 
-def _say(port: int) -> None:
-    err.print(f"Connect with: psql -h {HOST} -p {port} {DATABASE}", soft_wrap=True)
+def _say(at: Addresses) -> None:
+    err.print(f"Connect with: psql -h {at.host} -p {at.wire} {DATABASE}", soft_wrap=True)

@@ -146,6 +146,21 @@ def authenticated() -> bytes:
     return _message(b"R", struct.pack(">i", 0))
 
 
+def sasl(mechanisms: Sequence[str]) -> bytes:
+    """The client must prove a password by one of these mechanisms."""
+    return _message(b"R", struct.pack(">i", 10) + b"".join(map(_text, mechanisms)) + b"\0")
+
+
+def sasl_continue(data: bytes) -> bytes:
+    """The mechanism goes on."""
+    return _message(b"R", struct.pack(">i", 11) + data)
+
+
+def sasl_final(data: bytes) -> bytes:
+    """The mechanism has ended well."""
+    return _message(b"R", struct.pack(">i", 12) + data)
+
+
 def parameter(name: str, value: str) -> bytes:
     """What the server says about itself."""
     return _message(b"S", _text(name) + _text(value))
