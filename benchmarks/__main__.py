@@ -27,6 +27,7 @@ BENCHMARKS = (
     "recompute",
     "aggregates",
     "query",
+    "serve",
     "sessions",
     "endurance",
     "memory",

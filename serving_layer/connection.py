@@ -283,6 +283,7 @@ class Connection:
         self._lock = threading.Lock()
         self._idle: list[_Transaction] = []
         self._tables: dict[str, pa.Table] = {}
+        self._relations: dict[tuple[str, str], pa.Table] = {}
         self._arriving: weakref.WeakSet[ArrivingAlerts] = weakref.WeakSet()
         self._approximate = {v.name: v.approximate for v in catalog.views if v.approximate}
         self._database, self._refresh = _open(
@@ -402,6 +403,8 @@ class Connection:
             loaded = refresh.load(version)
             for name, rows in self._tables.items():
                 _put_table(database, name, rows)
+            for (schema, name), rows in self._relations.items():
+                _put_table(database, name, rows, schema)
             database.execute("BEGIN TRANSACTION READ ONLY")
             database.execute(_search_path("merged"))
             yield Snapshot(database, self._provenance(loaded), self._catalog, loaded)
@@ -493,6 +496,17 @@ class Connection:
         self._arriving.add(arriving)
         return arriving
 
+    def relation(self, schema: str, name: str, rows: pa.Table) -> None:
+        """Creates or replaces a table that snapshots see from now on, in a schema of its own."""
+        with self._lock:
+            _put_table(self._database, name, rows, schema)
+            self._relations[schema, name] = rows
+            self._close_idle()
+
+    def loaded_provenance(self) -> Provenance:
+        """The provenance of what is loaded, without looking for more."""
+        return self._provenance(self._refresh.loaded)
+
     def provenance(self) -> Provenance:
         """The provenance of the present answer.
 
@@ -576,7 +590,7 @@ class Connection:
         """
         found = self._catalog.stream(stream)
         with self._lock:
-            generation = self._refresh.refresh().streams[stream].generation
+            generation = self._refreshed().streams[stream].generation
         return history.segments(found, generation, self._store)
 
     def _provenance(self, loaded: Loaded) -> Provenance:
@@ -671,11 +685,15 @@ def _search_path(layer: Layer) -> str:
     return f"SET search_path = '{layer},tables'"
 
 
-def _put_table(database: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> None:
+def _put_table(
+    database: duckdb.DuckDBPyConnection, name: str, rows: pa.Table, schema: str = "tables"
+) -> None:
     database.register("_arriving_table", rows)
     try:
         database.execute(
-            f"CREATE OR REPLACE TABLE tables.{quoted_duckdb(name)} AS SELECT * FROM _arriving_table"
+            f"CREATE SCHEMA IF NOT EXISTS {quoted_duckdb(schema)};"
+            f" CREATE OR REPLACE TABLE {quoted_duckdb(schema)}.{quoted_duckdb(name)} AS"
+            " SELECT * FROM _arriving_table"
         )
     except duckdb.Error as error:
         raise UsageError(

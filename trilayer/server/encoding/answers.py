@@ -158,6 +158,11 @@ def _large(text: str) -> pa.Scalar:
     return pa.scalar(text, pa.large_string())
 
 
+def as_json(value: object) -> str:
+    """A value as JSON; numbers that JSON can't hold are text."""
+    return json.dumps(plain(value), ensure_ascii=False)
+
+
 def batches(reader: Iterator[pa.RecordBatch], most_rows: int) -> Iterator[pa.RecordBatch]:
     """Batches of at most so many rows."""
     for batch in reader:

@@ -23,7 +23,7 @@ from typing import Any
 import serving_layer
 from serving_layer.connection import Connection
 from trilayer.operations.project import Project
-from trilayer.server.engine import frames
+from trilayer.server.engine import frames, system
 from trilayer.server.engine.refusals import refusal_of
 from trilayer.server.engine.worker import Worker, limit_memory
 from trilayer_core.errors import TrilayerError
@@ -97,7 +97,7 @@ class _Loader:
         )
         limit_memory(self._start.memory_mb)
         with suppress(ConnectionError):
-            Worker(end, self._connection, self._start.most_rows).run()
+            Worker(end, self._start.project, self._connection, self._start.most_rows).run()
         os._exit(0)
 
     def _reply(self, document: Mapping[str, Any]) -> None:
@@ -129,6 +129,8 @@ def main() -> None:
     with serving_layer.connect(
         project.catalog, project.settings, project.store, forks=True
     ) as connection:
+        for name, (schema, _) in system.RELATIONS.items():
+            connection.relation(system.SCHEMA, name, schema.empty_table())
         _Loader(to, start, connection).run()
 
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 from trilayer.operations.project import Project
 from trilayer.server.engine import frames, loader
 from trilayer.server.engine.loader import Start
-from trilayer.server.engine.question import Question, Refusal
+from trilayer.server.engine.question import LOST, Question, Refusal
 from trilayer.server.engine.worker import Close, Describe, Fetch, Open, Request, Split
 
 logger = logging.getLogger("trilayer.server")
@@ -83,7 +83,7 @@ class Worker:
         self._handle = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
         self._why: Refusal | None = None
         self.version: int | None = None
-        self.ended = False
+        self.ended = self.was_idle = False
 
     async def open(
         self,
@@ -203,7 +203,7 @@ class Worker:
 
     def _lost(self) -> Refusal:
         why = self._why or Refusal(
-            "53200",
+            LOST,
             "the process that computed the answer has ended, probably for want of memory",
             "Ask for less at once, or raise serve_memory_mb",
         )
@@ -294,9 +294,9 @@ class Pool:
             Refusal: There is no answer.
         """
         async with self.running():
-            worker = await self.lease(question.version)
+            worker, opened = await self._opened(question)
             try:
-                answer = Answer(worker, await worker.open(question))
+                answer = Answer(worker, opened)
                 yield answer
                 if answer.complete:
                     self.give_back(worker)
@@ -306,6 +306,21 @@ class Pool:
             finally:
                 if worker in self._workers and worker not in self._idle:
                     self._end(worker)
+
+    async def _opened(self, question: Question) -> tuple[Worker, Opened]:
+        while True:
+            worker = await self.lease(question.version)
+            try:
+                return worker, await worker.open(question)
+            except Refusal as refusal:
+                if refusal.is_loss and worker.was_idle:
+                    self._end(worker)
+                    continue  # it had ended before it was asked
+                self.give_back(worker)
+                raise
+            except BaseException:
+                self._end(worker)
+                raise
 
     def running(self) -> asyncio.Semaphore:
         """To be held while a question is answered, so that not too many are at once."""
@@ -331,6 +346,7 @@ class Pool:
         for worker in self._idle:
             if worker.version == version:
                 self._idle.remove(worker)
+                worker.was_idle = True
                 return worker
         return await self._forked()
 

@@ -56,6 +56,10 @@ class Question:
     most_rows: int | None = None
 
 
+LOST = "58030"
+"""The SQLSTATE of an answer whose process has ended by itself: io_error."""
+
+
 class Refusal(Exception):
     """A question that has no answer.
 
@@ -69,6 +73,11 @@ class Refusal(Exception):
     def __init__(self, code: str, message: str, hint: str = "", position: int = 0) -> None:
         super().__init__(message)
         self.code, self.message, self.hint, self.position = code, message, hint, position
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether the process that should have answered had ended."""
+        return self.code == LOST
 
     def to_json(self) -> Mapping[str, str | int]:
         """The refusal as a JSON document."""

@@ -21,11 +21,12 @@ import duckdb
 import pyarrow as pa
 
 from serving_layer.connection import Connection, Snapshot
+from trilayer.operations.project import Project
 from trilayer.operations.values import plain
 from trilayer.server.encoding import parameters
 from trilayer.server.encoding.answers import Encoder, batches, encoder
 from trilayer.server.encoding.parameters import ParameterFault
-from trilayer.server.engine import frames
+from trilayer.server.engine import frames, system
 from trilayer.server.engine.question import Question, Refusal
 from trilayer.server.engine.refusals import refusal_of
 from trilayer_core.errors import TrilayerError
@@ -149,15 +150,19 @@ def _conforming(
 class Worker:
     """Carries out the requests of one client at a time."""
 
-    def __init__(self, to: socket.socket, connection: Connection, most_rows: int) -> None:
+    def __init__(
+        self, to: socket.socket, project: Project, connection: Connection, most_rows: int
+    ) -> None:
         """Prepares it; `run` answers.
 
         Args:
             to: The server.
+            project: The project whose store is asked.
             connection: The loader's connection, detached.
             most_rows: The most rows of an answer; 0 for any number.
         """
-        self._to, self._connection, self._most_rows = to, connection, most_rows
+        self._to, self._project, self._most_rows = to, project, most_rows
+        self._connection = connection
         self._portals: dict[str, _Portal] = {}
 
     def run(self) -> None:
@@ -248,6 +253,9 @@ class Worker:
         self._send_columns({"oids": oids}, columns)
 
     def _snapshot(self, question: Question, stack: ExitStack) -> Snapshot:
+        for name in system.named_in(question.sql):
+            rows = system.relation(name, self._project, self._connection)
+            self._connection.relation(system.SCHEMA, name, rows)
         return stack.enter_context(self._connection.snapshot(question.version))
 
     def _close(self, name: str) -> None:

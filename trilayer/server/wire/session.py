@@ -226,7 +226,7 @@ class Session:
                 continue
             question = Question(sql, self._layer, self._client.version, "wire")
             async with self._client.worker() as worker:
-                opened = await worker.open(question)
+                worker, opened = await self._client.open(worker, question)
                 self._send(messages.row_description(_fields(opened.schema, ())))
                 await self._send_rows(worker)
         self._settle()
@@ -326,7 +326,7 @@ class Session:
             return
         if portal.columns is None:
             async with self._client.worker() as worker:
-                opened = await worker.open(portal.question, name, None)
+                _, opened = await self._client.open(worker, portal.question, name, None)
             portal.columns, portal.open = opened.schema, True
         self._send(messages.row_description(_fields(portal.columns, portal.question.formats)))
 
@@ -343,7 +343,9 @@ class Session:
             if portal.open:
                 await worker.fetch(name, most)
             else:
-                opened = await worker.open(portal.question, name, most, portal.columns)
+                worker, opened = await self._client.open(
+                    worker, portal.question, name, most, portal.columns
+                )
                 portal.columns = opened.schema
             portal.open = await self._send_rows(worker)
 
