@@ -214,8 +214,10 @@ def _killed(options: Options, wire: str, server: psutil.Process) -> list[Figure]
         for _ in range(options.repeats):
             client.execute("SELECT 1")
             for loader in server.children():
-                for worker in loader.children():
+                workers = loader.children()
+                for worker in workers:
                     worker.kill()
+                psutil.wait_procs(workers, timeout=1)
             took.append(_seconds(lambda: client.execute("SELECT 1")))
     return [Figure("an answer after the worker was killed", "s", took, at_most=3)]
 

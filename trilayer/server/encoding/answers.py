@@ -46,6 +46,14 @@ def encoder(output: str, schema: pa.Schema, formats: Sequence[int] = ()) -> Enco
             return _Json()
         case "csv":
             return _Csv(schema)
+        case "copy-text":
+            return _Copied(_Text())
+        case "copy-csv":
+            return _Copied(_Csv(schema, header=False))
+        case "copy-csv-header":
+            return _Copied(_Csv(schema))
+        case "copy-binary":
+            return _CopiedBinary()
     return _Wire(list(formats) * len(schema) if len(formats) == 1 else formats)
 
 
@@ -121,19 +129,99 @@ def _text(column: pa.Array) -> pa.Array:
 
 
 class _Csv:
-    def __init__(self, schema: pa.Schema) -> None:
-        self._names = schema.names
+    def __init__(self, schema: pa.Schema, *, header: bool = True) -> None:
+        self._names = schema.names if header else None
 
     def begin(self) -> bytes:
-        return (",".join(map(_quoted, self._names)) + "\n").encode()
+        names = self._names
+        return b"" if names is None else (",".join(map(_quoted, names)) + "\n").encode()
 
     def batch(self, rows: pa.RecordBatch) -> pa.Buffer:
-        fields = [pc.fill_null(_field(column), "") for column in rows.columns]
-        lines = pc.binary_join_element_wise(*fields, _large(","))
-        return pc.binary_join_element_wise(lines, _large("\n"), _large("")).buffers()[2]
+        return _lines([pc.fill_null(_field(column), "") for column in rows.columns], ",")
 
     def end(self) -> bytes:
         return b""
+
+
+class _Text:
+    """Lines of values between tabs, as COPY writes them by default."""
+
+    def begin(self) -> bytes:
+        return b""
+
+    def batch(self, rows: pa.RecordBatch) -> pa.Buffer:
+        return _lines([_escaped(column) for column in rows.columns], "\t")
+
+    def end(self) -> bytes:
+        return b""
+
+
+class _Copied:
+    """What another encoder makes, in CopyData messages."""
+
+    def __init__(self, inner: Encoder) -> None:
+        self._inner = inner
+
+    def begin(self) -> bytes:
+        return _copy_data(self._inner.begin())
+
+    def batch(self, rows: pa.RecordBatch) -> bytes:
+        return _copy_data(self._inner.batch(rows))
+
+    def end(self) -> bytes:
+        return _copy_data(self._inner.end())
+
+
+class _CopiedBinary:
+    """The first message has the header, too, as some clients expect that."""
+
+    _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+
+    def __init__(self) -> None:
+        self._header = self._HEADER
+
+    def begin(self) -> bytes:
+        return b""
+
+    def batch(self, rows: pa.RecordBatch) -> bytes | pa.Buffer:
+        data = values.rows(rows, [values.BINARY] * rows.num_columns, b"d")
+        if not (header := self._header):
+            return data
+        self._header = b""
+        view = memoryview(data)
+        size = int.from_bytes(view[1:5], "big") + len(header)
+        return b"d" + size.to_bytes(4, "big") + header + view[5:]
+
+    def end(self) -> bytes:
+        return _copy_data(self._header + b"\xff\xff")
+
+
+def _copy_data(data: bytes | pa.Buffer) -> bytes:
+    view = memoryview(data)
+    return b"d" + (view.nbytes + 4).to_bytes(4, "big") + view if view.nbytes else b""
+
+
+def _lines(fields: Sequence[pa.Array], separator: str) -> pa.Buffer:
+    lines = pc.binary_join_element_wise(*fields, _large(separator))
+    return pc.binary_join_element_wise(lines, _large("\n"), _large("")).buffers()[2]
+
+
+_ESCAPES = {
+    "\\": "\\\\",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+}
+
+
+def _escaped(column: pa.Array) -> pa.Array:
+    text = _text(column)
+    for plain_, escape in _ESCAPES.items():
+        text = pc.replace_substring(text, plain_, escape)
+    return pc.fill_null(text, "\\N")
 
 
 def _quoted(name: str) -> str:

@@ -74,19 +74,25 @@ def type_of(arrow: pa.DataType) -> Type:
     return _TYPES.get(arrow) or _JSON
 
 
-def rows(batch: pa.RecordBatch, formats: Sequence[int]) -> pa.Buffer:
-    """The messages of all rows, with a format for each column."""
+def rows(batch: pa.RecordBatch, formats: Sequence[int], kind: bytes = b"D") -> pa.Buffer:
+    """The messages of all rows, with a format for each column.
+
+    Args:
+        batch: The rows.
+        formats: The formats.
+        kind: The type of the messages. The body of DataRow is also that of a row which is copied.
+    """
     parts: list[pa.Array] = []
     sizes = np.full(batch.num_rows, 6 + 4 * batch.num_columns, np.int64)
     for column, format_ in zip(batch.columns, formats, strict=True):
-        kind = type_of(column.type)
-        encoded = (kind.binary if format_ == BINARY else kind.text)(column)
+        found = type_of(column.type)
+        encoded = (found.binary if format_ == BINARY else found.text)(column)
         length = pc.fill_null(pc.binary_length(encoded), -1).to_numpy(zero_copy_only=False)
         sizes += np.maximum(length, 0)
         parts += [_fixed(length.astype(">i4")), pc.fill_null(encoded, b"")]
     number = batch.num_columns.to_bytes(2, "big")
     joined = pc.binary_join_element_wise(
-        pa.scalar(b"D", pa.large_binary()),
+        pa.scalar(kind, pa.large_binary()),
         _large(_fixed(sizes.astype(">i4"))),
         pa.scalar(number, pa.large_binary()),
         *map(_large, parts),

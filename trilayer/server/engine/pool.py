@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import pickle
+import select
 import signal
 import socket
 import struct
@@ -83,7 +84,7 @@ class Worker:
         self._handle = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
         self._why: Refusal | None = None
         self.version: int | None = None
-        self.ended = self.was_idle = False
+        self.ended = False
 
     async def open(
         self,
@@ -154,7 +155,9 @@ class Worker:
 
     def has_ended(self) -> bool:
         """Whether its process has ended."""
-        return self.ended or self._reader.at_eof()
+        if self.ended or self._handle is None:
+            return self.ended or self._reader.at_eof()
+        return bool(select.select([self._handle], [], [], 0)[0])
 
     def end(self, why: Refusal | None = None) -> None:
         """Kills it. Whoever waits for an answer gets the refusal `why`."""
@@ -294,9 +297,9 @@ class Pool:
             Refusal: There is no answer.
         """
         async with self.running():
-            worker, opened = await self._opened(question)
+            worker = await self.lease(question.version)
             try:
-                answer = Answer(worker, opened)
+                answer = Answer(worker, await worker.open(question))
                 yield answer
                 if answer.complete:
                     self.give_back(worker)
@@ -306,21 +309,6 @@ class Pool:
             finally:
                 if worker in self._workers and worker not in self._idle:
                     self._end(worker)
-
-    async def _opened(self, question: Question) -> tuple[Worker, Opened]:
-        while True:
-            worker = await self.lease(question.version)
-            try:
-                return worker, await worker.open(question)
-            except Refusal as refusal:
-                if refusal.is_loss and worker.was_idle:
-                    self._end(worker)
-                    continue  # it had ended before it was asked
-                self.give_back(worker)
-                raise
-            except BaseException:
-                self._end(worker)
-                raise
 
     def running(self) -> asyncio.Semaphore:
         """To be held while a question is answered, so that not too many are at once."""
@@ -346,7 +334,6 @@ class Pool:
         for worker in self._idle:
             if worker.version == version:
                 self._idle.remove(worker)
-                worker.was_idle = True
                 return worker
         return await self._forked()
 

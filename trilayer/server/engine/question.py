@@ -8,13 +8,17 @@ from typing import Literal
 
 from serving_layer.connection import Layer
 
-Output = Literal["arrow", "json", "csv", "wire"]
+Output = Literal[
+    "arrow", "json", "csv", "wire",
+    "copy-text", "copy-csv", "copy-csv-header", "copy-binary"]  # fmt: skip
 """How an answer is encoded.
 
 - `arrow`: an Arrow IPC stream.
 - `json`: an array of arrays, one per row, as UTF-8. Numbers that JSON can't hold are text.
 - `csv`: a line of names, then a line for each row. NULL is an empty field, and '' a quoted one.
 - `wire`: the DataRow messages of PostgreSQL.
+- `copy-text`, `copy-csv`, `copy-csv-header`, `copy-binary`: the CopyData messages of PostgreSQL, in
+  these formats.
 """
 
 
@@ -73,11 +77,6 @@ class Refusal(Exception):
     def __init__(self, code: str, message: str, hint: str = "", position: int = 0) -> None:
         super().__init__(message)
         self.code, self.message, self.hint, self.position = code, message, hint, position
-
-    @property
-    def is_loss(self) -> bool:
-        """Whether the process that should have answered had ended."""
-        return self.code == LOST
 
     def to_json(self) -> Mapping[str, str | int]:
         """The refusal as a JSON document."""

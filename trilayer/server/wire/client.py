@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
-from trilayer.server.engine.pool import CANCELLED, Opened, Pool, Worker
-from trilayer.server.engine.question import Question, Refusal
+from trilayer.server.engine.pool import CANCELLED, Pool, Worker
 
 
 class Client:
@@ -53,29 +51,10 @@ class Client:
         if self._worker is None or self._transaction:
             return
         worker, self._worker = self._worker, None
-        worker.was_idle = False
         if sound:
             self._pool.give_back(worker)
         else:
             self._pool.drop(worker)
-
-    async def open(self, worker: Worker, question: Question, *rest: Any) -> tuple[Worker, Opened]:
-        """Begins an answer, by another worker if this one had ended before it was asked.
-
-        Args:
-            worker: The worker.
-            question: The question.
-            rest: The further arguments of `Worker.open`.
-        """
-        try:
-            return worker, await worker.open(question, *rest)
-        except Refusal as refusal:
-            if not (refusal.is_loss and worker.was_idle) or self._transaction:
-                raise
-        self._pool.drop(worker)
-        self._worker = worker = await self._pool.lease(self.version)
-        worker.was_idle = False
-        return worker, await worker.open(question, *rest)
 
     @asynccontextmanager
     async def worker(self) -> AsyncIterator[Worker]:

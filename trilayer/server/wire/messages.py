@@ -224,6 +224,12 @@ def command_complete(tag: str) -> bytes:
     return _message(b"C", _text(tag))
 
 
+def copy_out(format_: int, columns: int) -> bytes:
+    """Copied rows follow, in text or binary."""
+    return _message(b"H", struct.pack(f">bh{columns}h", format_, columns, *[format_] * columns))
+
+
+COPY_DONE = _message(b"c")
 PARSE_COMPLETE = _message(b"1")
 BIND_COMPLETE = _message(b"2")
 CLOSE_COMPLETE = _message(b"3")

@@ -16,6 +16,7 @@ from trilayer.server.engine.pool import Done, Worker
 from trilayer.server.engine.question import Parameters, Question, Refusal
 from trilayer.server.wire import messages
 from trilayer.server.wire.client import Client
+from trilayer.server.wire.copying import Copy, copy_of
 from trilayer.server.wire.messages import Body, Fault, Field, ProtocolFault, Startup
 
 logger = logging.getLogger("trilayer.server")
@@ -224,9 +225,12 @@ class Session:
             if (tag := await self._command(sql)) is not None:
                 self._send(messages.command_complete(tag))
                 continue
+            if (copied := copy_of(sql)) is not None:
+                await self._copy(copied, Parameters())
+                continue
             question = Question(sql, self._layer, self._client.version, "wire")
             async with self._client.worker() as worker:
-                worker, opened = await self._client.open(worker, question)
+                opened = await worker.open(question)
                 self._send(messages.row_description(_fields(opened.schema, ())))
                 await self._send_rows(worker)
         self._settle()
@@ -262,6 +266,20 @@ class Session:
         if word in _IGNORED:
             return word
         return None
+
+    async def _copy(self, copied: Copy, parameters: Parameters) -> None:
+        await self._command("")  # which refuses it if the transaction has failed
+        version = self._client.version
+        question = Question(copied.query, self._layer, version, copied.output, parameters)
+        async with self._client.worker() as worker:
+            opened = await worker.open(question)
+            self._send(messages.copy_out(int(copied.is_binary), len(opened.schema)))
+            async for part in worker.rows():
+                if isinstance(part, Done):
+                    self._send(messages.COPY_DONE + messages.command_complete(f"COPY {part.rows}"))
+                else:
+                    self._send(part)
+                    await self._drain()
 
     async def _send_rows(self, worker: Worker) -> bool:
         """Sends the rows that the worker has been asked for; whether there are more."""
@@ -303,7 +321,7 @@ class Session:
             await self._describe_portal(name)
             return
         statement = self._statement(name)
-        if not statement.sql or _is_command(statement.sql):
+        if not statement.sql or _has_no_columns(statement.sql):
             self._send(messages.parameter_description(statement.oids))
             self._send(messages.NO_DATA)
             return
@@ -321,12 +339,12 @@ class Session:
 
     async def _describe_portal(self, name: str) -> None:
         portal = self._portal(name)
-        if not portal.sql or _is_command(portal.sql):
+        if not portal.sql or _has_no_columns(portal.sql):
             self._send(messages.NO_DATA)
             return
         if portal.columns is None:
             async with self._client.worker() as worker:
-                _, opened = await self._client.open(worker, portal.question, name, None)
+                opened = await worker.open(portal.question, name, None)
             portal.columns, portal.open = opened.schema, True
         self._send(messages.row_description(_fields(portal.columns, portal.question.formats)))
 
@@ -339,13 +357,14 @@ class Session:
         if (tag := await self._command(portal.sql)) is not None:
             self._send(messages.command_complete(tag))
             return
+        if (copied := copy_of(portal.sql)) is not None:
+            await self._copy(copied, portal.question.parameters)
+            return
         async with self._client.worker() as worker:
             if portal.open:
                 await worker.fetch(name, most)
             else:
-                worker, opened = await self._client.open(
-                    worker, portal.question, name, most, portal.columns
-                )
+                opened = await worker.open(portal.question, name, most, portal.columns)
                 portal.columns = opened.schema
             portal.open = await self._send_rows(worker)
 
@@ -385,8 +404,8 @@ def _fields(columns: pa.Schema, formats: Sequence[int]) -> list[Field]:
     return found
 
 
-def _is_command(sql: str) -> bool:
-    return _first_word(sql) in (*_BEGIN, *_END, *_IGNORED)
+def _has_no_columns(sql: str) -> bool:
+    return _first_word(sql) in (*_BEGIN, *_END, *_IGNORED, "COPY")
 
 
 def _first_word(sql: str) -> str:
