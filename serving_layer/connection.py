@@ -499,8 +499,16 @@ class Connection:
     def relation(self, schema: str, name: str, rows: pa.Table) -> None:
         """Creates or replaces a table that snapshots see from now on, in a schema of its own."""
         with self._lock:
-            _put_table(self._database, name, rows, schema)
+            with self._database.cursor() as cursor:  # loading may have left a result unread
+                _put_table(cursor, name, rows, schema)
             self._relations[schema, name] = rows
+            self._close_idle()
+
+    def describe(self, install: Callable[[duckdb.DuckDBPyConnection, Catalog], None]) -> None:
+        """Has relations made that describe the views, in a database that is not locked down."""
+        with self._lock:
+            with self._database.cursor() as cursor:
+                install(cursor, self._catalog)
             self._close_idle()
 
     def loaded_provenance(self) -> Provenance:

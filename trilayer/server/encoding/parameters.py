@@ -75,11 +75,42 @@ _KNOWN: Mapping[int, _Known] = {
     25: _Known("VARCHAR", bytes.decode),
     700: _Known("FLOAT", _number(">f")),
     701: _Known("DOUBLE", _number(">d")),
+    18: _Known("VARCHAR", bytes.decode),
+    19: _Known("VARCHAR", bytes.decode),
+    26: _Known("BIGINT", _number(">I")),
+    1042: _Known("VARCHAR", bytes.decode),
     1043: _Known("VARCHAR", bytes.decode),
     1082: _Known("DATE", _date),
     1114: _Known("TIMESTAMP", _naive),
     1184: _Known("TIMESTAMPTZ", _timestamp),
 }
+
+
+_ELEMENTS = {1000: 16, 1002: 18, 1003: 19, 1005: 21, 1007: 23, 1009: 25, 1015: 1043, 1016: 20,
+             1021: 700, 1022: 701, 1028: 26, 1182: 1082, 1115: 1114, 1185: 1184}  # fmt: skip
+"""The types of the elements of arrays that clients declare."""
+
+
+def _list(value: bytes, format_: int, oid: int) -> str:
+    """An array of one dimension, as a list of DuckDB."""
+    element = _KNOWN[_ELEMENTS[oid]]
+    texts: list[str | None] = []
+    if format_ == BINARY:
+        dimensions, _, _ = struct.unpack_from(">iiI", value)
+        number = struct.unpack_from(">i", value, 12)[0] if dimensions else 0
+        at = 20
+        for _ in range(number):
+            length = struct.unpack_from(">i", value, at)[0]
+            at += 4
+            texts.append(None if length < 0 else element.text(value[at : at + length]))
+            at += max(length, 0)
+    else:
+        found = re.findall(r'"((?:[^"\\]|\\.)*)"|([^,{}]+)', value.decode())
+        texts = [
+            re.sub(r"\\(.)", r"\1", a) if a else (None if b == "NULL" else b) for a, b in found
+        ]
+    quoted = ["NULL" if t is None else "'" + t.replace("'", "''") + "'" for t in texts]
+    return f"CAST(ARRAY[{', '.join(quoted)}] AS {element.name}[])"
 
 
 def number_of(query: str) -> int:
@@ -194,6 +225,8 @@ def _replaced(query: str, literals: Sequence[str]) -> str:
 
 
 def _typed(literal: str, oid: int) -> str:
+    if oid in _ELEMENTS:
+        return f"CAST({literal} AS {_KNOWN[_ELEMENTS[oid]].name}[])"
     known = _KNOWN.get(oid)
     return f"CAST({literal} AS {known.name})" if known else literal
 
@@ -202,11 +235,15 @@ def _literal(value: bytes | None, format_: int, oid: int) -> str:
     if value is None:
         return "NULL"
     known = _KNOWN.get(oid)
+    if oid in _ELEMENTS:
+        return _list(value, format_, oid)
     try:
         if format_ != BINARY:
             text = value.decode()
         elif known:
             text = known.text(value)
+        elif oid == UNKNOWN:  # the client was told that it is text
+            text = value.decode()
         else:
             raise ParameterFault(f"a parameter of type {oid} must be sent as text")
     except (struct.error, UnicodeDecodeError, OverflowError) as error:

@@ -23,6 +23,7 @@ from typing import Any
 import serving_layer
 from serving_layer.connection import Connection
 from trilayer.operations.project import Project
+from trilayer.server import introspection
 from trilayer.server.engine import frames, system
 from trilayer.server.engine.refusals import refusal_of
 from trilayer.server.engine.worker import Worker, limit_memory
@@ -131,6 +132,7 @@ def main() -> None:
     ) as connection:
         for name, (schema, _) in system.RELATIONS.items():
             connection.relation(system.SCHEMA, name, schema.empty_table())
+        connection.describe(introspection.install)
         _Loader(to, start, connection).run()
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from serving_layer.connection import Layer
+from trilayer.server.introspection import Session
 
 Output = Literal[
     "arrow", "json", "csv", "wire",
@@ -37,6 +38,10 @@ class Parameters:
     oids: Sequence[int] = ()
 
 
+NO_PARAMETERS = Parameters()
+NOBODY = Session()
+
+
 @dataclass(frozen=True)
 class Question:
     """One SELECT, and in which form its answer is wanted.
@@ -49,15 +54,17 @@ class Question:
         parameters: Values for the statement's parameters.
         formats: The format of each column, or one for all, if the output is `wire`.
         most_rows: How many rows are returned at most; None for all.
+        session: What a statement about the catalog or the session may ask.
     """
 
     sql: str
     layer: Layer = "merged"
     version: int | None = None
     output: Output = "arrow"
-    parameters: Parameters = Parameters()
+    parameters: Parameters = NO_PARAMETERS
     formats: Sequence[int] = ()
     most_rows: int | None = None
+    session: Session = NOBODY
 
 
 LOST = "58030"

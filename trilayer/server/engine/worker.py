@@ -13,7 +13,7 @@ import socket
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,10 @@ import duckdb
 import pyarrow as pa
 
 from serving_layer.connection import Connection, Snapshot
+from serving_layer.result import Provenance
 from trilayer.operations.project import Project
 from trilayer.operations.values import plain
+from trilayer.server import introspection
 from trilayer.server.encoding import parameters
 from trilayer.server.encoding.answers import Encoder, batches, encoder
 from trilayer.server.encoding.parameters import ParameterFault
@@ -198,8 +200,7 @@ class Worker:
         question = request.question
         with ExitStack() as stack:
             snapshot = self._snapshot(question, stack)
-            query = _with_values(question)
-            reader, provenance = snapshot.reader(query, question.layer, question.most_rows)
+            reader, provenance = _reader(snapshot, question, _with_values(question))
             columns = request.columns or reader.schema
             encode = encoder(question.output, columns, question.formats)
             portal = _Portal(stack.pop_all(), snapshot, reader, encode, request.columns)
@@ -243,13 +244,14 @@ class Worker:
     def _describe(self, question: Question) -> None:
         with ExitStack() as stack:
             snapshot = self._snapshot(question, stack)
+            declared = _declared(question)
             oids = parameters.inferred(
                 question.sql,
-                question.parameters.oids,
+                declared,
                 lambda query: snapshot.table(query, question.layer, rows=0).schema,
             )
             trial = parameters.on_trial(question.sql, oids)
-            columns = snapshot.table(trial, question.layer, rows=0).schema
+            columns = _reader(snapshot, replace(question, most_rows=0), trial)[0].schema
         self._send_columns({"oids": oids}, columns)
 
     def _snapshot(self, question: Question, stack: ExitStack) -> Snapshot:
@@ -261,6 +263,30 @@ class Worker:
     def _close(self, name: str) -> None:
         if (portal := self._portals.pop(name, None)) is not None:
             portal.stack.close()
+
+
+def _reader(
+    snapshot: Snapshot, question: Question, query: str
+) -> tuple[pa.RecordBatchReader, Provenance]:
+    """The answer to a statement whose parameters have values."""
+    layer, most_rows = question.layer, question.most_rows
+    if not introspection.mentions(query):
+        return snapshot.reader(query, layer, most_rows)
+    found = introspection.rewrite(query, question.session)
+    reader, provenance = snapshot.reader(found.sql, layer, most_rows)
+    # What the catalog says is small.
+    return introspection.declared(reader.read_all(), found.oids).to_reader(), provenance
+
+
+def _declared(question: Question) -> list[int]:
+    """The types of parameters that the client, or the statement itself, has declared."""
+    known = introspection.parameter_types(question.sql)
+    given = question.parameters.oids
+    number = max([len(given), *known])
+    return [
+        (given[place] if place < len(given) else 0) or known.get(place + 1, 0)
+        for place in range(number)
+    ]
 
 
 def _with_values(question: Question) -> str:

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from serving_layer.connection import LAYERS, Layer
+from trilayer.server import introspection
 from trilayer.server.engine.pool import Pool
 from trilayer.server.engine.question import Refusal
 from trilayer.server.wire import messages
@@ -109,7 +110,15 @@ class Server:
             layer, version = _chosen(startup)
             pid = next(self._pids)
             client = Client(self._pool, version)
-            session = Session(reader, writer, client, layer, pid, secrets.token_bytes(KEY_BYTES))
+            known = introspection.Session(
+                startup.options.get("database", DATABASE),
+                user,
+                layer,
+                startup.options.get("application_name", ""),
+                pid=pid,
+            )
+            secret = secrets.token_bytes(KEY_BYTES)
+            session = Session(reader, writer, client, layer, known, pid, secret)
             self._sessions[pid] = session
             try:
                 await session.run(startup)

@@ -11,9 +11,16 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from serving_layer.connection import Layer
+from trilayer.server import introspection
 from trilayer.server.encoding.values import TEXT, type_of
 from trilayer.server.engine.pool import Done, Worker
-from trilayer.server.engine.question import Parameters, Question, Refusal
+from trilayer.server.engine.question import (
+    NO_PARAMETERS,
+    Output,
+    Parameters,
+    Question,
+    Refusal,
+)
 from trilayer.server.wire import messages
 from trilayer.server.wire.client import Client
 from trilayer.server.wire.copying import Copy, copy_of
@@ -88,6 +95,7 @@ class Session:
         writer: asyncio.StreamWriter,
         client: Client,
         layer: Layer,
+        known: introspection.Session,
         pid: int,
         secret: bytes,
     ) -> None:
@@ -98,11 +106,13 @@ class Session:
             writer: Where the answers go.
             client: Its worker.
             layer: The layer in which names without a schema are looked up.
+            known: What the client has said of itself.
             pid: What identifies the connection.
             secret: What a client needs in order to cancel its query.
         """
         self.pid, self._secret = pid, secret
-        self._reader, self._writer, self._client, self._layer = reader, writer, client, layer
+        self._reader, self._writer, self._client = reader, writer, client
+        self._layer, self._known = layer, known
         self._state = _State()
 
     def cancel(self, secret: bytes) -> None:
@@ -228,7 +238,7 @@ class Session:
             if (copied := copy_of(sql)) is not None:
                 await self._copy(copied, Parameters())
                 continue
-            question = Question(sql, self._layer, self._client.version, "wire")
+            question = self._question(sql)
             async with self._client.worker() as worker:
                 opened = await worker.open(question)
                 self._send(messages.row_description(_fields(opened.schema, ())))
@@ -257,6 +267,8 @@ class Session:
             await self._client.begin()
             self._state.transaction = messages.IN_TRANSACTION
             return "BEGIN" if word == "BEGIN" else "START TRANSACTION"
+        if _TO_SAVEPOINT.match(sql):
+            return "ROLLBACK"
         if word in _END:
             failed = self._state.transaction == messages.FAILED
             self._state.transaction = messages.IDLE
@@ -269,8 +281,7 @@ class Session:
 
     async def _copy(self, copied: Copy, parameters: Parameters) -> None:
         await self._command("")  # which refuses it if the transaction has failed
-        version = self._client.version
-        question = Question(copied.query, self._layer, version, copied.output, parameters)
+        question = self._question(copied.query, copied.output, parameters)
         async with self._client.worker() as worker:
             opened = await worker.open(question)
             self._send(messages.copy_out(int(copied.is_binary), len(opened.schema)))
@@ -309,9 +320,7 @@ class Session:
         name, statement = body.text(), self._statement(body.text())
         formats, given, results = body.int16s(), body.values(), body.int16s()
         parameters = Parameters(given, formats, statement.oids)
-        question = Question(
-            statement.sql, self._layer, self._client.version, "wire", parameters, results
-        )
+        question = self._question(statement.sql, "wire", parameters, results)
         self._state.portals[name] = _Portal(statement.sql, question, statement.columns)
         self._send(messages.BIND_COMPLETE)
 
@@ -325,12 +334,7 @@ class Session:
             self._send(messages.parameter_description(statement.oids))
             self._send(messages.NO_DATA)
             return
-        question = Question(
-            statement.sql,
-            self._layer,
-            self._client.version,
-            parameters=Parameters(oids=statement.oids),
-        )
+        question = self._question(statement.sql, "wire", Parameters(oids=statement.oids))
         async with self._client.worker() as worker:
             oids, columns = await worker.describe(question)
         self._state.statements[name] = _Statement(statement.sql, oids, columns)
@@ -377,6 +381,23 @@ class Session:
                 await worker.close(name)
         self._send(messages.CLOSE_COMPLETE)
 
+    def _question(
+        self,
+        sql: str,
+        output: Output = "wire",
+        parameters: Parameters = NO_PARAMETERS,
+        formats: Sequence[int] = (),
+    ) -> Question:
+        return Question(
+            sql,
+            self._layer,
+            self._client.version,
+            output,
+            parameters,
+            formats,
+            session=self._known,
+        )
+
     def _statement(self, name: str) -> _Statement:
         if name not in self._state.statements:
             raise Refusal("26000", f'prepared statement "{name}" does not exist')
@@ -390,8 +411,13 @@ class Session:
 
 _BEGIN, _UNDO = ("BEGIN", "START"), ("ROLLBACK", "ABORT")
 _END = ("COMMIT", "END", *_UNDO)
-_IGNORED = frozenset({"SET", "RESET", "DISCARD", "DEALLOCATE"})
+_IGNORED = frozenset(
+    {"SET", "RESET", "DISCARD", "DEALLOCATE", "SAVEPOINT", "RELEASE", "UNLISTEN", "CLOSE"}
+)
 """Statements about the session. Nothing that they could change changes an answer."""
+
+
+_TO_SAVEPOINT = re.compile(r"\s*ROLLBACK\s+(?:WORK\s+|TRANSACTION\s+)?TO\b", re.IGNORECASE)
 
 
 def _fields(columns: pa.Schema, formats: Sequence[int]) -> list[Field]:
