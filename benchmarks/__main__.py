@@ -36,6 +36,7 @@ BENCHMARKS = (
 
 PARTS = {
     "alerts": ("stateless", "last-two", "pauses", "burst", "kill", "swap", "memory", "flink"),
+    "serve": ("points", "many", "rows", "killed", "idle"),
 }
 """The parts of a benchmark that can be named after it, to run only these."""
 
@@ -50,8 +51,8 @@ def main() -> None:
         "names",
         nargs="*",
         metavar="NAME",
-        help=f"{', '.join(BENCHMARKS)}; all unless given. After alerts, some of its parts can be"
-        f" named: {', '.join(PARTS['alerts'])}",
+        help=f"{', '.join(BENCHMARKS)}; all unless given. Some parts can be named after "
+        + "; ".join(f"{name}: {', '.join(parts)}" for name, parts in PARTS.items()),
     )
     parser.add_argument("--repeats", type=int, default=5, help="measured runs of each program")
     parser.add_argument(

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -58,12 +58,18 @@ def measure(options: Options) -> Sequence[Figure]:
         ):
             wire = f"host=127.0.0.1 port={port} dbname=trilayer user=bench"
             _check(connection, wire, beside)
+            parts: Mapping[str, Callable[[], list[Figure]]] = {
+                "points": lambda: _points(options, keys, connection, wire),
+                "many": lambda: _many(options, keys, wire),
+                "rows": lambda: _rows(options, wire, beside, server),
+                "killed": lambda: _killed(options, wire, server),
+                "idle": lambda: _idle(wire, server),
+            }
             return [
-                *_points(options, keys, connection, wire),
-                *_many(options, keys, wire),
-                *_rows(options, wire, beside, server),
-                *_killed(options, wire, server),
-                *_idle(wire, server),
+                figure
+                for name, part in parts.items()
+                if not options.parts or name in options.parts
+                for figure in part()
             ]
 
 

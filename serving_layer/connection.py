@@ -327,6 +327,14 @@ class Connection:
     def _refreshed(self) -> Loaded:
         return self._refresh.loaded if self._detached else self._refresh.refresh()
 
+    def may_have_more(self) -> bool:
+        """Whether there may be something new, which a detached connection does not load."""
+        return self._refresh.may_have_more()
+
+    def has_nothing_more(self) -> None:
+        """Takes from the process that loads, which has just looked, that there is nothing new."""
+        self._refresh.has_nothing_more()
+
     @property
     def loaded(self) -> object:
         """What is loaded: another object whenever answers may have changed."""

@@ -233,8 +233,9 @@ def test_a_loader_that_is_killed_is_started_again(served):
             for process in psutil.Process().children()
             if "trilayer.server.engine.loader" in " ".join(process.cmdline())
         ]
+        theirs = loader.children()
         loader.kill()
-        loader.wait(10)
+        psutil.wait_procs([loader, *theirs], timeout=10)
         assert client.execute("SELECT 1").fetchone() == (1,)
 
 

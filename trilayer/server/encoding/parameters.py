@@ -213,6 +213,9 @@ def with_values(
 
 
 def _replaced(query: str, literals: Sequence[str]) -> str:
+    if "$" not in query:
+        return query
+
     def replaced(match: re.Match[str]) -> str:
         if not match["number"]:
             return match[0]

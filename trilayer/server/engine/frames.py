@@ -22,6 +22,9 @@ ROWS: Final = b"D"
 DONE: Final = b"C"
 """A request is carried out: a JSON document."""
 
+STALE: Final = b"S"
+"""There may be something new, which the worker does not have."""
+
 REFUSED: Final = b"E"
 """A request is refused: a JSON document of a `Refusal`."""
 

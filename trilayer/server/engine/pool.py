@@ -66,6 +66,7 @@ class Worker:
 
     Attributes:
         state: The number of the state on which it answers.
+        looks: Whether it has to look if that is still the newest; see `engine.worker.Open`.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Worker:
         self._why: Refusal | None = None
         self.version: int | None = None
         self.ended = False
+        self.looks: bool | None = None
 
     async def open(
         self,
@@ -92,8 +94,8 @@ class Worker:
         portal: str = "",
         most_rows: int | None = 0,
         columns: pa.Schema | None = None,
-    ) -> Opened:
-        """Begins an answer.
+    ) -> Opened | None:
+        """Begins an answer; None if the worker may not have the newest state.
 
         Args:
             question: The question.
@@ -105,13 +107,19 @@ class Worker:
             Refusal: There is no answer.
         """
         self._check(question)
-        document, schema = await self._asked_for_columns(Open(portal, question, most_rows, columns))
+        looks, self.looks = self.looks, None
+        request = Open(portal, question, most_rows, columns, looks)
+        if (found := await self._asked_for_columns(request)) is None:
+            return None
+        document, schema = found
         return Opened(schema, document["provenance"])
 
     async def describe(self, question: Question) -> tuple[list[int], pa.Schema]:
         """The types of a question's parameters, and its columns. Raises Refusal."""
         self._check(question)
-        document, schema = await self._asked_for_columns(Describe(question))
+        found = await self._asked_for_columns(Describe(question))
+        assert found is not None  # it does not look
+        document, schema = found
         return document["oids"], schema
 
     def _check(self, question: Question) -> None:
@@ -172,9 +180,11 @@ class Worker:
                 os.kill(self._pid, signal.SIGKILL)
         self._writer.close()
 
-    async def _asked_for_columns(self, request: Request) -> tuple[dict[str, Any], pa.Schema]:
+    async def _asked_for_columns(self, request: Request) -> tuple[dict[str, Any], pa.Schema] | None:
         await self._send(request)
-        _, body = await self._receive()
+        kind, body = await self._receive()
+        if kind == frames.STALE:
+            return None
         (size,) = struct.unpack(">I", body[:4])
         return json.loads(body[4 : 4 + size]), pa.ipc.read_schema(pa.py_buffer(body[4 + size :]))
 
@@ -297,9 +307,10 @@ class Pool:
             Refusal: There is no answer.
         """
         async with self.running():
-            worker = await self.lease(question.version)
+            worker = await self.lease(question.version, fresh=False)
             try:
-                answer = Answer(worker, await worker.open(question))
+                worker, opened = await self.open(worker, question)
+                answer = Answer(worker, opened)
                 yield answer
                 if answer.complete:
                     self.give_back(worker)
@@ -309,6 +320,28 @@ class Pool:
             finally:
                 if worker in self._workers and worker not in self._idle:
                     self._end(worker)
+
+    async def open(self, worker: Worker, question: Question, *rest: Any) -> tuple[Worker, Opened]:
+        """Begins an answer on the newest state, by another worker if this one does not have it.
+
+        Args:
+            worker: A worker, which is ended in that case.
+            question: The question.
+            rest: The further arguments of `Worker.open`.
+
+        Raises:
+            Refusal: There is no answer.
+        """
+        opened = await worker.open(question, *rest)
+        if opened is None:
+            if await self.state() == worker.state:
+                worker.looks = False
+            else:
+                self._end(worker)
+                worker = await self.lease(question.version)
+            opened = await worker.open(question, *rest)
+        assert opened is not None  # it did not look again
+        return worker, opened
 
     def running(self) -> asyncio.Semaphore:
         """To be held while a question is answered, so that not too many are at once."""
@@ -326,15 +359,24 @@ class Pool:
             self._next_state = asyncio.create_task(self._look())
         return await asyncio.shield(self._next_state)
 
-    async def lease(self, version: int | None = None) -> Worker:
-        """A worker on the newest state, for the caller alone. Give it back, or end it."""
-        newest = await self.state()
+    async def lease(self, version: int | None = None, *, fresh: bool = True) -> Worker:
+        """A worker for the caller alone. Give it back, or end it.
+
+        Args:
+            version: The publication on which it answers; None for the newest state.
+            fresh: Whether its state must be the newest now. Otherwise it looks at its first answer,
+                which is cheaper.
+        """
+        newest = await self.state() if fresh else self._seen_state
         for worker in [w for w in self._idle if w.state != newest or w.has_ended()]:
             self._end(worker)
         for worker in self._idle:
             if worker.version == version:
                 self._idle.remove(worker)
+                worker.looks = None if fresh else True
                 return worker
+        if not fresh:
+            await self.state()
         return await self._forked()
 
     def give_back(self, worker: Worker) -> None:

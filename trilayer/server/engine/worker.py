@@ -46,12 +46,15 @@ class Open:
         question: The question.
         most_rows: How many rows follow at once: 0 for all, None for none.
         columns: What the client was told of the answer's columns; None if nothing.
+        looks: Whether the worker looks whether there is something new. None if it need not; False
+            if there was nothing new a moment ago.
     """
 
     portal: str
     question: Question
     most_rows: int | None = 0
     columns: pa.Schema | None = None
+    looks: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -196,6 +199,11 @@ class Worker:
                 self._close(request.portal)
 
     def _open(self, request: Open) -> None:
+        if request.looks and self._connection.may_have_more():
+            frames.send(self._to, frames.STALE, b"")
+            return
+        if request.looks is False:
+            self._connection.has_nothing_more()
         self._close(request.portal)
         question = request.question
         with ExitStack() as stack:
@@ -205,7 +213,10 @@ class Worker:
             encode = encoder(question.output, columns, question.formats)
             portal = _Portal(stack.pop_all(), snapshot, reader, encode, request.columns)
         self._portals[request.portal] = portal
-        self._send_columns({"provenance": plain(provenance.to_json())}, columns)
+        # Clients of PostgreSQL have no place for it.
+        shown = question.output in ("arrow", "json", "csv")
+        said = plain(provenance.to_json()) if shown else {}
+        self._send_columns({"provenance": said}, columns)
         if request.most_rows is not None:
             self._fetch(request.portal, request.most_rows)
 

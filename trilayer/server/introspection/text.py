@@ -12,7 +12,7 @@ _ABOUT = re.compile(
     _QUOTED
     + r"""| (?P<found>
         \b(?:pg_\w | information_schema\b | current_(?:schemas?|database|catalog|user|role|setting)\b
-            | session_user\b | user\b | set_config\b | version\s*\( | has_\w+_privilege\b
+            | session_user\b | (?<!")user\b(?!") | set_config\b | version\s*\( | has_\w+_privilege\b
             | (?:format_type | (?:obj|col|shobj)_description | to_reg\w+ | quote_(?:ident|literal)
                | aclexplode | txid_\w+ | inet_(?:server|client)_\w+ | getdatabaseencoding)\s*\()
         | ::\s*"?(?:reg\w+|oid|name|xid|char"|int2vector|oidvector)\b

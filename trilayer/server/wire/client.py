@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
-from trilayer.server.engine.pool import CANCELLED, Pool, Worker
+from trilayer.server.engine.pool import CANCELLED, Opened, Pool, Worker
+from trilayer.server.engine.question import Question
 
 
 class Client:
@@ -56,12 +58,29 @@ class Client:
         else:
             self._pool.drop(worker)
 
+    async def open(self, question: Question, *rest: Any) -> tuple[Worker, Opened]:
+        """Begins an answer, in a block of `worker`.
+
+        Args:
+            question: The question.
+            rest: The further arguments of `Worker.open`.
+
+        Raises:
+            Refusal: There is no answer.
+        """
+        assert self._worker is not None
+        self._worker, opened = await self._pool.open(self._worker, question, *rest)
+        return self._worker, opened
+
     @asynccontextmanager
     async def worker(self) -> AsyncIterator[Worker]:
-        """The worker, for one request. `cancel` ends it meanwhile."""
+        """The worker, for one request. `cancel` ends it meanwhile.
+
+        The first request to a worker must be `open`, or not be about what is newest.
+        """
         async with self._pool.running():
             if self._worker is None or (self._worker.ended and not self._transaction):
-                self._worker = await self._pool.lease(self.version)
+                self._worker = await self._pool.lease(self.version, fresh=False)
             self._at_work = True
             try:
                 yield self._worker

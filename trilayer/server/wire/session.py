@@ -239,8 +239,8 @@ class Session:
                 await self._copy(copied, Parameters())
                 continue
             question = self._question(sql)
-            async with self._client.worker() as worker:
-                opened = await worker.open(question)
+            async with self._client.worker():
+                worker, opened = await self._client.open(question)
                 self._send(messages.row_description(_fields(opened.schema, ())))
                 await self._send_rows(worker)
         self._settle()
@@ -282,8 +282,8 @@ class Session:
     async def _copy(self, copied: Copy, parameters: Parameters) -> None:
         await self._command("")  # which refuses it if the transaction has failed
         question = self._question(copied.query, copied.output, parameters)
-        async with self._client.worker() as worker:
-            opened = await worker.open(question)
+        async with self._client.worker():
+            worker, opened = await self._client.open(question)
             self._send(messages.copy_out(int(copied.is_binary), len(opened.schema)))
             async for part in worker.rows():
                 if isinstance(part, Done):
@@ -347,8 +347,8 @@ class Session:
             self._send(messages.NO_DATA)
             return
         if portal.columns is None:
-            async with self._client.worker() as worker:
-                opened = await worker.open(portal.question, name, None)
+            async with self._client.worker():
+                _, opened = await self._client.open(portal.question, name, None)
             portal.columns, portal.open = opened.schema, True
         self._send(messages.row_description(_fields(portal.columns, portal.question.formats)))
 
@@ -368,7 +368,9 @@ class Session:
             if portal.open:
                 await worker.fetch(name, most)
             else:
-                opened = await worker.open(portal.question, name, most, portal.columns)
+                worker, opened = await self._client.open(
+                    portal.question, name, most, portal.columns
+                )
                 portal.columns = opened.schema
             portal.open = await self._send_rows(worker)
 
