@@ -211,10 +211,11 @@ def test_a_killed_worker_is_replaced_at_once(served):
         other.execute("SELECT 1")
 
         def kill():
-            until(lambda: any(w.cpu_times().user > 0.1 for w in workers()))
-            for worker in workers():
-                if worker.cpu_times().user > 0.1:
-                    worker.kill()
+            busy = []
+            while not busy:
+                busy = [worker for worker in workers() if worker.cpu_times().user > 0.1]
+            for worker in busy:
+                worker.kill()
 
         thread = threading.Thread(target=kill)
         thread.start()

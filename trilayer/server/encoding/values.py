@@ -71,7 +71,7 @@ def type_of(arrow: pa.DataType) -> Type:
         return Type(1700, -1, _text, _numeric, ((arrow.precision << 16) | arrow.scale) + 4)
     if pa.types.is_timestamp(arrow):
         oid = 1184 if arrow.tz else 1114
-        return Type(oid, 8, _each(_timestamp_text(bool(arrow.tz))), _timestamp)
+        return Type(oid, 8, _timestamps_text(bool(arrow.tz)), _timestamp)
     if _is_list(arrow):
         return _array_type(arrow)
     return _TYPES.get(arrow) or _JSON
@@ -206,11 +206,13 @@ def _float_text(scientific_from: float) -> Encode:
     def encode(array: pa.Array) -> pa.Array:
         text = array.cast(pa.string())
         numbers = pc.fill_null(array, 0).to_numpy(zero_copy_only=False)
-        text = pc.replace_substring_regex(text, "^nan$", "NaN")
-        text = pc.replace_substring_regex(text, "inf$", "Infinity")
         size = np.abs(numbers)
+        finite = np.isfinite(numbers)
+        if not finite.all():
+            text = pc.replace_substring_regex(text, "^nan$", "NaN")
+            text = pc.replace_substring_regex(text, "inf$", "Infinity")
         # Arrow uses an exponent for others.
-        ours = np.isfinite(numbers) & (size != 0) & ((size < 1e-4) | (size >= _ARROW_POSITIONAL))
+        ours = finite & (size != 0) & ((size < 1e-4) | (size >= _ARROW_POSITIONAL))
         if ours.any():
             made = pa.array([one(number) for number in numbers[ours]], pa.string())
             text = pc.replace_with_mask(text, pa.array(ours), made)
@@ -238,7 +240,28 @@ def _date(array: pa.Array) -> pa.Array:
 
 
 def _date_text(array: pa.Array) -> pa.Array:
-    return _each(lambda value: _day(value.value))(array)
+    return _usual(array, array, _each(lambda value: _day(value.value)))
+
+
+def _usual(
+    array: pa.Array, days: pa.Array, others: Encode, usual: Encode | None = None
+) -> pa.Array:
+    """Encodes dates of the years 1 to 9999 at once, and others one at a time.
+
+    Args:
+        array: The values.
+        days: Their dates.
+        others: Encodes any value.
+        usual: Encodes those of these years; by default as Arrow writes them.
+    """
+    number = pc.fill_null(days.cast(pa.int32()), 0).to_numpy(zero_copy_only=False)
+    if ((number < _FIRST_DAY) | (number > _LAST_DAY)).any():
+        return others(array)
+    return (usual or _text)(array)
+
+
+_FIRST_DAY = (date(1, 1, 1) - date(1970, 1, 1)).days
+_LAST_DAY = (date(9999, 12, 31) - date(1970, 1, 1)).days
 
 
 def _timestamp(array: pa.Array) -> pa.Array:
@@ -248,6 +271,23 @@ def _timestamp(array: pa.Array) -> pa.Array:
 
 def _us(array: pa.Array) -> pa.Array:
     return array.cast(pa.timestamp("us", array.type.tz), safe=False).cast(pa.int64())
+
+
+def _timestamps_text(zoned: bool) -> Encode:
+    others = _each(_timestamp_text(zoned))
+
+    def usual(array: pa.Array) -> pa.Array:
+        us = _us(array).cast(pa.timestamp("us"))
+        # Arrow writes six digits behind the second.
+        text = pc.utf8_rtrim(pc.utf8_rtrim(us.cast(pa.string()), "0"), ".")
+        return (pc.binary_join_element_wise(text, "+00", "") if zoned else text).cast(pa.binary())
+
+    def encode(array: pa.Array) -> pa.Array:
+        us = pc.fill_null(_us(array), 0).to_numpy(zero_copy_only=False)
+        days = pa.array(np.floor_divide(us, _US_A_DAY).astype(np.int32))
+        return _usual(array, days, others, usual)
+
+    return encode
 
 
 def _timestamp_text(zoned: bool) -> Callable[[pa.Scalar], str]:
@@ -315,9 +355,50 @@ def _interval_text(value: pa.Scalar) -> str:
 
 
 def _numeric(array: pa.Array) -> pa.Array:
+    precision, scale = array.type.precision, array.type.scale
+    places = -(-scale // 4)
+    if scale >= 0 and precision + 4 * places - scale <= _INT64_DIGITS:
+        return _small_numeric(array, scale, places)
     return pa.array(
         [None if v is None else numeric_binary(v) for v in array.to_pylist()], pa.binary()
     )
+
+
+_INT64_DIGITS = 18
+
+
+def _small_numeric(array: pa.Array, scale: int, places: int) -> pa.Array:
+    """The binary format of decimals whose digits fit 64 bits, `places` groups behind the point."""
+    # The lower half of 128 bits has them.
+    halves = np.frombuffer(array.buffers()[1], "<i8")[2 * array.offset :][: 2 * len(array)]
+    whole = np.where(_valid(array), halves[::2], 0) * 10 ** (4 * places - scale)
+    size, number = np.abs(whole), -(-(_INT64_DIGITS + 1) // 4)
+    groups = np.empty((len(array), number), np.int64)
+    for place in reversed(range(number)):
+        size, groups[:, place] = np.divmod(size, 10_000)
+    used = groups != 0
+    any_ = used.any(axis=1)
+    first = np.where(any_, used.argmax(axis=1), 0)
+    last = np.where(any_, number - used[:, ::-1].argmax(axis=1), 0)
+    fields = np.empty((len(array), 4 + number), ">i2")
+    fields[:, 0] = last - first
+    fields[:, 1] = np.where(any_, number - places - 1 - first, 0)
+    fields[:, 2] = np.where(whole < 0, 0x4000, 0)
+    fields[:, 3] = scale
+    fields[:, 4:] = groups
+    column = np.arange(number)
+    sent = np.ones(fields.shape, bool)
+    sent[:, 4:] = (column >= first[:, None]) & (column < last[:, None])
+    offsets = np.zeros(len(array) + 1, np.int32)
+    np.cumsum(2 * sent.sum(axis=1), out=offsets[1:])
+    data = pa.py_buffer(fields[sent].tobytes())
+    made = pa.Array.from_buffers(pa.binary(), len(array), [None, pa.py_buffer(offsets), data])
+    return _masked(made, array)
+
+
+def _valid(array: pa.Array) -> np.ndarray:
+    found: np.ndarray = array.is_valid().to_numpy(zero_copy_only=False)
+    return found
 
 
 def numeric_binary(value: Decimal) -> bytes:

@@ -31,6 +31,9 @@ REFUSED: Final = b"E"
 REQUEST: Final = b"Q"
 """A pickled request."""
 
+TOGETHER_BYTES = 1 << 16
+"""Up to so many bytes are sent at once."""
+
 _HEAD = struct.Struct(">cI")
 HEAD_BYTES = _HEAD.size
 
@@ -45,6 +48,32 @@ def send(to: socket.socket, kind: bytes, body: bytes | pa.Buffer) -> None:
     view = memoryview(body)
     to.sendall(head(kind, view.nbytes))
     to.sendall(view)
+
+
+class Out:
+    """Sends frames, small ones together."""
+
+    def __init__(self, to: socket.socket) -> None:
+        """Sends to `to`."""
+        self._to, self._kept = to, bytearray()
+
+    def send(self, kind: bytes, body: bytes | pa.Buffer) -> None:
+        """Sends a frame, or keeps it until `flush`."""
+        view = memoryview(body)
+        self._kept += head(kind, view.nbytes)
+        if view.nbytes < TOGETHER_BYTES:
+            self._kept += view
+        else:
+            self.flush()
+            self._to.sendall(view)
+        if len(self._kept) >= TOGETHER_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Sends what is kept, and waits until there is room for it."""
+        if self._kept:
+            self._to.sendall(self._kept)
+            self._kept = bytearray()
 
 
 def receive(source: socket.socket) -> bytes | None:

@@ -167,6 +167,7 @@ class Worker:
             most_rows: The most rows of an answer; 0 for any number.
         """
         self._to, self._project, self._most_rows = to, project, most_rows
+        self._out = frames.Out(to)
         self._connection = connection
         self._portals: dict[str, _Portal] = {}
 
@@ -181,9 +182,10 @@ class Worker:
             except (TrilayerError, duckdb.Error, OSError, pa.ArrowException, MemoryError) as error:
                 asked = request.question.sql if isinstance(request, Open | Describe) else ""
                 self._refused(refusal_of(error, asked))
+            self._out.flush()
 
     def _refused(self, refusal: Refusal) -> None:
-        frames.send(self._to, frames.REFUSED, _json(refusal.to_json()))
+        self._out.send(frames.REFUSED, _json(refusal.to_json()))
 
     def _answer(self, request: Request) -> None:
         match request:
@@ -194,13 +196,13 @@ class Worker:
             case Describe():
                 self._describe(request.question)
             case Split():
-                frames.send(self._to, frames.DONE, _json(_statements(request.text)))
+                self._out.send(frames.DONE, _json(_statements(request.text)))
             case Close():
                 self._close(request.portal)
 
     def _open(self, request: Open) -> None:
         if request.looks and self._connection.may_have_more():
-            frames.send(self._to, frames.STALE, b"")
+            self._out.send(frames.STALE, b"")
             return
         if request.looks is False:
             self._connection.has_nothing_more()
@@ -242,15 +244,15 @@ class Worker:
             raise
         if over:
             self._close(name)
-        frames.send(self._to, frames.DONE, _json({"rows": rows, "more": not over}))
+        self._out.send(frames.DONE, _json({"rows": rows, "more": not over}))
 
     def _send_rows(self, data: bytes | pa.Buffer) -> None:
         if len(data):
-            frames.send(self._to, frames.ROWS, data)
+            self._out.send(frames.ROWS, data)
 
     def _send_columns(self, document: Mapping[str, Any], columns: pa.Schema) -> None:
         text, schema = _json(document), columns.serialize().to_pybytes()
-        frames.send(self._to, frames.COLUMNS, struct.pack(">I", len(text)) + text + schema)
+        self._out.send(frames.COLUMNS, struct.pack(">I", len(text)) + text + schema)
 
     def _describe(self, question: Question) -> None:
         with ExitStack() as stack:

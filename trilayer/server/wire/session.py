@@ -46,6 +46,9 @@ _SAID = {
 
 _COMMAND = re.compile(r"\s*(?:--[^\n]*\n\s*|/\*.*?\*/\s*)*(\w+)", re.DOTALL)
 
+TOGETHER_BYTES = 1 << 16
+"""Up to so many bytes are kept to be sent at once."""
+
 PATIENCE_S = 60.0
 """How long a client may leave an answer unread before its connection ends, in seconds."""
 
@@ -114,6 +117,8 @@ class Session:
         self._reader, self._writer, self._client = reader, writer, client
         self._layer, self._known = layer, known
         self._state = _State()
+        self._kept: list[bytes] = []
+        self._kept_bytes = 0
 
     def cancel(self, secret: bytes) -> None:
         """Interrupts the query that runs, if the client may do so."""
@@ -131,7 +136,7 @@ class Session:
             self._send(messages.parameter(name, value))
         self._send(messages.cancel_key(self.pid, self._secret))
         self._send(messages.ready(self._state.transaction))
-        await self._writer.drain()
+        await self._drain()
         try:
             while (message := await self._receive()) is not None:
                 await self._answer(*message)
@@ -155,6 +160,7 @@ class Session:
         except TimeoutError:
             why = "terminating connection due to idle-in-transaction timeout"
             self._send(messages.error(Fault("25P03", why, severity="FATAL")))
+            self._flush()
             return None
         return None if kind == b"X" else (kind, body)
 
@@ -215,10 +221,25 @@ class Session:
             self._state.transaction = messages.FAILED
 
     def _send(self, data: bytes) -> None:
-        self._writer.write(data)
+        """Keeps data for the client until it is enough, or until `_drain`."""
+        self._kept.append(data)
+        self._kept_bytes += len(data)
+        if self._kept_bytes >= TOGETHER_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._writer.write(b"".join(self._kept))
+        self._kept, self._kept_bytes = [], 0
+
+    async def _send_part(self, part: bytes) -> None:
+        """Sends a part of an answer, and waits for a client that does not read the others."""
+        self._send(part)
+        if not self._kept:
+            await self._drain()
 
     async def _drain(self) -> None:
-        """Waits until the client has taken most of what was sent."""
+        """Sends what is kept, and waits until the client has taken most of it."""
+        self._flush()
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await self._writer.drain()
@@ -289,8 +310,7 @@ class Session:
                 if isinstance(part, Done):
                     self._send(messages.COPY_DONE + messages.command_complete(f"COPY {part.rows}"))
                 else:
-                    self._send(part)
-                    await self._drain()
+                    await self._send_part(part)
 
     async def _send_rows(self, worker: Worker) -> bool:
         """Sends the rows that the worker has been asked for; whether there are more."""
@@ -299,8 +319,7 @@ class Session:
             if isinstance(part, Done):
                 done = part
             else:
-                self._send(part)
-                await self._drain()
+                await self._send_part(part)
         self._send(
             messages.PORTAL_SUSPENDED
             if done.more
