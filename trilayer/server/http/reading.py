@@ -1,0 +1,90 @@
+"""What there is, and how it is: catalog, status, history, reconciliation, quarantine, health."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query, Request
+from starlette.responses import JSONResponse, Response
+
+from trilayer.server.engine.question import Refusal
+from trilayer.server.http import catalog
+from trilayer.server.http.engine import Engine
+from trilayer.server.http.faults import BROKEN, Failure
+from trilayer.server.http.security import Access, client_of
+from trilayer.server.http.state import Kind, State
+
+Limit = Annotated[int, Query(ge=1, le=10_000)]
+
+
+def add(app: FastAPI, engine: Engine, state: State, access: Access) -> None:
+    """Adds the endpoints to an application."""
+
+    @app.get("/v1/session", tags=["state"])
+    async def session(request: Request) -> dict[str, Any]:
+        """Who asks, and what they may do."""
+        client = client_of(request)
+        return {
+            "user": client.name,
+            "role": client.role,
+            "login": access.authenticate is not None,
+            "version": version("trilayer"),
+        }
+
+    @app.get("/v1/catalog", tags=["state"])
+    async def catalog_() -> dict[str, Any]:
+        """The definitions: views, queries, streams, tables and alerts."""
+        return await catalog.document(state)
+
+    @app.get("/v1/status", tags=["state"])
+    async def status() -> Response:
+        """The status of streams, views and processes, as `trilayer status --json` prints it."""
+        return JSONResponse(asdict(await state.status()))
+
+    @app.get("/v1/history", tags=["state"])
+    async def history() -> Response:
+        """The publications that are kept, oldest first."""
+        return JSONResponse({"publications": [asdict(one) for one in await state.history()]})
+
+    @app.get("/v1/reconciliation", tags=["state"])
+    async def reconciliation(
+        view: str | None = None,
+        version: Annotated[int | None, Query(ge=1)] = None,
+        kind: Kind | None = None,
+        limit: Limit = 1_000,
+    ) -> Response:
+        """What both layers have computed for a publication, compared."""
+        if view is None:
+            return JSONResponse(await state.reconciled_views(version))
+        return JSONResponse(await state.reconciled(view, version, kind, limit))
+
+    @app.get("/v1/quarantine", tags=["state"])
+    async def quarantine(
+        stream: str | None = None,
+        limit: Limit = 100,
+        whole: Annotated[bool, Query(alias="all")] = False,
+    ) -> Response:
+        """The events that do not fit their schema: how many, why, and the newest of them."""
+        return JSONResponse(await state.quarantine(stream, limit, whole))
+
+    @app.get("/healthz", tags=["health"])
+    async def alive() -> dict[str, str]:
+        """Whether the process answers."""
+        return {"status": "alive"}
+
+    @app.get("/readyz", tags=["health"])
+    async def ready(request: Request) -> dict[str, Any]:
+        """Whether the store's answer can be proven."""
+        try:
+            return {"status": "ready", "state": await engine.state()}
+        except Refusal as refusal:
+            # Who has not logged in is not told the names of files.
+            known = request.scope["trilayer.client"] is not None
+            raise Failure(
+                503,
+                refusal.code if known else BROKEN,
+                refusal.message if known else "the store's answer can't be proven",
+                refusal.hint if known else "The server's log has more",
+            ) from None
