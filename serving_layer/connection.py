@@ -454,14 +454,10 @@ class Connection:
 
         The lag is left out if no broker answers.
         """
-        heads = {name: s.head for name, s in provenance.streams.items()}
-        cuts = {name: s.cut for name, s in provenance.streams.items()}
         try:
-            lags = stream_lag(self._catalog, self._settings, heads, cuts)
+            return lagging(provenance, self._catalog, self._settings)
         except EnvironmentFault:
             return provenance
-        streams = {name: replace(s, lag=lags.get(name)) for name, s in provenance.streams.items()}
-        return replace(provenance, streams=streams)
 
     # -- what the store remembers ------------------------------------------------------------------
 
@@ -550,6 +546,19 @@ class Connection:
             streams,
             self._approximate,
         )
+
+
+def lagging(provenance: Provenance, catalog: Catalog, settings: Settings) -> Provenance:
+    """Adds the present lag to an answer's provenance.
+
+    Raises:
+        EnvironmentFault: No broker answers.
+    """
+    heads = {name: s.head for name, s in provenance.streams.items()}
+    cuts = {name: s.cut for name, s in provenance.streams.items()}
+    lags = stream_lag(catalog, settings, heads, cuts)
+    streams = {name: replace(s, lag=lags.get(name)) for name, s in provenance.streams.items()}
+    return replace(provenance, streams=streams)
 
 
 def _open(

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pydantic import TypeAdapter
 
 from trilayer_core.log.lag import Lag
 from trilayer_core.seam import Cut
@@ -135,6 +136,14 @@ class Provenance:
     def to_json(self) -> dict[str, Any]:
         """The provenance as a JSON document."""
         return asdict(self)
+
+    @staticmethod
+    def from_json(document: Mapping[str, Any]) -> Provenance:
+        """The provenance in a JSON document that `to_json` has made."""
+        return _PROVENANCE.validate_python(document)
+
+
+_PROVENANCE = TypeAdapter(Provenance)
 
 
 @dataclass(frozen=True)

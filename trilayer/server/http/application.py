@@ -10,13 +10,14 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from trilayer.server.http import reading, sql
+from trilayer.server.http import changing, pages, reading, sql, subscribe
 from trilayer.server.http.engine import Engine
 from trilayer.server.http.faults import INTERNAL, INVALID, NOT_ALLOWED, NOT_FOUND, TOO_MUCH, Failure
 from trilayer.server.http.limits import Limits
 from trilayer.server.http.questions import Questions
 from trilayer.server.http.security import Access, Guard
 from trilayer.server.http.state import State
+from trilayer.server.http.subscribe import Subscriptions
 from trilayer.server.metrics import Metrics
 
 OPEN_TO_THIS_MACHINE = Access()
@@ -54,8 +55,20 @@ def app(
         },
     )
     measured = metrics or Metrics()
-    sql.add(made, engine, Questions(limits), limits, measured)
+    questions, subscriptions = Questions(limits), Subscriptions(engine, limits, measured)
+    measured.gauge(
+        "trilayer_subscribers", "Clients that follow an answer.", lambda: len(subscriptions)
+    )
+    measured.gauge(
+        "trilayer_followed_questions",
+        "Different questions whose answers are followed.",
+        lambda: subscriptions.questions,
+    )
+    sql.add(made, engine, questions, limits, measured)
+    subscribe.add(made, subscriptions, state.project.catalog, limits)
     reading.add(made, engine, state, access)
+    changing.add(made, state, access)
+    pages.add(made, state, measured, limits)
     if console is not None:
         made.mount("/console", StaticFiles(directory=console, html=True), name="console")
 
@@ -64,6 +77,13 @@ def app(
             return RedirectResponse("/console/")
 
     made.add_middleware(Guard, access=access, limits=limits)
+
+    def end() -> None:
+        subscriptions.close()
+        questions.close()
+        state.close()
+
+    made.state.end = end
     return made
 
 

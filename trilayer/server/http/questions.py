@@ -133,6 +133,11 @@ class Questions:
         question.cancel()
         return question
 
+    def close(self) -> None:
+        """Cancels all."""
+        for question in self._running.values():
+            question.cancel()
+
     def list(self) -> list[Running]:
         """The questions that run, oldest first."""
         return sorted(self._running.values(), key=lambda question: question.started)

@@ -7,16 +7,28 @@ from importlib.metadata import version
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
+from pydantic import BaseModel, ValidationError
 from starlette.responses import JSONResponse, Response
 
+from serving_layer.result import Provenance
 from trilayer.server.engine.question import Refusal
 from trilayer.server.http import catalog
 from trilayer.server.http.engine import Engine
-from trilayer.server.http.faults import BROKEN, Failure
+from trilayer.server.http.faults import BROKEN, INVALID, Failure
 from trilayer.server.http.security import Access, client_of
 from trilayer.server.http.state import Kind, State
 
 Limit = Annotated[int, Query(ge=1, le=10_000)]
+
+
+class Answered(BaseModel):
+    """The body of a request for the lag.
+
+    Attributes:
+        provenance: The provenance of an answer.
+    """
+
+    provenance: dict[str, Any]
 
 
 def add(app: FastAPI, engine: Engine, state: State, access: Access) -> None:
@@ -42,6 +54,22 @@ def add(app: FastAPI, engine: Engine, state: State, access: Access) -> None:
     async def status() -> Response:
         """The status of streams, views and processes, as `trilayer status --json` prints it."""
         return JSONResponse(asdict(await state.status()))
+
+    @app.get("/v1/provenance", tags=["state"])
+    async def provenance() -> Response:
+        """What the present answers are based on, with the lag if a broker answers."""
+        return JSONResponse((await state.with_lag(await state.provenance())).to_json())
+
+    @app.post("/v1/lag", tags=["state"])
+    async def lag(answered: Answered) -> Response:
+        """Adds the present lag to the provenance of an earlier answer."""
+        try:
+            given = Provenance.from_json(answered.provenance)
+        except ValidationError:
+            raise Failure(
+                400, INVALID, "provenance must be that of an answer; send it as it came"
+            ) from None
+        return JSONResponse((await state.with_lag(given)).to_json())
 
     @app.get("/v1/history", tags=["state"])
     async def history() -> Response:

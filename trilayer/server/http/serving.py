@@ -67,6 +67,8 @@ async def serve(
         await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
     finally:
         stopping.cancel()
+        # Clients that follow an answer would otherwise never leave.
+        app.state.end()
         server.should_exit = True
         await running
         listening.close()

@@ -7,27 +7,28 @@ a broker that does not answer holds up the questions.
 from __future__ import annotations
 
 import asyncio
-import functools
+import json
 import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from serving_layer.connection import lagging
 from serving_layer.history import Reconciled, Version, history, reconciliation
-from serving_layer.result import RowSet
+from serving_layer.result import Provenance, RowSet
 from trilayer.operations.project import Project
 from trilayer.operations.quarantine import Quarantined, ReasonCount, count_reasons, of_streams
-from trilayer.operations.status import Status, project_status
+from trilayer.operations.status import Status, ViewStatus, status_of
 from trilayer.server.engine.question import Question, Refusal
 from trilayer.server.http.columns import columns_json, rows_json
 from trilayer.server.http.engine import Engine
-from trilayer.server.http.faults import BROKEN, NOT_FOUND, Failure, of_error
+from trilayer.server.http.faults import BROKEN, NOT_FOUND, NOT_READY, Failure, of_error, of_refusal
 from trilayer.server.http.limits import Limits
 from trilayer_core.compute.merging import quoted_duckdb
 from trilayer_core.definitions.stream import Stream
@@ -39,6 +40,8 @@ logger = logging.getLogger("trilayer.server")
 T = TypeVar("T")
 Kind = Literal["match", "differ", "missing", "extra"]
 THREADS = 4
+NO_BROKER_S = 10.0
+"""How long a broker that does not answer is not asked again."""
 
 
 class State:
@@ -48,16 +51,15 @@ class State:
         self.project = project
         self._engine, self._limits = engine, limits
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="store")
-        self._status = _Shared(
-            functools.partial(self._read, project_status, project), limits.facts_s
-        )
+        self._status = Remembered(self._read_status, limits.facts_s)
+        self._no_broker_until = 0.0
         self._columns: dict[str, list[dict[str, str]]] = {}
 
     def close(self) -> None:
         """Ends its threads, once they have read what they are reading."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _read(self, function: Callable[..., T], *arguments: Any) -> T:
+    async def read(self, function: Callable[..., T], *arguments: Any) -> T:
         """Reads the store in a thread.
 
         Raises:
@@ -84,9 +86,65 @@ class State:
         """The present status, at most a second old."""
         return await self._status.get()
 
+    async def _read_status(self) -> Status:
+        views = self.project.catalog.views
+        counts = ", ".join(f"(SELECT count(*) FROM {quoted_duckdb(v.name)})" for v in views)
+        try:
+            row, provenance = await self._row(f"SELECT {counts}")
+            found = {
+                view.name: _answered(view, n, provenance)
+                for view, n in zip(views, row, strict=True)
+            }
+        except Refusal as refusal:
+            if refusal.code != NOT_READY:
+                raise of_refusal(refusal) from None
+            # Some view has no answer.
+            found = {view.name: await self._view(view) for view in views}
+        provenance = await self.with_lag(await self.provenance())
+        return await self.read(status_of, self.project, provenance, found)
+
+    async def _view(self, view: View) -> ViewStatus:
+        try:
+            row, provenance = await self._row(f"SELECT count(*) FROM {quoted_duckdb(view.name)}")
+        except Refusal as refusal:
+            if refusal.code != NOT_READY:
+                raise of_refusal(refusal) from None
+            note = f"{refusal.message}; {refusal.hint}" if refusal.hint else refusal.message
+            return ViewStatus(view.stream.name, None, None, note, view.approximate)
+        return _answered(view, row[0], provenance)
+
+    async def _row(self, sql: str) -> tuple[list[Any], Provenance]:
+        """The one row of an answer."""
+        async with self._engine.ask(Question(sql, output="json")) as answer:
+            text = b"".join([chunk async for chunk in answer.chunks()])
+            return json.loads(text)[0], Provenance.from_json(answer.provenance)
+
+    async def provenance(self) -> Provenance:
+        """What the present answers are based on, without the lag."""
+        try:
+            _, provenance = await self._row("SELECT 1")
+        except Refusal as refusal:
+            raise of_refusal(refusal) from None
+        known = {v.name: v.approximate for v in self.project.catalog.views if v.approximate}
+        return replace(provenance, exact=not known, approximate=known)
+
+    async def with_lag(self, provenance: Provenance) -> Provenance:
+        """Adds the present lag to a provenance, if a broker answers.
+
+        If none does, it is not tried again for a while.
+        """
+        if time.monotonic() < self._no_broker_until:
+            return provenance
+        catalog, settings = self.project.catalog, self.project.settings
+        try:
+            return await self.read(lagging, provenance, catalog, settings)
+        except Failure:
+            self._no_broker_until = time.monotonic() + NO_BROKER_S
+            return provenance
+
     async def history(self) -> list[Version]:
         """The publications kept, oldest first."""
-        return await self._read(history, self.project.store)
+        return await self.read(history, self.project.store)
 
     async def columns(self, name: str) -> list[dict[str, str]] | None:
         """The columns of a view or query; None while it has no answer."""
@@ -99,6 +157,10 @@ class State:
                 logger.debug("the columns of %s are not known: %s", name, refusal.code)
                 return None
         return self._columns[name]
+
+    async def facts(self) -> tuple[Status, list[Version]]:
+        """What metrics are made of."""
+        return await self.status(), await self.history()
 
     async def reconciled(
         self, view: str, version: int | None, kind: Kind | None, limit: int
@@ -113,7 +175,7 @@ class State:
         counts = of.reconciliation.get(view) or Reconciled(
             not_compared="the publication does not have this view"
         )
-        table, note = await self._read(_compared, found, of.version, self.project)
+        table, note = await self.read(_compared, found, of.version, self.project)
         if kind is not None and table is not None:
             table = table.filter(pc.equal(table["_kind"], kind))
         shown = None if table is None else RowSet(table.slice(0, limit))
@@ -155,7 +217,7 @@ class State:
             streams = [catalog.stream(stream)] if stream else catalog.streams
         except TrilayerError as error:
             raise Failure(404, NOT_FOUND, str(error)) from None
-        reasons, events, newest, number = await self._read(
+        reasons, events, newest, number = await self.read(
             _quarantine, self.project, streams, limit, whole
         )
         return {
@@ -172,6 +234,10 @@ class State:
             return await loop.run_in_executor(None, function, *arguments)
         except TrilayerError as error:
             raise of_error(error) from None
+
+
+def _answered(view: View, rows: int, provenance: Provenance) -> ViewStatus:
+    return ViewStatus(view.stream.name, rows, provenance.version, "", view.approximate)
 
 
 def _compared(view: View, version: int, project: Project) -> tuple[pa.Table | None, str]:
@@ -193,7 +259,7 @@ def _quarantine(
     return reasons, events, [*newest], number
 
 
-class _Shared:
+class Remembered:
     """Something that is read once for all who ask for it at the same time, and a while after."""
 
     def __init__(self, read: Callable[[], Awaitable[Any]], seconds: float) -> None:
@@ -203,6 +269,7 @@ class _Shared:
         self._reading: asyncio.Task[Any] | None = None
 
     async def get(self) -> Any:
+        """What was read, at most that long ago."""
         if self._reading is None and time.monotonic() < self._until:
             return self._found
         if self._reading is None:
