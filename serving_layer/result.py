@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -151,3 +152,15 @@ class Result(RowSet):
     """An answer and its provenance."""
 
     provenance: Provenance
+
+
+def without_hugeint(table: pa.Table) -> pa.Table:
+    """Converts sums of bigints back to bigint, if all values fit.
+
+    DuckDB computes sums of bigints as HUGEINT, for which Arrow only has decimal(38,0).
+    """
+    for place, column in enumerate(table.schema):
+        if column.type == pa.decimal128(38, 0):
+            with suppress(pa.ArrowInvalid):
+                table = table.set_column(place, column.name, table.column(place).cast(pa.int64()))
+    return table

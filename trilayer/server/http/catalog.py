@@ -106,5 +106,4 @@ def _stream(stream: Stream) -> dict[str, Any]:
         "schema": stream.schema,
         "columns": [{"name": name, "type": type_} for name, type_ in stream.columns.items()],
         "event_time": stream.event_time,
-        "event_id": stream.event_id,
     }

@@ -35,6 +35,8 @@ def key_of(sql: str, catalog: Catalog) -> list[str] | None:
     if len(tables) != 1 or not isinstance(tables[0].this, exp.Identifier):
         return None
     table = tables[0]
+    if not isinstance(table.parent, exp.From) or table.parent.parent is not tree:
+        return None
     layer, name = table.text("db").lower(), table.name.lower()
     if table.text("catalog") or layer not in ("", *LAYERS):
         return None

@@ -13,6 +13,7 @@ from fastapi import FastAPI, Request
 from prometheus_client.exposition import choose_encoder
 from starlette.responses import HTMLResponse, Response
 
+from trilayer.server.engine.question import Refusal
 from trilayer.server.http.faults import Failure
 from trilayer.server.http.limits import Limits
 from trilayer.server.http.state import Remembered, State
@@ -38,7 +39,7 @@ def add(app: FastAPI, state: State, metrics: Metrics, limits: Limits) -> None:
         try:
             async with asyncio.timeout(FACTS_S):
                 await facts.get()
-        except (TimeoutError, Failure) as error:
+        except (TimeoutError, Failure, Refusal) as error:
             logger.debug("metrics are those that were read before: %r", error)
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         body = await asyncio.to_thread(encode, metrics.registry)

@@ -7,7 +7,7 @@ import itertools
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -60,8 +60,9 @@ class Running:
         self._end()
 
     def _end(self) -> None:
-        if self._limit is not None and not self._limit.expired():
-            self._limit.reschedule(asyncio.get_running_loop().time())
+        if self._limit is not None:
+            with suppress(RuntimeError):  # it has ended already
+                self._limit.reschedule(asyncio.get_running_loop().time())
 
     def to_json(self) -> dict[str, Any]:
         """The question as a JSON document, without its SQL."""

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import logging
+import secrets
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -74,7 +75,7 @@ class _State:
     """An answer.
 
     Attributes:
-        id: Its identifier: the publication, the heads, and a number.
+        id: Its identifier.
         columns: Its columns.
         provenance: What it is based on.
         rows: Its rows by key. Of equal rows without a key each has a number.
@@ -168,7 +169,7 @@ class Shared:
         self._engine, self._watch, self._limits, self._metrics = engine, watch, limits, metrics
         self._state: _State | None = None
         self._changes: deque[tuple[str, Event | None]] = deque(maxlen=CHANGES)
-        self._number = 0
+        self._number, self._nonce = 0, secrets.token_hex(4)
         self._quiet_since_told = False
         self._told = 0.0
         self._task: asyncio.Task[None] | None = None
@@ -308,7 +309,7 @@ class Shared:
             raise _too_much(f"{most:,} rows")
         self._number += 1
         found = self._keyed(rows, [column["name"] for column in columns])
-        state = _State(_id(provenance, self._number), columns, provenance, found)
+        state = _State(_id(provenance, f"{self._nonce}-{self._number}"), columns, provenance, found)
         before = self._state
         if before is None or before.columns != columns:
             return state, [], []
@@ -403,11 +404,14 @@ def _too_much(what: str) -> Refusal:
     )
 
 
-def _id(provenance: Mapping[str, Any], number: int) -> str:
-    """The publication, a digest of the heads, and a number: time alone may change an answer."""
+def _id(provenance: Mapping[str, Any], suffix: str) -> str:
+    """The publication, a digest of the heads, and what no other answer has.
+
+    Time alone may change an answer, so that the first two are not enough.
+    """
     heads = {name: stream["head"] for name, stream in provenance["streams"].items()}
     digest = hashlib.sha256(json.dumps(heads, sort_keys=True).encode()).hexdigest()[:16]
-    return f"{provenance['version'] or 0}-{digest}-{number}"
+    return f"{provenance['version'] or 0}-{digest}-{suffix}"
 
 
 def _compact(value: Any) -> str:

@@ -176,9 +176,9 @@ class _Answering(Response):
         format_: Format,
         client: Client,
     ) -> None:
+        super().__init__()
         self._engine, self._questions, self._limits = engine, questions, limits
         self._metrics, self._asked, self._format, self._client = metrics, asked, format_, client
-        self.background, self.status_code = None, 200
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers as ASGI says."""

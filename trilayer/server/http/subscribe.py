@@ -148,14 +148,14 @@ def add(app: FastAPI, subscriptions: Subscriptions, catalog: Catalog, limits: Li
         sql: str,
         layer: Layer = "merged",
         key: Annotated[str | None, Query(max_length=4_096)] = None,
-        last_event_id: Annotated[str | None, Header(max_length=128)] = None,
+        last_id: Annotated[str | None, Header(alias="Last-Event-ID", max_length=128)] = None,
     ) -> Response:
         """Follows the answer to one SELECT: a snapshot, then each change, as server-sent events."""
         check_length(sql, limits)
         statement = whole_sql(sql)
         columns = [name.strip() for name in key.split(",")] if key else key_of(statement, catalog)
         followed = Followed(statement, layer, tuple(columns) if columns else None)
-        return _Stream(subscriptions, followed, client_of(request), last_event_id, limits)
+        return _Stream(subscriptions, followed, client_of(request), last_id, limits)
 
 
 class _Stream(Response):
@@ -169,9 +169,9 @@ class _Stream(Response):
         last_id: str | None,
         limits: Limits,
     ) -> None:
+        super().__init__()
         self._subscriptions, self._followed, self._client = subscriptions, followed, client
         self._last_id, self._limits = last_id, limits
-        self.background, self.status_code = None, 200
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers as ASGI says."""
