@@ -10,8 +10,6 @@ import * as esbuild from "esbuild";
 const here = dirname(fileURLToPath(import.meta.url));
 const target = join(here, "..", "trilayer", "server", "console");
 
-await rm(target, { recursive: true, force: true });
-await mkdir(target, { recursive: true });
 const built = await esbuild.build({
   absWorkingDir: here,
   entryPoints: { console: "src/main.js" },
@@ -23,10 +21,14 @@ const built = await esbuild.build({
   legalComments: "none", // the licences are in LICENSES.txt
   charset: "utf8",
   metafile: true,
-  logLevel: "warning",
+  write: false,
 });
+const texts = await licences(packagesOf(built.metafile)); // before anything is replaced
+await rm(target, { recursive: true, force: true });
+await mkdir(target, { recursive: true });
+for (const { path, contents } of built.outputFiles) await writeFile(path, contents);
 await cp(join(here, "static"), target, { recursive: true });
-await writeFile(join(target, "LICENSES.txt"), await licences(packagesOf(built.metafile)));
+await writeFile(join(target, "LICENSES.txt"), texts);
 await writeFile(join(target, "SHA256SUMS"), await checksums());
 
 /** The folders of the packages that the bundle contains, in order. */

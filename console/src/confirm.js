@@ -33,8 +33,11 @@ export function askTwice({ title, first, really, word, act, done }) {
       next.remove();
       close.textContent = "Close";
       done?.();
-    } catch (error) {
+    } catch (error) { // what was entered can be corrected, and is asked about again
       fill(said, errorText(error));
+      asked = 0;
+      part.inert = false;
+      next.textContent = "Go on";
       next.disabled = false;
     }
   }

@@ -10,9 +10,9 @@ export function errorText(error, sql = "") {
   const place = error.position && sql ? placeIn(sql, error.position) : "";
   return h(
     "div",
-    { class: "note bad", role: "alert" },
-    h("p", {}, error.message, place),
-    error.hint && h("p", { class: "hint" }, sentence(error.hint)),
+    { class: "note bad", role: "alert", "data-lost": error instanceof Lost },
+    h("p", {}, marked(error.message), place),
+    error.hint && h("p", { class: "hint" }, marked(sentence(error.hint))),
     error instanceof Lost && h("p", { class: "hint" }, marked("Is `trilayer serve` still running? The page tries again by itself.")),
   );
 }

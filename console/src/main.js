@@ -78,12 +78,20 @@ function setUpNavigation() {
 function setUpConnection() {
   const state = document.getElementById("connection");
   const inForce = document.getElementById("in-force");
+  let lost = false;
+  let known = false;
   const say = () => {
     const { error, againAt, status } = feed;
+    if (lost && !error && main.querySelector(":scope > .page > [data-lost]")) route({ focus: false });
+    lost = Boolean(error);
+    if (status && !error && !known) {
+      known = true;
+      saySession();
+    }
     state.className = error ? "lost" : status ? "live" : "";
     const wait = againAt ? Math.max(Math.ceil((againAt - Date.now()) / 1000), 0) : 0;
-    const lost = error?.answered ? error.message : "The connection is lost.";
-    const text = error ? `${lost} Next try ${wait ? `in ${wait} s` : "now"}.` : status ? "live" : "connecting";
+    const wrong = error?.answered ? error.message : "The connection is lost.";
+    const text = error ? `${wrong} Next try ${wait ? `in ${wait} s` : "now"}.` : status ? "live" : "connecting";
     if (state.textContent !== text) state.textContent = text;
     const version = status?.publication ? `publication ${status.publication.version}${status.publication.held ? ", held" : ""}` : "";
     if (inForce.textContent !== version) inForce.textContent = version;
@@ -93,19 +101,14 @@ function setUpConnection() {
   say();
 }
 
-async function setUpSession() {
-  try {
-    const { user, role } = await session();
-    document.getElementById("who").textContent = user ? `${user} (${role})` : "";
-  } catch {
-    // The state of the connection says what is wrong.
-  }
+async function saySession() {
+  const { user, role } = await session().catch(() => ({})); // the state of the connection says what is wrong
+  document.getElementById("who").textContent = user ? `${user} (${role})` : "";
 }
 
 setUpNavigation();
 setUpTheme(document.getElementById("theme"));
 setUpConnection();
-setUpSession();
 addEventListener("hashchange", () => route());
 route({ focus: false });
 start();

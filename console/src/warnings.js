@@ -1,7 +1,7 @@
 // What is wrong or worth knowing in a status, and what to do about it.
 
 import { count, counted, span, time } from "./format.js";
-import { sentence } from "./words.js";
+import { ended } from "./words.js";
 
 /** The warnings of a status: {level: "bad" | "warn" | "info", what, todo}. */
 export function warningsOf(status) {
@@ -13,12 +13,12 @@ export function warningsOf(status) {
       .filter(([, changelog]) => changelog.note)
       .map(([name, changelog]) => ({
         level: "warn",
-        what: `Changelog ${name}: ${sentence(changelog.note)}`,
+        what: `Changelog ${name}: ${ended(changelog.note)}`,
         todo: "Its writer is part of `trilayer up`; alone it is `trilayer changelog run`.",
       })),
     ...Object.entries(status.views)
       .filter(([, view]) => view.note)
-      .map(([name, view]) => ({ level: "warn", what: `View ${name}: ${sentence(view.note)}`, todo: "" })),
+      .map(([name, view]) => ({ level: "warn", what: `View ${name}: ${ended(view.note)}`, todo: "" })),
   ];
 }
 
@@ -49,14 +49,14 @@ function publicationWarnings({ publication, speed_note: speed }) {
     });
   }
   if (speed) {
-    found.push({ level: "bad", what: `Speed layer: ${sentence(speed)}`, todo: "`trilayer up` starts it again by itself; alone it is `trilayer speed run`." });
+    found.push({ level: "bad", what: `Speed layer: ${ended(speed)}`, todo: "`trilayer up` starts it again by itself; alone it is `trilayer speed run`." });
   }
   return found;
 }
 
 function streamWarnings(name, stream) {
   const found = [];
-  if (stream.note) found.push({ level: "warn", what: `Stream ${name}: ${sentence(stream.note)}`, todo: "" });
+  if (stream.note) found.push({ level: "warn", what: `Stream ${name}: ${ended(stream.note)}`, todo: "" });
   if (stream.lag_events === null) {
     found.push({
       level: "info",
@@ -67,7 +67,7 @@ function streamWarnings(name, stream) {
   if (stream.compaction) {
     found.push({
       level: "warn",
-      what: `Stream ${name}: commits have not been compacted since ${time(stream.compaction.since)} UTC: ${sentence(stream.compaction.reason)}`,
+      what: `Stream ${name}: commits have not been compacted since ${time(stream.compaction.since)} UTC: ${ended(stream.compaction.reason)}`,
       todo: "Reading them takes longer and longer until that is put right.",
     });
   }
@@ -83,7 +83,7 @@ function streamWarnings(name, stream) {
 
 function alertWarnings(name, alert) {
   const found = [];
-  if (alert.note) found.push({ level: "warn", what: `Alert ${name}: ${sentence(alert.note)}`, todo: "" });
+  if (alert.note) found.push({ level: "warn", what: `Alert ${name}: ${ended(alert.note)}`, todo: "" });
   if (alert.scattered) {
     found.push({
       level: "warn",

@@ -45,6 +45,10 @@ function exactness({ exact, approximate }) {
 
 /** A note of the server as a sentence. */
 export function sentence(note) {
-  const text = note.charAt(0).toUpperCase() + note.slice(1);
-  return /[.!?]$/.test(text) ? text : `${text}.`;
+  return ended(note.charAt(0).toUpperCase() + note.slice(1));
+}
+
+/** A note of the server as the end of a sentence. */
+export function ended(note) {
+  return /[.!?]$/.test(note) ? note : `${note}.`;
 }

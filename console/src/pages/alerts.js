@@ -11,10 +11,10 @@ import { answerTable } from "../table.js";
 const EVERY_MS = 3000;
 const NEWEST = 200;
 const STATES = {
-  early: "sent, and not yet judged by the batch layer",
-  confirmed: "sent, and the batch layer agrees",
-  withdrawn: "sent, and the batch layer does not agree",
-  added: "found by the batch layer, and never sent",
+  early: "sent, not judged by the batch layer yet",
+  confirmed: "sent, and right",
+  withdrawn: "sent, but wrong",
+  added: "right, but never sent",
 };
 const EXAMPLE = `from trilayer import Alert
 
@@ -63,7 +63,7 @@ function none() {
     h("p", { class: "note" }, "The catalog declares no alerts. An alert is a rule that each event of a stream is judged by, within milliseconds by the speed layer and again, exactly, by the batch layer."),
     h("p", {}, "This is how to declare one, in the file of the catalog; ", h("code", {}, "trilayer up"), " then runs the process that judges events:"),
     h("pre", {}, EXAMPLE),
-    h("p", { class: "muted" }, "docs/alerts.md explains rules, profiles and states."),
+    h("p", { class: "muted" }, "The file docs/alerts.md explains rules, profiles and states."),
   ];
 }
 

@@ -150,19 +150,19 @@ function byKey(place, version, view, kind) {
 }
 
 function rollback(one, again) {
-  const why = h("input", { type: "text", "aria-label": "Why", placeholder: "why, for those who look later" });
-  const hold = h("input", { type: "checkbox" });
+  const why = h("input", { type: "text", disabled: true, placeholder: "for those who look later" });
+  const hold = h("input", { type: "checkbox", onchange: () => (why.disabled = !hold.checked) });
   askTwice({
     title: `Roll back to version ${one.version}`,
     first: [
       h("p", {}, `Answers are then based on publication ${one.version}, with T = ${time(one.t)} UTC. No event is lost: the speed layer's share begins at the earlier cut.`),
-      h("label", { class: "stack" }, "Why", why),
       h("label", { class: "check" }, hold, "Hold it: batch runs change nothing until it is released."),
+      h("label", { class: "stack" }, "Why it is held", why),
     ],
     really: () => `Really put version ${one.version} in force${hold.checked ? " and hold it" : ""}? Everyone's answers change at once.`,
     word: `Yes, roll back to version ${one.version}`,
     act: async () => {
-      const { publication, warning } = await ask("/v1/rollback", { body: { version: one.version, hold: hold.checked, why: why.value } });
+      const { publication, warning } = await ask("/v1/rollback", { body: { version: one.version, hold: hold.checked, why: hold.checked ? why.value : "" } });
       return `Version ${publication.version} is in force.${warning ? ` ${sentence(warning)}` : ""}`;
     },
     done: again,

@@ -45,7 +45,7 @@ def test_the_licence_of_each_package_in_the_bundle_is_there():
     wanted = json.loads((SOURCES / "package.json").read_text())["dependencies"]
     missing = [name for name, version in wanted.items() if f"\n{name} {version}, " not in licences]
     assert missing == []
-    assert "\nApache Arrow JavaScript\n" in licences  # its NOTICE, which its licence asks to be passed on
+    assert "\nApache Arrow JavaScript\n" in licences  # what its NOTICE begins with
 
 
 def test_packages_are_pinned_by_version_and_digest():
