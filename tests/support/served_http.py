@@ -127,6 +127,7 @@ class ScriptedEngine:
         self.left = []
         self.looked = 0
         self.refusal = None
+        self.hangs = False
 
     @asynccontextmanager
     async def ask(self, question):
@@ -143,6 +144,8 @@ class ScriptedEngine:
 
     async def state(self):
         self.looked += 1
+        if self.hangs:
+            await asyncio.Event().wait()
         if self.refusal:
             raise self.refusal
         return self.number

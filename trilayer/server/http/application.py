@@ -13,7 +13,7 @@ from starlette.staticfiles import StaticFiles
 from trilayer.server.http import changing, pages, reading, sql, subscribe
 from trilayer.server.http.engine import Engine
 from trilayer.server.http.faults import INTERNAL, INVALID, NOT_ALLOWED, NOT_FOUND, TOO_MUCH, Failure
-from trilayer.server.http.limits import Limits
+from trilayer.server.http.limits import USUAL, Limits
 from trilayer.server.http.questions import Questions
 from trilayer.server.http.security import Access, Guard
 from trilayer.server.http.state import State
@@ -21,7 +21,6 @@ from trilayer.server.http.subscribe import Subscriptions
 from trilayer.server.metrics import Metrics
 
 OPEN_TO_THIS_MACHINE = Access()
-USUAL = Limits()
 
 
 def app(
@@ -66,7 +65,7 @@ def app(
     )
     sql.add(made, engine, questions, limits, measured)
     subscribe.add(made, subscriptions, state.project.catalog, limits)
-    reading.add(made, engine, state, access)
+    reading.add(made, engine, state, access, limits)
     changing.add(made, state, access)
     pages.add(made, state, measured, limits)
     if console is not None:

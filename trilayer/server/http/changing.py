@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
@@ -24,6 +25,8 @@ from trilayer_core.runtime.clock import now_ms
 from trilayer_core.seam import format_time
 from trilayer_core.store.looks import Looks
 from trilayer_core.store.pointer import Held, PointerFile
+
+logger = logging.getLogger("trilayer.server")
 
 
 class Rollback(BaseModel):
@@ -65,13 +68,18 @@ def add(app: FastAPI, state: State, access: Access) -> None:
         client = admin_of(request, access)
         if body.why and not body.hold:
             raise Failure(400, INVALID, "why must go with hold, whose reason it is; set hold")
-        return JSONResponse(await state.change(_roll_back, state.project, body, client))
+        done = await state.change(_roll_back, state.project, body, client)
+        logger.info(
+            "%s has put version %s in force by HTTP", client.who, done["publication"]["version"]
+        )
+        return JSONResponse(done)
 
     @app.post("/v1/quarantine/replay", tags=["operations"])
     async def replay(body: Replay, request: Request) -> Response:
         """Sends corrected events back to their topics."""
-        admin_of(request, access)
+        client = admin_of(request, access)
         sent = await state.change(_replay, state.project, body)
+        logger.info("%s has sent %s corrections by HTTP", client.who, sent.now)
         return JSONResponse({"sent": sent.now, "before": sent.before, "refused": sent.refused})
 
 

@@ -26,6 +26,7 @@ class Limits:
         held_s: How long the answer to a question is held after its last subscriber has left.
         poll_s: How often the state of answers is looked at while there are subscribers.
         progress_s: How often a subscriber is told at most that nothing has changed.
+        stuck_s: How long a subscriber may take nothing, before its connection is closed.
         beat_s: How often something is sent so that the connection stays open.
         store_s: How long reading the store may take.
         facts_s: How long what was read of the store is used again.
@@ -46,6 +47,10 @@ class Limits:
     held_s: float = 15.0
     poll_s: float = 0.1
     progress_s: float = 1.0
+    stuck_s: float = 60.0
     beat_s: float = 15.0
     store_s: float = 15.0
     facts_s: float = 1.0
+
+
+USUAL = Limits()

@@ -15,8 +15,10 @@ from trilayer.server.engine.question import Refusal
 from trilayer.server.http import catalog
 from trilayer.server.http.engine import Engine
 from trilayer.server.http.faults import BROKEN, INVALID, Failure
+from trilayer.server.http.limits import Limits
 from trilayer.server.http.security import Access, client_of
 from trilayer.server.http.state import Kind, State
+from trilayer.server.http.watch import state_of
 
 Limit = Annotated[int, Query(ge=1, le=10_000)]
 
@@ -31,7 +33,7 @@ class Answered(BaseModel):
     provenance: dict[str, Any]
 
 
-def add(app: FastAPI, engine: Engine, state: State, access: Access) -> None:
+def add(app: FastAPI, engine: Engine, state: State, access: Access, limits: Limits) -> None:
     """Adds the endpoints to an application."""
 
     @app.get("/v1/session", tags=["state"])
@@ -106,7 +108,7 @@ def add(app: FastAPI, engine: Engine, state: State, access: Access) -> None:
     async def ready(request: Request) -> dict[str, Any]:
         """Whether the store's answer can be proven."""
         try:
-            return {"status": "ready", "state": await engine.state()}
+            return {"status": "ready", "state": await state_of(engine, limits)}
         except Refusal as refusal:
             # Who has not logged in is not told the names of files.
             known = request.scope["trilayer.client"] is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,17 @@ HOST = "127.0.0.1"
 PORT = 8433
 CLOSING_S = 3
 """How long answers that are being sent may take when the server ends, in seconds."""
+
+
+CONNECTIONS = 1_024
+"""How many connections there may be at once; others get status 503."""
+
+CUT_OFF = "ASGI callable returned without completing response"
+"""What uvicorn reports as an error of the application. An answer is cut off so on purpose."""
+
+
+def _is_unexpected(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith(CUT_OFF)
 
 
 class _Server(uvicorn.Server):
@@ -55,7 +67,9 @@ async def serve(
         proxy_headers=False,
         ws="none",
         timeout_graceful_shutdown=CLOSING_S,
+        limit_concurrency=CONNECTIONS,
     )
+    logging.getLogger("uvicorn.error").addFilter(_is_unexpected)
     server = _Server(config)
     running = asyncio.create_task(server.serve([listening]))
     stopping = asyncio.create_task(stop.wait())

@@ -19,7 +19,7 @@ from trilayer.server.http.columns import columns_json
 from trilayer.server.http.engine import Engine
 from trilayer.server.http.faults import INTERNAL, INVALID, TOO_MUCH
 from trilayer.server.http.limits import Limits
-from trilayer.server.http.watch import Watch
+from trilayer.server.http.watch import Watch, state_of
 from trilayer.server.metrics import Metrics
 from trilayer_core.errors import did_you_mean
 
@@ -79,12 +79,14 @@ class _State:
         columns: Its columns.
         provenance: What it is based on.
         rows: Its rows by key. Of equal rows without a key each has a number.
+        encoded: Its rows as JSON.
     """
 
     id: str
     columns: Sequence[Mapping[str, str]]
     provenance: Mapping[str, Any]
     rows: Mapping[tuple[str, int], Row]
+    encoded: bytes
 
 
 class Ended(Exception):
@@ -174,7 +176,6 @@ class Shared:
         self._told = 0.0
         self._task: asyncio.Task[None] | None = None
         self._first: asyncio.Future[None] | None = None
-        self._snapshot: tuple[str, str] | None = None
 
     @property
     def has_answer(self) -> bool:
@@ -227,19 +228,15 @@ class Shared:
     def snapshot(self, reason: Reason) -> Event:
         """The whole answer."""
         state = self._present()
-        if self._snapshot is None or self._snapshot[0] != state.id:
-            rows = _compact(list(state.rows.values()))
-            self._snapshot = (state.id, rows)
+        # A line of its own would end the event; inside of texts JSON escapes it.
+        rows = state.encoded.decode().replace("\n", "")
         head = {"columns": state.columns, "key": self._key(state), "reason": reason}
-        data = (
-            f'{_compact(head)[:-1]},"rows":{self._snapshot[1]},'
-            f'"provenance":{_compact(state.provenance)}}}'
-        )
+        data = f'{_compact(head)[:-1]},"rows":{rows},"provenance":{_compact(state.provenance)}}}'
         return Event("snapshot", data, state.id)
 
     async def _follow(self, first: asyncio.Future[None]) -> None:
         try:
-            seen = await self._engine.state()
+            seen = await state_of(self._engine, self._limits)
             while True:
                 self._take(*await self._evaluated())
                 if not first.done():
@@ -304,12 +301,20 @@ class Shared:
                 raise Refusal(
                     "57014", f"the answer must be complete within {self._limits.seconds:g} s"
                 ) from None
+        # A large answer takes a while, in which others are answered.
+        return await asyncio.to_thread(self._compared, bytes(encoded), columns, provenance)
+
+    def _compared(
+        self, encoded: bytes, columns: Sequence[Mapping[str, str]], provenance: Mapping[str, Any]
+    ) -> tuple[_State, list[Row], list[Row]]:
         rows: list[Row] = json.loads(encoded)
-        if len(rows) > most:
-            raise _too_much(f"{most:,} rows")
+        if len(rows) > self._limits.rows:
+            raise _too_much(f"{self._limits.rows:,} rows")
         self._number += 1
         found = self._keyed(rows, [column["name"] for column in columns])
-        state = _State(_id(provenance, f"{self._nonce}-{self._number}"), columns, provenance, found)
+        state = _State(
+            _id(provenance, f"{self._nonce}-{self._number}"), columns, provenance, found, encoded
+        )
         before = self._state
         if before is None or before.columns != columns:
             return state, [], []

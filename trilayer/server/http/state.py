@@ -29,7 +29,7 @@ from trilayer.server.engine.question import Question, Refusal
 from trilayer.server.http.columns import columns_json, rows_json
 from trilayer.server.http.engine import Engine
 from trilayer.server.http.faults import BROKEN, NOT_FOUND, NOT_READY, Failure, of_error, of_refusal
-from trilayer.server.http.limits import Limits
+from trilayer.server.http.limits import USUAL, Limits
 from trilayer_core.compute.merging import quoted_duckdb
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.definitions.view import View
@@ -47,7 +47,7 @@ NO_BROKER_S = 10.0
 class State:
     """What the store of a project says of itself. Its methods raise Failure."""
 
-    def __init__(self, project: Project, engine: Engine, limits: Limits) -> None:
+    def __init__(self, project: Project, engine: Engine, limits: Limits = USUAL) -> None:
         self.project = project
         self._engine, self._limits = engine, limits
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="store")
@@ -70,17 +70,20 @@ class State:
             async with asyncio.timeout(self._limits.store_s):
                 return await loop.run_in_executor(self._threads, function, *arguments)
         except TimeoutError:
-            raise Failure(
-                503,
-                BROKEN,
-                f"the store must answer within {self._limits.store_s:g} s; it has not",
-                "Ask again; if it lasts, see whether the store can be reached",
-                headers={"Retry-After": "5"},
-            ) from None
+            raise self._late() from None
         except TrilayerError as error:
             raise of_error(error) from None
         except OSError as error:
             raise Failure(503, BROKEN, f"the store can't be read: {error.strerror}") from None
+
+    def _late(self) -> Failure:
+        return Failure(
+            503,
+            BROKEN,
+            f"the store must answer within {self._limits.store_s:g} s; it has not",
+            "Ask again; if it lasts, see whether the store can be reached",
+            headers={"Retry-After": "5"},
+        )
 
     async def status(self) -> Status:
         """The present status, at most a second old."""
@@ -115,9 +118,15 @@ class State:
 
     async def _row(self, sql: str) -> tuple[list[Any], Provenance]:
         """The one row of an answer."""
-        async with self._engine.ask(Question(sql, output="json")) as answer:
-            text = b"".join([chunk async for chunk in answer.chunks()])
-            return json.loads(text)[0], Provenance.from_json(answer.provenance)
+        try:
+            async with (
+                asyncio.timeout(self._limits.store_s),
+                self._engine.ask(Question(sql, output="json")) as answer,
+            ):
+                text = b"".join([chunk async for chunk in answer.chunks()])
+                return json.loads(text)[0], Provenance.from_json(answer.provenance)
+        except TimeoutError:
+            raise self._late() from None
 
     async def provenance(self) -> Provenance:
         """What the present answers are based on, without the lag."""
@@ -151,10 +160,15 @@ class State:
         if name not in self._columns:
             question = Question(f"FROM {quoted_duckdb(name)}", most_rows=0)
             try:
-                async with self._engine.ask(question) as answer:
+                async with (
+                    asyncio.timeout(self._limits.store_s),
+                    self._engine.ask(question) as answer,
+                ):
                     self._columns[name] = columns_json(answer.schema)
             except Refusal as refusal:
                 logger.debug("the columns of %s are not known: %s", name, refusal.code)
+                return None
+            except TimeoutError:
                 return None
         return self._columns[name]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from contextlib import suppress
 from typing import Annotated
@@ -24,6 +25,8 @@ from trilayer.server.http.watch import Watch
 from trilayer.server.metrics import Metrics
 from trilayer_core.definitions.catalog import Catalog
 
+logger = logging.getLogger("trilayer.server")
+
 RETRY_MS = 2_000
 """How long a client waits before it connects again, in ms."""
 
@@ -39,7 +42,7 @@ class Subscriptions:
 
     def __init__(self, engine: Engine, limits: Limits, metrics: Metrics) -> None:
         self._engine, self._limits, self._metrics = engine, limits, metrics
-        self._watch = Watch(engine, limits.poll_s)
+        self._watch = Watch(engine, limits)
         self._shared: dict[Followed, Shared] = {}
         self._drops: dict[Followed, asyncio.TimerHandle] = {}
         self._clients: Counter[str] = Counter()
@@ -205,7 +208,12 @@ class _Stream(Response):
                 event = await subscriber.next(shared, self._limits.beat_s)
             except Ended:
                 break
-            await _part(send, b": beat\n\n" if event is None else event.encoded())
+            try:
+                async with asyncio.timeout(self._limits.stuck_s):
+                    await _part(send, b": beat\n\n" if event is None else event.encoded())
+            except TimeoutError:
+                logger.info("a subscriber that takes nothing is let go")
+                return
         await send({"type": "http.response.body", "body": b""})
 
 

@@ -6,13 +6,30 @@ import asyncio
 
 from trilayer.server.engine.question import Refusal
 from trilayer.server.http.engine import Engine
+from trilayer.server.http.faults import BROKEN
+from trilayer.server.http.limits import Limits
+
+
+async def state_of(engine: Engine, limits: Limits) -> int:
+    """The state of the engine's answers, in time.
+
+    Raises:
+        Refusal: The store's answer can't be proven, or it takes too long.
+    """
+    try:
+        async with asyncio.timeout(limits.store_s):
+            return await engine.state()
+    except TimeoutError:
+        raise Refusal(
+            BROKEN, f"the store must answer within {limits.store_s:g} s; it has not"
+        ) from None
 
 
 class Watch:
     """One look at the engine's state for all who wait for the next."""
 
-    def __init__(self, engine: Engine, poll_s: float) -> None:
-        self._engine, self._poll_s = engine, poll_s
+    def __init__(self, engine: Engine, limits: Limits) -> None:
+        self._engine, self._limits = engine, limits
         self._waiting: dict[asyncio.Future[int], int] = {}
         self._looking: asyncio.Task[None] | None = None
 
@@ -36,12 +53,12 @@ class Watch:
         idle = 0
         try:
             while idle < 2:
-                await asyncio.sleep(self._poll_s)
+                await asyncio.sleep(self._limits.poll_s)
                 idle = 0 if self._waiting else idle + 1
                 if not self._waiting:
                     continue
                 try:
-                    state = await self._engine.state()
+                    state = await state_of(self._engine, self._limits)
                 except Refusal as refusal:
                     self._refuse(refusal)
                     continue

@@ -236,3 +236,27 @@ def test_subscribers_are_let_go_when_the_server_ends(serving, tmp_path):
         next_of(stream, "snapshot")
         served._loop.call_soon_threadsafe(served._stop.set)
         assert [*stream] == []
+
+
+def test_a_subscriber_that_takes_nothing_is_let_go(serving):
+    wide = "x" * 500_000
+    limits = Limits(stuck_s=0.2, poll_s=0.01)
+    served = serving(a=[json.dumps([[wide, 0]]).encode()], limits=limits)
+    with served.follow("a"):
+
+        def forgotten():
+            served.engine.answers["a"] = [json.dumps([[wide, served.engine.number]]).encode()]
+            served.engine.number += 1
+            return served.metrics.registry.get_sample_value("trilayer_subscribers") == 0
+
+        until(forgotten)
+
+
+def test_a_store_that_hangs_ends_a_subscription(serving):
+    served = serving(a=EXAMPLE, limits=Limits(store_s=0.2))
+    with served.follow("a") as response:
+        stream = events(response)
+        next_of(stream, "snapshot")
+        served.engine.hangs = True
+        _, failed = next_of(stream, "failed")
+    assert "within 0.2 s" in failed["error"]["message"]

@@ -2,6 +2,7 @@
 
 import json
 import re
+import threading
 from dataclasses import asdict
 
 import pytest
@@ -11,7 +12,9 @@ from tests.support.served_http import counts, opened
 from trilayer.operations.project import Project
 from trilayer.operations.status import project_status
 from trilayer.server.engine.question import Refusal
+from trilayer.server.http.limits import Limits
 from trilayer.server.http.security import Access
+from trilayer.server.http.state import THREADS
 from trilayer_core.runtime.settings import Settings
 
 ADMIN = Access(lambda name, password: "admin" if password == "secret" else None)
@@ -138,3 +141,29 @@ def test_a_replay_says_what_is_refused(admins):
         assert answer.json() == {"sent": 0, "before": 0, "refused": [answer.json()["refused"][0]]}
         assert "record 1 must name an event in quarantine" in answer.json()["refused"][0]
         assert client.post("/v1/quarantine/replay", json={"records": []}).status_code == 400
+
+
+def test_a_store_that_hangs_does_not_hold_up_the_rest(tmp_path):
+    hanging = threading.Event()
+    made = opened(tmp_path, limits=Limits(store_s=0.2))
+    with made.connection, made.served:
+        try:
+            made.served.state._threads.submit(hanging.wait)
+            for _ in range(THREADS):
+                made.served.state._threads.submit(hanging.wait)
+            told = get(made.served, "/v1/history", 503)
+            assert "within 0.2 s" in told["error"]["message"]
+            assert made.served.ask("SELECT 1").status_code == 200
+            assert get(made.served, "/healthz") == {"status": "alive"}
+        finally:
+            hanging.set()
+
+
+def test_an_error_of_the_server_tells_nothing_of_itself(site, monkeypatch):
+    def broken():
+        raise ZeroDivisionError("a secret")
+
+    monkeypatch.setattr(site.served.state, "history", broken)
+    told = get(site.served, "/v1/history", 500)
+    assert told["error"]["code"] == "XX000"
+    assert "secret" not in json.dumps(told)

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from trilayer.server.http import security
 from trilayer.server.http.security import Access
 
 PASSWORDS = {("ann", "one"): "reader", ("root", "two"): "admin", ("", "token"): "reader"}
@@ -108,7 +109,8 @@ def test_logins(serving, auth, bearer, found):
     "given",
     [None, "Basic YW5uOnR3bw==", "Basic !", "Basic YW5u", "Bearer wrong", "Digest x", "Basic /w=="],
 )
-def test_wrong_logins(serving, given):
+def test_wrong_logins(serving, given, monkeypatch):
+    monkeypatch.setattr(security, "WRONG_S", 0)
     headers = {"Authorization": given} if given else {}
     with serving(access=WITH_PASSWORDS).client(headers=headers) as client:
         for path in ("/v1/session", "/docs", "/metrics", "/nothing"):
