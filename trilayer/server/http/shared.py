@@ -10,7 +10,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from serving_layer.connection import Layer
@@ -307,15 +307,15 @@ class Shared:
     def _compared(
         self, encoded: bytes, columns: Sequence[Mapping[str, str]], provenance: Mapping[str, Any]
     ) -> tuple[_State, list[Row], list[Row]]:
+        self._number += 1
+        id_, before = _id(provenance, f"{self._nonce}-{self._number}"), self._state
+        if before is not None and (before.encoded, before.columns) == (encoded, columns):
+            return replace(before, id=id_, provenance=provenance), [], []
         rows: list[Row] = json.loads(encoded)
         if len(rows) > self._limits.rows:
             raise _too_much(f"{self._limits.rows:,} rows")
-        self._number += 1
         found = self._keyed(rows, [column["name"] for column in columns])
-        state = _State(
-            _id(provenance, f"{self._nonce}-{self._number}"), columns, provenance, found, encoded
-        )
-        before = self._state
+        state = _State(id_, columns, provenance, found, encoded)
         if before is None or before.columns != columns:
             return state, [], []
         upserts = [row for key, row in found.items() if before.rows.get(key) != row]
