@@ -148,14 +148,23 @@ def _accepted(accept: str) -> Format:
     return max(found, key=lambda pair: pair[0], default=(0.0, "json"))[1]
 
 
-_OIDS = {bool: 16, int: 20, float: 701, str: 0}
+def _oid(value: bool | int | float | str | None) -> int:
+    """The type of a parameter, as PostgreSQL numbers it; 0 if the statement decides."""
+    match value:
+        case bool():
+            return 16  # bool
+        case int():
+            return 20 if -(2**63) <= value < 2**63 else 1700  # int8 or numeric
+        case float():
+            return 701  # float8
+    return 0
 
 
 def _parameters(values: list[bool | int | float | str | None]) -> Parameters:
     """Values as PostgreSQL's clients send them, as text. The statement decides what a text is."""
     return Parameters(
         values=[None if value is None else _text(value).encode() for value in values],
-        oids=[0 if value is None else _OIDS[type(value)] for value in values],
+        oids=[_oid(value) for value in values],
     )
 
 
