@@ -2,7 +2,7 @@
 
 import { fill, h } from "./dom.js";
 import { errorText } from "./errors.js";
-import { feed, watch } from "./feed.js";
+import { watch } from "./feed.js";
 import { Lost } from "./server.js";
 
 /**
@@ -59,9 +59,4 @@ export function answersKey(status) {
 /** What changes when publications change. */
 export function publicationsKey(status) {
   return JSON.stringify([status.publication?.version, status.publication?.looked_t, status.publication?.held]);
-}
-
-/** The status heard last, if any. */
-export function lastStatus() {
-  return feed.status;
 }

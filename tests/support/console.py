@@ -15,7 +15,7 @@ import serving_layer
 import trilayer.server
 from benchmarks.written import Written
 from tests.support.engine_in_process import EngineInProcess
-from trilayer import Stream, View, count, sum_, tumbling
+from trilayer import Alert, Catalog, Stream, View, count, sum_, tumbling
 from trilayer.operations.project import Project
 from trilayer.server.http.application import app
 from trilayer.server.http.limits import Limits
@@ -36,6 +36,7 @@ BY_MINUTE = View(
     key={"buyer": "buyer", "minute": tumbling("at", "1 minute")},
     aggregates={"n": count(), "revenue": sum_("price")},
 )
+DEAR = Alert("dear", source=SALES, key=["buyer"], rule="price > 100")
 MINUTE_MS = 60_000
 ADMIN = {"Authorization": "Basic " + base64.b64encode(b"root:secret").decode()}
 
@@ -66,7 +67,7 @@ class Site:
         connection: Asks the same store.
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder, alerts=()):
         settings = Settings(home=folder, store=str(folder / "store"), keep_versions=5)
         store = Store(settings.store)
         self.written = Written(store, BY_MINUTE)
@@ -76,8 +77,9 @@ class Site:
         self.written.publish(sold(1, ann=11, bob=22), 0, 3 * MINUTE_MS)
         self.written.commit(sold(2, cy=1_000), 3, 4 * MINUTE_MS)
         self.written.commit(sold(1, ann=5, dee=7), 6, 5 * MINUTE_MS)
-        self.connection = serving_layer.connect(self.written.catalog, settings, store)
-        self._project = Project(settings, self.written.catalog, store)
+        catalog = Catalog(views=[BY_MINUTE], alerts=alerts)
+        self.connection = serving_layer.connect(catalog, settings, store)
+        self._project = Project(settings, catalog, store)
         self._ready = threading.Event()
 
     def answer(self, sql):

@@ -10,6 +10,7 @@ import { answerTable } from "../table.js";
 
 const EVERY_MS = 3000;
 const NEWEST = 200;
+const COLUMNS = 'state, created_at, key, event, why, seen_at, partition, "offset"';
 const STATES = {
   early: "sent, not judged by the batch layer yet",
   confirmed: "sent, and right",
@@ -45,6 +46,7 @@ export function alerts(page, { parts: [chosen], parameters }) {
         h("div", { class: "tools" },
           choice("Alert", found.map(({ name }) => [name, name]), alert.name, (name) => go(name, state)),
           choice("State", [["", "all"], ...Object.keys(STATES).map((name) => [name, name])], state, (of) => go(alert.name, of))),
+        h("p", {}, h("a", { href: `#/sql?${new URLSearchParams({ q: `select * from alerts.${quoted(alert.name)} order by created_at desc limit 100` })}` }, "Ask it in SQL"), ", where each alert also has the events before it, and the key's profile."),
         terms([["stream", alert.stream], ["topic", alert.topic], ["key", alert.key.join(", ")]]),
         place,
       );
@@ -82,7 +84,7 @@ function showAlert(place, alert, state) {
     async (signal) => {
       clearTimeout(timer);
       const counts = await question({ sql: `select state, count(*) as n from ${from} group by state order by state` }, signal);
-      const newest = await question({ sql: `select * from ${from}${where} order by created_at desc limit ${NEWEST}` }, signal);
+      const newest = await question({ sql: `select ${COLUMNS} from ${from}${where} order by created_at desc limit ${NEWEST}` }, signal);
       return { counts, newest };
     },
     ({ counts, newest }) => {

@@ -21,7 +21,6 @@ export function publications(page, { parts: [chosen, view], parameters }) {
   let drawn = null;
   let stopRows = null;
   let admin = false;
-  let known = null;
   const part = loading(
     list,
     async (signal) => {
@@ -30,7 +29,6 @@ export function publications(page, { parts: [chosen, view], parameters }) {
       return found.publications;
     },
     (found) => {
-      known = found;
       if (!found.length) {
         fill(list, h("p", { class: "note" }, "There is no publication yet. The batch layer writes the first with ", h("code", {}, "trilayer batch run"), "."));
         return;
@@ -49,7 +47,6 @@ export function publications(page, { parts: [chosen, view], parameters }) {
     part.stop();
     drawn?.stop();
     stopRows?.();
-    known = null;
   };
 }
 

@@ -68,7 +68,11 @@ export function sqlPage(page, { parameters }) {
     const { publications } = await ask("/v1/history").catch(() => ({ publications: [] }));
     const kept = publications.filter(({ published }) => published).reverse();
     const options = [["", "newest"], ...kept.map(({ version: each, in_force: now }) => [String(each), now ? `${each} (in force)` : String(each)])];
-    fill(versions, choice("Based on", options, "", (each) => (version = each ? Number(each) : null)));
+    fill(versions, choice("Based on", options, "", (each) => {
+      version = each ? Number(each) : null;
+      button.live.disabled = version !== null; // an older publication's answer does not move
+      if (version !== null) endLive();
+    }));
   }
 
   function listEarlier() {

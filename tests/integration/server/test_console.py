@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.console import ADMIN, MINUTE_MS, Site, found_browser, sold
+from tests.support.console import ADMIN, DEAR, MINUTE_MS, Site, found_browser, sold
 from tests.support.waiting import until
 
 sync_api = pytest.importorskip("playwright.sync_api")
@@ -29,9 +29,9 @@ def browser():
 
 
 @pytest.fixture
-def site(tmp_path):
+def site(tmp_path, request):
     """The one place that says how the server is started."""
-    site = Site(tmp_path)
+    site = Site(tmp_path, alerts=getattr(request, "param", ()))
     with site.connection, site.running():
         yield site
 
@@ -220,6 +220,16 @@ def test_lateness_is_what_arrivals_has(open_page, site):
     wanted = site.answer("SELECT count(*), sum(n) FROM arrivals.by_minute GROUP BY _tick")
     assert sorted((int(row[1]), int(row[2])) for row in rows(page)) == sorted(wanted)
     expect(page.locator("canvas")).to_be_visible()
+
+
+@pytest.mark.parametrize("site", [[DEAR]], indirect=True, ids=["dear"])
+def test_an_alert_has_its_states_counted(open_page):
+    page = open_page("alerts")
+    for state in ("early", "confirmed", "withdrawn", "added"):
+        expect(page.locator(f".tag.{state}")).to_be_visible()
+    expect(page.locator("main")).to_contain_text("There is none yet.")
+    page.goto(page.url.replace("#/alerts", "#/overview"))
+    expect(page.locator("main")).to_contain_text("Alert dear: no event has been judged yet.")
 
 
 def test_a_reader_is_not_offered_what_an_admin_may_do(open_page):
