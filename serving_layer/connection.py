@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import duckdb
 import pyarrow as pa
@@ -30,7 +30,13 @@ from serving_layer.arriving import ArrivingAlerts
 from serving_layer.kept import kept_table
 from serving_layer.lookup import lookup_table
 from serving_layer.refresh import Refresh
-from serving_layer.result import Provenance, Result, RowSet, StreamProvenance
+from serving_layer.result import (
+    Provenance,
+    Result,
+    RowSet,
+    StreamProvenance,
+    without_hugeint,
+)
 from serving_layer.state import Loaded
 from serving_layer.tables import Tables, batch_table, speed_table
 from trilayer_core.compute.merging import open_duckdb, present_select, quoted_duckdb
@@ -44,6 +50,9 @@ from trilayer_core.seam import format_time
 from trilayer_core.store.files import Store
 from trilayer_core.store.segments import TICK
 from trilayer_core.store.tables import table_content
+
+if TYPE_CHECKING:
+    from serving_layer.remote import RemoteConnection
 
 Layer = Literal["merged", "batch", "speed"]
 LAYERS: tuple[Layer, ...] = ("merged", "batch", "speed")
@@ -82,7 +91,7 @@ class Snapshot:
             UsageError: The SQL is invalid, writes, or uses an unknown name.
             CoverageError: A view has no answer yet.
         """
-        return Result(_without_hugeint(self.table(query, layer)), self._provenance_of(query))
+        return Result(without_hugeint(self.table(query, layer)), self._provenance_of(query))
 
     def table(self, query: str, layer: Layer = "merged", rows: int | None = None) -> pa.Table:
         """The answer to one SELECT, with column types that don't depend on the values.
@@ -278,6 +287,16 @@ class Connection:
         keep: bool = True,
         forks: bool = False,
     ) -> None:
+        """Opens a store; see `connect`.
+
+        Args:
+            catalog: The catalog.
+            settings: The settings.
+            store: The store.
+            keep: Whether the answers of merged views are kept.
+            forks: Whether the process will fork itself to have questions answered in its forks,
+                which call `detach` first.
+        """
         self._detached = False
         self._catalog, self._settings, self._store = catalog, settings, store
         self._lock = threading.Lock()
@@ -537,14 +556,10 @@ class Connection:
 
         The lag is left out if no broker answers.
         """
-        heads = {name: s.head for name, s in provenance.streams.items()}
-        cuts = {name: s.cut for name, s in provenance.streams.items()}
         try:
-            lags = stream_lag(self._catalog, self._settings, heads, cuts)
+            return lagging(provenance, self._catalog, self._settings)
         except EnvironmentFault:
             return provenance
-        streams = {name: replace(s, lag=lags.get(name)) for name, s in provenance.streams.items()}
-        return replace(provenance, streams=streams)
 
     # -- what the store remembers ------------------------------------------------------------------
 
@@ -633,6 +648,19 @@ class Connection:
             streams,
             self._approximate,
         )
+
+
+def lagging(provenance: Provenance, catalog: Catalog, settings: Settings) -> Provenance:
+    """Adds the present lag to an answer's provenance.
+
+    Raises:
+        EnvironmentFault: No broker answers.
+    """
+    heads = {name: s.head for name, s in provenance.streams.items()}
+    cuts = {name: s.cut for name, s in provenance.streams.items()}
+    lags = stream_lag(catalog, settings, heads, cuts)
+    streams = {name: replace(s, lag=lags.get(name)) for name, s in provenance.streams.items()}
+    return replace(provenance, streams=streams)
 
 
 def _open(
@@ -770,46 +798,63 @@ def _not_made(query: Query, error: duckdb.Error) -> str:
     return f"query {query.name!r} must be a SELECT over the catalog's views: {str(error).strip()}"
 
 
+@overload
+def connect(
+    catalog: Catalog | None = None,
+    settings: Settings | None = None,
+    store: Store | None = None,
+    *,
+    keep: bool = True,
+) -> Connection: ...
+
+
+@overload
+def connect(
+    catalog: str,
+    settings: Settings | None = None,
+    store: Store | None = None,
+    *,
+    keep: bool = True,
+) -> Any: ...
+
+
 def connect(
     catalog: Catalog | str | None = None,
     settings: Settings | None = None,
     store: Store | None = None,
     *,
     keep: bool = True,
-    forks: bool = False,
-) -> Connection:
-    """Opens the serving layer on a store, by default that of the settings.
+) -> Connection | RemoteConnection:
+    """Opens the serving layer on a store, by default that of the settings, or on a server.
 
     If the store's answer can't be proven, the first query raises IntegrityError or CoverageError.
 
     Args:
-        catalog: The catalog, or `module:attribute`; by default that of the settings.
+        catalog: The catalog, or `module:attribute`; by default that of the settings. The address of
+            `trilayer serve`, such as http://127.0.0.1:8433, opens a connection to that server
+            instead, see `RemoteConnection`; nothing else must then be given.
         settings: The settings; by default those of trilayer.toml and the environment.
         store: The store.
         keep: Whether to keep the answers of merged views in memory, and to fold again what a load
             touches. Queries then cost what they cost on a native table; opening takes longer and
             the connection needs about twice the memory. Otherwise each query merges what it reads,
             which is cheaper for a few queries. The answers are the same.
-        forks: Whether the process will be forked, by itself, to have questions answered in its
-            forks, which call `Connection.detach` first.
     """
+    if isinstance(catalog, str) and catalog.startswith(("http://", "https://")):
+        # Importing a client of HTTP takes a tenth of a second.
+        from serving_layer.remote import RemoteConnection
+
+        if settings is not None or store is not None:
+            raise UsageError(
+                "a connection to a server must be opened with its address alone, because the server"
+                " has its own settings and store; got some; leave them out"
+            )
+        return RemoteConnection(catalog)
     settings = settings or load_settings()
     found = (
         load_catalog(catalog or settings.catalog) if not isinstance(catalog, Catalog) else catalog
     )
-    return Connection(found, settings, store or Store(settings.store), keep=keep, forks=forks)
-
-
-def _without_hugeint(table: pa.Table) -> pa.Table:
-    """Converts sums of bigints back to bigint, if all values fit.
-
-    DuckDB computes sums of bigints as HUGEINT, for which Arrow only has decimal(38,0).
-    """
-    for place, field in enumerate(table.schema):
-        if field.type == pa.decimal128(38, 0):
-            with suppress(pa.ArrowInvalid):
-                table = table.set_column(place, field.name, table.column(place).cast(pa.int64()))
-    return table
+    return Connection(found, settings, store or Store(settings.store), keep=keep)
 
 
 def _first_line(error: Exception) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pydantic import TypeAdapter
 
 from trilayer_core.log.lag import Lag
 from trilayer_core.seam import Cut
@@ -136,9 +138,29 @@ class Provenance:
         """The provenance as a JSON document."""
         return asdict(self)
 
+    @staticmethod
+    def from_json(document: Mapping[str, Any]) -> Provenance:
+        """The provenance in a JSON document that `to_json` has made."""
+        return _PROVENANCE.validate_python(document)
+
+
+_PROVENANCE = TypeAdapter(Provenance)
+
 
 @dataclass(frozen=True)
 class Result(RowSet):
     """An answer and its provenance."""
 
     provenance: Provenance
+
+
+def without_hugeint(table: pa.Table) -> pa.Table:
+    """Converts sums of bigints back to bigint, if all values fit.
+
+    DuckDB computes sums of bigints as HUGEINT, for which Arrow only has decimal(38,0).
+    """
+    for place, column in enumerate(table.schema):
+        if column.type == pa.decimal128(38, 0):
+            with suppress(pa.ArrowInvalid):
+                table = table.set_column(place, column.name, table.column(place).cast(pa.int64()))
+    return table

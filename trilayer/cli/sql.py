@@ -8,10 +8,10 @@ import logging
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import duckdb
 import typer
@@ -25,6 +25,10 @@ from trilayer.operations.project import project
 from trilayer.operations.values import as_text, plain
 from trilayer_core.errors import TrilayerError, UsageError, did_you_mean
 from trilayer_core.runtime.progress import shown
+from trilayer_core.runtime.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from serving_layer.remote import RemoteConnection, RemoteSnapshot
 
 logger = logging.getLogger("trilayer.sql")
 
@@ -60,11 +64,33 @@ def sql(
             help="NAME=FILE: a lookup table to join, from a CSV, JSON or Parquet file",
         ),
     ] = None,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            help=(
+                "address of the HTTP port of `trilayer serve`, such as http://127.0.0.1:8433, which"
+                " is asked instead of the store; with a password http://NAME:PASSWORD@HOST:PORT"
+            )
+        ),
+    ] = None,
 ) -> None:
     """Queries the views in SQL."""
     if query is not None and file is not None:
         raise UsageError("either QUERY or --file must say what is asked; got both")
     chosen = _layer(layer)
+    if server is not None:
+        if table:
+            raise UsageError(
+                "--table must be asked of the store, because a server has no file of yours; got it"
+                " with --server; leave one of them out"
+            )
+        settings, text = load_settings(), query if query is not None else _read(file)
+        # Importing a client of HTTP takes a tenth of a second.
+        from serving_layer.remote import RemoteConnection
+
+        with RemoteConnection(server) as remote:
+            _answer(remote, text, settings, chosen, format_)
+        return
     p = project()
     text = query if query is not None else _read(file)
     # One question does not pay for the answers to all.
@@ -77,23 +103,35 @@ def sql(
                     f"--table must be NAME=FILE, such as zones=zones.csv; got {given!r}"
                 )
             connection.table(name, path)
-        if text is None:
-            Prompt(connection, p.settings.home / "sql_history", chosen, format_).run()
-        else:
-            asked = statements(text)
-            if format_ is Format.json and len(asked) > 1:
-                raise UsageError(f"--format json must be of one SELECT; got {len(asked)}")
-            with loaded(connection) as snapshot:
-                for statement in asked:
-                    ask(connection, snapshot, statement, chosen, format_)
+        _answer(connection, text, p.settings, chosen, format_)
+
+
+def _answer(
+    connection: Connection | RemoteConnection,
+    text: str | None,
+    settings: Settings,
+    layer: Layer,
+    format_: Format,
+) -> None:
+    """Answers the statements of a text; without one, those of a prompt."""
+    if text is None:
+        Prompt(connection, settings.home / "sql_history", layer, format_).run()
+        return
+    asked = statements(text)
+    if format_ is Format.json and len(asked) > 1:
+        raise UsageError(f"--format json must be of one SELECT; got {len(asked)}")
+    with loaded(connection) as snapshot:
+        for statement in asked:
+            ask(connection, snapshot, statement, layer, format_)
 
 
 @contextmanager
-def loaded(connection: Connection) -> Iterator[Snapshot]:
+def loaded(connection: Connection | RemoteConnection) -> Iterator[Snapshot | RemoteSnapshot]:
     """Opens a snapshot, and shows progress if loading new data takes long."""
     with ExitStack() as stack:
         with shown("Loading the views", echo=logger.info, after_s=2):
-            snapshot = stack.enter_context(connection.snapshot())
+            opened: AbstractContextManager[Snapshot | RemoteSnapshot] = connection.snapshot()
+            snapshot = stack.enter_context(opened)
         yield snapshot
 
 
@@ -132,7 +170,11 @@ def statements(text: str) -> list[str]:
 
 
 def ask(
-    connection: Connection, snapshot: Snapshot, query: str, layer: Layer, format_: Format
+    connection: Connection | RemoteConnection,
+    snapshot: Snapshot | RemoteSnapshot,
+    query: str,
+    layer: Layer,
+    format_: Format,
 ) -> None:
     """Prints the answer to one query, and below a table its provenance."""
     result = snapshot.sql(query, layer)
@@ -152,7 +194,11 @@ class Prompt:
     """An interactive prompt with a persistent history and completion of names."""
 
     def __init__(
-        self, connection: Connection, history: Path, layer: Layer, format_: Format
+        self,
+        connection: Connection | RemoteConnection,
+        history: Path,
+        layer: Layer,
+        format_: Format,
     ) -> None:
         from prompt_toolkit import PromptSession
         from prompt_toolkit.completion import WordCompleter

@@ -237,6 +237,17 @@ def project_status(p: Project) -> Status:
         provenance = connection.provenance()
         with connection.snapshot() as snapshot:
             views = {view.name: _view(view, snapshot, provenance) for view in p.catalog.views}
+    return status_of(p, provenance, views)
+
+
+def status_of(p: Project, provenance: Provenance, views: Mapping[str, ViewStatus]) -> Status:
+    """The present status of the project, whose answers somebody else has asked for.
+
+    Args:
+        p: The project.
+        provenance: What answers are based on, with the lag if it is known.
+        views: The status of each view.
+    """
     home = p.settings.home.resolve()
     running = processes.list_running(home)
     return Status(

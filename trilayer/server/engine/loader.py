@@ -20,7 +20,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-import serving_layer
 from serving_layer.connection import Connection
 from trilayer.operations.project import Project
 from trilayer.server import introspection
@@ -127,9 +126,7 @@ def main() -> None:
         return
     sys.path[:], start = pickle.loads(told)  # from the server
     project = start.project
-    with serving_layer.connect(
-        project.catalog, project.settings, project.store, forks=True
-    ) as connection:
+    with Connection(project.catalog, project.settings, project.store, forks=True) as connection:
         for name, (schema, _) in system.RELATIONS.items():
             connection.relation(system.SCHEMA, name, schema.empty_table())
         connection.describe(introspection.install)

@@ -1,1 +1,1 @@
-"""HTTP: SQL, subscriptions, status, metrics and the console."""
+"""HTTP: questions and their cancellation, changes as they happen, status, and operations."""

@@ -1,0 +1,128 @@
+// How late the events of the speed layer's share arrived, by tick.
+
+import { loading } from "../again.js";
+import { question } from "../asking.js";
+import { choice, fill, h, layerName } from "../dom.js";
+import { errorText } from "../errors.js";
+import { count, counted, quoted, span, tenths } from "../format.js";
+import { marked } from "../marked.js";
+import { chart } from "../plot.js";
+import { catalog } from "../server.js";
+import { answerTable } from "../table.js";
+
+/** The bounds of how late a window's events may be, in seconds, and what they are called. */
+const BOUNDS = [
+  [60, "within a minute"],
+  [3600, "within an hour"],
+  [86400, "within a day"],
+  [Infinity, "later"],
+];
+/** All of it is the speed layer's; the later, the stronger. */
+const COLOURS = ["late-1", "late-2", "late-3", "late-4"];
+
+export function lateness(page, { parts: [chosen] }) {
+  let stop = null;
+  let left = false;
+  catalog().then(
+    ({ views }) => {
+      if (left) return;
+      if (!views.length) return fill(page, h("p", {}, "The catalog has no views."));
+      const windowed = (view) => view.keys.some((key) => key.window);
+      const view = views.find(({ name }) => name === chosen) ?? views.find(windowed) ?? views[0];
+      const place = h("div", { class: "stack" });
+      fill(
+        page,
+        h("p", { class: "muted" }, "The schema ", layerName("arrivals"), " has the speed layer's share of each view by the tick in which its events arrived. Late events are counted in the windows to which they belong, so answers are right whatever this page shows."),
+        h("div", { class: "tools" }, choice("View", views.map(({ name }) => [name, name]), view.name, (name) => {
+          location.hash = `#/lateness/${encodeURIComponent(name)}`;
+        })),
+        place,
+      );
+      stop = showView(place, view);
+    },
+    (error) => fill(page, errorText(error)),
+  );
+  return () => {
+    left = true;
+    stop?.();
+  };
+}
+
+function showView(place, view) {
+  const drawn = [];
+  const clear = () => drawn.splice(0).forEach((each) => each.stop());
+  const sql = sqlFor(view);
+  const part = loading(
+    place,
+    (signal) => question({ sql }, signal),
+    (answer) => {
+      clear();
+      const windowed = Boolean(windowOf(view));
+      fill(
+        place,
+        answer.rows ? charts(answer, windowed, drawn) : h("p", { class: "note" }, "Nothing has arrived since the cut."),
+        answer.rows ? answerTable(answer.columns, answer.rows, { caption: `By tick, ${view.name}`, sort: { column: 0, descending: true }, decorate: spans }) : null,
+        h("p", { class: "muted" }, windowed
+          ? `How late is from the end of a row's window to the start of its tick; below zero the window was still open. Found in ${tenths(answer.ms)} ms by:`
+          : `The view ${view.name} has no window, so this shows only how much arrived in each tick. Found in ${tenths(answer.ms)} ms by:`),
+        h("pre", {}, sql),
+      );
+    },
+  );
+  return () => {
+    part.stop();
+    clear();
+  };
+}
+
+function windowOf(view) {
+  const key = view.keys.find((each) => each.window);
+  return key && view.output.includes(`${key.name}_end`) ? `${key.name}_end` : null;
+}
+
+/** One row for each tick. The number of events is known if the view counts them. */
+function sqlFor(view) {
+  const end = windowOf(view);
+  const counting = view.aggregates.find((each) => each.aggregate === "count" && !each.where);
+  const events = counting ? `sum(${quoted(counting.name)})` : "count(*)";
+  const late = end && `epoch(_tick) - epoch(${quoted(end)})`;
+  const parts = [`_tick`, `count(*) as keys`];
+  if (counting) parts.push(`${events} as events`);
+  if (late) {
+    parts.push(`min(${late}) as least_late_s`, `max(${late}) as most_late_s`);
+    BOUNDS.forEach(([bound], n) => {
+      const under = bound === Infinity ? "" : ` and ${late} <= ${bound}`;
+      const over = n ? `${late} > ${BOUNDS[n - 1][0]}` : "true";
+      parts.push(`coalesce(${events} filter (where ${over}${under}), 0) as ${quoted(BOUNDS[n][1].replaceAll(" ", "_"))}`);
+    });
+  }
+  return `select ${parts.join(",\n  ")}\nfrom arrivals.${quoted(view.name)}\ngroup by _tick\norder by _tick`;
+}
+
+function spans(name, text) {
+  return name.endsWith("_late_s") ? `${text.startsWith("-") ? "−" : ""}${span(Math.abs(Number(text)))}` : null;
+}
+
+function charts({ columns, rows }, windowed, drawn) {
+  const order = Array.from({ length: rows }, (_, row) => row);
+  const named = (name) => columns.find((column) => column.name === name);
+  const ticks = order.map((row) => named("_tick").number(row));
+  const counted_ = named("events") ? "events" : "keys";
+  const shares = windowed
+    ? BOUNDS.map(([, name], n) => ({ name, colour: COLOURS[n], column: named(name.replaceAll(" ", "_")) }))
+    : [{ name: counted_, colour: "speed", column: named(counted_) }];
+  // Bars are drawn over each other, the sum of all first, so that they look stacked.
+  const stacked = shares.map((_, n) => order.map((row) => shares.slice(0, n + 1).reduce((sum, { column }) => sum + column.number(row), 0)));
+  const names = order.map((row) => named("_tick").text(row).slice(11, 19));
+  const one = chart({
+    series: shares.map(({ name, colour, column }) => ({ label: name, colour, kind: "bars", value: (row) => count(column.number(row)) })).reverse(),
+    data: [order, ...stacked.reverse()],
+    names,
+    zero: true,
+    height: 240,
+    along: "tick (UTC)",
+    label: `What arrived in each of ${rows} ticks, by how late it was`,
+  });
+  drawn.push(one);
+  return [h("h2", {}, `${counted_ === "events" ? "Events" : "Keys"} by tick of arrival${windowed ? " and by how late they were" : ""}, ${counted(rows, "tick")} since the cut`), one.element];
+}

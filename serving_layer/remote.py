@@ -1,0 +1,286 @@
+"""A connection to `trilayer serve`, which is asked as a store is.
+
+    with serving_layer.connect("http://127.0.0.1:8433") as connection:
+        connection.sql("select * from delays_by_carrier").rows()
+
+Answers come as Arrow streams. One that ended early is never taken for a complete one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import httpx
+import pyarrow as pa
+from pydantic import TypeAdapter
+
+from serving_layer.history import Version
+from serving_layer.result import Provenance, Result, without_hugeint
+from trilayer_core.errors import (
+    CoverageError,
+    EnvironmentFault,
+    IntegrityError,
+    TrilayerError,
+    UsageError,
+)
+
+SCHEMES = ("http://", "https://")
+END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+"""The end of a complete Arrow stream."""
+
+CONNECT_S = 10.0
+ANSWER_S = 3_600.0
+"""How long an answer may take at most. The server may allow less."""
+
+_VERSIONS = TypeAdapter(list[Version])
+_OWN_MACHINE = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True)
+class RemoteView:
+    """A view of a server's catalog.
+
+    Attributes:
+        name: Its name.
+        output: The columns of an answer.
+        key_names: Those that identify a row.
+        approximate: Its approximate columns, with how far they may be off, in words.
+    """
+
+    name: str
+    output: Sequence[str]
+    key_names: Sequence[str]
+    approximate: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class RemoteName:
+    """A query, stream or alert of a server's catalog.
+
+    Attributes:
+        name: Its name.
+    """
+
+    name: str
+
+
+@dataclass(frozen=True)
+class RemoteCatalog:
+    """What a server answers.
+
+    Attributes:
+        views: The views.
+        queries: The named queries.
+        streams: The streams.
+        alerts: The alerts.
+    """
+
+    views: Sequence[RemoteView]
+    queries: Sequence[RemoteName]
+    streams: Sequence[RemoteName]
+    alerts: Sequence[RemoteName]
+
+
+class RemoteSnapshot:
+    """Answers of a server, based on one publication.
+
+    A server answers each statement on the newest state. Two statements of one snapshot may
+    therefore differ in events that have arrived in between; only a version is fixed, if one was
+    chosen. Ask one statement for what must agree.
+    """
+
+    def __init__(self, connection: RemoteConnection, version: int | None) -> None:
+        self._connection, self._version = connection, version
+
+    @property
+    def provenance(self) -> Provenance:
+        """What an answer would be based on now."""
+        return self.sql("SELECT 1").provenance
+
+    def sql(self, query: str, layer: str = "merged") -> Result:
+        """The complete answer to one SELECT; see `Snapshot.sql`.
+
+        Raises:
+            UsageError: The SQL is invalid, writes, or uses an unknown name; or the login is not
+                allowed to ask.
+            CoverageError: A view has no answer yet.
+            IntegrityError: The answer has ended early, or the server's store is damaged.
+            EnvironmentFault: The server does not answer.
+        """
+        return self._connection.ask(query, layer, self._version)
+
+
+class RemoteConnection:
+    """A connection to a server. Close it, or use it as a context manager."""
+
+    def __init__(self, url: str, *, timeout_s: float = ANSWER_S) -> None:
+        """Prepares it, without asking anything.
+
+        Args:
+            url: The address, such as http://127.0.0.1:8433. It may have a name and a password, as
+                http://NAME:PASSWORD@HOST:PORT, or a token, as http://:TOKEN@HOST:PORT.
+            timeout_s: How long an answer may take.
+
+        Raises:
+            UsageError: The address is not one of HTTP.
+        """
+        parts = urlsplit(url)
+        if not url.startswith(SCHEMES) or not parts.hostname:
+            raise UsageError(
+                "the address of a server must be http://HOST:PORT or https://HOST:PORT; got"
+                f" {_shown(url)!r}"
+            )
+        name, secret = unquote(parts.username or ""), unquote(parts.password or "")
+        headers = {"Authorization": f"Bearer {secret}"} if secret and not name else {}
+        place = parts.netloc.rpartition("@")[2]
+        self._address = f"{parts.scheme}://{place}"
+        self._timeout_s = timeout_s
+        self._client = httpx.Client(
+            base_url=f"{self._address}{parts.path.rstrip('/')}",
+            auth=(name, secret) if name else None,
+            headers=headers,
+            timeout=httpx.Timeout(timeout_s + CONNECT_S, connect=CONNECT_S),
+            trust_env=parts.hostname not in _OWN_MACHINE,
+        )
+
+    def __enter__(self) -> RemoteConnection:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._client.close()
+
+    @cached_property
+    def catalog(self) -> RemoteCatalog:
+        """The definitions that the server answers: `.views`, `.queries`, `.streams`, `.alerts`."""
+        document = self._get("/v1/catalog")
+        return RemoteCatalog(
+            [
+                RemoteView(view["name"], view["output"], view["key"], view["approximate"])
+                for view in document["views"]
+            ],
+            *(
+                [RemoteName(one["name"]) for one in document[kind]]
+                for kind in ("queries", "streams", "alerts")
+            ),
+        )
+
+    @contextmanager
+    def snapshot(self, version: int | None = None) -> Iterator[RemoteSnapshot]:
+        """Fixes the publication of several answers; see `RemoteSnapshot` for what it does not fix.
+
+        Args:
+            version: A kept publication, as listed by `history`; None for the newest state.
+        """
+        yield RemoteSnapshot(self, version)
+
+    def sql(self, query: str, layer: str = "merged") -> Result:
+        """The answer to one SELECT on the newest state; see `RemoteSnapshot.sql`."""
+        return self.ask(query, layer, None)
+
+    def history(self) -> list[Version]:
+        """The publications kept for rollback, oldest first; see `Version`."""
+        return _VERSIONS.validate_python(self._get("/v1/history")["publications"])
+
+    def provenance(self) -> Provenance:
+        """The provenance of the present answer, with the lag if the server's broker answers."""
+        return Provenance.from_json(self._get("/v1/provenance"))
+
+    def with_lag(self, provenance: Provenance) -> Provenance:
+        """Adds the present lag to an earlier answer's provenance, if the server knows it."""
+        body = {"provenance": provenance.to_json()}
+        return Provenance.from_json(self._json("POST", "/v1/lag", body))
+
+    def ask(self, query: str, layer: str, version: int | None) -> Result:
+        """The answer to one SELECT, based on a publication; see `RemoteSnapshot.sql`."""
+        body = {
+            "sql": query,
+            "layer": layer,
+            "version": version,
+            "format": "arrow",
+            "timeout_s": self._timeout_s,
+        }
+        response = self._send("POST", "/v1/sql", body)
+        provenance = response.headers.get("x-trilayer-provenance")
+        if provenance is None:
+            raise self._foreign()
+        if not response.content.endswith(END):
+            raise self._cut_off()
+        with pa.ipc.open_stream(pa.py_buffer(response.content)) as stream:
+            table = stream.read_all()
+        return Result(without_hugeint(table), Provenance.from_json(_parsed(provenance)))
+
+    def _get(self, path: str) -> Any:
+        return self._json("GET", path)
+
+    def _json(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        try:
+            return self._send(method, path, body).json()
+        except ValueError:
+            raise self._foreign() from None
+
+    def _send(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None
+    ) -> httpx.Response:
+        try:
+            response = self._client.request(method, path, json=body)
+        except httpx.RemoteProtocolError:
+            raise self._cut_off() from None
+        except httpx.TimeoutException:
+            raise EnvironmentFault(
+                f"the server {self._address} must answer in time; it has not; ask again, or for"
+                " less"
+            ) from None
+        except httpx.TransportError as error:
+            raise EnvironmentFault(
+                f"the server {self._address} can't be reached: {error}; start it with `trilayer"
+                " serve`"
+            ) from None
+        if response.status_code != 200:
+            raise self._told(response)
+        return response
+
+    def _told(self, response: httpx.Response) -> TrilayerError:
+        """The error that the server has told."""
+        try:
+            error = response.json()["error"]
+            code, message, hint = error["code"], error["message"], error["hint"]
+        except (ValueError, KeyError, TypeError):
+            return self._foreign()
+        said = f"{message}; {hint}" if hint else str(message)
+        if code == "55000":
+            return CoverageError(said)
+        if code == "XX001":
+            return IntegrityError(said)
+        if response.status_code in (400, 401, 403, 404, 413):
+            return UsageError(said)
+        return EnvironmentFault(said)
+
+    def _cut_off(self) -> IntegrityError:
+        return IntegrityError(
+            f"the answer of {self._address} must be complete; it has ended early, so that it can't"
+            " be used; ask again"
+        )
+
+    def _foreign(self) -> EnvironmentFault:
+        return EnvironmentFault(
+            f"{self._address} must be the HTTP port of `trilayer serve`; something else answers"
+        )
+
+
+def _parsed(text: str) -> Any:
+    return TypeAdapter(dict[str, Any]).validate_json(text)
+
+
+def _shown(url: str) -> str:
+    """An address without its password."""
+    head, at, tail = url.rpartition("@")
+    return f"{head.partition('//')[0]}//…@{tail}" if at else url

@@ -1,0 +1,292 @@
+"""The console in a real browser, on a real server over a store."""
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.console import ADMIN, DEAR, MINUTE_MS, Site, found_browser, sold
+from tests.support.waiting import until
+
+sync_api = pytest.importorskip("playwright.sync_api")
+expect = sync_api.expect
+
+pytestmark = pytest.mark.slow
+
+SUMS = "SELECT buyer, sum(revenue) AS revenue FROM by_minute GROUP BY buyer ORDER BY buyer"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    path = found_browser()
+    if path is None:
+        pytest.skip("the console's tests need a browser; run: sudo apt-get install chromium")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def site(tmp_path, request):
+    """The one place that says how the server is started."""
+    site = Site(tmp_path, alerts=getattr(request, "param", ()))
+    with site.connection, site.running():
+        yield site
+
+
+@pytest.fixture
+def open_page(browser, site):
+    """Opens a page of the console; nothing may be wrong in it that the test does not expect."""
+    contexts, wrong = [], []
+
+    def open_page(place, expected=(), **options):
+        context = browser.new_context(**options)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+
+        def said(text):
+            if not any(re.search(each, text) for each in expected):
+                wrong.append(text)
+
+        page.on("console", lambda m: said(m.text) if m.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: said(str(error)))
+        origin = site.url.removesuffix("/console/")
+        page.on("request", lambda r: said(r.url) if foreign(r.url, origin) else None)
+        page.goto(f"{site.url}#/{place}")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+def foreign(url, origin):
+    return not url.startswith((f"{origin}/", f"blob:{origin}/"))
+
+
+def ask(page, sql):
+    """Types a question over the one that is there, and runs it by the keyboard."""
+    page.locator(".cm-content").click()
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text(sql)
+    page.keyboard.press("Control+Enter")
+
+
+def rows(page):
+    """The cells of the answer's table as text."""
+    expect(page.locator("table.answer")).to_be_visible()
+    return [
+        line.locator("td").all_inner_texts() for line in page.locator("table.answer tbody tr").all()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("place", "title", "text"),
+    [
+        ("overview", "Overview", "No process of the local stack runs"),
+        ("views", "Views", "key: the start of the window"),
+        ("sql", "SQL", "Run"),
+        ("publications", "Publications", "Publication 2"),
+        ("quarantine", "Quarantine", "No event waits in quarantine."),
+        ("lateness", "Lateness", "2 ticks since the cut"),
+        ("alerts", "Alerts", "The catalog declares no alerts."),
+    ],
+)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_each_page_loads_and_fits_a_phone(open_page, place, title, text, scheme):
+    page = open_page(place, color_scheme=scheme, viewport={"width": 390, "height": 800})
+    expect(page.get_by_role("heading", name=title, exact=True, level=1)).to_be_visible()
+    expect(page.locator("main")).to_contain_text(text)
+    expect(page.locator("#connection")).to_have_text("live")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_overview_shows_what_the_layers_share(open_page):
+    page = open_page("overview")
+    card = page.locator("article", has_text="sales")
+    expect(card).to_contain_text("batch 50 %")
+    expect(card).to_contain_text("speed 50 %")
+    shown = card.locator("dl div").all_inner_texts()
+    assert {"head\n18", "cut\n9", "speed layer\n9 events"} <= set(shown)
+    expect(card.locator("canvas")).to_have_count(2)
+    expect(page.locator("section[aria-label=Warnings]")).to_contain_text("trilayer batch run")
+
+
+def test_a_view_has_in_each_layer_what_sql_answers(open_page, site):
+    for layer in ("merged", "batch", "speed"):
+        page = open_page("views/by_minute" + ("" if layer == "merged" else f"/{layer}"))
+        counted = site.answer(f"SELECT count(*) FROM {layer}.by_minute")[0][0]
+        expect(page.locator("main")).to_contain_text(f"{counted} rows, in")
+        wanted = site.answer(f"SELECT buyer, n, revenue FROM {layer}.by_minute")
+        shown = [(row[0], int(row[3]), int(row[4])) for row in rows(page)]
+        assert sorted(shown) == sorted(wanted)
+
+
+def test_a_question_is_typed_run_sorted_and_remembered(open_page, site, tmp_path):
+    page = open_page("sql")
+    ask(page, SUMS)
+    wanted = [[buyer, str(revenue)] for buyer, revenue in site.answer(SUMS)]
+    assert rows(page) == wanted
+    expect(page.locator(".provenance")).to_contain_text("merged from publication 2 (full")
+    expect(page.locator(".provenance")).to_contain_text("the first 9 offsets")
+
+    page.get_by_role("button", name="revenue").click()
+    by_revenue = sorted(wanted, key=lambda row: int(row[1]))
+    assert rows(page) == by_revenue
+    expect(page.locator("th[aria-sort=ascending]")).to_have_text("revenue")
+
+    page.get_by_role("button", name="Chart").click()
+    expect(page.locator("canvas")).to_be_visible()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download CSV").click()
+    download.value.save_as(tmp_path / "answer.csv")
+    text = Path(tmp_path / "answer.csv").read_text(encoding="utf-8")
+    assert list(csv.reader(text.splitlines())) == [["buyer", "revenue"], *wanted]
+
+    page.reload()
+    page.locator("summary", has_text="Questions asked before").click()
+    expect(page.locator(".history li")).to_have_text([SUMS])
+
+
+def test_values_that_numbers_of_a_browser_do_not_hold_are_exact(open_page):
+    page = open_page("sql")
+    ask(
+        page,
+        "SELECT 9007199254740993::BIGINT, '-12345678901234567890.05'::DECIMAL(38,2),"
+        " '1969-12-31 23:59:59.999999'::TIMESTAMP, '2026-02-03'::DATE,"
+        " 18446744073709551615::UBIGINT,"
+        " [1.50::DECIMAL(4,2), NULL], INTERVAL '1 month 2 days', NULL",
+    )
+    assert rows(page) == [
+        [
+            "9007199254740993",
+            "-12345678901234567890.05",
+            "1969-12-31 23:59:59.999999",
+            "2026-02-03",
+            "18446744073709551615",
+            "[1.50, null]",
+            "1 month 2 days",
+            "NULL",
+        ]
+    ]
+
+
+def test_a_large_answer_is_cut_and_says_so(open_page):
+    page = open_page("sql")
+    ask(page, "SELECT range AS number FROM range(25000)")
+    expect(page.locator(".note")).to_contain_text("more than 10,000 rows")
+    assert page.locator("table.answer tbody tr").count() == 2000
+
+
+def test_names_are_completed(open_page):
+    page = open_page("sql")
+    page.locator(".cm-content").click()
+    page.keyboard.type("select * from by_m")
+    expect(page.locator(".cm-tooltip-autocomplete")).to_contain_text("by_minute")
+
+
+def test_a_mistake_is_told_with_its_hint(open_page):
+    page = open_page("sql", expected=["400"])
+    ask(page, "SELECT * FROM by_hour")
+    expect(page.get_by_role("alert")).to_contain_text("by_hour")
+    expect(page.get_by_role("alert").locator(".hint")).to_contain_text("by_minute")
+
+
+def test_a_question_is_cancelled_in_the_server_too(open_page, site):
+    page = open_page("sql")
+    ask(page, "SELECT sum(a.range * b.range) FROM range(10000000) a, range(1000000) b")
+    until(lambda: site.running_questions() == 1)
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator(".note")).to_have_text("The question was cancelled.")
+    until(lambda: site.running_questions() == 0)
+
+
+def test_a_live_answer_moves(open_page, site):
+    page = open_page("sql")
+    ask(page, SUMS)
+    page.get_by_role("button", name="Live").click()
+    expect(page.locator("main")).to_contain_text("kept current")
+    site.written.commit(sold(3, zoe=77), 3, 6 * MINUTE_MS)
+    expect(page.locator("table.answer")).to_contain_text("zoe")
+    assert sorted(rows(page)) == [[buyer, str(sum_)] for buyer, sum_ in site.answer(SUMS)]
+
+
+def test_lateness_is_what_arrivals_has(open_page, site):
+    page = open_page("lateness/by_minute")
+    wanted = site.answer("SELECT count(*), sum(n) FROM arrivals.by_minute GROUP BY _tick")
+    assert sorted((int(row[1]), int(row[2])) for row in rows(page)) == sorted(wanted)
+    expect(page.locator("canvas")).to_be_visible()
+
+
+@pytest.mark.parametrize("site", [[DEAR]], indirect=True, ids=["dear"])
+def test_an_alert_has_its_states_counted(open_page):
+    page = open_page("alerts")
+    for state in ("early", "confirmed", "withdrawn", "added"):
+        expect(page.locator(f".tag.{state}")).to_be_visible()
+    expect(page.locator("main")).to_contain_text("There is none yet.")
+    page.goto(page.url.replace("#/alerts", "#/overview"))
+    expect(page.locator("main")).to_contain_text("Alert dear: no event has been judged yet.")
+
+
+def test_a_reader_is_not_offered_what_an_admin_may_do(open_page):
+    page = open_page("publications/1")
+    expect(page.locator("main")).to_contain_text("Publication 1")
+    expect(page.get_by_role("button", name="Roll back")).to_have_count(0)
+
+
+def test_a_rollback_is_asked_twice(open_page):
+    page = open_page("publications/1", extra_http_headers=ADMIN)
+    expect(page.locator("#who")).to_have_text("root (admin)")
+    page.get_by_role("button", name="Roll back to version 1").click()
+    page.get_by_role("button", name="Go on").click()
+    expect(page.locator("dialog")).to_contain_text("Really put version 1 in force?")
+    page.get_by_role("button", name="Leave it").click()
+    expect(page.locator("#in-force")).to_have_text("publication 2")
+
+    page.get_by_role("button", name="Roll back to version 1").click()
+    page.get_by_label("Hold it").check()
+    page.get_by_label("Why it is held").fill("a look at it")
+    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Yes, roll back to version 1").click()
+    expect(page.locator("dialog")).to_contain_text("Version 1 is in force.")
+    page.get_by_role("button", name="Close").click()
+    expect(page.locator("#in-force")).to_have_text("publication 1, held")
+
+
+def test_a_lost_connection_is_said_and_comes_back(open_page):
+    page = open_page("overview", expected=["ERR_INTERNET_DISCONNECTED"])
+    expect(page.locator("#connection")).to_have_text("live")
+    page.context.set_offline(True)
+    expect(page.locator("#connection")).to_contain_text("The connection is lost.")
+    page.keyboard.press("2")
+    expect(page.get_by_role("alert")).to_contain_text("The server does not answer.")
+    page.context.set_offline(False)
+    expect(page.locator("#connection")).to_have_text("live", timeout=20_000)
+    expect(page.locator("main")).to_contain_text("Rows of merged.by_minute")
+
+
+def test_the_keyboard_reaches_everything(open_page):
+    page = open_page("overview")
+    page.keyboard.press("Tab")
+    expect(page.locator(".skip")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("main")).to_be_focused()
+    for digit, title in enumerate(("Overview", "Views", "SQL"), start=1):
+        page.keyboard.press(str(digit))
+        expect(page.locator("h1")).to_have_text(title)
+
+
+def test_the_theme_is_chosen_and_remembered(open_page):
+    page = open_page("overview", color_scheme="light")
+    light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    button = page.locator("#theme")
+    button.click()
+    button.click()
+    expect(button).to_contain_text("dark")
+    page.reload()
+    expect(button).to_contain_text("dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light

@@ -1,0 +1,195 @@
+"""The HTTP room, served in a thread of the test's process."""
+
+import asyncio
+import json
+import threading
+from contextlib import asynccontextmanager, contextmanager
+from types import SimpleNamespace
+
+import httpx
+import pyarrow as pa
+
+import serving_layer
+from benchmarks.written import Written
+from tests.support.engine_in_process import EngineInProcess
+from trilayer import Stream, View, count
+from trilayer.operations.project import Project
+from trilayer.server.engine.question import Refusal
+from trilayer.server.http.application import app
+from trilayer.server.http.limits import Limits
+from trilayer.server.http.security import Access
+from trilayer.server.http.serving import serve
+from trilayer.server.http.state import State
+from trilayer.server.metrics import Metrics
+from trilayer_core.compute.grouping import partial_schema
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.store.files import Store
+
+PROVENANCE = {
+    "version": 1,
+    "t": "2026-01-01T00:00:00Z",
+    "kind": "full",
+    "exact": True,
+    "streams": {
+        "sales": {
+            "cut": {"0": 1},
+            "head": {"0": 2},
+            "generation": None,
+            "speed_events": 1,
+            "quarantined": 0,
+            "note": "",
+            "lag": None,
+            "quarantined_in_all": 0,
+        }
+    },
+    "approximate": {},
+}
+
+
+class ServedHttp:
+    """A server on a free port, and clients of it."""
+
+    def __init__(self, engine, project, access=None, limits=None):
+        limits = limits or Limits()
+        self.engine, self.metrics = engine, Metrics()
+        self.state = State(project, engine, limits)
+        self._app = app(
+            engine,
+            self.state,
+            access=access or Access(),
+            limits=limits,
+            metrics=self.metrics,
+        )
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="http server")
+
+    def __enter__(self):
+        self._thread.start()
+        assert self._ready.wait(30)
+        return self
+
+    def __exit__(self, *_):
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+
+    def _run(self):
+        async def run():
+            self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+            await serve(self._app, 0, self._stop, self._begun)
+
+        asyncio.run(run())
+
+    def _begun(self, port):
+        self.port = port
+        self.url = f"http://127.0.0.1:{port}"
+        self._ready.set()
+
+    def client(self, **options):
+        return httpx.Client(base_url=self.url, trust_env=False, timeout=20, **options)
+
+    def ask(self, sql, **more):
+        with self.client() as client:
+            return client.post("/v1/sql", json={"sql": sql, **more})
+
+    @contextmanager
+    def follow(self, sql, last_id=None, **more):
+        headers = {"Last-Event-ID": last_id} if last_id else {}
+        with (
+            self.client(headers=headers) as client,
+            client.stream("GET", "/v1/subscribe", params={"sql": sql, **more}) as response,
+        ):
+            if response.status_code != 200:
+                response.read()
+            yield response
+
+
+def events(response):
+    """The events of a subscription: name, id and document."""
+    name, id_ = "", None
+    for line in response.iter_lines():
+        field, _, value = line.partition(": ")
+        if field == "event":
+            name = value
+        elif field == "id":
+            id_ = value
+        elif field == "data":
+            yield name, id_, json.loads(value)
+
+
+class ScriptedEngine:
+    """An engine whose answers a test writes: by statement, the chunks, and an error after them."""
+
+    def __init__(self, **answers):
+        self.answers = answers
+        self.number = 1
+        self.asked = []
+        self.left = []
+        self.looked = 0
+        self.refusal = None
+        self.hangs = False
+
+    @asynccontextmanager
+    async def ask(self, question):
+        self.asked.append(question)
+        try:
+            await asyncio.sleep(0)
+            if question.sql == "never":
+                await asyncio.Event().wait()
+            if question.sql == "refused":
+                raise Refusal("42P01", "there is no such view", "ask another", 7)
+            yield _Scripted(self.answers[question.sql.removeprefix("FROM ")])
+        finally:
+            self.left.append(question.sql)
+
+    async def state(self):
+        self.looked += 1
+        if self.hangs:
+            await asyncio.Event().wait()
+        if self.refusal:
+            raise self.refusal
+        return self.number
+
+
+class _Scripted:
+    def __init__(self, parts):
+        self.schema, self.provenance = (
+            pa.schema([("a", pa.string()), ("n", pa.int64())]),
+            PROVENANCE,
+        )
+        self.rows, self._parts = 1, parts
+
+    async def chunks(self):
+        for part in self._parts:
+            if part is None:
+                await asyncio.Event().wait()
+            elif isinstance(part, Exception):
+                raise part
+            else:
+                yield part
+
+
+SALES = Stream("sales", "buyer string, at timestamp", event_time="at")
+SOLD = View("sold", source=SALES, key=["buyer"], aggregates={"n": count()})
+
+
+def counts(**by_buyer):
+    """A partial of the view."""
+    table = {"buyer": list(by_buyer), "n__n": list(by_buyer.values())}
+    return pa.table(table, partial_schema(SOLD))
+
+
+def opened(folder, access=None, limits=None, engine=None):
+    """A store, and a server on it that is not running yet."""
+    store = Store(str(folder / "store"))
+    settings = Settings(home=folder, store=str(folder / "store"))
+    written = Written(store, SOLD)
+    connection = None
+    if engine is None:
+        connection = serving_layer.connect(written.catalog, settings, store)
+        engine = EngineInProcess(connection)
+    project = Project(settings, written.catalog, store)
+    served = ServedHttp(engine, project, access, limits)
+    return SimpleNamespace(
+        store=store, written=written, connection=connection, served=served, engine=engine
+    )

@@ -1,0 +1,95 @@
+"""A server is asked as a store is: by `connect` and by `trilayer sql`."""
+
+import pytest
+from typer.testing import CliRunner
+
+import serving_layer
+from trilayer.cli.main import app
+from trilayer.server.http.security import Access
+from trilayer_core.errors import CoverageError, EnvironmentFault, UsageError
+
+QUERIES = [
+    "SELECT * FROM sold ORDER BY buyer",
+    "SELECT sum(n) AS total, max(buyer) FROM sold",
+    "SELECT 170141183460469231731687303715884105727::HUGEINT AS wide, 1.25::DECIMAL(9,2) AS d",
+    "SELECT NULL AS a, [1, 2] AS b, {'c': 'd'} AS c, TIMESTAMPTZ '2026-01-01 00:00:00Z' AS t",
+    "SELECT * FROM sold WHERE false",
+]
+
+
+@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("layer", ["merged", "batch"])
+def test_answers_are_the_same(site, query, layer):
+    with serving_layer.connect(site.served.url) as connection:
+        told, known = connection.sql(query, layer), site.connection.sql(query, layer)
+    assert told.arrow() == known.arrow()
+    assert told.provenance == known.provenance
+
+
+@pytest.mark.parametrize(
+    "query", ["FROM nothing", "DROP TABLE sold", "selec", "SELECT 1; SELECT 2"]
+)
+def test_errors_are_the_same(site, query):
+    said = []
+    with serving_layer.connect(site.served.url) as connection:
+        for asked in (connection, site.connection):
+            with pytest.raises(UsageError) as error:
+                asked.sql(query)
+            said.append(str(error.value))
+    assert said[0] == said[1]
+
+
+def test_a_snapshot_fixes_the_version(site):
+    with serving_layer.connect(site.served.url) as connection:
+        with connection.snapshot(2) as snapshot:
+            assert snapshot.sql("SELECT sum(n) AS n FROM sold").rows() == [(6,)]
+            assert snapshot.provenance.version == 2
+        with connection.snapshot(1) as snapshot, pytest.raises(CoverageError):
+            snapshot.sql("FROM sold")
+        with connection.snapshot(5) as snapshot, pytest.raises(UsageError, match="5"):
+            snapshot.sql("FROM sold")
+
+
+def test_the_catalog_of_a_server(site):
+    with serving_layer.connect(site.served.url) as connection:
+        (view,) = connection.catalog.views
+        assert (view.name, view.output, view.key_names) == ("sold", ["buyer", "n"], ["buyer"])
+        assert [stream.name for stream in connection.catalog.streams] == ["sales"]
+
+
+def test_logins(serving):
+    access = Access(lambda name, password: "reader" if (name, password) == ("a b", "p@:") else None)
+    served = serving(access=access)
+    place = served.url.removeprefix("http://")
+    with serving_layer.connect(f"http://a%20b:p%40%3A@{place}") as connection:
+        assert connection._get("/v1/session")["user"] == "a b"
+    for url in (served.url, f"http://:token@{place}"):
+        with serving_layer.connect(url) as connection, pytest.raises(UsageError, match="login"):
+            connection.sql("SELECT 1")
+
+
+def test_an_address_must_be_one_of_a_server(site, tmp_path):
+    with pytest.raises(UsageError, match="http://HOST:PORT") as error:
+        serving_layer.connect("http://name:secret@")
+    assert "secret" not in str(error.value)
+    with pytest.raises(UsageError, match="with its address alone"):
+        serving_layer.connect(site.served.url, store=site.store)
+
+
+def test_something_else_answers(site):
+    with (
+        serving_layer.connect(f"{site.served.url}/console") as connection,
+        pytest.raises(UsageError, match="Not Found"),
+    ):
+        connection.sql("SELECT 1")
+
+
+def test_the_command_asks_a_server(site, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    run = CliRunner().invoke(app, ["sql", "--server", site.served.url, "sold", "--format", "csv"])
+    assert run.output.splitlines()[0] == "buyer,n"
+    assert sorted(run.output.splitlines()[1:]) == ["ann,2", "bob,3", "cy,1"]
+    run = CliRunner().invoke(app, ["sql", "--server", site.served.url, "--table", "a=b", "sold"])
+    assert isinstance(run.exception, UsageError)
+    run = CliRunner().invoke(app, ["sql", "--server", "http://127.0.0.1:1", "sold"])
+    assert isinstance(run.exception, EnvironmentFault)

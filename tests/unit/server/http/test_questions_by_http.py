@@ -1,0 +1,140 @@
+"""Questions by HTTP: the forms of an answer, its provenance, and what is refused."""
+
+import csv
+import io
+import json
+
+import pyarrow as pa
+import pytest
+
+ROWS = [["ann", 2], ["bob", 3], ["cy", 1]]
+ALL = "SELECT * FROM sold ORDER BY buyer"
+
+
+def test_an_answer_as_json(site):
+    answer = site.served.ask(ALL)
+    assert answer.status_code == 200
+    document = answer.json()
+    assert [*document] == [
+        "id", "columns", "provenance", "rows", "row_count", "truncated", "elapsed_ms",
+    ]  # fmt: skip
+    assert document["rows"] == ROWS
+    assert document["columns"] == [
+        {"name": "buyer", "type": "VARCHAR"},
+        {"name": "n", "type": "BIGINT"},
+    ]
+    assert document["row_count"] == 3
+    assert not document["truncated"]
+    assert document["id"] == answer.headers["x-trilayer-id"]
+    told = json.loads(answer.headers["x-trilayer-provenance"])
+    assert (
+        told
+        == document["provenance"]
+        == site.connection.sql(ALL).provenance.to_json() | {"streams": told["streams"]}
+    )
+    assert told["streams"]["sales"]["head"] == {"0": 6}
+
+
+@pytest.mark.parametrize("how", [{"format": "csv"}, {}])
+def test_an_answer_as_csv(site, how):
+    headers = {} if how else {"Accept": "text/html;q=0.1, text/csv"}
+    with site.served.client(headers=headers) as client:
+        answer = client.post("/v1/sql", json={"sql": ALL, **how})
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    assert [*csv.reader(io.StringIO(answer.text))] == [
+        ["buyer", "n"], ["ann", "2"], ["bob", "3"], ["cy", "1"],
+    ]  # fmt: skip
+    assert json.loads(answer.headers["x-trilayer-provenance"])["version"] == 2
+
+
+def test_an_answer_as_an_arrow_stream(site):
+    with site.served.client(headers={"Accept": "application/vnd.apache.arrow.stream"}) as client:
+        answer = client.post("/v1/sql", json={"sql": ALL})
+    table = pa.ipc.open_stream(answer.content).read_all()
+    assert [list(row.values()) for row in table.to_pylist()] == ROWS
+    assert json.loads(answer.headers["x-trilayer-provenance"])["exact"]
+
+
+@pytest.mark.parametrize(
+    ("more", "total"),
+    [({}, 6), ({"layer": "batch"}, 4), ({"layer": "speed"}, 2), ({"version": 2}, 6)],
+)
+def test_layers_and_versions(site, more, total):
+    answer = site.served.ask("SELECT sum(n)::INT FROM sold", **more)
+    assert answer.json()["rows"] == [[total]]
+
+
+def test_a_version_without_an_answer(site):
+    answer = site.served.ask("SELECT sum(n)::INT FROM sold", version=1)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "55000")
+
+
+def test_values_for_parameters(site):
+    answer = site.served.ask("SELECT n FROM sold WHERE buyer = $1", params=["bob"])
+    assert answer.json()["rows"] == [[3]]
+
+
+def test_fewer_rows_than_there_are(site):
+    document = site.served.ask(ALL, max_rows=2).json()
+    assert document["rows"] == ROWS[:2]
+    assert document["truncated"]
+    assert site.served.ask(ALL, max_rows=0).json()["rows"] == []
+
+
+def test_numbers_that_javascript_can_not_hold_are_text(site):
+    row = site.served.ask("SELECT 9007199254740993 AS a, 1.50::DECIMAL(5,2), 'NaN'::DOUBLE, 7")
+    assert row.json()["rows"] == [["9007199254740993", "1.50", "nan", 7]]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        ({"sql": "FROM sols"}, 400, "sols"),
+        ({"sql": "DROP TABLE sold"}, 400, "SQL must be one SELECT"),
+        ({"sql": ALL, "layer": "fast"}, 400, "layer"),
+        ({"sql": ALL, "version": 99}, 400, "99"),
+        ({"sql": ALL, "format": "xml"}, 400, "format"),
+        ({"sql": ALL, "more": 1}, 400, "more"),
+        ({"sql": ALL, "id": "a b"}, 400, "id"),
+        ({"sql": ALL, "timeout_s": 0}, 400, "timeout_s"),
+        ({}, 400, "sql: Field required"),
+        ({"sql": f"SELECT '{'x' * 65_536}'"}, 413, "at most 65,536 bytes"),
+        ({"sql": f"SELECT '{'x' * 600_000}'"}, 413, "at most 524,288 bytes"),
+    ],
+)
+def test_what_is_refused(site, body, status, said):
+    with site.served.client() as client:
+        answer = client.post("/v1/sql", json=body)
+    assert answer.status_code == status
+    error = answer.json()["error"]
+    assert sorted(error) == ["code", "hint", "message", "position"]
+    assert said in f"{error['message']} {error['hint']}"
+
+
+def test_an_unknown_form_is_refused(site):
+    with site.served.client(headers={"Accept": "image/png"}) as client:
+        answer = client.post("/v1/sql", json={"sql": ALL})
+    assert answer.status_code == 400
+    assert "Accept must be one of" in answer.json()["error"]["message"]
+
+
+def test_a_body_without_a_length_is_limited_too(site):
+    with site.served.client() as client:
+        answer = client.post(
+            "/v1/sql",
+            content=(b"x" * 10_000 for _ in range(60)),
+            headers={"Content-Type": "application/json"},
+        )
+    assert answer.status_code == 413
+    assert "at most 524,288 bytes" in answer.json()["error"]["message"]
+
+
+def test_a_refusal_has_its_code_hint_and_position(serving):
+    answer = serving().ask("refused")
+    assert answer.status_code == 400
+    assert answer.json()["error"] == {
+        "code": "42P01",
+        "message": "there is no such view",
+        "hint": "ask another",
+        "position": 7,
+    }

@@ -1,0 +1,184 @@
+"""Who may ask a server by HTTP, under which names, and from which pages."""
+
+import threading
+
+import pytest
+
+from trilayer.server.http import security
+from trilayer.server.http.security import Access
+
+PASSWORDS = {("ann", "one"): "reader", ("root", "two"): "admin", ("", "token"): "reader"}
+
+
+def authenticate(name, password):
+    return PASSWORDS.get((name, password))
+
+
+WITH_PASSWORDS = Access(authenticate)
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST:1234", 200),
+        ("127.0.0.1:80", 200),
+        ("[::1]:80", 200),
+        ("board.example:80", 200),
+        ("evil.example", 403),
+        ("127.0.0.1.evil.example", 403),
+        ("", 403),
+        ("[", 403),
+    ],
+)
+def test_only_names_of_the_server_are_answered(serving, host, status):
+    served = serving(access=Access(hosts=["board.example"]))
+    with served.client(headers={"Host": host}) as client:
+        for path in ("/v1/session", "/healthz"):
+            assert client.get(path).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Origin": "http://localhost:1"}, 200),
+        ({"Sec-Fetch-Site": "same-origin"}, 200),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "http://localhost:2"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+    ],
+)
+def test_pages_of_other_sites_are_refused(serving, headers, status):
+    served = serving(a=[b'[["x",1]]'])
+    with served.client(headers={"Host": "localhost:1", **headers}) as client:
+        assert client.post("/v1/sql", json={"sql": "a"}).status_code == status
+        wanted = 404 if status == 200 else status
+        assert client.delete("/v1/sql/x").status_code == wanted
+        with client.stream("GET", "/v1/subscribe", params={"sql": "a"}) as response:
+            assert response.status_code == status
+        # What changes nothing is protected by the browser, which does not show it to the page.
+        assert client.get("/v1/session").status_code == 200
+
+
+def test_a_form_of_another_page_can_not_ask(serving):
+    with serving().client() as client:
+        answer = client.post(
+            "/v1/sql", content='{"sql": "a"}', headers={"Content-Type": "text/plain"}
+        )
+    assert answer.status_code == 400
+
+
+def test_every_answer_has_the_headers(serving):
+    with serving().client() as client:
+        for answer in (client.get("/docs"), client.get("/nothing"), client.get("/healthz")):
+            assert answer.headers["content-security-policy"].startswith("default-src 'self'")
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert answer.headers["x-frame-options"] == "DENY"
+            assert "server" not in answer.headers
+
+
+def test_without_passwords_whoever_is_on_this_machine_reads(serving):
+    with serving().client() as client:
+        assert client.get("/v1/session").json() | {"version": ""} == {
+            "user": None, "role": "reader", "login": False, "version": "",
+        }  # fmt: skip
+        answer = client.post("/v1/rollback", json={})
+    assert answer.status_code == 403
+    assert "no passwords" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("auth", "bearer", "found"),
+    [
+        (("ann", "one"), None, ("ann", "reader")),
+        (("root", "two"), None, ("root", "admin")),
+        (None, "token", (None, "reader")),
+    ],
+)
+def test_logins(serving, auth, bearer, found):
+    headers = {"Authorization": f"Bearer {bearer}"} if bearer else {}
+    with serving(access=WITH_PASSWORDS).client(auth=auth, headers=headers) as client:
+        for _ in range(2):
+            session = client.get("/v1/session").json()
+            assert (session["user"], session["role"]) == found
+
+
+@pytest.mark.parametrize(
+    "given",
+    [None, "Basic YW5uOnR3bw==", "Basic !", "Basic YW5u", "Bearer wrong", "Digest x", "Basic /w=="],
+)
+def test_wrong_logins(serving, given, monkeypatch):
+    monkeypatch.setattr(security, "WRONG_S", 0)
+    headers = {"Authorization": given} if given else {}
+    with serving(access=WITH_PASSWORDS).client(headers=headers) as client:
+        for path in ("/v1/session", "/docs", "/metrics", "/nothing"):
+            answer = client.get(path)
+            assert answer.status_code == 401
+            assert answer.headers["www-authenticate"].startswith('Basic realm="trilayer"')
+        if given is None:
+            assert client.get("/healthz").status_code == 200
+            assert client.get("/readyz").status_code == 200
+
+
+def test_guests_read_and_are_asked_to_log_in_for_more(serving):
+    with serving(access=Access(authenticate, guests=True)).client() as client:
+        assert client.get("/v1/session").json()["role"] == "reader"
+        assert client.post("/v1/rollback", json={}).status_code == 401
+
+
+def test_a_reader_may_not_change_anything(serving):
+    with serving(access=WITH_PASSWORDS).client(auth=("ann", "one")) as client:
+        for path, body in (("rollback", {}), ("quarantine/replay", {"records": [{"a": 1}]})):
+            answer = client.post(f"/v1/{path}", json=body)
+            assert answer.status_code == 403
+            assert "ann is a reader" in answer.json()["error"]["message"]
+
+
+def test_a_question_of_somebody_else_is_neither_listed_nor_cancelled(serving):
+    served = serving(access=WITH_PASSWORDS)
+    found = []
+
+    def ask():
+        with served.client(auth=("root", "two")) as client:
+            found.append(client.post("/v1/sql", json={"sql": "never", "id": "his"}).status_code)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    with served.client(auth=("root", "two")) as admin, served.client(auth=("ann", "one")) as ann:
+        while not admin.get("/v1/sql").json()["questions"]:
+            assert not found
+        assert ann.get("/v1/sql").json()["questions"] == []
+        assert ann.delete("/v1/sql/his").status_code == 404
+        assert admin.delete("/v1/sql/his").status_code == 200
+    thread.join(10)
+    assert found == [409]
+
+
+def test_a_password_is_not_checked_for_every_request(serving):
+    checked = []
+
+    def slow(name, password):
+        checked.append(name)
+        return authenticate(name, password)
+
+    with serving(access=Access(slow)).client(auth=("ann", "one")) as client:
+        for _ in range(5):
+            client.get("/v1/session")
+    assert checked == ["ann"]
+
+
+def test_neither_sql_nor_passwords_are_logged(serving, caplog):
+    caplog.set_level("DEBUG")
+    served = serving(access=WITH_PASSWORDS, secret=[b"[["])
+    with served.client(auth=("ann", "one")) as client:
+        client.post("/v1/sql", json={"sql": "refused", "params": ["4711 is mine"]})
+        client.post("/v1/sql", json={"sql": 1, "params": ["4711 is mine"]})
+        client.post("/v1/sql", json={"sql": "a4711", "x": "4711"})
+        client.get("/v1/subscribe", params={"sql": "a4711"})
+    said = "".join(
+        record.getMessage() for record in caplog.records if not record.name.startswith("http")
+    )
+    assert "4711" not in said
+    assert "one" not in said.split()

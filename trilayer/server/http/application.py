@@ -1,0 +1,119 @@
+"""The application: all endpoints, behind the guard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.responses import RedirectResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from trilayer.server.http import changing, pages, reading, sql, subscribe
+from trilayer.server.http.engine import Engine
+from trilayer.server.http.faults import INTERNAL, INVALID, NOT_ALLOWED, NOT_FOUND, TOO_MUCH, Failure
+from trilayer.server.http.limits import USUAL, Limits
+from trilayer.server.http.questions import Questions
+from trilayer.server.http.security import Access, Guard
+from trilayer.server.http.state import State
+from trilayer.server.http.subscribe import Subscriptions
+from trilayer.server.metrics import Metrics
+
+OPEN_TO_THIS_MACHINE = Access()
+
+
+def app(
+    engine: Engine,
+    state: State,
+    *,
+    access: Access = OPEN_TO_THIS_MACHINE,
+    limits: Limits = USUAL,
+    metrics: Metrics | None = None,
+    console: Path | None = None,
+) -> FastAPI:
+    """The application that answers by HTTP.
+
+    Args:
+        engine: Answers questions.
+        state: Reads the store.
+        access: Who may do what.
+        limits: How much is done at once.
+        metrics: What is measured; by default in a registry of its own.
+        console: The folder of the browser's console, if it is served at /console.
+    """
+    made = FastAPI(
+        title="trilayer",
+        docs_url=None,
+        redoc_url=None,
+        exception_handlers={
+            Failure: _failed,
+            RequestValidationError: _invalid,
+            StarletteHTTPException: _refused,
+            Exception: _crashed,
+        },
+    )
+    measured = metrics or Metrics()
+    questions, subscriptions = Questions(limits), Subscriptions(engine, limits, measured)
+    measured.gauge(
+        "trilayer_subscribers", "Clients that follow an answer.", lambda: len(subscriptions)
+    )
+    measured.gauge(
+        "trilayer_followed_questions",
+        "Different questions whose answers are followed.",
+        lambda: subscriptions.questions,
+    )
+    sql.add(made, engine, questions, limits, measured)
+    subscribe.add(made, subscriptions, state.project.catalog, limits)
+    reading.add(made, engine, state, access, limits)
+    changing.add(made, state, access)
+    pages.add(made, state, measured, limits)
+    if console is not None:
+        made.mount("/console", StaticFiles(directory=console, html=True), name="console")
+
+        @made.get("/", include_in_schema=False)
+        async def root() -> Response:
+            return RedirectResponse("/console/")
+
+    made.add_middleware(Guard, access=access, limits=limits)
+
+    def end() -> None:
+        subscriptions.close()
+        questions.close()
+        state.close()
+
+    made.state.end = end
+    return made
+
+
+async def _failed(_request: Request, failure: Exception) -> Response:
+    assert isinstance(failure, Failure)
+    return failure.response()
+
+
+async def _invalid(_request: Request, error: Exception) -> Response:
+    """Says what is wrong with a request, without repeating what was sent."""
+    assert isinstance(error, RequestValidationError)
+    found = [
+        f"{'.'.join(str(part) for part in one['loc'][1:]) or one['loc'][0]}: {one['msg']}"
+        for one in error.errors()
+    ]
+    return Failure(
+        400, INVALID, f"the request must be as /docs says; got {'; '.join(found)}"
+    ).response()
+
+
+_CODES = {401: NOT_ALLOWED, 403: NOT_ALLOWED, 404: NOT_FOUND, 413: TOO_MUCH}
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, StarletteHTTPException)
+    message = f"{request.method} {request.url.path}: {error.detail}"
+    code = _CODES.get(error.status_code, INVALID)
+    return Failure(error.status_code, code, message, headers=error.headers).response()
+
+
+async def _crashed(_request: Request, _error: Exception) -> Response:
+    return Failure(
+        500, INTERNAL, "the server has failed to answer", "The server's log has more"
+    ).response()

@@ -1,0 +1,107 @@
+"""What an admin may change: the version in force, and corrections of quarantined events."""
+
+from __future__ import annotations
+
+import json
+import logging
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Request
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import JSONResponse, Response
+
+from batch_layer.publish import rollback
+from serving_layer.history import version_of
+from trilayer.operations.batch import deliver_all
+from trilayer.operations.corrections import Sent, send_corrections
+from trilayer.operations.project import Project
+from trilayer.server.http.faults import INVALID, Failure
+from trilayer.server.http.security import Access, Client, admin_of
+from trilayer.server.http.state import State
+from trilayer_core.runtime.clock import now_ms
+from trilayer_core.seam import format_time
+from trilayer_core.store.looks import Looks
+from trilayer_core.store.pointer import Held, PointerFile
+
+logger = logging.getLogger("trilayer.server")
+
+
+class Rollback(BaseModel):
+    """The body of a rollback.
+
+    Attributes:
+        version: The version to go back to; null for the one that was in force before this one.
+        hold: Whether it is kept in force until `trilayer batch release`.
+        why: The reason for the hold.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    version: Annotated[int | None, Field(ge=1)] = None
+    hold: bool = False
+    why: Annotated[str, Field(max_length=1_000)] = ""
+
+
+class Replay(BaseModel):
+    """The body of a replay.
+
+    Attributes:
+        records: The events, as GET /v1/quarantine lists them, with `value` corrected.
+        again: Whether corrections that were sent before are sent again.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    records: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=10_000)]
+    again: bool = False
+
+
+def add(app: FastAPI, state: State, access: Access) -> None:
+    """Adds the endpoints to an application."""
+
+    @app.post("/v1/rollback", tags=["operations"])
+    async def roll_back(body: Rollback, request: Request) -> Response:
+        """Puts an older publication in force again."""
+        client = admin_of(request, access)
+        if body.why and not body.hold:
+            raise Failure(400, INVALID, "why must go with hold, whose reason it is; set hold")
+        done = await state.change(_roll_back, state.project, body, client)
+        logger.info(
+            "%s has put version %s in force by HTTP", client.who, done["publication"]["version"]
+        )
+        return JSONResponse(done)
+
+    @app.post("/v1/quarantine/replay", tags=["operations"])
+    async def replay(body: Replay, request: Request) -> Response:
+        """Sends corrected events back to their topics."""
+        client = admin_of(request, access)
+        sent = await state.change(_replay, state.project, body)
+        logger.info("%s has sent %s corrections by HTTP", client.who, sent.now)
+        return JSONResponse({"sent": sent.now, "before": sent.before, "refused": sent.refused})
+
+
+def _roll_back(p: Project, body: Rollback, client: Client) -> dict[str, Any]:
+    hold = Held(client.who, body.why, now_ms()) if body.hold else None
+    published = rollback(body.version, p.store, hold)
+    undelivered = deliver_all(p)
+    row = version_of(published, published, look=Looks(p.store).last(published))
+    by = PointerFile(p.store).held()
+    return {
+        "publication": asdict(row),
+        "held": by
+        and {"who": by.who, "why": by.why, "since": format_time(by.since_ms // 1000 * 1000)},
+        "warning": str(undelivered) if undelivered else "",
+    }
+
+
+def _replay(p: Project, body: Replay) -> Sent:
+    with tempfile.TemporaryDirectory(prefix="trilayer-") as folder:
+        file = Path(folder) / "request.jsonl"
+        file.write_text("".join(json.dumps(record) + "\n" for record in body.records))
+        sent = send_corrections(p, file, again=body.again, tell=lambda said: None)
+    # A line is named by its file, which is gone.
+    sent.refused = [line.replace(f"{file}:", "record ") for line in sent.refused]
+    return sent

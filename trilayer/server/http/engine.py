@@ -1,0 +1,58 @@
+"""What this room needs of the engine that answers questions."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from trilayer.server.engine.question import Question
+
+
+class Answer(Protocol):
+    """An answer that is being computed.
+
+    Attributes:
+        schema: Its columns.
+        provenance: What it is based on, as a JSON document.
+        rows: The number of its rows, once `chunks` has ended.
+    """
+
+    @property
+    def schema(self) -> pa.Schema: ...  # noqa: D102
+
+    @property
+    def provenance(self) -> Mapping[str, Any]: ...  # noqa: D102
+
+    @property
+    def rows(self) -> int: ...  # noqa: D102
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The answer, encoded as its question says.
+
+        Raises:
+            Refusal: It can't be completed.
+        """
+        ...
+
+
+class Engine(Protocol):
+    """Answers questions."""
+
+    def ask(self, question: Question) -> AbstractAsyncContextManager[Answer]:
+        """Asks a question. Leaving the block before the answer is complete cancels it.
+
+        Raises:
+            Refusal: It has no answer.
+        """
+        ...
+
+    async def state(self) -> int:
+        """A number that changes whenever answers may have changed.
+
+        Raises:
+            Refusal: The store's answer can't be proven.
+        """
+        ...

@@ -1,0 +1,56 @@
+"""How much a server does at once, and for one client."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of the HTTP room.
+
+    Attributes:
+        statement_bytes: The length of a statement, in UTF-8.
+        body_bytes: The length of a request's body.
+        replay_bytes: The length of the body of a replay.
+        questions: How many questions run at once.
+        questions_each: How many of one client.
+        seconds: How long a question may take, if its client does not say so.
+        most_seconds: How long it may take at most.
+        subscribers: How many subscribers there are at once.
+        subscribers_each: How many of one client.
+        shared: How many different questions they ask.
+        rows: How many rows the answer to a subscriber's question may have.
+        waiting: How many events wait for a subscriber that does not read them. It then gets a new
+            snapshot in place of them.
+        held_s: How long the answer to a question is held after its last subscriber has left.
+        poll_s: How often the state of answers is looked at while there are subscribers.
+        progress_s: How often a subscriber is told at most that nothing has changed.
+        stuck_s: How long a subscriber may take nothing, before its connection is closed.
+        beat_s: How often something is sent so that the connection stays open.
+        store_s: How long reading the store may take.
+        facts_s: How long what was read of the store is used again.
+    """
+
+    statement_bytes: int = 65_536
+    body_bytes: int = 524_288
+    replay_bytes: int = 8_388_608
+    questions: int = 32
+    questions_each: int = 8
+    seconds: float = 60.0
+    most_seconds: float = 3_600.0
+    subscribers: int = 128
+    subscribers_each: int = 24
+    shared: int = 32
+    rows: int = 10_000
+    waiting: int = 32
+    held_s: float = 15.0
+    poll_s: float = 0.1
+    progress_s: float = 1.0
+    stuck_s: float = 60.0
+    beat_s: float = 15.0
+    store_s: float = 15.0
+    facts_s: float = 1.0
+
+
+USUAL = Limits()

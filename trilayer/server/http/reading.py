@@ -1,0 +1,120 @@
+"""What there is, and how it is: catalog, status, history, reconciliation, quarantine, health."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query, Request
+from pydantic import BaseModel, ValidationError
+from starlette.responses import JSONResponse, Response
+
+from serving_layer.result import Provenance
+from trilayer.server.engine.question import Refusal
+from trilayer.server.http import catalog
+from trilayer.server.http.engine import Engine
+from trilayer.server.http.faults import BROKEN, INVALID, Failure
+from trilayer.server.http.limits import Limits
+from trilayer.server.http.security import Access, client_of
+from trilayer.server.http.state import Kind, State
+from trilayer.server.http.watch import state_of
+
+Limit = Annotated[int, Query(ge=1, le=10_000)]
+
+
+class Answered(BaseModel):
+    """The body of a request for the lag.
+
+    Attributes:
+        provenance: The provenance of an answer.
+    """
+
+    provenance: dict[str, Any]
+
+
+def add(app: FastAPI, engine: Engine, state: State, access: Access, limits: Limits) -> None:
+    """Adds the endpoints to an application."""
+
+    @app.get("/v1/session", tags=["state"])
+    async def session(request: Request) -> dict[str, Any]:
+        """Who asks, and what they may do."""
+        client = client_of(request)
+        return {
+            "user": client.name,
+            "role": client.role,
+            "login": access.authenticate is not None,
+            "version": version("trilayer"),
+        }
+
+    @app.get("/v1/catalog", tags=["state"])
+    async def catalog_() -> dict[str, Any]:
+        """The definitions: views, queries, streams, tables and alerts."""
+        return await catalog.document(state)
+
+    @app.get("/v1/status", tags=["state"])
+    async def status() -> Response:
+        """The status of streams, views and processes, as `trilayer status --json` prints it."""
+        return JSONResponse(asdict(await state.status()))
+
+    @app.get("/v1/provenance", tags=["state"])
+    async def provenance() -> Response:
+        """What the present answers are based on, with the lag if a broker answers."""
+        return JSONResponse((await state.with_lag(await state.provenance())).to_json())
+
+    @app.post("/v1/lag", tags=["state"])
+    async def lag(answered: Answered) -> Response:
+        """Adds the present lag to the provenance of an earlier answer."""
+        try:
+            given = Provenance.from_json(answered.provenance)
+        except ValidationError:
+            raise Failure(
+                400, INVALID, "provenance must be that of an answer; send it as it came"
+            ) from None
+        return JSONResponse((await state.with_lag(given)).to_json())
+
+    @app.get("/v1/history", tags=["state"])
+    async def history() -> Response:
+        """The publications that are kept, oldest first."""
+        return JSONResponse({"publications": [asdict(one) for one in await state.history()]})
+
+    @app.get("/v1/reconciliation", tags=["state"])
+    async def reconciliation(
+        view: str | None = None,
+        version: Annotated[int | None, Query(ge=1)] = None,
+        kind: Kind | None = None,
+        limit: Limit = 1_000,
+    ) -> Response:
+        """What both layers have computed for a publication, compared."""
+        if view is None:
+            return JSONResponse(await state.reconciled_views(version))
+        return JSONResponse(await state.reconciled(view, version, kind, limit))
+
+    @app.get("/v1/quarantine", tags=["state"])
+    async def quarantine(
+        stream: str | None = None,
+        limit: Limit = 100,
+        whole: Annotated[bool, Query(alias="all")] = False,
+    ) -> Response:
+        """The events that do not fit their schema: how many, why, and the newest of them."""
+        return JSONResponse(await state.quarantine(stream, limit, whole))
+
+    @app.get("/healthz", tags=["health"])
+    async def alive() -> dict[str, str]:
+        """Whether the process answers."""
+        return {"status": "alive"}
+
+    @app.get("/readyz", tags=["health"])
+    async def ready(request: Request) -> dict[str, Any]:
+        """Whether the store's answer can be proven."""
+        try:
+            return {"status": "ready", "state": await state_of(engine, limits)}
+        except Refusal as refusal:
+            # Who has not logged in is not told the names of files.
+            known = request.scope["trilayer.client"] is not None
+            raise Failure(
+                503,
+                refusal.code if known else BROKEN,
+                refusal.message if known else "the store's answer can't be proven",
+                refusal.hint if known else "The server's log has more",
+            ) from None

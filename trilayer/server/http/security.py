@@ -1,0 +1,292 @@
+"""Who may do what: passwords, the names of the server, and the pages that may write.
+
+A page of another site can send requests to a server on this machine. Such a request has another
+Origin, or, if the site's name was made to point at this machine, another Host. Both are refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import ipaddress
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import urlsplit
+
+from fastapi import HTTPException, Request
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from trilayer.server.http.faults import NOT_ALLOWED, TOO_MUCH, Failure
+from trilayer.server.http.limits import Limits
+
+Role = Literal["reader", "admin"]
+
+Authenticate = Callable[[str, str], Role | None]
+"""The role of a name and a password; None if they are wrong. The name of a bearer token is ''."""
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none';"
+        " object-src 'none'"
+    ),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+OPEN = ("/healthz", "/readyz")
+"""What needs no login: supervisors ask for it."""
+
+SELF = ("localhost", "127.0.0.1", "::1")
+REMEMBERED_S = 10.0
+"""How long a login is not checked again: a good check of a password is slow on purpose."""
+MOST_REMEMBERED = 1_000
+WRONG_S = 0.5
+"""How much later a wrong password is answered."""
+
+
+@dataclass(frozen=True)
+class Client:
+    """Who sends a request.
+
+    Attributes:
+        name: The name of the login; None without one.
+        role: What they may do.
+        address: Where the request comes from.
+    """
+
+    name: str | None
+    role: Role
+    address: str
+
+    @property
+    def who(self) -> str:
+        """The name, else the address."""
+        return self.name or self.address
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether they may change something."""
+        return self.role == "admin"
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may ask, and under which names the server is known.
+
+    Attributes:
+        authenticate: Checks a login. Without it, whoever is on this machine may read, and nobody
+            may change anything.
+        hosts: Names of the server beside localhost, 127.0.0.1 and [::1].
+        guests: Whether somebody on this machine may read without a login although there are
+            passwords.
+    """
+
+    authenticate: Authenticate | None = None
+    hosts: Collection[str] = ()
+    guests: bool = False
+
+
+class Guard:
+    """Checks every request before the application sees it, and adds headers to each answer."""
+
+    def __init__(self, app: ASGIApp, access: Access, limits: Limits) -> None:
+        self._app, self._access, self._limits = app, access, limits
+        self._hosts = {*SELF, *(host.lower().strip("[]") for host in access.hosts)}
+        self._remembered: dict[bytes, tuple[str, Role, float]] = {}
+        self._checking = asyncio.Semaphore(4)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request as ASGI says."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+
+        async def secured(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                sent = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    sent.setdefault(name, value)
+                if scope["path"].startswith("/v1/"):
+                    sent.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        try:
+            self._check_host(headers)
+            self._check_origin(scope, headers)
+            most = self._most_bytes(scope["path"])
+            _check_length(headers.get("content-length"), most)
+            scope["trilayer.client"] = await self._client(scope, headers)
+        except Failure as failure:
+            await failure.response()(scope, receive, secured)
+            return
+        await self._app(scope, _limited(receive, most), secured)
+
+    def _most_bytes(self, path: str) -> int:
+        replay = path == "/v1/quarantine/replay"
+        return self._limits.replay_bytes if replay else self._limits.body_bytes
+
+    def _check_host(self, headers: Headers) -> None:
+        host = headers.get("host", "")
+        if _name(host) not in self._hosts:
+            raise Failure(
+                403,
+                NOT_ALLOWED,
+                f"Host must be a name of this server, such as localhost; got {host!r}",
+                "Add the name to those that the server is configured with",
+            )
+
+    def _check_origin(self, scope: Scope, headers: Headers) -> None:
+        """Refuses what a page of another site sends. Other programs send no Origin."""
+        if scope["method"] in ("GET", "HEAD", "OPTIONS") and scope["path"] != "/v1/subscribe":
+            return
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
+        host = headers.get("host", "")
+        if origin is not None:
+            foreign = urlsplit(origin).netloc.lower() != host.lower()
+        else:
+            foreign = site not in ("same-origin", "none")
+        if foreign:
+            raise Failure(
+                403,
+                NOT_ALLOWED,
+                f"Origin must be this server, http://{host}; got {origin or site!r}",
+                "Pages of other sites may not ask this server",
+            )
+
+    async def _client(self, scope: Scope, headers: Headers) -> Client | None:
+        address = scope["client"][0] if scope.get("client") else ""
+        given = headers.get("authorization")
+        if given and self._access.authenticate is not None:
+            name, role = await self._login(given, self._access.authenticate)
+            return Client(name or None, role, address)
+        if scope["path"] in OPEN:
+            return None
+        if self._access.authenticate is None or self._access.guests:
+            if _is_loopback(address):
+                return Client(None, "reader", address)
+            if self._access.authenticate is None:
+                raise Failure(
+                    403,
+                    NOT_ALLOWED,
+                    "a server without passwords must be asked from its own machine; got a request"
+                    f" from {address}",
+                    "Set a password for the server",
+                )
+        raise login_needed("a login must be sent with this request; it has none")
+
+    async def _login(self, given: str, authenticate: Authenticate) -> tuple[str, Role]:
+        digest, now = hashlib.sha256(given.encode()).digest(), time.monotonic()
+        known = self._remembered.get(digest)
+        if known is not None and now < known[2]:
+            return known[0], known[1]
+        name, password = _credentials(given)
+        async with self._checking:
+            role = await asyncio.to_thread(authenticate, name, password)
+            if role is None:
+                await asyncio.sleep(WRONG_S)
+        if role is None:
+            raise login_needed("the login must be one that this server knows; it is not")
+        if len(self._remembered) >= MOST_REMEMBERED:
+            self._remembered.clear()
+        self._remembered[digest] = (name, role, now + REMEMBERED_S)
+        return name, role
+
+
+def login_needed(message: str) -> Failure:
+    """The failure that makes a browser ask for a login."""
+    challenge: Mapping[str, str] = {"WWW-Authenticate": 'Basic realm="trilayer", charset="UTF-8"'}
+    return Failure(401, NOT_ALLOWED, message, headers=challenge)
+
+
+def client_of(request: Request) -> Client:
+    """Who sends a request."""
+    client: Client = request.scope["trilayer.client"]
+    return client
+
+
+def admin_of(request: Request, access: Access) -> Client:
+    """Who sends a request that changes something.
+
+    Raises:
+        Failure: They may not.
+    """
+    client = client_of(request)
+    if client.is_admin:
+        return client
+    if access.authenticate is None:
+        raise Failure(
+            403,
+            NOT_ALLOWED,
+            "a request that changes something must come from an admin; this server has no"
+            " passwords",
+            "Set a password for the role admin, or use the command line",
+        )
+    if client.name is None:
+        raise login_needed("a request that changes something must come from an admin; log in")
+    raise Failure(
+        403,
+        NOT_ALLOWED,
+        f"a request that changes something must come from an admin; {client.name} is a reader",
+    )
+
+
+def _credentials(given: str) -> tuple[str, str]:
+    """The name and password of an Authorization header."""
+    scheme, _, value = given.partition(" ")
+    if scheme.lower() == "bearer":
+        return "", value.strip()
+    try:
+        if scheme.lower() == "basic":
+            name, colon, password = base64.b64decode(value, validate=True).decode().partition(":")
+            if colon:
+                return name, password
+    except (binascii.Error, UnicodeDecodeError):
+        pass
+    raise login_needed("Authorization must be `Basic` with NAME:PASSWORD in base64, or `Bearer`")
+
+
+def _name(host: str) -> str:
+    """The name in a Host header, without the port."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def _check_length(length: str | None, most: int) -> None:
+    if length is not None and (not length.isdecimal() or int(length) > most):
+        raise _too_long(most)
+
+
+def _too_long(most: int) -> Failure:
+    return Failure(413, TOO_MUCH, f"the body of a request must have at most {most:,} bytes")
+
+
+def _limited(receive: Receive, most: int) -> Receive:
+    """Receives the body of a request, up to a number of bytes."""
+    got = 0
+
+    async def limited() -> Message:
+        nonlocal got
+        message = await receive()
+        got += len(message.get("body", b""))
+        if got > most:
+            raise HTTPException(413, _too_long(most).message)
+        return message
+
+    return limited

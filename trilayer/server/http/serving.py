@@ -1,0 +1,105 @@
+"""Runs the application beside other servers, in an event loop that is there already."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from fastapi import FastAPI
+
+from trilayer_core.errors import EnvironmentFault
+
+HOST = "127.0.0.1"
+PORT = 8433
+CLOSING_S = 3
+"""How long answers that are being sent may take when the server ends, in seconds."""
+
+
+CONNECTIONS = 1_024
+"""How many connections there may be at once; others get status 503."""
+
+CUT_OFF = "ASGI callable returned without completing response"
+"""What uvicorn reports as an error of the application. An answer is cut off so on purpose."""
+
+
+def _is_unexpected(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith(CUT_OFF)
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals to the process around it."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Captures none."""
+        yield
+
+
+async def serve(
+    app: FastAPI,
+    port: int,
+    stop: asyncio.Event,
+    on_ready: Callable[[int], None],
+    host: str = HOST,
+) -> None:
+    """Answers by HTTP until `stop` is set.
+
+    Args:
+        app: The application.
+        port: The port; 0 for any that is free.
+        stop: Ends it.
+        on_ready: Called with the port once clients can connect.
+        host: The address.
+
+    Raises:
+        EnvironmentFault: The port is taken.
+    """
+    listening = _listening(host, port)
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        timeout_graceful_shutdown=CLOSING_S,
+        limit_concurrency=CONNECTIONS,
+    )
+    logging.getLogger("uvicorn.error").addFilter(_is_unexpected)
+    server = _Server(config)
+    running = asyncio.create_task(server.serve([listening]))
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        while not server.started and not running.done():
+            await asyncio.sleep(0.01)
+        if not running.done():
+            on_ready(listening.getsockname()[1])
+        await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+        # Clients that follow an answer would otherwise never leave.
+        app.state.end()
+        server.should_exit = True
+        await running
+        listening.close()
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio sends small parts at once only if the protocol is named.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise EnvironmentFault(
+            f"the server can't listen on {host}:{port}: {error.strerror}; choose another port with"
+            " --http-port"
+        ) from None
+    listening.setblocking(False)
+    return listening

@@ -1,0 +1,423 @@
+"""One question that is followed: its answer, the changes of it, and those who are told of them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import secrets
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from serving_layer.connection import Layer
+from trilayer.server.engine.question import Question, Refusal
+from trilayer.server.http.columns import columns_json
+from trilayer.server.http.engine import Engine
+from trilayer.server.http.faults import INTERNAL, INVALID, TOO_MUCH
+from trilayer.server.http.limits import Limits
+from trilayer.server.http.watch import Watch, state_of
+from trilayer.server.metrics import Metrics
+from trilayer_core.errors import did_you_mean
+
+logger = logging.getLogger("trilayer.server")
+
+Row = list[Any]
+Reason = Literal["first", "slow", "resumed"]
+
+MOST_BYTES = 16 * 2**20
+"""The length of the largest answer that is followed, as JSON."""
+
+CHANGES = 256
+"""How many changes of an answer are held for those who resume."""
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What is followed.
+
+    Attributes:
+        sql: The statement.
+        layer: The layer.
+        key: The columns that identify a row; None for the whole row.
+    """
+
+    sql: str
+    layer: Layer
+    key: tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a subscriber is told.
+
+    Attributes:
+        kind: snapshot, change, progress or failed.
+        data: A JSON document.
+        id: The state of the answer after it; empty if there is none.
+    """
+
+    kind: str
+    data: str
+    id: str = ""
+
+    def encoded(self) -> bytes:
+        """The event as text/event-stream has it."""
+        named = f"id: {self.id}\n" if self.id else ""
+        return f"event: {self.kind}\n{named}data: {self.data}\n\n".encode()
+
+
+@dataclass(frozen=True)
+class _State:
+    """An answer.
+
+    Attributes:
+        id: Its identifier.
+        columns: Its columns.
+        provenance: What it is based on.
+        rows: Its rows by key. Of equal rows without a key each has a number.
+        encoded: Its rows as JSON.
+    """
+
+    id: str
+    columns: Sequence[Mapping[str, str]]
+    provenance: Mapping[str, Any]
+    rows: Mapping[tuple[str, int], Row]
+    encoded: bytes
+
+
+class Ended(Exception):
+    """A subscriber has been told everything."""
+
+
+class Subscriber:
+    """One who is told. What it does not read in time is replaced by a snapshot."""
+
+    def __init__(self, most: int) -> None:
+        self._events: deque[Event] = deque()
+        self._most = most
+        self._ready = asyncio.Event()
+        self._reason: Reason | None = None
+        self._ended = False
+
+    def put(self, event: Event) -> None:
+        """Adds an event to those that it has not read yet."""
+        if event.kind == "progress" and self._events and self._events[-1].kind == "progress":
+            self._events.pop()
+        if self._reason is None and len(self._events) >= self._most:
+            self.snapshot("slow")
+        if self._reason is None:
+            self._events.append(event)
+        self._ready.set()
+
+    def snapshot(self, reason: Reason) -> None:
+        """Replaces all events that it has not read by a snapshot, made when it is read."""
+        self._events.clear()
+        self._reason = reason
+        self._ready.set()
+
+    def restart(self, events: Sequence[Event]) -> None:
+        """Replaces all events that it has not read by others."""
+        self._events.clear()
+        self._events.extend(events)
+        self._reason = None
+        self._ready.set()
+
+    def end(self, last: Event | None = None) -> None:
+        """Ends it, after an event."""
+        self._ended = True
+        if last is not None:
+            self._events.append(last)
+        self._ready.set()
+
+    async def next(self, shared: Shared, seconds: float) -> Event | None:
+        """The next event; None if there is none for a while.
+
+        Args:
+            shared: The question.
+            seconds: How long to wait.
+
+        Raises:
+            Ended: There will be none any more.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                await self._ready.wait()
+        except TimeoutError:
+            return None
+        event: Event | None = None
+        if self._reason is not None and shared.has_answer:
+            event, self._reason = shared.snapshot(self._reason), None
+        elif self._events:
+            event = self._events.popleft()
+        elif self._ended:
+            raise Ended
+        if not self._events and not self._ended:
+            self._ready.clear()
+        return event
+
+
+class Shared:
+    """A question that is evaluated once for all who follow it."""
+
+    def __init__(
+        self, followed: Followed, engine: Engine, watch: Watch, limits: Limits, metrics: Metrics
+    ) -> None:
+        self.followed = followed
+        self.subscribers: set[Subscriber] = set()
+        self._engine, self._watch, self._limits, self._metrics = engine, watch, limits, metrics
+        self._state: _State | None = None
+        self._changes: deque[tuple[str, Event | None]] = deque(maxlen=CHANGES)
+        self._number, self._nonce = 0, secrets.token_hex(4)
+        self._quiet_since_told = False
+        self._told = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self._first: asyncio.Future[None] | None = None
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether it has been evaluated."""
+        return self._state is not None
+
+    async def join(self, last_id: str | None) -> Subscriber:
+        """Adds one who is told of changes from now on, or from the state that it has.
+
+        Args:
+            last_id: The identifier of the state that it has; None if it has none.
+
+        Raises:
+            Refusal: The question has no answer.
+        """
+        subscriber = Subscriber(self._limits.waiting)
+        self.subscribers.add(subscriber)
+        try:
+            if self._task is None:
+                self._first = asyncio.get_running_loop().create_future()
+                self._task = asyncio.create_task(self._follow(self._first))
+            if self._first is not None:
+                await asyncio.shield(self._first)
+            # What was put meanwhile is part of what it is told now.
+            missed = self._since(last_id) if last_id else None
+            if missed is None:
+                subscriber.snapshot("resumed" if last_id else "first")
+            else:
+                subscriber.restart([*missed, self._progress()])
+        except BaseException:
+            self.leave(subscriber)
+            raise
+        return subscriber
+
+    def leave(self, subscriber: Subscriber) -> None:
+        """Removes one. With the last the evaluation ends, and the answer is held."""
+        self.subscribers.discard(subscriber)
+        if not self.subscribers and self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    def close(self) -> None:
+        """Ends it, and all who follow it."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        for subscriber in self.subscribers:
+            subscriber.end()
+
+    def snapshot(self, reason: Reason) -> Event:
+        """The whole answer."""
+        state = self._present()
+        # A line of its own would end the event; inside of texts JSON escapes it.
+        rows = state.encoded.decode().replace("\n", "")
+        head = {"columns": state.columns, "key": self._key(state), "reason": reason}
+        data = f'{_compact(head)[:-1]},"rows":{rows},"provenance":{_compact(state.provenance)}}}'
+        return Event("snapshot", data, state.id)
+
+    async def _follow(self, first: asyncio.Future[None]) -> None:
+        try:
+            seen = await state_of(self._engine, self._limits)
+            while True:
+                self._take(*await self._evaluated())
+                if not first.done():
+                    first.set_result(None)
+                    self._first = None
+                seen = await self._next(seen)
+        except Refusal as refusal:
+            self._fail(refusal, first)
+        except Exception:  # whatever it is, subscribers must be told
+            logger.exception("a question that is followed can't be answered any more")
+            self._fail(Refusal(INTERNAL, "the question can't be answered any more"), first)
+        finally:
+            if not first.done():
+                first.cancel()
+
+    def _fail(self, refusal: Refusal, first: asyncio.Future[None]) -> None:
+        self._task, self._state = None, None
+        self._changes.clear()
+        if not first.done():
+            first.set_exception(refusal)
+            first.exception()
+            self._first = None
+        failed = Event("failed", _compact({"error": refusal.to_json()}))
+        for subscriber in self.subscribers:
+            subscriber.end(failed)
+
+    async def _next(self, seen: int) -> int:
+        """Waits for the next state, and tells meanwhile that there is no change up to this one."""
+        while True:
+            wait = None
+            if self._quiet_since_told:
+                wait = self._told + self._limits.progress_s - time.monotonic()
+                if wait <= 0:
+                    self._tell(self._progress())
+                    wait = None
+            try:
+                async with asyncio.timeout(wait):
+                    return await self._watch.next(seen)
+            except TimeoutError:
+                continue
+
+    async def _evaluated(self) -> tuple[_State, list[Row], list[Row]]:
+        """The present answer, the rows that are new or changed, and the keys that are gone."""
+        most = self._limits.rows
+        question = Question(
+            self.followed.sql, self.followed.layer, output="json", most_rows=most + 1
+        )
+        with self._metrics.question("subscribe") as outcome:
+            try:
+                async with (
+                    asyncio.timeout(self._limits.seconds),
+                    self._engine.ask(question) as answer,
+                ):
+                    encoded = bytearray()
+                    async for chunk in answer.chunks():
+                        encoded += chunk
+                        if len(encoded) > MOST_BYTES:
+                            raise _too_much(f"{MOST_BYTES:,} bytes")
+                    columns, provenance = columns_json(answer.schema), answer.provenance
+            except TimeoutError:
+                outcome.set("timeout")
+                raise Refusal(
+                    "57014", f"the answer must be complete within {self._limits.seconds:g} s"
+                ) from None
+        # A large answer takes a while, in which others are answered.
+        return await asyncio.to_thread(self._compared, bytes(encoded), columns, provenance)
+
+    def _compared(
+        self, encoded: bytes, columns: Sequence[Mapping[str, str]], provenance: Mapping[str, Any]
+    ) -> tuple[_State, list[Row], list[Row]]:
+        self._number += 1
+        id_, before = _id(provenance, f"{self._nonce}-{self._number}"), self._state
+        if before is not None and (before.encoded, before.columns) == (encoded, columns):
+            return replace(before, id=id_, provenance=provenance), [], []
+        rows: list[Row] = json.loads(encoded)
+        if len(rows) > self._limits.rows:
+            raise _too_much(f"{self._limits.rows:,} rows")
+        found = self._keyed(rows, [column["name"] for column in columns])
+        state = _State(id_, columns, provenance, found, encoded)
+        if before is None or before.columns != columns:
+            return state, [], []
+        upserts = [row for key, row in found.items() if before.rows.get(key) != row]
+        deletes = [
+            self._values(row, before) for key, row in before.rows.items() if key not in found
+        ]
+        return state, upserts, deletes
+
+    def _take(self, state: _State, upserts: list[Row], deletes: list[Row]) -> None:
+        """Makes an answer the present one, and tells what has changed."""
+        before, self._state = self._state, state
+        if before is None or before.columns != state.columns:
+            self._changes.clear()
+            self._changes.append((state.id, None))
+            for subscriber in self.subscribers:
+                subscriber.snapshot("first")
+            return
+        if not upserts and not deletes:
+            self._quiet_since_told = True
+            self._changes.append((state.id, None))
+            return
+        document = {"upserts": upserts, "deletes": deletes, "provenance": state.provenance}
+        change = Event("change", _compact(document), state.id)
+        self._changes.append((state.id, change))
+        while sum(len(c.data) for _, c in self._changes if c) > MOST_BYTES:
+            self._changes.popleft()
+        self._tell(change)
+
+    def _tell(self, event: Event) -> None:
+        self._told, self._quiet_since_told = time.monotonic(), False
+        for subscriber in self.subscribers:
+            subscriber.put(event)
+
+    def _since(self, last_id: str) -> list[Event] | None:
+        """The changes since a state; None if it is not held any more."""
+        ids = [id_ for id_, _ in self._changes]
+        if last_id not in ids:
+            return None
+        return [change for _, change in [*self._changes][ids.index(last_id) + 1 :] if change]
+
+    def _progress(self) -> Event:
+        state = self._present()
+        return Event("progress", _compact({"provenance": state.provenance}), state.id)
+
+    def _present(self) -> _State:
+        assert self._state is not None
+        return self._state
+
+    def _key(self, state: _State) -> list[str]:
+        return [*(self.followed.key or (column["name"] for column in state.columns))]
+
+    def _keyed(self, rows: list[Row], columns: list[str]) -> dict[tuple[str, int], Row]:
+        """Rows by key."""
+        key = self.followed.key
+        for name in key or ():
+            if columns.count(name) != 1:
+                raise Refusal(
+                    INVALID,
+                    f"key must name columns of the answer; got {name!r}"
+                    f"{did_you_mean(name, columns)}",
+                )
+        places = [columns.index(name) for name in key] if key else None
+        found: dict[tuple[str, int], Row] = {}
+        copies: dict[str, int] = {}
+        for row in rows:
+            text = _compact(row if places is None else [row[place] for place in places])
+            copy = copies[text] = copies.get(text, -1) + 1
+            if copy and key:
+                raise Refusal(
+                    INVALID,
+                    f"key must identify a row of the answer; several have {', '.join(key)} ="
+                    f" {text}",
+                    "Name more columns, or leave out key to compare whole rows",
+                )
+            found[text, copy] = row
+        return found
+
+    def _values(self, row: Row, state: _State) -> Row:
+        """The key of a row."""
+        if self.followed.key is None:
+            return row
+        columns = [column["name"] for column in state.columns]
+        return [row[columns.index(name)] for name in self.followed.key]
+
+
+def _too_much(what: str) -> Refusal:
+    return Refusal(
+        TOO_MUCH,
+        f"an answer that is followed must have at most {what}; it has more",
+        "Aggregate or filter in the statement, or ask for it by POST /v1/sql",
+    )
+
+
+def _id(provenance: Mapping[str, Any], suffix: str) -> str:
+    """The publication, a digest of the heads, and what no other answer has.
+
+    Time alone may change an answer, so that the first two are not enough.
+    """
+    heads = {name: stream["head"] for name, stream in provenance["streams"].items()}
+    digest = hashlib.sha256(json.dumps(heads, sort_keys=True).encode()).hexdigest()[:16]
+    return f"{provenance['version'] or 0}-{digest}-{suffix}"
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

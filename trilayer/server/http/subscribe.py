@@ -1,0 +1,226 @@
+"""Answers that are followed: server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from contextlib import suppress
+from typing import Annotated
+
+from fastapi import FastAPI, Header, Query, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from serving_layer.connection import Layer
+from trilayer.server.engine.question import Refusal
+from trilayer.server.http.engine import Engine
+from trilayer.server.http.faults import TOO_MANY, Failure, of_refusal
+from trilayer.server.http.keys import key_of, whole_sql
+from trilayer.server.http.limits import Limits
+from trilayer.server.http.security import Client, client_of
+from trilayer.server.http.shared import Ended, Followed, Shared, Subscriber
+from trilayer.server.http.sql import check_length
+from trilayer.server.http.watch import Watch
+from trilayer.server.metrics import Metrics
+from trilayer_core.definitions.catalog import Catalog
+
+logger = logging.getLogger("trilayer.server")
+
+RETRY_MS = 2_000
+"""How long a client waits before it connects again, in ms."""
+
+_HEADERS = {
+    "content-type": "text/event-stream; charset=utf-8",
+    "cache-control": "no-store",
+    "x-accel-buffering": "no",
+}
+
+
+class Subscriptions:
+    """All questions that are followed, and who follows them."""
+
+    def __init__(self, engine: Engine, limits: Limits, metrics: Metrics) -> None:
+        self._engine, self._limits, self._metrics = engine, limits, metrics
+        self._watch = Watch(engine, limits)
+        self._shared: dict[Followed, Shared] = {}
+        self._drops: dict[Followed, asyncio.TimerHandle] = {}
+        self._clients: Counter[str] = Counter()
+        self._closed = False
+
+    def __len__(self) -> int:
+        """The number of subscribers."""
+        return self._clients.total()
+
+    @property
+    def questions(self) -> int:
+        """The number of different questions that they ask."""
+        return sum(bool(shared.subscribers) for shared in self._shared.values())
+
+    async def join(
+        self, followed: Followed, client: Client, last_id: str | None
+    ) -> tuple[Shared, Subscriber]:
+        """Adds a subscriber.
+
+        Raises:
+            Failure: There are too many.
+            Refusal: The question has no answer.
+        """
+        self._check(client)
+        shared = self._shared.get(followed)
+        if shared is None:
+            self._make_room()
+            shared = self._shared[followed] = Shared(
+                followed, self._engine, self._watch, self._limits, self._metrics
+            )
+        if (drop := self._drops.pop(followed, None)) is not None:
+            drop.cancel()
+        self._clients[client.who] += 1
+        try:
+            return shared, await shared.join(last_id)
+        except BaseException:
+            self._left(shared, client)
+            raise
+
+    def leave(self, shared: Shared, subscriber: Subscriber, client: Client) -> None:
+        """Removes a subscriber."""
+        shared.leave(subscriber)
+        self._left(shared, client)
+
+    def close(self) -> None:
+        """Ends all, and takes no more."""
+        self._closed = True
+        for drop in self._drops.values():
+            drop.cancel()
+        for shared in self._shared.values():
+            shared.close()
+
+    def _left(self, shared: Shared, client: Client) -> None:
+        self._clients[client.who] -= 1
+        if not self._clients[client.who]:
+            del self._clients[client.who]
+        followed = shared.followed
+        if not shared.subscribers and followed not in self._drops and not self._closed:
+            held_s = self._limits.held_s if shared.has_answer else 0
+            loop = asyncio.get_running_loop()
+            self._drops[followed] = loop.call_later(held_s, self._drop, followed)
+
+    def _drop(self, followed: Followed) -> None:
+        del self._drops[followed]
+        self._shared.pop(followed).close()
+
+    def _check(self, client: Client) -> None:
+        if self._closed:
+            raise Failure(503, "57P01", "the server is ending", headers={"Retry-After": "2"})
+        for got, most, whose in (
+            (self._clients[client.who], self._limits.subscribers_each, " of one client"),
+            (len(self), self._limits.subscribers, ""),
+        ):
+            if got >= most:
+                raise _too_many(f"at most {most} subscribers{whose} must be there at once")
+
+    def _make_room(self) -> None:
+        """Drops an answer that is only held, if there are too many questions."""
+        if len(self._shared) < self._limits.shared:
+            return
+        if not self._drops:
+            raise _too_many(
+                f"at most {self._limits.shared} different questions must be followed at once"
+            )
+        followed, drop = next(iter(self._drops.items()))
+        drop.cancel()
+        self._drop(followed)
+
+
+def _too_many(message: str) -> Failure:
+    return Failure(
+        429,
+        TOO_MANY,
+        f"{message}; there are as many",
+        "End another subscription first",
+        headers={"Retry-After": "5"},
+    )
+
+
+def add(app: FastAPI, subscriptions: Subscriptions, catalog: Catalog, limits: Limits) -> None:
+    """Adds the endpoint to an application."""
+
+    @app.get("/v1/subscribe", tags=["questions"], response_class=Response)
+    async def subscribe(
+        request: Request,
+        sql: str,
+        layer: Layer = "merged",
+        key: Annotated[str | None, Query(max_length=4_096)] = None,
+        last_id: Annotated[str | None, Header(alias="Last-Event-ID", max_length=128)] = None,
+    ) -> Response:
+        """Follows the answer to one SELECT: a snapshot, then each change, as server-sent events."""
+        check_length(sql, limits)
+        statement = whole_sql(sql)
+        columns = [name.strip() for name in key.split(",")] if key else key_of(statement, catalog)
+        followed = Followed(statement, layer, tuple(columns) if columns else None)
+        return _Stream(subscriptions, followed, client_of(request), last_id, limits)
+
+
+class _Stream(Response):
+    """The events of one subscriber."""
+
+    def __init__(
+        self,
+        subscriptions: Subscriptions,
+        followed: Followed,
+        client: Client,
+        last_id: str | None,
+        limits: Limits,
+    ) -> None:
+        super().__init__()
+        self._subscriptions, self._followed, self._client = subscriptions, followed, client
+        self._last_id, self._limits = last_id, limits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers as ASGI says."""
+        try:
+            shared, subscriber = await self._subscriptions.join(
+                self._followed, self._client, self._last_id
+            )
+        except Refusal as refusal:
+            await of_refusal(refusal).response()(scope, receive, send)
+            return
+        except Failure as failure:
+            await failure.response()(scope, receive, send)
+            return
+        sending = asyncio.create_task(self._send(shared, subscriber, send))
+        leaving = asyncio.create_task(_gone(receive))
+        try:
+            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._subscriptions.leave(shared, subscriber, self._client)
+            for task in (sending, leaving):
+                task.cancel()
+            with suppress(asyncio.CancelledError):
+                await sending
+
+    async def _send(self, shared: Shared, subscriber: Subscriber, send: Send) -> None:
+        headers = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await _part(send, f"retry: {RETRY_MS}\n\n".encode())
+        while True:
+            try:
+                event = await subscriber.next(shared, self._limits.beat_s)
+            except Ended:
+                break
+            try:
+                async with asyncio.timeout(self._limits.stuck_s):
+                    await _part(send, b": beat\n\n" if event is None else event.encoded())
+            except TimeoutError:
+                logger.info("a subscriber that takes nothing is let go")
+                return
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def _part(send: Send, body: bytes) -> None:
+    await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
