@@ -7,12 +7,18 @@ import os
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from trilayer.operations.project import Project
 from trilayer.server.engine.pool import Limits, Pool
+from trilayer.server.http import serving as web
+from trilayer.server.http.application import app
+from trilayer.server.http.security import Access as WebAccess
+from trilayer.server.http.state import State
+from trilayer.server.metrics import Metrics
 from trilayer.server.users import Users
 from trilayer.server.wire.authentication import Access
-from trilayer.server.wire.listen import Server
+from trilayer.server.wire.listen import DATABASE, Server, check_exposed
 from trilayer_core.errors import SettingsError
 from trilayer_core.runtime.settings import Settings
 
@@ -20,12 +26,35 @@ USERS = "server-users.json"
 """The file of users, in the folder `home`."""
 
 
+CONSOLE = Path(__file__).with_name("console")
+
+
 @dataclass(frozen=True)
 class Addresses:
-    """Where the server listens: the ports of one host."""
+    """Where the server listens.
+
+    Attributes:
+        host: The host.
+        wire: The port for clients of PostgreSQL.
+        http: The port of HTTP.
+        encrypted: Whether clients must encrypt.
+    """
 
     host: str
     wire: int
+    http: int
+    encrypted: bool
+
+    @property
+    def psql(self) -> str:
+        """The command that connects psql."""
+        return f"psql -h {self.host} -p {self.wire} {DATABASE}"
+
+    @property
+    def console(self) -> str:
+        """The address of the console."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http{'s' if self.encrypted else ''}://{host}:{self.http}/"
 
 
 async def serve(project: Project, stop: asyncio.Event, ready: Callable[[Addresses], None]) -> None:
@@ -41,12 +70,45 @@ async def serve(project: Project, stop: asyncio.Event, ready: Callable[[Addresse
         UsageError: Others could reach the address, without passwords or encryption.
         EnvironmentFault: A port is taken.
     """
-    settings = project.settings
+    settings, ports = project.settings, dict[str, int]()
+    may = access(settings)
+    check_exposed(settings.serve_host, may)
+
+    def listens(name: str, port: int) -> None:
+        ports[name] = port
+        if len(ports) == len(("wire", "http")):
+            ready(Addresses(settings.serve_host, **ports, encrypted=may.encrypted))
+
     async with Pool(project, limits(settings)) as pool:
-        server = Server(pool, access(settings), settings.serve_host)
-        await server.run(
-            settings.serve_port, stop, lambda port: ready(Addresses(settings.serve_host, port))
+        metrics = Metrics()
+        wire = Server(pool, may, settings.serve_host, metrics)
+        site = app(
+            pool,
+            State(project, pool),
+            access=_web_access(may.users, settings),
+            metrics=metrics,
+            console=CONSOLE,
         )
+        async with asyncio.TaskGroup() as both:
+            both.create_task(
+                wire.run(settings.serve_port, stop, lambda port: listens("wire", port))
+            )
+            both.create_task(
+                web.serve(
+                    site,
+                    settings.serve_http_port,
+                    stop,
+                    lambda port: listens("http", port),
+                    settings.serve_host,
+                    certificate=settings.serve_certificate,
+                    key=settings.serve_key,
+                )
+            )
+
+
+def _web_access(known: Users, settings: Settings) -> WebAccess:
+    """Who may ask by HTTP. Without users, whoever is on this machine may read."""
+    return WebAccess(known.role if known.all() else None, hosts=[settings.serve_host])
 
 
 def users(settings: Settings) -> Users:

@@ -126,8 +126,8 @@ def _few_rows(batch: pa.RecordBatch, formats: Sequence[int], kind: bytes) -> pa.
 
 
 def _encoded(column: pa.Array, format_: int) -> list[bytes | None]:
-    one = _ONE_BY_ONE.get(column.type) if format_ == TEXT else None
-    if one is not None:
+    known = format_ == TEXT and not isinstance(column.type, pa.BaseExtensionType)
+    if known and (one := _ONE_BY_ONE.get(column.type)) is not None:
         return [None if value is None else one(value) for value in column.to_pylist()]
     found = type_of(column.type)
     encoded: list[bytes | None] = (found.binary if format_ == BINARY else found.text)(

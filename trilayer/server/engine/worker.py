@@ -7,6 +7,7 @@ is cancelled, or whose state is no longer the newest, is killed.
 from __future__ import annotations
 
 import json
+import logging
 import pickle
 import resource
 import socket
@@ -32,6 +33,8 @@ from trilayer.server.engine import frames, system
 from trilayer.server.engine.question import Question, Refusal
 from trilayer.server.engine.refusals import refusal_of
 from trilayer_core.errors import TrilayerError
+
+logger = logging.getLogger("trilayer.server")
 
 ROWS_AT_ONCE = 16_384
 """The number of rows that are encoded at once."""
@@ -182,6 +185,9 @@ class Worker:
             except (TrilayerError, duckdb.Error, OSError, pa.ArrowException, MemoryError) as error:
                 asked = request.question.sql if isinstance(request, Open | Describe) else ""
                 self._refused(refusal_of(error, asked))
+            except Exception as error:
+                logger.exception("a question has failed unexpectedly")
+                self._refused(Refusal("XX000", f"internal error: {error}", "See the server's log"))
             self._out.flush()
 
     def _refused(self, refusal: Refusal) -> None:

@@ -16,6 +16,7 @@ from serving_layer.connection import LAYERS, Layer
 from trilayer.server import introspection
 from trilayer.server.engine.pool import Pool
 from trilayer.server.engine.question import Refusal
+from trilayer.server.metrics import Metrics
 from trilayer.server.wire import messages
 from trilayer.server.wire.authentication import Access, authenticate
 from trilayer.server.wire.client import Client
@@ -41,19 +42,23 @@ _OPTION = re.compile(r"-c\s*search_path=(\S+)|--search_path=(\S+)")
 class Server:
     """Answers the clients of PostgreSQL from a pool of workers."""
 
-    def __init__(self, pool: Pool, access: Access, host: str = HOST) -> None:
+    def __init__(
+        self, pool: Pool, access: Access, host: str = HOST, metrics: Metrics | None = None
+    ) -> None:
         """Prepares it; `run` listens.
 
         Args:
             pool: The workers.
             access: Who may connect.
             host: The address on which it listens.
+            metrics: What is measured.
 
         Raises:
             UsageError: The address can be reached from elsewhere, without passwords or encryption.
         """
         check_exposed(host, access)
         self._pool, self._access, self._host = pool, access, host
+        self._metrics = metrics or Metrics()
         self._sessions: dict[int, Session] = {}
         self._clients: Counter[str] = Counter()
         self._meetings: set[asyncio.Task[None]] = set()
@@ -118,7 +123,7 @@ class Server:
                 pid=pid,
             )
             secret = secrets.token_bytes(KEY_BYTES)
-            session = Session(reader, writer, client, layer, known, pid, secret)
+            session = Session(reader, writer, client, layer, known, self._metrics, pid, secret)
             self._sessions[pid] = session
             try:
                 await session.run(startup)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ import pyarrow as pa
 from serving_layer.connection import Layer
 from trilayer.server import introspection
 from trilayer.server.encoding.values import TEXT, type_of
-from trilayer.server.engine.pool import Done, Worker
+from trilayer.server.engine.pool import CANCELLED, Done, Worker
 from trilayer.server.engine.question import (
     NO_PARAMETERS,
     Output,
@@ -21,6 +22,7 @@ from trilayer.server.engine.question import (
     Question,
     Refusal,
 )
+from trilayer.server.metrics import Metrics
 from trilayer.server.wire import messages
 from trilayer.server.wire.client import Client
 from trilayer.server.wire.copying import Copy, copy_of
@@ -99,6 +101,7 @@ class Session:
         client: Client,
         layer: Layer,
         known: introspection.Session,
+        metrics: Metrics,
         pid: int,
         secret: bytes,
     ) -> None:
@@ -110,12 +113,13 @@ class Session:
             client: Its worker.
             layer: The layer in which names without a schema are looked up.
             known: What the client has said of itself.
+            metrics: What is measured.
             pid: What identifies the connection.
             secret: What a client needs in order to cancel its query.
         """
         self.pid, self._secret = pid, secret
         self._reader, self._writer, self._client = reader, writer, client
-        self._layer, self._known = layer, known
+        self._layer, self._known, self._metrics = layer, known, metrics
         self._state = _State()
         self._kept: list[bytes] = []
         self._kept_bytes = 0
@@ -260,11 +264,23 @@ class Session:
                 await self._copy(copied, Parameters())
                 continue
             question = self._question(sql)
-            async with self._client.worker():
+            async with self._answering():
                 worker, opened = await self._client.open(question)
                 self._send(messages.row_description(_fields(opened.schema, ())))
                 await self._send_rows(worker)
         self._settle()
+
+    @asynccontextmanager
+    async def _answering(self) -> AsyncIterator[Worker]:
+        """A worker, and a measurement of how long it answers."""
+        with self._metrics.question("postgresql") as outcome:
+            try:
+                async with self._client.worker() as worker:
+                    yield worker
+            except Refusal as refusal:
+                if refusal.code == CANCELLED.code:
+                    outcome.set("timeout" if "timeout" in refusal.message else "cancelled")
+                raise
 
     async def _statements(self, text: str) -> list[str]:
         """The statements of a text. Only a worker parses it, if it may be several."""
@@ -303,7 +319,7 @@ class Session:
     async def _copy(self, copied: Copy, parameters: Parameters) -> None:
         await self._command("")  # which refuses it if the transaction has failed
         question = self._question(copied.query, copied.output, parameters)
-        async with self._client.worker():
+        async with self._answering():
             worker, opened = await self._client.open(question)
             self._send(messages.copy_out(int(copied.is_binary), len(opened.schema)))
             async for part in worker.rows():
@@ -383,7 +399,7 @@ class Session:
         if (copied := copy_of(portal.sql)) is not None:
             await self._copy(copied, portal.question.parameters)
             return
-        async with self._client.worker() as worker:
+        async with self._answering() as worker:
             if portal.open:
                 await worker.fetch(name, most)
             else:
