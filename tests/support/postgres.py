@@ -42,7 +42,9 @@ class Postgres:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        options = f"-p {self.port} -h 127.0.0.1 -k {self._folder} -F -c shared_buffers=1MB"
+        options = (
+            f"-p {self.port} -h 127.0.0.1 -k {self._folder} -F -c jit=off -c shared_buffers=16MB"
+        )
         self._run("pg_ctl", "-D", data, "-w", "-o", options, "-l", self._folder / "log", "start")
         return self
 

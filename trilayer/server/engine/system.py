@@ -135,6 +135,8 @@ def _provenance(project: Project, connection: Connection) -> Rows:
 
 def _reconciliation(project: Project, connection: Connection) -> Rows:
     rows: Rows = []
+    if connection.loaded_provenance().version is None:
+        return rows
     for view in project.catalog.stored:
         keys = [key.name for key in view.keys]
         try:

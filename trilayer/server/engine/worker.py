@@ -261,14 +261,13 @@ class Worker:
         self._out.send(frames.COLUMNS, struct.pack(">I", len(text)) + text + schema)
 
     def _describe(self, question: Question) -> None:
+        def columns_of(query: str) -> pa.Schema:
+            with ExitStack() as stack:  # one that fails ends its snapshot
+                return self._snapshot(question, stack).table(query, question.layer, rows=0).schema
+
+        oids = parameters.inferred(question.sql, _declared(question), columns_of)
         with ExitStack() as stack:
             snapshot = self._snapshot(question, stack)
-            declared = _declared(question)
-            oids = parameters.inferred(
-                question.sql,
-                declared,
-                lambda query: snapshot.table(query, question.layer, rows=0).schema,
-            )
             trial = parameters.on_trial(question.sql, oids)
             columns = _reader(snapshot, replace(question, most_rows=0), trial)[0].schema
         self._send_columns({"oids": oids}, columns)

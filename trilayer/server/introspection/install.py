@@ -21,17 +21,19 @@ USER_ROLE = 16384
 """The role of the session's user, called `$user` until a statement is rewritten."""
 
 _FIRST_SCHEMA, _FIRST_OBJECT = 16385, 16401
-_OF_CATALOG = {CATALOG: 11, STANDARD: 13000}
+_OF_CATALOG = {CATALOG: 11, "pg_toast": 99, STANDARD: 13000}
 _RELATION = 1259
 """The number of pg_class."""
 
-_MAY_SELECT, _MAY_USE = ["=r/pg_database_owner"], ["=U/pg_database_owner"]
+_MAY_SELECT = ["=r/pg_database_owner"]
+_MAY_USE = ["pg_database_owner=UC/pg_database_owner", "=U/pg_database_owner"]
 
 _EXTRA = """
-CREATE TABLE _pg._formatted (oid UINTEGER, name VARCHAR, internal VARCHAR, duckdb VARCHAR);
-CREATE TABLE _pg._definitions (oid UINTEGER, sql VARCHAR);
-CREATE TABLE _pg._spelled (
-    spelled VARCHAR, name VARCHAR, schema VARCHAR, oid UINTEGER, qualified BOOLEAN);
+CREATE TABLE _pg._formatted (_type UINTEGER, _name VARCHAR, _internal VARCHAR, _duckdb VARCHAR);
+CREATE TABLE _pg._definitions (_object UINTEGER, _sql VARCHAR);
+CREATE TABLE _pg._settings (_name VARCHAR, _setting VARCHAR);
+CREATE TABLE _pg._spelled (_text VARCHAR, _name VARCHAR, _schema VARCHAR, _relation UINTEGER,
+    _qualified BOOLEAN, _homonyms VARCHAR[]);
 """
 """What the functions look things up in."""
 
@@ -84,11 +86,11 @@ def _fill(
     database: duckdb.DuckDBPyConnection, relation: Relation, rows: Iterable[Mapping[str, Any]]
 ) -> None:
     """Inserts rows, whose missing values are NULL or, where that is not allowed, zero."""
-    defaults = {
+    defaults: dict[str, Any] = {
         column.name: _ZERO.get(column.type, 0) if column.required else None
         for column in relation.columns
     }
-    _insert(database, relation.in_duckdb, [defaults | row for row in rows])
+    _insert(database, relation.in_duckdb, [defaults | dict(row) for row in rows])
 
 
 def _insert(
@@ -159,7 +161,7 @@ def _class(oid: int, name: str, schema: int, kind: str, columns: int) -> dict[st
 
 def _own_classes(schemas: Mapping[str, int]) -> list[dict[str, Any]]:
     return [
-        _class(r.oid, r.name, schemas[r.schema], r.kind, len(r.columns))
+        _class(r.oid, r.name, schemas[r.schema], r.kind, len(r.columns)) | {"relreplident": "n"}
         for r in shapes().relations.values()
     ]
 
@@ -179,7 +181,14 @@ def _key_name(one: Object) -> str:
 
 
 def _attribute(
-    relation: int, place: int, name: str, type_: str, modifier: int, *, required: bool = False
+    relation: int,
+    place: int,
+    name: str,
+    type_: str,
+    modifier: int,
+    *,
+    required: bool = False,
+    collation: int = 0,
 ) -> dict[str, Any]:
     row = shapes().types[type_]
     return {
@@ -197,13 +206,13 @@ def _attribute(
         "attstorage": row["typstorage"],
         "attnotnull": required,
         "attislocal": True,
-        "attcollation": row["typcollation"],
+        "attcollation": row["typcollation"] and (collation or row["typcollation"]),
     }
 
 
 def _own_attributes() -> list[dict[str, Any]]:
     return [
-        _attribute(r.oid, place, c.name, c.type, c.modifier, required=c.required)
+        _attribute(r.oid, place, c.name, c.type, c.modifier, required=c.required, collation=950)
         for r in shapes().relations.values()
         for place, c in enumerate(r.columns, 1)
     ]
@@ -283,39 +292,45 @@ def _constraints(found: Sequence[Object], schemas: Mapping[str, int]) -> list[di
 
 
 def _fill_extra(database: duckdb.DuckDBPyConnection, found: Sequence[Object]) -> None:
-    _insert(
-        database,
-        "_pg._formatted",
-        [
-            {"oid": oid, "name": name, "internal": shapes().type_names[oid],
-             "duckdb": _DUCKDB_TYPES.get(shapes().type_names[oid])}
-            for oid, name in shapes().formatted.items()
-        ],
-    )  # fmt: skip
-    definitions = []
+    """What the functions look things up in."""
+    types = [
+        {"_type": oid, "_name": name, "_internal": shapes().type_names[oid],
+         "_duckdb": _DUCKDB_TYPES.get(shapes().type_names[oid])}
+        for oid, name in shapes().formatted.items()
+    ]  # fmt: skip
+    _insert(database, "_pg._formatted", types)
+    settings = [{"_name": n, "_setting": value} for n, value in shapes().settings.items()]
+    _insert(database, "_pg._settings", settings)
+    _insert(database, "_pg._definitions", _definitions(found))
+    _insert(database, "_pg._spelled", _spelled(found))
+
+
+def _definitions(found: Sequence[Object]) -> list[dict[str, Any]]:
+    rows = []
     for oid, one in _numbered(found):
         if one.definition:
-            definitions.append((oid, one.definition))
+            rows.append({"_object": oid, "_sql": one.definition})
         if one.key:
-            columns = f"({', '.join(one.key)})"
-            name = f"{one.schema}.{one.name}"
-            definitions += [
-                (oid + 1, f"CREATE UNIQUE INDEX {_key_name(one)} ON {name} USING btree {columns}"),
-                (oid + 2, f"PRIMARY KEY {columns}"),
-            ]
-    _insert(database, "_pg._definitions", [{"oid": oid, "sql": sql} for oid, sql in definitions])
+            name, columns = f"{one.schema}.{one.name}", f"({', '.join(one.key)})"
+            index = f"CREATE UNIQUE INDEX {_key_name(one)} ON {name} USING btree {columns}"
+            rows.append({"_object": oid + 1, "_sql": index})
+            rows.append({"_object": oid + 2, "_sql": f"PRIMARY KEY {columns}"})
+    return rows
+
+
+def _spelled(found: Sequence[Object]) -> list[dict[str, Any]]:
+    """The names of all relations, each with its schema and without."""
     named = [(r.schema, r.name, r.oid) for r in shapes().relations.values()]
     for oid, one in _numbered(found):
         named.append((one.schema, one.name, oid))
         if one.key:
             named.append((one.schema, _key_name(one), oid + 1))
-    _insert(
-        database,
-        "_pg._spelled",
-        [
-            {"spelled": f"{schema}.{name}" if qualified else name, "name": name,
-             "schema": schema, "oid": oid, "qualified": qualified}
-            for schema, name, oid in named
-            for qualified in (True, False)
-        ],
-    )  # fmt: skip
+    schemas: dict[str, list[str]] = {}
+    for schema, name, _ in named:
+        schemas.setdefault(name, []).append(schema)
+    return [
+        {"_text": f"{schema}.{name}" if qualified else name, "_name": name, "_schema": schema,
+         "_relation": oid, "_qualified": qualified, "_homonyms": schemas[name]}
+        for schema, name, oid in named
+        for qualified in (True, False)
+    ]  # fmt: skip

@@ -11,18 +11,19 @@ from trilayer.server.introspection.types import type_name
 
 _UNNAMED = "?column?"
 
-_FUNCTIONS: dict[type[exp.Expression], str] = {
+_FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.GroupConcat: "string_agg", exp.CurrentTimestamp: "now", exp.ArraySize: "array_length",
-    exp.Substring: "substring", exp.StrPosition: "position", exp.Trim: "btrim",
+    exp.Substring: "substring", exp.StrPosition: "position",
     exp.ArrayToString: "array_to_string", exp.Typeof: "pg_typeof", exp.CountIf: "count",
     exp.LogicalAnd: "bool_and", exp.LogicalOr: "bool_or", exp.Pow: "power",
     exp.ExplodingGenerateSeries: "generate_series", exp.GenerateSeries: "generate_series",
-    exp.CurrentVersion: "version", exp.RegexpReplace: "regexp_replace", exp.Explode: "unnest", exp.Posexplode: "unnest",
+    exp.CurrentVersion: "version", exp.RegexpReplace: "regexp_replace",
+    exp.Explode: "unnest",
 }  # fmt: skip
 """The functions that sqlglot calls otherwise."""
 
 
-def name_columns(tree: exp.Expression) -> None:
+def name_columns(tree: exp.Expr) -> None:
     """Names the columns of all queries in a statement."""
     for select in list(tree.find_all(exp.Select)):
         named = []
@@ -39,12 +40,12 @@ def name_columns(tree: exp.Expression) -> None:
         select.set("expressions", named)
 
 
-_REPLACED = frozenset({"user", "current_role", "current_catalog", "tableoid", "xmin", "xmax", "cmin",
-                       "cmax", "ctid"})  # fmt: skip
+_REPLACED = frozenset({"user", "current_role", "current_catalog", "tableoid", "xmin", "xmax",
+                       "cmin", "cmax", "ctid"})  # fmt: skip
 """Columns in place of which the rewriting puts a value."""
 
 
-def _name(node: exp.Expression) -> tuple[str, int]:
+def _name(node: exp.Expr) -> tuple[str, int]:
     """A name, and how good it is: that of a type is used if there is no other."""
     if isinstance(node, exp.Column | exp.Alias):
         return node.alias_or_name, 2
@@ -74,6 +75,9 @@ def _name(node: exp.Expression) -> tuple[str, int]:
         return "", 0
     if isinstance(node, exp.Anonymous):
         return node.name.lower(), 2
+    if isinstance(node, exp.Trim):
+        sides = {"TRAILING": "rtrim", "LEADING": "ltrim"}
+        return sides.get(str(node.args.get("position")).upper(), "btrim"), 2
     if isinstance(node, exp.Func):
         return _FUNCTIONS.get(type(node)) or node.sql_name().lower(), 2
     return "", 0

@@ -12,6 +12,7 @@ from serving_layer.connection import LAYERS
 from trilayer.server.encoding.values import type_of
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.view import Key, Measure, View
+from trilayer_core.store.segments import TICK
 
 SCHEMAS = ("merged", "batch", "speed", "arrivals", "alerts", "tables", "trilayer")
 """The schemas that clients see."""
@@ -126,7 +127,7 @@ def _object(
 
 def _comment(catalog: Catalog, schema: str, name: str, view: View | None) -> str:
     if view:
-        bounds = "; ".join(f"{column} is off by {how}" for column, how in view.approximate.items())
+        bounds = ", ".join(f"{column} ({how})" for column, how in view.approximate.items())
         said = f"Stream {view.stream.name}, {_HOLDS[schema]}."
         return f"{said} Approximate: {bounds}." if bounds else said
     if schema in LAYERS:
@@ -138,6 +139,7 @@ def _comment(catalog: Catalog, schema: str, name: str, view: View | None) -> str
 
 
 def _column_comments(view: View) -> Iterator[tuple[str, str]]:
+    yield TICK, "The start of the tick in which the events arrived."
     for key in view.keys:
         yield key.name, _of_key(key)
         if key.window:
@@ -155,5 +157,5 @@ def _of_key(key: Key) -> str:
 def _of_measure(measure: Measure) -> str:
     inputs = ", ".join(expression.sql for expression in measure.inputs.values())
     where = f" where {measure.where.sql}" if measure.where else ""
-    said = f"{measure.aggregate.kind}({inputs}){where}."
-    return f"{said} Approximate: off by {measure.bound}." if measure.bound else said
+    said = f"{measure.aggregate.kind.rstrip('_')}({inputs}){where}."
+    return f"{said} Approximate: {measure.bound}." if measure.bound else said

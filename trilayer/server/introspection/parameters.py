@@ -41,8 +41,20 @@ def _type_of(parameter: exp.Parameter) -> str:
     if isinstance(parent, exp.Cast):
         name = type_name(parent.to)
         return "text" if is_registered(name) else name
-    if isinstance(parent, exp.Predicate) and isinstance(parent, exp.Binary):
-        other = parent.right if parent.left is parameter else parent.left
-        name = shapes().columns.get(other.name.lower(), "") if isinstance(other, exp.Column) else ""
-        return "" if is_registered(name) else name
+    if found := _compared(parameter):
+        return found
+    if isinstance(parent, exp.Any | exp.Paren) and isinstance(parent.parent, exp.EQ | exp.Any):
+        place = parent if isinstance(parent, exp.Any) else parent.parent
+        name = _compared(place)
+        return f"_{name}" if f"_{name}" in shapes().types else ""
     return ""
+
+
+def _compared(node: exp.Expr) -> str:
+    """The type of the column that a node is compared with; empty if it is none."""
+    parent = node.parent
+    if not isinstance(parent, exp.Predicate) or not isinstance(parent, exp.Binary):
+        return ""
+    other = parent.right if parent.left is node else parent.left
+    name = shapes().columns.get(other.name.lower(), "") if isinstance(other, exp.Column) else ""
+    return "" if is_registered(name) else name

@@ -11,20 +11,20 @@ INSERT INTO _pg.pg_group BY NAME
     FROM _pg.pg_authid WHERE NOT rolcanlogin;
 INSERT INTO _pg.pg_views BY NAME
     SELECT n.nspname AS schemaname, c.relname AS viewname, 'pg_database_owner' AS viewowner,
-        d.sql AS definition
+        d._sql AS definition
     FROM _pg.pg_class c JOIN _pg.pg_namespace n ON n.oid = c.relnamespace
-    LEFT JOIN _pg._definitions d ON d.oid = c.oid WHERE c.relkind = 'v';
+    LEFT JOIN _pg._definitions d ON d._object = c.oid WHERE c.relkind = 'v';
 INSERT INTO _pg.pg_tables BY NAME
     SELECT n.nspname AS schemaname, c.relname AS tablename, 'pg_database_owner' AS tableowner,
         c.relhasindex AS hasindexes, false AS hasrules, false AS hastriggers, false AS rowsecurity
     FROM _pg.pg_class c JOIN _pg.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = 'r';
 INSERT INTO _pg.pg_indexes BY NAME
     SELECT n.nspname AS schemaname, c.relname AS tablename, x.relname AS indexname,
-        d.sql AS indexdef
+        d._sql AS indexdef
     FROM _pg.pg_index i JOIN _pg.pg_class c ON c.oid = i.indrelid
     JOIN _pg.pg_class x ON x.oid = i.indexrelid
     JOIN _pg.pg_namespace n ON n.oid = c.relnamespace
-    LEFT JOIN _pg._definitions d ON d.oid = x.oid;
+    LEFT JOIN _pg._definitions d ON d._object = x.oid;
 
 INSERT INTO _information_schema.schemata BY NAME
     SELECT '$database' AS catalog_name, nspname AS schema_name,
@@ -36,7 +36,7 @@ INSERT INTO _information_schema.tables BY NAME
         CASE c.relkind WHEN 'v' THEN 'VIEW' ELSE 'BASE TABLE' END AS table_type,
         'NO' AS is_insertable_into, 'NO' AS is_typed
     FROM _pg.pg_class c JOIN _pg.pg_namespace n ON n.oid = c.relnamespace
-    WHERE c.relkind IN ('r', 'v');
+    WHERE c.relkind IN ('r', 'v') AND c.relname NOT LIKE '\_pg\_%' ESCAPE '\';
 INSERT INTO _information_schema.views BY NAME
     SELECT '$database' AS table_catalog, v.schemaname AS table_schema, v.viewname AS table_name,
         v.definition AS view_definition, 'NONE' AS check_option, 'NO' AS is_updatable,
@@ -47,7 +47,7 @@ INSERT INTO _information_schema.columns BY NAME
     SELECT '$database' AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
         a.attname AS column_name, a.attnum AS ordinal_position,
         CASE WHEN a.attnotnull THEN 'NO' ELSE 'YES' END AS is_nullable,
-        CASE WHEN b.typelem <> 0 AND b.typlen = -1 THEN 'ARRAY' ELSE f.name END AS data_type,
+        CASE WHEN b.typelem <> 0 AND b.typlen = -1 THEN 'ARRAY' ELSE f._name END AS data_type,
         CASE WHEN b.oid IN (1042, 1043) AND a.modifier > 0 THEN a.modifier - 4 END
             AS character_maximum_length,
         CASE WHEN b.oid IN (25, 1042, 1043)
@@ -80,9 +80,10 @@ INSERT INTO _information_schema.columns BY NAME
               CASE WHEN t.typbasetype <> 0 THEN t.typtypmod ELSE a.atttypmod END AS modifier
           FROM _pg.pg_attribute a JOIN _pg.pg_type t ON t.oid = a.atttypid) a
     JOIN _pg.pg_type b ON b.oid = a.base
-    JOIN _pg._formatted f ON f.oid = a.base
+    JOIN _pg._formatted f ON f._type = a.base
     JOIN _pg.pg_class c ON c.oid = a.attrelid AND c.relkind IN ('r', 'v')
-    JOIN _pg.pg_namespace n ON n.oid = c.relnamespace;
+    JOIN _pg.pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relname NOT LIKE '\_pg\_%' ESCAPE '\';
 INSERT INTO _information_schema.table_privileges BY NAME
     SELECT 'pg_database_owner' AS grantor, 'PUBLIC' AS grantee, table_catalog, table_schema,
         table_name, 'SELECT' AS privilege_type, 'NO' AS is_grantable, 'YES' AS with_hierarchy

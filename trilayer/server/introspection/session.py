@@ -60,5 +60,6 @@ class Session:
             "lc_ctype": "C",
             "datestyle": "ISO, MDY",
             "in_hot_standby": "off",
+            "jit": "off",
         }
         return own | {name.lower(): value for name, value in self.settings.items()}

@@ -16,8 +16,10 @@ SCHEMAS: Mapping[str, str] = {CATALOG: "_pg", STANDARD: "_information_schema"}
 _IN_DUCKDB = {
     "bool": "BOOLEAN", "bytea": "BLOB", "int2": "SMALLINT", "int4": "INTEGER", "int8": "BIGINT",
     "float4": "FLOAT", "float8": "DOUBLE", "numeric": "DECIMAL(38,9)", "oid": "UINTEGER",
-    "xid": "UINTEGER", "regproc": "UINTEGER", "regtype": "UINTEGER", "interval": "INTERVAL",
+    "xid": "UINTEGER", "regproc": "UINTEGER", "regtype": "UINTEGER", "regclass": "UINTEGER",
+    "interval": "INTERVAL",
     "timestamptz": "TIMESTAMPTZ", "int2vector": "SMALLINT[]", "oidvector": "UINTEGER[]",
+    "date": "DATE", "time": "TIME", "timestamp": "TIMESTAMP", "uuid": "UUID",
 }  # fmt: skip
 """How DuckDB stores a type. All others are text."""
 
@@ -41,10 +43,7 @@ class Column:
     @property
     def in_duckdb(self) -> str:
         """The type in which DuckDB stores it."""
-        base = shapes().base(self.type)
-        if base.startswith("_"):
-            return f"{_IN_DUCKDB.get(base[1:], 'VARCHAR')}[]"
-        return _IN_DUCKDB.get(base, "VARCHAR")
+        return shapes().in_duckdb(self.type)
 
 
 @dataclass(frozen=True)
@@ -103,18 +102,55 @@ class Shapes:
 
     @cached_property
     def columns(self) -> Mapping[str, str]:
-        """The types of the columns of pg_catalog, by name: most have a prefix of their own."""
+        """The types of columns by name, where all columns of that name have the same.
+
+        Most columns of pg_catalog have a prefix of their own.
+        """
+        found: dict[str, set[str]] = {}
+        for relation in self.relations.values():
+            for column in relation.columns:
+                found.setdefault(column.name, set()).add(column.type)
+        return {name: types.pop() for name, types in found.items() if len(types) == 1}
+
+    @cached_property
+    def settings(self) -> Mapping[str, str]:
+        """The settings of PostgreSQL by name, as SHOW writes them."""
         return {
-            column.name: column.type
-            for relation in self.relations.values()
-            for column in relation.columns
-            if relation.schema == CATALOG
+            name: _with_unit(setting, unit) if unit else setting
+            for name, setting, unit, *_ in self.rows["pg_settings"]
         }
 
     def base(self, name: str) -> str:
         """The type under a domain, or the type itself. It is what a client is told."""
         number = self.types[name]["typbasetype"]
         return self.base(self.type_names[number]) if number else name
+
+    def in_duckdb(self, name: str) -> str:
+        """The type in which DuckDB stores values of a type."""
+        base = self.base(name)
+        if base.startswith("_"):
+            return f"{_IN_DUCKDB.get(base[1:], 'VARCHAR')}[]"
+        return _IN_DUCKDB.get(base, "VARCHAR")
+
+
+_UNITS = {"8kB": (8, "kB"), "kB": (1, "kB"), "ms": (1, "ms"), "s": (1, "s"), "min": (1, "min"),
+          "MB": (1, "MB"), "B": (1, "B")}  # fmt: skip
+_LARGER = {"kB": [(1 << 20, "GB"), (1 << 10, "MB")], "MB": [(1 << 10, "GB")],
+           "ms": [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")],
+           "s": [(86_400, "d"), (3600, "h"), (60, "min")],
+           "min": [(1440, "d"), (60, "h")]}  # fmt: skip
+
+
+def _with_unit(setting: str, unit: str) -> str:
+    """A number as SHOW writes it: in the largest unit in which it is whole."""
+    factor, name = _UNITS[unit]
+    if not setting.isdecimal() or setting == "0":
+        return setting
+    number = int(setting) * factor
+    for size, larger in _LARGER.get(name, []):
+        if number % size == 0:
+            return f"{number // size}{larger}"
+    return f"{number}{name}"
 
 
 @cache

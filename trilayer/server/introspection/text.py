@@ -11,8 +11,9 @@ _QUOTED = r"""[eE]'(?:[^'\\]|\\.|'')*' | '[^']*' | \$(?P<tag>(?:[A-Za-z_]\w*)?)\
 _ABOUT = re.compile(
     _QUOTED
     + r"""| (?P<found>
-        \b(?:pg_\w | information_schema\b | current_(?:schemas?|database|catalog|user|role|setting)\b
-            | session_user\b | (?<!")user\b(?!") | set_config\b | version\s*\( | has_\w+_privilege\b
+        \b(?:pg_\w | information_schema\b | has_\w+_privilege\b
+            | current_(?:schemas?|database|catalog|user|role|setting)\b | session_user\b
+            | SELECT\s+user\s*(?:;|\Z) | set_config\b | version\s*\(
             | (?:format_type | (?:obj|col|shobj)_description | to_reg\w+ | quote_(?:ident|literal)
                | aclexplode | txid_\w+ | inet_(?:server|client)_\w+ | getdatabaseencoding)\s*\()
         | ::\s*"?(?:reg\w+|oid|name|xid|char"|int2vector|oidvector)\b
@@ -31,11 +32,21 @@ def mentions(sql: str) -> bool:
     return any(match["found"] for match in _ABOUT.finditer(sql))
 
 
+_SESSION = re.compile(r"current_|session_|set_config|version|select", re.IGNORECASE)
+
+
+def dialect(sql: str) -> str:
+    """The dialect in which a statement is read: DuckDB's if it asks only about the session."""
+    found = (match["found"] for match in _ABOUT.finditer(sql))
+    return "duckdb" if all(_SESSION.match(f) for f in found if f) else "postgres"
+
+
 _FOREIGN = re.compile(
     _QUOTED
     + r"""| (?P<collate>\bCOLLATE\s+(?:"?pg_catalog"?\s*\.\s*)?(?:"[^"]*"|\w+))
     | OPERATOR\s*\(\s*(?:pg_catalog\s*\.\s*)?(?P<operator>[^\s\w()]+)\s*\)
-    | "(?:[^"]|"")*"\s*(?P<call>\()?
+    | "(?:[^"]|"")*"
+    | \bAS\s+(?P<label>select|table)\b
     | \bpg_catalog\s*\.\s*(?P<function>\w+)(?=\s*\()
     | ::\s*(?:pg_catalog\s*\.\s*)?"?(?P<element>[a-z]\w*)"?\s*\[\s*\]""",
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
@@ -46,7 +57,8 @@ def plain(sql: str) -> str:
     """The statement without what sqlglot does not parse.
 
     Collations are left out, for there is one only. An operator is written without its schema, as
-    functions are, and an array's type as PostgreSQL itself names it: `_oid` for `oid[]`.
+    functions are, a column's name that is a keyword in quotes, and an array's type as PostgreSQL
+    itself names it: `_oid` for `oid[]`.
     """
 
     def replaced(match: re.Match[str]) -> str:
@@ -56,6 +68,8 @@ def plain(sql: str) -> str:
             return f" {match['operator']} "
         if match["function"]:
             return match["function"]
+        if match["label"]:
+            return f'AS "{match["label"].lower()}"'
         if match["element"] and match["element"].lower() in _ELEMENTS:
             return f"::_{match['element'].lower()}"
         return match[0]
@@ -66,4 +80,5 @@ def plain(sql: str) -> str:
 _ELEMENTS = frozenset({"oid", "name", "char", "regclass", "regtype", "regproc", "xid", "aclitem"})
 """The types whose arrays sqlglot does not parse."""
 
-SHOW = re.compile(r'\s*SHOW\s+(?P<name>[\w." ]+?)\s*;?\s*\Z', re.IGNORECASE)
+SHOW = re.compile(r'\s*SHOW\s+(?:(?P<name>[\w." ]+?)\s*;?\s*\Z)?', re.IGNORECASE)
+"""SHOW, and the name of a setting if it is followed by that alone."""

@@ -44,7 +44,10 @@ _RETURNS = {
     "inet_client_addr": "inet", "pg_my_temp_schema": "oid", "age": "int4", "pg_typeof": "regtype",
     "to_regclass": "regclass", "to_regtype": "regtype", "to_regproc": "regproc",
     "pg_current_wal_lsn": "pg_lsn", "pg_last_wal_replay_lsn": "pg_lsn",
-    "pg_relation_is_updatable": "int4", "json_build_object": "json", "json_build_array": "json", "array_position": "int4", "pg_options_to_table": "",
+    "pg_relation_is_updatable": "int4",
+    "json_build_object": "json", "json_build_array": "json",
+    "array_position": "int4", "pg_advisory_unlock_all": "void",
+    "pg_sleep": "void",
 }  # fmt: skip
 """The types of functions whose Arrow type is another one."""
 
@@ -70,7 +73,7 @@ def type_name(kind: exp.DataType) -> str:
     return name if name in shapes().types or is_registered(name) else ""
 
 
-def columns_of(query: exp.Expression, known: Mapping[str, Columns] | None = None) -> Columns:
+def columns_of(query: exp.Expr, known: Mapping[str, Columns] | None = None) -> Columns:
     """The columns of a query in PostgreSQL's SQL.
 
     Args:
@@ -83,8 +86,7 @@ def columns_of(query: exp.Expression, known: Mapping[str, Columns] | None = None
             names = [c.name for c in cte.args["alias"].args.get("columns") or ()]
             inner = cte.this
             first = inner.this if with_.args.get("recursive") and _is_set(inner) else inner
-            found = columns_of(first, known)
-            known[cte.alias.lower()] = _renamed(found, names)
+            known[cte.alias.lower()] = _renamed(columns_of(first, known), names)
     if isinstance(query, exp.Subquery):
         return columns_of(query.this, known)
     if _is_set(query):
@@ -110,7 +112,7 @@ def columns_of(query: exp.Expression, known: Mapping[str, Columns] | None = None
     return found
 
 
-def _is_set(query: exp.Expression) -> bool:
+def _is_set(query: exp.Expr) -> bool:
     return isinstance(query, exp.SetOperation)
 
 
@@ -121,26 +123,69 @@ def _renamed(columns: Columns, names: Sequence[str]) -> Columns:
     return [Output(n, c.type) for n, c in zip(names, columns, strict=False)] + list(rest)
 
 
-def _sources(query: exp.Select, known: Mapping[str, Columns]) -> dict[str, Columns]:
+def expand_stars(tree: exp.Expr) -> None:
+    """Writes columns in place of a star if one has values that are numbers written as names."""
+    if not isinstance(tree, exp.Select) or not any(p.is_star for p in tree.expressions):
+        return
+    sources = _sources(tree, {})
+    found = [column for columns in sources.values() for column in columns or ()]
+    joins = tree.args.get("joins") or ()
+    if not any(is_registered(column.type) for column in found) or (
+        None in sources.values() or any(join.args.get("using") for join in joins)
+    ):
+        return
+    made: list[exp.Expr] = []
+    for projection in tree.expressions:
+        if not projection.is_star:
+            made.append(projection)
+            continue
+        table = projection.table.lower() if isinstance(projection, exp.Column) else ""
+        made += [
+            exp.column(column.name, table=alias, quoted=True)
+            for alias, columns in sources.items()
+            if table in ("", alias)
+            for column in columns or ()
+        ]
+    tree.set("expressions", made)
+
+
+def _sources(query: exp.Expr, known: Mapping[str, Columns]) -> dict[str, Columns]:
     """The columns of what a SELECT is from, by alias."""
     from_ = query.args.get("from_") or query.args.get("from")
     parts = [from_.this] if from_ is not None else []
     parts += [join.this for join in query.args.get("joins") or ()]
-    parts += [lateral for lateral in query.args.get("laterals") or ()]
+    parts += query.args.get("laterals") or ()
     found: dict[str, Columns] = {}
     for part in parts:
-        names = [c.name for c in part.args["alias"].args.get("columns") or ()] if (
-            isinstance(part.args.get("alias"), exp.TableAlias)
-        ) else []  # fmt: skip
-        found[part.alias_or_name.lower()] = _renamed(_source(part, known), names)
-        for join in part.args.get("joins") or ():
-            found[join.this.alias_or_name.lower()] = _source(join.this, known)
+        found |= _named_sources(part, known)
     return found
 
 
-def _source(part: exp.Expression, known: Mapping[str, Columns]) -> Columns:
+def _named_sources(part: exp.Expr, known: Mapping[str, Columns]) -> dict[str, Columns]:
+    joined = [join.this for join in part.args.get("joins") or ()]
+    rest: dict[str, Columns] = {}
+    for other in joined:
+        rest |= _named_sources(other, known)
+    if isinstance(part, exp.Subquery | exp.Paren) and isinstance(
+        part.this, exp.Table | exp.Subquery | exp.Paren
+    ) and not part.alias:  # fmt: skip
+        return _named_sources(part.this, known) | rest
+    alias = part.args.get("alias")
+    columns = alias.args.get("columns") or () if isinstance(alias, exp.TableAlias) else ()
+    names = [column.name for column in columns]
+    return {part.alias_or_name.lower(): _renamed(_source(part, known), names)} | rest
+
+
+def _source(part: exp.Expr, known: Mapping[str, Columns]) -> Columns:
     if isinstance(part, exp.Subquery):
         return columns_of(part, known)
+    if isinstance(part, exp.Lateral):
+        return _source(part.this, known)
+    if isinstance(part, exp.Unnest):
+        return [Output(part.alias or "unnest", _element(_type(part.expressions[0], {}, known)))]
+    if isinstance(part, exp.Table) and isinstance(part.this, exp.Func):
+        name = function_name(part.this)
+        return [Output(part.alias or name, _RETURNS.get(name, ""))]
     if isinstance(part, exp.Table):
         name, schema = part.name.lower(), part.db.lower()
         if not schema and name in known:
@@ -152,12 +197,26 @@ def _source(part: exp.Expression, known: Mapping[str, Columns]) -> Columns:
     return None
 
 
-def _type(
-    node: exp.Expression, sources: Mapping[str, Columns], known: Mapping[str, Columns]
-) -> str:
+_CALLED: Mapping[type[exp.Expr], str] = {
+    exp.ArraySize: "array_length", exp.Typeof: "pg_typeof", exp.Unnest: "unnest",
+    exp.Explode: "unnest", exp.CurrentVersion: "version", exp.GenerateSeries: "generate_series",
+    exp.ExplodingGenerateSeries: "generate_series",
+}  # fmt: skip
+
+
+def function_name(node: exp.Expr) -> str:
+    """The name by which PostgreSQL knows a function; empty if the node is none."""
+    if isinstance(node, exp.Anonymous):
+        return node.name.lower()
+    return _CALLED.get(type(node)) or (
+        node.sql_name().lower() if isinstance(node, exp.Func) else ""
+    )
+
+
+def _type(node: exp.Expr, sources: Mapping[str, Columns], known: Mapping[str, Columns]) -> str:
     """The name of an expression's type; empty for that of Arrow."""
 
-    def of(inner: exp.Expression) -> str:
+    def of(inner: exp.Expr) -> str:
         return _type(inner, sources, known)
 
     for kind, rule in _RULES.items():
@@ -168,20 +227,26 @@ def _type(
     if isinstance(node, exp.Subquery | exp.Select):
         columns = columns_of(node, known)
         return columns[0].type if columns else ""
-    if isinstance(node, exp.Array) and node.find(exp.Select) is node.expressions[0]:
+    if isinstance(node, exp.Array) and any(
+        isinstance(inner, exp.Query) for inner in node.expressions
+    ):
         columns = columns_of(node.expressions[0], known)
         return _array(columns[0].type) if columns else ""
     if isinstance(node, exp.Func | exp.Dot):
         called = node.expression if isinstance(node, exp.Dot) else node
         if not isinstance(called, exp.Func):
             return ""
-        name = called.name if isinstance(called, exp.Anonymous) else called.sql_name()
-        return _RETURNS.get(name.lower(), "")
+        if function_name(called) == "unnest":
+            given = called.expressions or [called.this]
+            return _element(of(given[0]))
+        return _RETURNS.get(function_name(called), "")
     return ""
 
 
 def _column(node: exp.Column, sources: Mapping[str, Columns]) -> str:
     name, table = node.name.lower(), node.table.lower()
+    if is_keyword(node):
+        return "name"
     if name in _HIDDEN and not any(name == c.name for cs in sources.values() for c in cs or ()):
         return _HIDDEN[name]
     for alias, columns in sources.items():
@@ -190,38 +255,52 @@ def _column(node: exp.Column, sources: Mapping[str, Columns]) -> str:
                 if column.name.lower() == name:
                     return column.type
     # From an outer query, whose columns have names of their own in pg_catalog.
-    return shapes().base(shapes().columns[name]) if table and name in shapes().columns else ""
+    is_open = bool(table) or None in sources.values()
+    return shapes().base(shapes().columns[name]) if is_open and name in shapes().columns else ""
 
 
+def is_keyword(node: exp.Column) -> bool:
+    """Whether a column is none, but asks for the session's user or database.
+
+    In a query of other relations than PostgreSQL's it is taken for a column: events have users.
+    """
+    if node.table or node.this.args.get("quoted") or node.name.lower() not in _KEYWORDS:
+        return False
+    select = node.find_ancestor(exp.Select)
+    return select is None or None not in _sources(select, {}).values()
+
+
+_KEYWORDS = frozenset({"user", "current_role", "current_catalog"})
 _HIDDEN = {"tableoid": "oid", "xmin": "xid", "xmax": "xid", "ctid": "text"}
 """Columns that every table of PostgreSQL has, and no star shows."""
+
+
+def _element(array: str) -> str:
+    return {"int2vector": "int2", "oidvector": "oid"}.get(array) or array.removeprefix("_") * (
+        array.startswith("_")
+    )
 
 
 def _array(element: str) -> str:
     return f"_{element}" if element and not element.startswith("_") else ""
 
 
-def _first(nodes: Sequence[exp.Expression | None], of: Callable[[exp.Expression], str]) -> str:
+def _first(nodes: Sequence[exp.Expr | None], of: Callable[[exp.Expr], str]) -> str:
     """The type of the first one that decides, for literals and NULL don't."""
     given = [node for node in nodes if node is not None]
     found = [of(node) for node in given if not isinstance(node, exp.Literal | exp.Null)]
     return next(filter(None, found), "") if found else ""
 
 
-def _bracket(node: exp.Expression, of: Callable[[exp.Expression], str]) -> str:
-    array = of(node.this)
-    if array == "int2vector":
-        return "int2"
-    if array == "oidvector":
-        return "oid"
-    return array[1:] if array.startswith("_") else ""
+def _bracket(node: exp.Expr, of: Callable[[exp.Expr], str]) -> str:
+    return _element(of(node.this))
 
 
-def _case(node: exp.Expression, of: Callable[[exp.Expression], str]) -> str:
+def _case(node: exp.Expr, of: Callable[[exp.Expr], str]) -> str:
     return _first([*(i.args["true"] for i in node.args["ifs"]), node.args.get("default")], of)
 
 
-_RULES: Mapping[type[exp.Expression], Callable[..., str]] = {
+_RULES: Mapping[type[exp.Expr], Callable[..., str]] = {
     exp.Alias: lambda node, of: of(node.this),
     exp.Paren: lambda node, of: of(node.this),
     exp.Collate: lambda node, of: of(node.this),
@@ -236,6 +315,7 @@ _RULES: Mapping[type[exp.Expression], Callable[..., str]] = {
     exp.Distinct: lambda node, of: of(node.expressions[0]),
     exp.Filter: lambda node, of: of(node.this),
     exp.Bracket: _bracket,
+    exp.Div: lambda node, of: of(node.this) if of(node.this) in ("int2", "int4", "int8") else "",
     exp.Length: lambda node, of: "int4",
 }
 

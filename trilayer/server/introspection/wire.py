@@ -18,11 +18,12 @@ _SEEN_AS = {pa.uint32(): _OID, pa.list_(pa.uint32()): 1028}
 _STORED = {16: pa.bool_(), 20: pa.int64(), 21: pa.int16(), 23: pa.int32(), 700: pa.float32(),
            701: pa.float64(), _OID: pa.uint32(), 28: pa.uint32(), 1184: pa.timestamp("us", "UTC"),
            1005: pa.list_(pa.int16()), 1007: pa.list_(pa.int32()),
-           22: pa.list_(pa.int16()), 30: pa.list_(pa.uint32()), 1028: pa.list_(pa.uint32())}  # fmt: skip
+           22: pa.list_(pa.int16()), 30: pa.list_(pa.uint32()),
+           1028: pa.list_(pa.uint32())}  # fmt: skip
 """The Arrow types of declared types. All others are text, or lists of it."""
 
 
-class Declared(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types
+class Declared(pa.ExtensionType):
     """An Arrow type with the type of PostgreSQL that it stands for.
 
     Attributes:
@@ -101,9 +102,11 @@ def _declared(column: pa.ChunkedArray, oid: int) -> pa.ChunkedArray:
     row = shapes().types[shapes().type_names[oid]]
     is_array = row["typcategory"] == "A"
     stored = _STORED.get(oid) or (pa.list_(pa.string()) if is_array else pa.string())
-    if pa.types.is_null(column.type) or column.type == stored or pa.types.is_integer(stored):
+    try:
         column = column.cast(stored)
-    if column.type != stored or type_of(stored).oid == oid:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return column
+    if type_of(stored).oid == oid:
         return column
     kind = Declared(oid, stored)
     chunks = [pa.ExtensionArray.from_storage(kind, chunk) for chunk in column.chunks]

@@ -18,6 +18,8 @@ from trilayer import (
     sum_,
     tumbling,
 )
+from trilayer.server import introspection
+from trilayer.server.engine import system
 from trilayer.server.introspection.objects import SCHEMAS, objects
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
@@ -52,7 +54,9 @@ def shop_catalog():
 def connection(tmp_path_factory):
     store = Store(str(tmp_path_factory.mktemp("described") / "store"))
     with serving_layer.connect(shop_catalog(), Settings(), store) as connection:
-        connection.table("shops", [{"shop": "a", "city": "Bern"}])
+        for name, (schema, _) in system.RELATIONS.items():
+            connection.relation(system.SCHEMA, name, schema.empty_table())
+        connection.describe(introspection.install)
         yield connection
 
 
@@ -81,7 +85,10 @@ def theirs(connection, ours):
         with server.client(dbname="trilayer", autocommit=True) as owner:
             for statement in _statements(objects(connection._database, connection.catalog), ours):
                 owner.execute(statement)
-        options = "-c search_path=merged,tables -c TimeZone=UTC -c default_transaction_read_only=on"
+        options = (
+            r"-c search_path=merged,\ tables -c TimeZone=UTC -c default_transaction_read_only=on"
+            r" -c default_transaction_isolation=repeatable\ read"
+        )
         with server.client(
             dbname="trilayer", user="analyst", options=options, autocommit=True
         ) as client:

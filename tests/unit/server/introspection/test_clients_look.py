@@ -1,0 +1,125 @@
+"""Clients that look before they ask: what they make of the answers."""
+
+import asyncio
+import json
+
+import asyncpg
+import psycopg
+import pytest
+import sqlalchemy
+from psycopg.types import TypeInfo
+
+from tests.unit.server.introspection.conftest import shop_catalog
+
+
+def address(described, driver=""):
+    return f"postgresql{driver}://analyst@127.0.0.1:{described.port}/trilayer"
+
+
+@pytest.fixture(scope="module", params=["psycopg", "pg8000"])
+def inspector(request, described):
+    engine = sqlalchemy.create_engine(address(described, f"+{request.param}"))
+    with engine.connect() as connection:
+        yield sqlalchemy.inspect(connection)
+    engine.dispose()
+
+
+def test_sqlalchemy_sees_schemas_and_views(inspector):
+    names = ["alerts", "arrivals", "batch", "information_schema", "merged", "speed", "tables"]
+    assert [name for name in inspector.get_schema_names() if name != "trilayer"] == names
+    assert inspector.default_schema_name == "merged"
+    catalog = shop_catalog()
+    views = {*(view.name for view in catalog.views), *(query.name for query in catalog.queries)}
+    assert set(inspector.get_view_names()) == views
+    assert inspector.get_view_names(schema="alerts") == ["dear"]
+    assert inspector.get_table_names(schema="tables") == ["shops"]
+    assert inspector.has_table("totals", schema="batch")
+    assert not inspector.has_table("nothing")
+
+
+def test_sqlalchemy_sees_columns_keys_and_comments(inspector):
+    columns = {c["name"]: str(c["type"]) for c in inspector.get_columns("totals", schema="speed")}
+    assert columns == {
+        "shop": "TEXT", "n": "BIGINT", "revenue": "BIGINT", "cost": "NUMERIC(38, 2)",
+        "ratio": "DOUBLE PRECISION", "last_at": "TIMESTAMP",
+    }  # fmt: skip
+    key = inspector.get_pk_constraint("by_minute", schema="merged")
+    assert key["constrained_columns"] == ["shop", "minute"]
+    # A row of what arrived is of a tick too, and that of a query is unknown.
+    assert not inspector.get_pk_constraint("by_minute", schema="arrivals")["constrained_columns"]
+    assert not inspector.get_pk_constraint("best", schema="merged")["constrained_columns"]
+    said = inspector.get_table_comment("cards", schema="merged")["text"]
+    assert "Stream sales" in said
+    assert "standard error 3.25 %" in said
+    (column,) = [c for c in inspector.get_columns("cards") if c["name"] == "cards"]
+    assert column["comment"].startswith("distinct(card).")
+    assert "revenue" in inspector.get_view_definition("best", schema="merged")
+    assert inspector.get_foreign_keys("totals") == inspector.get_indexes("totals") == []
+
+
+def test_asyncpg_looks_up_types_it_does_not_know(described):
+    async def ask():
+        client = await asyncpg.connect(address(described))
+        try:
+            await client.set_type_codec(
+                "json", schema="pg_catalog", encoder=json.dumps, decoder=json.loads
+            )
+            row = await client.fetchrow(
+                "SELECT c.oid, relname, relkind, relacl, i.indkey, i.indrelid::regclass AS r,"
+                " json_build_object('a', 1) AS j FROM pg_class c JOIN pg_index i"
+                " ON i.indrelid = c.oid WHERE relname = $1 AND c.oid > $2 AND relname = ANY($3)"
+                " ORDER BY 1",
+                "by_minute", 16384, ["by_minute"],
+            )  # fmt: skip
+            numbers = await client.fetchval(
+                "SELECT array_agg(oid ORDER BY oid) FROM pg_type WHERE oid = ANY($1::oid[])",
+                [25, 26],
+            )
+            return row, numbers
+        finally:
+            await client.close()
+
+    row, numbers = asyncio.run(ask())
+    assert row["oid"] > 16384
+    assert row["relname"] == "by_minute"
+    assert row["relkind"] == b"v"
+    assert row["relacl"] == ["=r/pg_database_owner"]
+    assert row["indkey"] == [1, 2]
+    assert row["r"] == "by_minute"
+    assert row["j"] == {"a": 1}
+    assert numbers == [25, 26]
+
+
+@pytest.mark.parametrize("binary", [False, True], ids=["text", "binary"])
+def test_values_of_the_catalogs_types_are_read(ours, binary):
+    cursor = ours.cursor(binary=binary)
+    row = cursor.execute(
+        "SELECT oid, relname, relkind, reltuples, relispartition, relminmxid, 4294967295::oid"
+        " FROM pg_class WHERE relname = 'pg_type'"
+    ).fetchone()
+    assert row == (1247, "pg_type", "r", -1.0, False, *row[5:6], 4294967295)
+    (names,) = cursor.execute("SELECT array_agg(nspname ORDER BY oid) FROM pg_namespace").fetchone()
+    assert names[:2] == ["pg_catalog", "pg_toast"]
+    (nothing,) = cursor.execute("SELECT relpartbound FROM pg_class LIMIT 1").fetchone()
+    assert nothing is None
+
+
+def test_psycopg_finds_types(ours):
+    found = TypeInfo.fetch(ours, "numeric")
+    assert (found.oid, found.array_oid) == (1700, 1231)
+    assert TypeInfo.fetch(ours, "nothing") is None
+
+
+def test_a_client_sees_its_own_database_and_role(described):
+    with described.client(autocommit=True, options="-c search_path=speed") as client:
+        found = client.execute(
+            "SELECT current_user, current_schema(), pg_table_is_visible('speed.totals'::regclass)"
+        )
+        assert found.fetchone() == ("analyst", "speed", True)
+
+
+def test_nothing_of_the_catalog_can_be_written(ours):
+    with pytest.raises(psycopg.Error, match="must be one SELECT"):
+        ours.execute("DELETE FROM pg_class")
+    with pytest.raises(psycopg.Error):
+        ours.execute("SELECT pg_read_file('x')")
