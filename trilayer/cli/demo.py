@@ -79,13 +79,18 @@ def _tell(step: Step, demo: Demo) -> None:
     match step:
         case operation.Preparing():
             out.print(f"[bold]1[/] {demo.what}")
-        case operation.Replaying(total):
+        case operation.Replaying(total, server):
             streams = len(demo.counted)
             each = f" in each of {streams} streams" if streams > 1 else ""
             out.print(
                 f"[bold]2[/] {total:,} {demo.events} go through Kafka at {demo.rate:,}/s{each}; the"
                 " speed layer counts them as they come"
             )
+            if server:
+                out.print(
+                    f"  watch them in a browser: {server.console}   or ask: {server.psql}",
+                    soft_wrap=True,
+                )
         case operation.Scheduling(airflow):
             out.print(
                 f"  Airflow runs the batch layer every minute: {airflow.url}/dags/"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
+from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,23 +29,34 @@ def serve(
     port: Port = None,
     http_port: HttpPort = None,
     host: Annotated[str | None, typer.Option(help="address on which to listen")] = None,
+    any_port: Annotated[
+        bool, typer.Option("--any-port", help="take free ports in place of those that are taken")
+    ] = False,
+    ready_file: Annotated[
+        Path | None, typer.Option(help="a file for the addresses, written once clients can connect")
+    ] = None,
 ) -> None:
     """Answers SQL clients and browsers, until Ctrl-C."""
     found = project()
     given = {"serve_port": port, "serve_http_port": http_port, "serve_host": host}
     changed = {name: value for name, value in given.items() if value is not None}
     settings = found.settings.model_copy(update=changed)
-    asyncio.run(_run(Project(settings, found.catalog, found.store)))
+    asked = Project(settings, found.catalog, found.store)
+    asyncio.run(_run(asked, any_port=any_port, ready_file=ready_file))
 
 
-async def _run(asked: Project) -> None:
+async def _run(asked: Project, *, any_port: bool, ready_file: Path | None) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    await run(asked, stop, _say)
+    await run(asked, stop, partial(_say, ready_file), any_port=any_port)
 
 
-def _say(at: Addresses) -> None:
+def _say(ready_file: Path | None, at: Addresses) -> None:
+    if ready_file:
+        next_ = ready_file.with_suffix(".next")
+        next_.write_text(json.dumps({"console": at.console, "psql": at.psql}))
+        next_.replace(ready_file)
     err.print(f"console       {at.console}", soft_wrap=True)
     err.print(f"SQL clients   {at.psql}", soft_wrap=True)

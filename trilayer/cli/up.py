@@ -25,9 +25,10 @@ def up(
 ) -> None:
     """Runs the local stack until Ctrl-C.
 
-    It consists of a Kafka broker (unless bootstrap_servers is set), Spark Connect, the speed layer
-    and Airflow, and of a process each for the catalog's alerts and changelogs. A speed layer that
-    ends by itself reports why and is restarted, while everything else keeps running.
+    It consists of a Kafka broker (unless bootstrap_servers is set), Spark Connect, the speed layer,
+    the server for SQL clients and browsers, Airflow, and of a process each for the catalog's alerts
+    and changelogs. A speed layer that ends by itself reports why and is restarted, while everything
+    else keeps running.
     """
     p = project()
     require(p, with_airflow=not no_airflow)
@@ -36,12 +37,15 @@ def up(
 
 
 def _announce(stack: Stack) -> None:
-    p, airflow = stack.project, stack.airflow
+    p, airflow, server = stack.project, stack.airflow, stack.server()
     out.print(f"Kafka         {p.settings.bootstrap_servers}")
     out.print(f"speed layer   {', '.join(stream.name for stream in p.catalog.streams)}")
     if p.catalog.alerts:
         names = ", ".join(alert.name for alert in p.catalog.alerts)
         out.print(f"alerts        {names}, once their process runs; trilayer alerts tail NAME")
+    if server:
+        out.print(f"console       {server.console}")
+        out.print(f"SQL clients   {server.psql}")
     if airflow:
         out.print(f"Airflow       {airflow.url}   user {airflow.user}, password {airflow.password}")
         every_min = p.settings.batch_every_s // 60

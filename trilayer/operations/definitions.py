@@ -41,6 +41,7 @@ class Definitions:
         files: The files that define it.
         changelogs: What is declared of its changelogs, by name.
         alerts: What is declared of its alerts, by name.
+        queries: The SQL of its queries, by name.
     """
 
     views: dict[str, str]
@@ -49,6 +50,7 @@ class Definitions:
     files: tuple[str, ...]
     changelogs: dict[str, list[str | int]] = field(default_factory=dict)
     alerts: dict[str, list[str | int]] = field(default_factory=dict)
+    queries: dict[str, str] = field(default_factory=dict)
 
 
 def loaded(catalog: Catalog, folder: Path) -> Definitions:
@@ -63,6 +65,7 @@ def loaded(catalog: Catalog, folder: Path) -> Definitions:
         tuple(own),
         {c.name: [c.view.name, c.topic, c.partitions, c.compacted] for c in catalog.changelogs},
         {alert.name: [alert.fingerprint, alert.topic] for alert in catalog.alerts},
+        {query.name: query.sql for query in catalog.queries},
     )
 
 

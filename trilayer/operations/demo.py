@@ -35,7 +35,7 @@ from trilayer.operations.alert_watch import (
     score,
 )
 from trilayer.operations.checks.all_checks import require
-from trilayer.operations.local_stack import ALERTS, Interrupt, Stack
+from trilayer.operations.local_stack import ALERTS, Interrupt, ServerAddresses, Stack
 from trilayer.operations.project import Project
 from trilayer.operations.verification.findings import Verification
 from trilayer.operations.verification.run import verification
@@ -97,9 +97,15 @@ class Preparing:
 
 @dataclass(frozen=True)
 class Replaying:
-    """The events begin to go through Kafka; `total` is the number of those that fit."""
+    """The events begin to go through Kafka.
+
+    Attributes:
+        total: The number of those that fit.
+        server: Where they can be watched; None if the server does not run.
+    """
 
     total: int
+    server: ServerAddresses | None = None
 
 
 @dataclass(frozen=True)
@@ -352,7 +358,7 @@ def steps(demo: Demo, stack: Stack) -> Iterator[Step]:
         return
     total = prepared.events
     stack.start()
-    yield Replaying(total)
+    yield Replaying(total, stack.server())
     p = stack.project
     rate = str(demo.rate)
     replays = [
@@ -407,7 +413,7 @@ def _alerted(demo: Demo, stack: Stack, prepared: Prepared, planted: Planted) -> 
     ):
         yield Watching(names, since)
         replays = _start_live(p, demo, prepared, "first", "--limit")
-        yield Replaying(prepared.events)
+        yield Replaying(prepared.events, stack.server())
 
         def until(done: Callable[[Counts], bool]) -> Iterator[Step]:
             """Yields counts and alerts until `done` returns true."""

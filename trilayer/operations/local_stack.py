@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -52,8 +53,27 @@ CHANGELOG = "changelog"
 ALERTS = "alerts"
 """The name of the process that judges events by the rules of alerts, if the catalog has any."""
 
+SERVER = "serve"
+"""The name of the process that answers SQL clients and browsers."""
+
+SERVER_S = 20.0
+"""How long the server may take to start, in seconds."""
+
 STOP_S = 2.0
 """The time that a process has for an orderly end before it is killed, in seconds."""
+
+
+@dataclass(frozen=True)
+class ServerAddresses:
+    """Where the server of the stack answers.
+
+    Attributes:
+        console: The address of the console, for a browser.
+        psql: The command that connects psql.
+    """
+
+    console: str
+    psql: str
 
 
 @dataclass(frozen=True)
@@ -65,26 +85,39 @@ class _Beside:
         called: Its name in messages.
         work: What the catalog has for it, of which a change starts it again.
         changed: What is said then.
+        command: The arguments of `trilayer` that run it.
     """
 
     name: str
     called: str
     work: Callable[[definitions.Definitions], object]
     changed: str
+    command: Sequence[str]
 
+
+_SERVER = _Beside(
+    SERVER,
+    "the server",
+    lambda defined: (defined.views, defined.streams, defined.queries, defined.alerts),
+    "The server starts again, to answer them.",
+    (SERVER, "--any-port"),
+)
 
 _BESIDE = (
+    _SERVER,
     _Beside(
         CHANGELOG,
         "the writer of changelogs",
         lambda defined: defined.changelogs,
         "Changelogs were changed. Their writer starts again.",
+        (CHANGELOG, "run"),
     ),
     _Beside(
         ALERTS,
         "the process of alerts",
         lambda defined: defined.alerts,
         "Alerts were changed. Their process starts again.",
+        (ALERTS, "run"),
     ),
 )
 
@@ -301,10 +334,20 @@ class Stack:
         ready.unlink(missing_ok=True)
         return processes.start(
             beside.name,
-            processes.trilayer_command(beside.name, "run", "--ready-file", str(ready)),
+            processes.trilayer_command(*beside.command, "--ready-file", str(ready)),
             home=self._home,
             env=self.project.settings.environment() | {"MALLOC_ARENA_MAX": "2"},
         )
+
+    def server(self, timeout_s: float = SERVER_S) -> ServerAddresses | None:
+        """Where the server listens, once it does; None if it does not start in time."""
+        ready, until = self.beside_ready(SERVER), time.monotonic() + timeout_s
+        pause = threading.Event()
+        while not (ready.exists() and (text := ready.read_text())):
+            if time.monotonic() > until or processes.running(self._home, SERVER) is None:
+                return None
+            pause.wait(0.05)
+        return ServerAddresses(**json.loads(text))
 
     def _follow_definitions(self) -> None:
         """Reports what saved definitions mean for answers, and runs them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -57,13 +58,20 @@ class Addresses:
         return f"http{'s' if self.encrypted else ''}://{host}:{self.http}/"
 
 
-async def serve(project: Project, stop: asyncio.Event, ready: Callable[[Addresses], None]) -> None:
+async def serve(
+    project: Project,
+    stop: asyncio.Event,
+    ready: Callable[[Addresses], None],
+    *,
+    any_port: bool = False,
+) -> None:
     """Answers clients until `stop` is set.
 
     Args:
         project: The project whose store is asked.
         stop: Ends it.
         ready: Called once clients can connect.
+        any_port: Whether a port that is taken is replaced by a free one.
 
     Raises:
         SettingsError: The certificate can't be read.
@@ -73,6 +81,9 @@ async def serve(project: Project, stop: asyncio.Event, ready: Callable[[Addresse
     settings, ports = project.settings, dict[str, int]()
     may = access(settings)
     check_exposed(settings.serve_host, may)
+
+    def port_of(port: int) -> int:
+        return 0 if any_port and _is_taken(settings.serve_host, port) else port
 
     def listens(name: str, port: int) -> None:
         ports[name] = port
@@ -91,12 +102,12 @@ async def serve(project: Project, stop: asyncio.Event, ready: Callable[[Addresse
         )
         async with asyncio.TaskGroup() as both:
             both.create_task(
-                wire.run(settings.serve_port, stop, lambda port: listens("wire", port))
+                wire.run(port_of(settings.serve_port), stop, lambda port: listens("wire", port))
             )
             both.create_task(
                 web.serve(
                     site,
-                    settings.serve_http_port,
+                    port_of(settings.serve_http_port),
                     stop,
                     lambda port: listens("http", port),
                     settings.serve_host,
@@ -104,6 +115,15 @@ async def serve(project: Project, stop: asyncio.Event, ready: Callable[[Addresse
                     key=settings.serve_key,
                 )
             )
+
+
+def _is_taken(host: str, port: int) -> bool:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.create_server((host, port), family=family):
+            return False
+    except OSError:
+        return True
 
 
 def _web_access(known: Users, settings: Settings) -> WebAccess:
