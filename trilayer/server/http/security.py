@@ -114,8 +114,9 @@ class Guard:
                 sent = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     sent.setdefault(name, value)
-                if scope["path"].startswith("/v1/"):
-                    sent.setdefault("Cache-Control", "no-store")
+                # A console that was upgraded must not be taken from the browser's cache.
+                fresh = "no-store" if scope["path"].startswith("/v1/") else "no-cache"
+                sent.setdefault("Cache-Control", fresh)
             await send(message)
 
         try:

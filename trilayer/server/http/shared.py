@@ -16,7 +16,7 @@ from typing import Any, Literal
 from serving_layer.connection import Layer
 from trilayer.server.engine.question import Question, Refusal
 from trilayer.server.http.columns import columns_json
-from trilayer.server.http.engine import Engine
+from trilayer.server.http.engine import Engine, chunks_of
 from trilayer.server.http.faults import INTERNAL, INVALID, TOO_MUCH
 from trilayer.server.http.limits import Limits
 from trilayer.server.http.watch import Watch, state_of
@@ -289,9 +289,10 @@ class Shared:
                 async with (
                     asyncio.timeout(self._limits.seconds),
                     self._engine.ask(question) as answer,
+                    chunks_of(answer) as chunks,
                 ):
                     encoded = bytearray()
-                    async for chunk in answer.chunks():
+                    async for chunk in chunks:
                         encoded += chunk
                         if len(encoded) > MOST_BYTES:
                             raise _too_much(f"{MOST_BYTES:,} bytes")
