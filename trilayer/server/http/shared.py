@@ -250,14 +250,15 @@ class Shared:
             self._fail(Refusal(INTERNAL, "the question can't be answered any more"), first)
         finally:
             if not first.done():
-                first.cancel()
+                first.set_exception(Refusal("57P01", "the server is ending"))
+                first.exception()  # nobody may be waiting for it
 
     def _fail(self, refusal: Refusal, first: asyncio.Future[None]) -> None:
         self._task, self._state = None, None
         self._changes.clear()
         if not first.done():
             first.set_exception(refusal)
-            first.exception()
+            first.exception()  # nobody may be waiting for it
             self._first = None
         failed = Event("failed", _compact({"error": refusal.to_json()}))
         for subscriber in self.subscribers:
