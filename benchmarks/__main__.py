@@ -27,6 +27,7 @@ BENCHMARKS = (
     "recompute",
     "aggregates",
     "query",
+    "serve",
     "sessions",
     "endurance",
     "memory",
@@ -35,6 +36,7 @@ BENCHMARKS = (
 
 PARTS = {
     "alerts": ("stateless", "last-two", "pauses", "burst", "kill", "swap", "memory", "flink"),
+    "serve": ("points", "many", "rows", "killed", "idle"),
 }
 """The parts of a benchmark that can be named after it, to run only these."""
 
@@ -49,8 +51,8 @@ def main() -> None:
         "names",
         nargs="*",
         metavar="NAME",
-        help=f"{', '.join(BENCHMARKS)}; all unless given. After alerts, some of its parts can be"
-        f" named: {', '.join(PARTS['alerts'])}",
+        help=f"{', '.join(BENCHMARKS)}; all unless given. Some parts can be named after "
+        + "; ".join(f"{name}: {', '.join(parts)}" for name, parts in PARTS.items()),
     )
     parser.add_argument("--repeats", type=int, default=5, help="measured runs of each program")
     parser.add_argument(
@@ -60,8 +62,9 @@ def main() -> None:
         "--minutes", type=float, default=1.0, help="how long a steady load of alerts is measured"
     )
     arguments = parser.parse_args()
-    names = [name for name in arguments.names if name in BENCHMARKS]
-    parts = [part for name in names for part in PARTS.get(name, ()) if part in arguments.names]
+    # A part may have the name of a benchmark, which is then not meant.
+    parts = [part for name in PARTS for part in PARTS[name] if {name, part} <= {*arguments.names}]
+    names = [name for name in arguments.names if name in BENCHMARKS and name not in parts]
     unknown = set(arguments.names) - set(BENCHMARKS) - set(parts)
     if unknown:
         parser.error(

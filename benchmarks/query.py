@@ -71,7 +71,7 @@ def measure(options: Options) -> Sequence[Figure]:
     of_whole: dict[str, list[float]] = {name: [] for name in WHOLE}
     with home() as at:
         settings, store = Settings(home=at, store=str(at / "store")), Store(str(at / "store"))
-        written = _fill(store, keys)
+        written = fill_store(store, keys)
         opening, memory = _opened(settings, store, options.repeats)
         with (
             serving_layer.connect(CATALOG, settings, store) as connection,
@@ -80,13 +80,13 @@ def measure(options: Options) -> Sequence[Figure]:
         ):
             ask: Callable[[str], pa.Table] = lambda query: connection.sql(query).arrow()  # noqa: E731
             beside: Callable[[str], pa.Table] = lambda query: ask_native(table, query)  # noqa: E731
-            points = [_query(user) for user in _users(keys, 50, seed=0)]
+            points = [point_query(user) for user in some_users(keys, 50, seed=0)]
             for query in [*points, *WHOLE.values()]:
                 answers = [ask(query), beside(query), on_demand.sql(query).arrow()]
                 if answers[0].num_rows == 0 or len({str(one.to_pylist()) for one in answers}) > 1:
                     raise AssertionError(f"{query} must have one answer; got {answers}")
             for repeat in range(options.repeats):
-                queries = [_query(user) for user in _users(keys, QUERIES, seed=repeat + 1)]
+                queries = [point_query(user) for user in some_users(keys, QUERIES, seed=repeat + 1)]
                 merged.append(QUERIES / _seconds(ask, queries))
                 native.append(QUERIES / _seconds(beside, queries))
                 say(f"merged {merged[-1]:,.0f}/s, native {native[-1]:,.0f}/s")
@@ -160,11 +160,13 @@ def _seconds(ask: Callable[[str], pa.Table], queries: Sequence[str]) -> float:
     return seconds(lambda: [ask(query) for query in queries])
 
 
-def _query(user: str) -> str:
+def point_query(user: str) -> str:
+    """The query for one key."""
     return f"SELECT * FROM by_user WHERE \"user\" = '{user}'"
 
 
-def _users(keys: int, number: int, seed: int) -> list[str]:
+def some_users(keys: int, number: int, seed: int) -> list[str]:
+    """A number of keys at random."""
     return [_user(key) for key in random.Random(seed).sample(range(keys), number)]
 
 
@@ -180,7 +182,7 @@ def _native(settings: Settings, connection: serving_layer.Connection) -> duckdb.
     return database
 
 
-def _fill(store: Store, keys: int) -> Generation:
+def fill_store(store: Store, keys: int) -> Generation:
     """Writes a publication of `keys` keys, with segments above it, of the generation returned.
 
     There are as many segments as two hours of a busy stream leave between compactions.

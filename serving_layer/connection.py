@@ -93,10 +93,6 @@ class Snapshot:
         """
         return Result(without_hugeint(self.table(query, layer)), self._provenance_of(query))
 
-    def interrupt(self) -> None:
-        """Interrupts the query that another thread runs, which then raises KeyboardInterrupt."""
-        self._cursor.interrupt()
-
     def table(self, query: str, layer: Layer = "merged", rows: int | None = None) -> pa.Table:
         """The answer to one SELECT, with column types that don't depend on the values.
 
@@ -110,6 +106,35 @@ class Snapshot:
         Raises:
             UsageError, CoverageError: As `sql` does.
         """
+        with self._answering(query, layer) as answer:
+            limited = answer if rows is None else answer.limit(rows)
+            return limited.to_arrow_table()
+
+    def reader(
+        self, query: str, layer: Layer = "merged", rows: int | None = None
+    ) -> tuple[pa.RecordBatchReader, Provenance]:
+        """The answer to one SELECT, computed while it is read, and its provenance.
+
+        The snapshot can't be used again, unless the caller sets `sound` once all was read. DuckDB's
+        errors meanwhile are not those of this package; Arrow reports some of them as OSError.
+
+        Args:
+            query: The SELECT.
+            layer: The layer.
+            rows: How many rows to return at most; None for all.
+
+        Raises:
+            UsageError, CoverageError: As `sql` does.
+        """
+        with self._answering(query, layer) as answer:
+            limited = answer if rows is None else answer.limit(rows)
+            reader = limited.to_arrow_reader()
+        self.sound = False
+        return reader, self._provenance_of(query)
+
+    @contextmanager
+    def _answering(self, query: str, layer: Layer) -> Iterator[duckdb.DuckDBPyRelation]:
+        """The answer to a SELECT. An error, until the block is left, ends the snapshot."""
         if layer not in LAYERS:
             raise UsageError(f"layer must be one of {', '.join(LAYERS)}; got {layer!r}")
         self._check(query)
@@ -125,8 +150,7 @@ class Snapshot:
                 self._cursor.execute(f"SET VARIABLE {LAYER} = '{layer}'")
             self.layer = layer
         try:
-            answer = self._cursor.sql(query)
-            table: pa.Table = (answer if rows is None else answer.limit(rows)).to_arrow_table()
+            yield self._cursor.sql(query)
         except RuntimeError as error:
             if "interrupted" in str(error).lower():
                 raise KeyboardInterrupt from None  # DuckDB ends a query so at Ctrl-C
@@ -152,7 +176,6 @@ class Snapshot:
         except duckdb.Error as error:
             raise UsageError(str(error).strip()) from None
         self.sound = True
-        return table
 
     def _check(self, query: str) -> None:
         try:
@@ -256,15 +279,35 @@ class Connection:
     """
 
     def __init__(
-        self, catalog: Catalog, settings: Settings, store: Store, *, keep: bool = True
+        self,
+        catalog: Catalog,
+        settings: Settings,
+        store: Store,
+        *,
+        keep: bool = True,
+        forks: bool = False,
     ) -> None:
+        """Opens a store; see `connect`.
+
+        Args:
+            catalog: The catalog.
+            settings: The settings.
+            store: The store.
+            keep: Whether the answers of merged views are kept.
+            forks: Whether the process will fork itself to have questions answered in its forks,
+                which call `detach` first.
+        """
+        self._detached = False
         self._catalog, self._settings, self._store = catalog, settings, store
         self._lock = threading.Lock()
         self._idle: list[_Transaction] = []
         self._tables: dict[str, pa.Table] = {}
+        self._relations: dict[tuple[str, str], pa.Table] = {}
         self._arriving: weakref.WeakSet[ArrivingAlerts] = weakref.WeakSet()
         self._approximate = {v.name: v.approximate for v in catalog.views if v.approximate}
-        self._database, self._refresh = _open(catalog, settings, store, self._close_idle, keep=keep)
+        self._database, self._refresh = _open(
+            catalog, settings, store, self._close_idle, keep=keep, forks=forks
+        )
 
     @property
     def catalog(self) -> Catalog:
@@ -298,7 +341,36 @@ class Connection:
     def refresh(self) -> None:
         """Loads new data. `sql` and `snapshot` do so automatically."""
         with self._lock:
-            self._refresh.refresh()
+            self._refreshed()
+
+    def _refreshed(self) -> Loaded:
+        return self._refresh.loaded if self._detached else self._refresh.refresh()
+
+    def may_have_more(self) -> bool:
+        """Whether there may be something new, which a detached connection does not load."""
+        return self._refresh.may_have_more()
+
+    def has_nothing_more(self) -> None:
+        """Takes from the process that loads, which has just looked, that there is nothing new."""
+        self._refresh.has_nothing_more()
+
+    @property
+    def loaded(self) -> object:
+        """What is loaded: another object whenever answers may have changed."""
+        return self._refresh.loaded
+
+    def detach(self, memory_mb: int, threads: int) -> None:
+        """Keeps the state that is loaded, in a process that was forked from one with `forks`.
+
+        From here on nothing is loaded any more, and SQL can't change a setting.
+
+        Args:
+            memory_mb: The memory limit of DuckDB, with what is loaded.
+            threads: The number of threads that answer a question.
+        """
+        self._detached = True
+        self._database.execute(f"SET memory_limit = '{memory_mb}MB'; SET threads = {threads}")
+        _lock_down(self._database)
 
     @contextmanager
     def snapshot(self, version: int | None = None) -> Iterator[Snapshot]:
@@ -333,7 +405,7 @@ class Connection:
         A query that fails in one of them does not end the others.
         """
         with self._lock:
-            loaded = self._refresh.refresh()
+            loaded = self._refreshed()
             opened = [self._on(loaded) for _ in range(number)]
         provenance = self._provenance(loaded)
         snapshots = [Snapshot(t.cursor, provenance, self._catalog, loaded) for t in opened]
@@ -358,6 +430,8 @@ class Connection:
             loaded = refresh.load(version)
             for name, rows in self._tables.items():
                 _put_table(database, name, rows)
+            for (schema, name), rows in self._relations.items():
+                _put_table(database, name, rows, schema)
             database.execute("BEGIN TRANSACTION READ ONLY")
             database.execute(_search_path("merged"))
             yield Snapshot(database, self._provenance(loaded), self._catalog, loaded)
@@ -449,6 +523,25 @@ class Connection:
         self._arriving.add(arriving)
         return arriving
 
+    def relation(self, schema: str, name: str, rows: pa.Table) -> None:
+        """Creates or replaces a table that snapshots see from now on, in a schema of its own."""
+        with self._lock:
+            with self._database.cursor() as cursor:  # loading may have left a result unread
+                _put_table(cursor, name, rows, schema)
+            self._relations[schema, name] = rows
+            self._close_idle()
+
+    def describe(self, install: Callable[[duckdb.DuckDBPyConnection, Catalog], None]) -> None:
+        """Has relations made that describe the views, in a database that is not locked down."""
+        with self._lock:
+            with self._database.cursor() as cursor:
+                install(cursor, self._catalog)
+            self._close_idle()
+
+    def loaded_provenance(self) -> Provenance:
+        """The provenance of what is loaded, without looking for more."""
+        return self._provenance(self._refresh.loaded)
+
     def provenance(self) -> Provenance:
         """The provenance of the present answer.
 
@@ -528,7 +621,7 @@ class Connection:
         """
         found = self._catalog.stream(stream)
         with self._lock:
-            generation = self._refresh.refresh().streams[stream].generation
+            generation = self._refreshed().streams[stream].generation
         return history.segments(found, generation, self._store)
 
     def _provenance(self, loaded: Loaded) -> Provenance:
@@ -577,9 +670,14 @@ def _open(
     before_swap: Callable[[], None] = lambda: None,
     *,
     keep: bool = False,
+    forks: bool = False,
 ) -> tuple[duckdb.DuckDBPyConnection, Refresh]:
-    """A database with all schemas of a connection, and the `Refresh` that loads it."""
-    database = open_duckdb(settings.serving_memory_mb)
+    """A database with all schemas of a connection, and the `Refresh` that loads it.
+
+    If the process `forks`, the database has no threads, which a fork would not have either, and is
+    not locked down before `detach`.
+    """
+    database = open_duckdb(settings.serving_memory_mb, alone=forks)
     tables = Tables(database, catalog, keep=keep)
     refresh = Refresh(tables, catalog, store, before_swap=before_swap)
     database.execute(
@@ -599,10 +697,15 @@ def _open(
             f"CREATE VIEW arrivals.{quoted_duckdb(view.name)} AS SELECT {arrived} FROM ({select})"
         )
     _create_queries(database, catalog)
-    # From here on the analyst's SQL runs: no files, no settings, nothing but the views.
+    if not forks:
+        _lock_down(database)
+    return database, refresh
+
+
+def _lock_down(database: duckdb.DuckDBPyConnection) -> None:
+    """From here on the analyst's SQL runs: no files, no settings, nothing but the views."""
     database.execute("SET enable_external_access = false")
     database.execute("SET allowed_configs = ['search_path']; SET lock_configuration = true")
-    return database, refresh
 
 
 def _tables_in(query: str, aside: duckdb.DuckDBPyConnection) -> set[str]:
@@ -626,11 +729,15 @@ def _search_path(layer: Layer) -> str:
     return f"SET search_path = '{layer},tables'"
 
 
-def _put_table(database: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> None:
+def _put_table(
+    database: duckdb.DuckDBPyConnection, name: str, rows: pa.Table, schema: str = "tables"
+) -> None:
     database.register("_arriving_table", rows)
     try:
         database.execute(
-            f"CREATE OR REPLACE TABLE tables.{quoted_duckdb(name)} AS SELECT * FROM _arriving_table"
+            f"CREATE SCHEMA IF NOT EXISTS {quoted_duckdb(schema)};"
+            f" CREATE OR REPLACE TABLE {quoted_duckdb(schema)}.{quoted_duckdb(name)} AS"
+            " SELECT * FROM _arriving_table"
         )
     except duckdb.Error as error:
         raise UsageError(

@@ -120,6 +120,30 @@ class Refresh:
                 said = str(error)
         raise AssertionError("unreachable")
 
+    def may_have_more(self) -> bool:
+        """Whether `refresh` may find something new. It loads nothing, and is cheap."""
+        loaded = self.loaded
+        return (
+            self._torn
+            or not loaded.streams
+            or self._pointer.data() != loaded.pointer
+            or self._clock() - self._looked_around >= LOOK_AROUND_S
+            or any(map(self._has_next, self._catalog.streams))
+            or any(
+                self._sent_document(topic) != loaded.sent.get(topic, SentState()).document
+                for topic in self._topics
+            )
+        )
+
+    def has_nothing_more(self) -> None:
+        """Takes from another process, which has just looked, that there is nothing new."""
+        self._looked_around = self._clock()
+
+    def _has_next(self, stream: Stream) -> bool:
+        state = self.loaded.streams[stream.name]
+        batch, known = state.next_batch, self._commits[stream.name]
+        return state.generation is not None and known.has_commit(state.generation, batch, batch)
+
     def load(self, version: int) -> Loaded:
         """Loads an earlier publication that is kept, as if it were in force.
 
@@ -315,13 +339,18 @@ class Refresh:
             self._load_topic(topic, alerts)
         self._looked_at_sent = now
 
-    def _load_topic(self, topic: str, alerts: Sequence[Alert]) -> None:
+    def _sent_document(self, topic: str) -> bytes | None:
         path = layout.sent(topic)
-        document = self._store.read(path) if self._store.exists(path) else None
+        return self._store.read(path) if self._store.exists(path) else None
+
+    def _load_topic(self, topic: str, alerts: Sequence[Alert]) -> None:
+        document = self._sent_document(topic)
         before = self.loaded.sent.get(topic, SentState())
         if document == before.document:
             return
-        files = parse_document(document, path, Sent).files if document is not None else ()
+        files = (
+            parse_document(document, layout.sent(topic), Sent).files if document is not None else ()
+        )
         unread = before.unread(files)
         rows = [self._store.read_table(file) for file in (files if unread is None else unread)]
         arrivals = [

@@ -153,7 +153,7 @@ class Project:
                 process.communicate(timeout=60)
 
     def run(
-        self, *arguments: str, failpoint: str = "", expect: int = 0, timeout_s: float = 180
+        self, *arguments: str, failpoint: str = "", expect: int = 0, timeout_s: float = 540
     ) -> tuple[str, str]:
         """(stdout, stderr) of a command that must end with the exit code `expect`."""
         process = self.start(*arguments, failpoint=failpoint)
@@ -246,7 +246,7 @@ def kill_group(process: subprocess.Popen[str]) -> None:
     process.wait(timeout=20)
 
 
-def ended(process: subprocess.Popen[str], timeout_s: float = 60) -> int:
+def ended(process: subprocess.Popen[str], timeout_s: float = 180) -> int:
     """Exit code of a process that ends by itself."""
     deadline = time.monotonic() + timeout_s
     out, err = process.communicate(timeout=timeout_s)
@@ -254,7 +254,7 @@ def ended(process: subprocess.Popen[str], timeout_s: float = 60) -> int:
     return process.returncode
 
 
-def ended_with(process: subprocess.Popen[str], timeout_s: float = 120) -> tuple[int, str]:
+def ended_with(process: subprocess.Popen[str], timeout_s: float = 360) -> tuple[int, str]:
     """Exit code of a process that ends by itself, and what it said on stderr."""
     _, err = process.communicate(timeout=timeout_s)
     return process.returncode, err

@@ -2,17 +2,23 @@
 
 import asyncio
 import threading
+from pathlib import Path
 
 import psycopg
 
+from trilayer.operations.project import Project
+from trilayer.server.engine.pool import Pool
+from trilayer.server.users import Users
+from trilayer.server.wire.authentication import Access
 from trilayer.server.wire.listen import Server
 
 
 class Served:
     """A server that runs in a thread of its own."""
 
-    def __init__(self, connection):
-        self.connection = connection
+    def __init__(self, catalog, settings, store, limits=None, access=None):
+        self._access = access or Access(Users(Path(store.root) / "no-users.json"))
+        self._project, self._limits = Project(settings, catalog, store), limits
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="server")
 
@@ -29,7 +35,8 @@ class Served:
     def _run(self):
         async def run():
             self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-            await Server(self.connection).run(0, self._stop, self._begun)
+            async with Pool(self._project, self._limits) as self.pool:
+                await Server(self.pool, self._access).run(0, self._stop, self._begun)
 
         asyncio.run(run())
 

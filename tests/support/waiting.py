@@ -4,14 +4,18 @@ import threading
 import time
 from collections.abc import Callable
 
+PATIENCE = 3
+"""How many times as long as said is waited: a machine on which others work may be that slow."""
+
 
 def until(condition: Callable[[], bool], *, timeout_s: float = 20) -> None:
-    """Return as soon as `condition()` holds; AssertionError if it does not within `timeout_s`
-    seconds.
+    """Return as soon as `condition()` holds; AssertionError if it does not in `PATIENCE` times
+    `timeout_s` seconds.
 
     A condition that asks Spark, Airflow or a store is looked at less often than one that costs
     nothing: what it waits for needs the processor.
     """
+    timeout_s *= PATIENCE
     deadline = time.monotonic() + timeout_s
     while True:
         began = time.monotonic()

@@ -53,9 +53,8 @@ COMMANDS = {
     "alerts": Entry("trilayer.cli.alerts:app", "Judges events as they arrive, and shows alerts."),
     "changelog": Entry("trilayer.cli.changelog:app", "Writes merged views to Kafka topics."),
     "sql": Entry("trilayer.cli.sql:sql", "Queries the views in SQL."),
-    "serve": Entry(
-        "trilayer.cli.serve:serve", "Answers clients of PostgreSQL on this machine, until Ctrl-C."
-    ),
+    "serve": Entry("trilayer.cli.serve:serve", "Answers SQL clients and browsers, until Ctrl-C."),
+    "user": Entry("trilayer.cli.user:app", "Users of `trilayer serve`, and their passwords."),
     "status": Entry(
         "trilayer.cli.status:status", "Shows the status of streams, views and processes."
     ),

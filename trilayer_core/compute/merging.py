@@ -20,11 +20,21 @@ from trilayer_core.compute.grouping import identifier, merge_sql, sql_type
 from trilayer_core.definitions.view import CELL, Key, Measure, View
 
 
-def open_duckdb(memory_mb: int = 1024, threads: int | None = None) -> duckdb.DuckDBPyConnection:
-    """A private in-memory DuckDB, in UTC, that can't read Python variables."""
+def open_duckdb(
+    memory_mb: int = 1024, threads: int | None = None, *, alone: bool = False
+) -> duckdb.DuckDBPyConnection:
+    """A private in-memory DuckDB, in UTC, that can't read Python variables.
+
+    Args:
+        memory_mb: Its memory limit.
+        threads: The number of threads; None for as many as there are processors.
+        alone: Whether it uses the caller's thread alone, and starts none.
+    """
     config: dict[str, Any] = {"memory_limit": f"{memory_mb}MB", "python_enable_replacements": False}
     if threads:
         config["threads"] = threads
+    if alone:
+        config |= {"threads": 1, "async_threads": 0}
     connection = duckdb.connect(":memory:", config=config)
     connection.execute("SET GLOBAL TimeZone = 'UTC'")
     return connection

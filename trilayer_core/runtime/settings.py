@@ -111,6 +111,36 @@ class Settings(BaseSettings):
     )
     serving_memory_mb: int = Field(2048, ge=64, description="memory limit of a DuckDB connection")
 
+    serve_host: str = Field(
+        "127.0.0.1",
+        description=(
+            "address on which `trilayer serve` listens; one that others reach needs users and a"
+            " certificate"
+        ),
+    )
+    serve_port: int = Field(
+        5433, ge=0, le=65535, description="port for clients of PostgreSQL; 0: a free one"
+    )
+    serve_http_port: int = Field(
+        8433, ge=0, le=65535, description="port of HTTP and the console; 0: a free one"
+    )
+    serve_certificate: Path | None = Field(
+        None, description="the server's certificate chain, in PEM; empty: no encryption"
+    )
+    serve_key: Path | None = Field(None, description="the certificate's private key, in PEM")
+    serve_workers: int = Field(
+        0, ge=0, description="questions answered at once; 0: one a processor, and two at least"
+    )
+    serve_memory_mb: int = Field(
+        1024, ge=128, description="memory that a question may take, beside the views"
+    )
+    serve_timeout_s: float = Field(300.0, gt=0, description="how long a question may be computed")
+    serve_rows: int = Field(0, ge=0, description="most rows of an answer; 0: any number")
+    serve_bytes: int = Field(0, ge=0, description="most bytes of an answer; 0: any number")
+    serve_connections: int = Field(
+        500, ge=1, description="most clients of PostgreSQL that are connected"
+    )
+
     speed_trigger_s: float = Field(0.0, ge=0, description="minimum time between two micro-batches")
     speed_max_events: int = Field(
         1_000_000, ge=1, description="maximum number of events in a micro-batch: backpressure"

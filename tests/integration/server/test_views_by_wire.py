@@ -25,10 +25,7 @@ def pipeline(broker, spark, new_topic, tmp_path):
 
 @pytest.fixture
 def served(pipeline):
-    with (
-        serving_layer.connect(pipeline.catalog, pipeline.settings, pipeline.store) as connection,
-        Served(connection) as server,
-    ):
+    with Served(pipeline.catalog, pipeline.settings, pipeline.store) as server:
         yield server
 
 
@@ -61,11 +58,15 @@ def test_layers_snapshots_and_versions(pipeline, served):
 
 
 def test_every_view_and_layer_is_what_python_has(pipeline, served):
-    connection = served.connection
+    with serving_layer.connect(pipeline.catalog, pipeline.settings, pipeline.store) as connection:
+        _compare(pipeline.catalog, connection, served)
+
+
+def _compare(catalog, connection, served):
     for layer in ("merged", "batch", "speed"):
         with served.client(autocommit=True, options=f"-c search_path={layer}") as client:
             for binary in (False, True):
-                for view in pipeline.catalog.views:
+                for view in catalog.views:
                     query = f"SELECT * FROM {view.name} ORDER BY ALL"
                     cursor = client.cursor(binary=binary).execute(query)
                     assert cursor.fetchall() == connection.sql(query, layer).rows()

@@ -52,7 +52,7 @@ def hold(stack: Stack, seconds: float) -> None:
 
 
 def hold_until_felt(
-    stack: Stack, seconds: float, keep: Callable[[], object] = lambda: None, most_s: float = 300
+    stack: Stack, seconds: float, keep: Callable[[], object] = lambda: None, most_s: float = 900
 ) -> None:
     """As `hold`, and on until some part has said something of the fault.
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-import serving_layer
 from tests.support.sales import catalog_on
 from tests.support.served import Served
 from trilayer_core.runtime.settings import Settings
@@ -12,10 +11,7 @@ from trilayer_core.store.files import Store
 @pytest.fixture(scope="session")
 def served(tmp_path_factory):
     store = Store(str(tmp_path_factory.mktemp("served") / "store"))
-    with (
-        serving_layer.connect(catalog_on("sales"), Settings(), store) as connection,
-        Served(connection) as server,
-    ):
+    with Served(catalog_on("sales"), Settings(), store) as server:
         yield server
 
 

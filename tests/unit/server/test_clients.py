@@ -96,16 +96,16 @@ def test_an_answer_without_rows_has_columns(client):
 
 
 def test_an_error_says_what_was_wrong_and_the_connection_goes_on(client):
-    with pytest.raises(errors.SyntaxErrorOrAccessRuleViolation, match="nothing_of_this_name"):
+    with pytest.raises(errors.UndefinedTable, match="nothing_of_this_name"):
         client.execute("SELECT * FROM nothing_of_this_name")
-    with pytest.raises(errors.SyntaxErrorOrAccessRuleViolation, match="must be one SELECT"):
+    with pytest.raises(errors.ReadOnlySqlTransaction, match="must be one SELECT"):
         client.execute("DROP TABLE merged.totals")
     assert client.execute("SELECT 1").fetchone() == (1,)
 
 
 def test_a_transaction_that_failed_waits_for_its_end(served):
     with served.client() as client:
-        with pytest.raises(errors.SyntaxErrorOrAccessRuleViolation):
+        with pytest.raises(errors.UndefinedColumn):
             client.execute("SELECT nothing")
         with pytest.raises(errors.InFailedSqlTransaction):
             client.execute("SELECT 1")

@@ -7,14 +7,19 @@ from dataclasses import dataclass
 from typing import Literal
 
 from serving_layer.connection import Layer
+from trilayer.server.introspection import Session
 
-Output = Literal["arrow", "json", "csv", "wire"]
+Output = Literal[
+    "arrow", "json", "csv", "wire",
+    "copy-text", "copy-csv", "copy-csv-header", "copy-binary"]  # fmt: skip
 """How an answer is encoded.
 
 - `arrow`: an Arrow IPC stream.
 - `json`: an array of arrays, one per row, as UTF-8. Numbers that JSON can't hold are text.
 - `csv`: a line of names, then a line for each row. NULL is an empty field, and '' a quoted one.
 - `wire`: the DataRow messages of PostgreSQL.
+- `copy-text`, `copy-csv`, `copy-csv-header`, `copy-binary`: the CopyData messages of PostgreSQL, in
+  these formats.
 """
 
 
@@ -33,6 +38,10 @@ class Parameters:
     oids: Sequence[int] = ()
 
 
+NO_PARAMETERS = Parameters()
+NOBODY = Session()
+
+
 @dataclass(frozen=True)
 class Question:
     """One SELECT, and in which form its answer is wanted.
@@ -45,15 +54,21 @@ class Question:
         parameters: Values for the statement's parameters.
         formats: The format of each column, or one for all, if the output is `wire`.
         most_rows: How many rows are returned at most; None for all.
+        session: What a statement about the catalog or the session may ask.
     """
 
     sql: str
     layer: Layer = "merged"
     version: int | None = None
     output: Output = "arrow"
-    parameters: Parameters = Parameters()
+    parameters: Parameters = NO_PARAMETERS
     formats: Sequence[int] = ()
     most_rows: int | None = None
+    session: Session = NOBODY
+
+
+LOST = "58030"
+"""The SQLSTATE of an answer whose process has ended by itself: io_error."""
 
 
 class Refusal(Exception):

@@ -7,6 +7,7 @@ import logging
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
@@ -45,6 +46,9 @@ async def serve(
     stop: asyncio.Event,
     on_ready: Callable[[int], None],
     host: str = HOST,
+    *,
+    certificate: Path | None = None,
+    key: Path | None = None,
 ) -> None:
     """Answers by HTTP until `stop` is set.
 
@@ -54,6 +58,8 @@ async def serve(
         stop: Ends it.
         on_ready: Called with the port once clients can connect.
         host: The address.
+        certificate: The server's certificate chain; None for no encryption.
+        key: Its private key.
 
     Raises:
         EnvironmentFault: The port is taken.
@@ -68,6 +74,8 @@ async def serve(
         ws="none",
         timeout_graceful_shutdown=CLOSING_S,
         limit_concurrency=CONNECTIONS,
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
     )
     logging.getLogger("uvicorn.error").addFilter(_is_unexpected)
     server = _Server(config)

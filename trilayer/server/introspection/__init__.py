@@ -1,1 +1,24 @@
-"""The catalog of PostgreSQL, filled from the catalog of views."""
+"""What the catalogs of PostgreSQL, pg_catalog and information_schema, say about a server's views.
+
+`install` makes relations of PostgreSQL's shape in a database of DuckDB. A statement that `mentions`
+them is asked as `rewrite` returns it, and `declared` gives its answer PostgreSQL's types. All other
+statements have nothing to do with this.
+"""
+
+from trilayer.server.introspection.install import install
+from trilayer.server.introspection.parameters import parameter_types
+from trilayer.server.introspection.rewriting import Rewritten, rewrite, rewritten
+from trilayer.server.introspection.session import Session
+from trilayer.server.introspection.text import mentions
+from trilayer.server.introspection.wire import declared
+
+__all__ = [
+    "Rewritten",
+    "Session",
+    "declared",
+    "install",
+    "mentions",
+    "parameter_types",
+    "rewrite",
+    "rewritten",
+]

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import itertools
 import logging
 import re
 import secrets
+import ssl
+from collections import Counter
 from collections.abc import Callable
 
-from serving_layer.connection import LAYERS, Connection, Layer
+from serving_layer.connection import LAYERS, Layer
+from trilayer.server import introspection
+from trilayer.server.engine.pool import Pool
+from trilayer.server.engine.question import Refusal
+from trilayer.server.metrics import Metrics
 from trilayer.server.wire import messages
-from trilayer.server.asking import Asking
+from trilayer.server.wire.authentication import Access, authenticate
+from trilayer.server.wire.client import Client
 from trilayer.server.wire.messages import Fault, ProtocolFault, Startup
 from trilayer.server.wire.session import Session
-from trilayer_core.errors import EnvironmentFault
+from trilayer_core.errors import EnvironmentFault, UsageError
 
 logger = logging.getLogger("trilayer.server")
 
 HOST = "127.0.0.1"
-"""The only address on which the server listens, because it asks for no password."""
+"""The address on which the server listens unless another is given."""
 
 DATABASE = "trilayer"
 STARTUP_S = 10.0
@@ -32,16 +40,27 @@ _OPTION = re.compile(r"-c\s*search_path=(\S+)|--search_path=(\S+)")
 
 
 class Server:
-    """Answers the clients of PostgreSQL from a connection to the serving layer."""
+    """Answers the clients of PostgreSQL from a pool of workers."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(
+        self, pool: Pool, access: Access, host: str = HOST, metrics: Metrics | None = None
+    ) -> None:
         """Prepares it; `run` listens.
 
         Args:
-            connection: The connection whose views are asked.
+            pool: The workers.
+            access: Who may connect.
+            host: The address on which it listens.
+            metrics: What is measured.
+
+        Raises:
+            UsageError: The address can be reached from elsewhere, without passwords or encryption.
         """
-        self._connection = connection
+        check_exposed(host, access)
+        self._pool, self._access, self._host = pool, access, host
+        self._metrics = metrics or Metrics()
         self._sessions: dict[int, Session] = {}
+        self._clients: Counter[str] = Counter()
         self._meetings: set[asyncio.Task[None]] = set()
         self._pids = itertools.count(1)
 
@@ -57,11 +76,11 @@ class Server:
             EnvironmentFault: The port is taken.
         """
         try:
-            server = await asyncio.start_server(self._begin, HOST, port)
+            server = await asyncio.start_server(self._begin, self._host, port)
         except OSError as error:
             raise EnvironmentFault(
-                f"the server can't listen on {HOST}:{port}: {error.strerror}; choose another port"
-                " with --port"
+                f"the server can't listen on {self._host}:{port}: {error.strerror}; choose another"
+                " port with --port"
             ) from None
         async with server:
             on_ready(server.sockets[0].getsockname()[1])
@@ -78,41 +97,111 @@ class Server:
 
     async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answers one client, from its first message on."""
+        address = str((writer.get_extra_info("peername") or ("",))[0])
+        self._clients[address] += 1
         try:
             async with asyncio.timeout(STARTUP_S):
-                startup = await _startup(reader, writer)
+                startup, encrypted = await _startup(reader, writer, self._access.tls)
             if startup.code == messages.CANCEL:
                 if (session := self._sessions.get(startup.pid)) is not None:
                     session.cancel(startup.secret)
                 return
+            self._admit(address)
+            if self._access.encrypted and not encrypted:
+                raise Refusal("28000", "the connection must be encrypted", "Set sslmode=require")
+            async with asyncio.timeout(STARTUP_S):
+                user = startup.options.get("user", "")
+                await authenticate(reader, writer, self._access.users, user)
             layer, version = _chosen(startup)
             pid = next(self._pids)
-            asking = Asking(self._connection, layer, version)
-            session = Session(reader, writer, asking, pid, secrets.token_bytes(KEY_BYTES))
+            client = Client(self._pool, version)
+            known = introspection.Session(
+                startup.options.get("database", DATABASE),
+                user,
+                layer,
+                startup.options.get("application_name", ""),
+                pid=pid,
+            )
+            secret = secrets.token_bytes(KEY_BYTES)
+            session = Session(reader, writer, client, layer, known, self._metrics, pid, secret)
             self._sessions[pid] = session
             try:
                 await session.run(startup)
             finally:
                 del self._sessions[pid]
+        except Refusal as refusal:
+            fault = Fault(refusal.code, refusal.message, refusal.hint, severity="FATAL")
+            writer.write(messages.error(fault))
         except ProtocolFault as error:
             writer.write(messages.error(Fault("08P01", str(error), severity="FATAL")))
-        except (ConnectionError, TimeoutError, asyncio.IncompleteReadError) as error:
+        except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
             logger.debug("a client has left: %s", error)
         finally:
+            self._clients[address] -= 1
             writer.close()
 
+    def _admit(self, address: str) -> None:
+        """Raises Refusal if there are too many clients."""
+        limits = self._pool.limits
+        if self._clients.total() > limits.connections:
+            raise Refusal("53300", f"at most {limits.connections} clients may be connected")
+        if self._clients[address] > limits.client_connections:
+            most = limits.client_connections
+            raise Refusal("53300", f"at most {most} clients may be connected from one address")
 
-async def _startup(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Startup:
-    """Reads the first message. Encryption is declined, and the client then begins again."""
+
+def check_exposed(host: str, access: Access) -> None:
+    """Checks that only this machine reaches an address, or else that clients must be known.
+
+    Raises:
+        UsageError: The address can be reached from elsewhere, without passwords or encryption.
+    """
+    if host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback):
+        return
+    missing = [
+        *([] if access.users.all() else ["users: `trilayer user add NAME`"]),
+        *([] if access.tls and access.encrypted else ["serve_certificate and serve_key"]),
+    ]
+    if missing:
+        raise UsageError(
+            "an address that others reach must have passwords and encryption; got"
+            f" {host} without {' and '.join(missing)}"
+        )
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+async def _startup(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, tls: ssl.SSLContext | None
+) -> tuple[Startup, bool]:
+    """Reads the first message, and says whether it came encrypted.
+
+    If encryption is declined, the client begins again.
+    """
+    encrypted = False
     while True:
         length = int.from_bytes(await reader.readexactly(4), "big")
         if not 8 <= length <= MOST_STARTUP_BYTES:
             raise ProtocolFault(f"a startup message must be of 8 bytes or more; got {length}")
         startup = messages.startup(await reader.readexactly(length - 4))
         if startup.code not in (messages.TLS, messages.GSSAPI):
-            return startup
-        writer.write(b"N")
-        await writer.drain()
+            return startup, encrypted
+        if startup.code == messages.TLS and tls is not None and not encrypted:
+            if reader._buffer:  # type: ignore[attr-defined]  # no other way to see it
+                raise ProtocolFault("nothing may be sent before the connection is encrypted")
+            writer.write(b"S")
+            await writer.drain()
+            await writer.start_tls(tls)
+            encrypted = True
+        else:
+            writer.write(b"N")
+            await writer.drain()
 
 
 def _chosen(startup: Startup) -> tuple[Layer, int | None]:

@@ -21,9 +21,6 @@ CANCEL, TLS, GSSAPI = ((1234 << 16) + minor for minor in (5678, 5679, 5680))
 MOST_BYTES = 1 << 20
 """The length of the longest message that a client may send."""
 
-TEXT, BINARY = 0, 1
-"""The formats of values."""
-
 IDLE, IN_TRANSACTION, FAILED = b"I", b"T", b"E"
 """What a session is in, as `ready` says it."""
 
@@ -149,6 +146,21 @@ def authenticated() -> bytes:
     return _message(b"R", struct.pack(">i", 0))
 
 
+def sasl(mechanisms: Sequence[str]) -> bytes:
+    """The client must prove a password by one of these mechanisms."""
+    return _message(b"R", struct.pack(">i", 10) + b"".join(map(_text, mechanisms)) + b"\0")
+
+
+def sasl_continue(data: bytes) -> bytes:
+    """The mechanism goes on."""
+    return _message(b"R", struct.pack(">i", 11) + data)
+
+
+def sasl_final(data: bytes) -> bytes:
+    """The mechanism has ended well."""
+    return _message(b"R", struct.pack(">i", 12) + data)
+
+
 def parameter(name: str, value: str) -> bytes:
     """What the server says about itself."""
     return _message(b"S", _text(name) + _text(value))
@@ -179,14 +191,14 @@ class Field:
         oid: The type's number in PostgreSQL.
         size: The number of bytes of a value; -1 if it varies.
         modifier: The type's modifier, such as precision and scale; -1 for none.
-        format: `TEXT` or `BINARY`.
+        format: 0 for text, 1 for binary.
     """
 
     name: str
     oid: int
     size: int
     modifier: int = -1
-    format: int = TEXT
+    format: int = 0
 
 
 def row_description(fields: Sequence[Field]) -> bytes:
@@ -212,6 +224,12 @@ def command_complete(tag: str) -> bytes:
     return _message(b"C", _text(tag))
 
 
+def copy_out(format_: int, columns: int) -> bytes:
+    """Copied rows follow, in text or binary."""
+    return _message(b"H", struct.pack(f">bh{columns}h", format_, columns, *[format_] * columns))
+
+
+COPY_DONE = _message(b"c")
 PARSE_COMPLETE = _message(b"1")
 BIND_COMPLETE = _message(b"2")
 CLOSE_COMPLETE = _message(b"3")

@@ -5,16 +5,28 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-import duckdb
 import pyarrow as pa
 
-from trilayer.server.wire import messages, parameters, values
-from trilayer.server.asking import Asking, Cancelled
-from trilayer.server.wire.messages import Body, Fault, ProtocolFault, Startup
-from trilayer_core.errors import CoverageError, TrilayerError, UsageError
+from serving_layer.connection import Layer
+from trilayer.server import introspection
+from trilayer.server.encoding.values import TEXT, type_of
+from trilayer.server.engine.pool import CANCELLED, Done, Worker
+from trilayer.server.engine.question import (
+    NO_PARAMETERS,
+    Output,
+    Parameters,
+    Question,
+    Refusal,
+)
+from trilayer.server.metrics import Metrics
+from trilayer.server.wire import messages
+from trilayer.server.wire.client import Client
+from trilayer.server.wire.copying import Copy, copy_of
+from trilayer.server.wire.messages import Body, Fault, Field, ProtocolFault, Startup
 
 logger = logging.getLogger("trilayer.server")
 
@@ -36,28 +48,33 @@ _SAID = {
 
 _COMMAND = re.compile(r"\s*(?:--[^\n]*\n\s*|/\*.*?\*/\s*)*(\w+)", re.DOTALL)
 
-ROWS_AT_ONCE = 65_536
-"""The number of rows whose messages are made at once."""
+TOGETHER_BYTES = 1 << 16
+"""Up to so many bytes are kept to be sent at once."""
+
+PATIENCE_S = 60.0
+"""How long a client may leave an answer unread before its connection ends, in seconds."""
+
+IDLE_S = 600.0
+"""How long a client may do nothing in a transaction, in seconds."""
 
 
 @dataclass(frozen=True)
 class _Statement:
-    """A prepared statement. `columns` is None if it has no answer."""
+    """A prepared statement. `columns` is None until they are asked for."""
 
-    query: str
+    sql: str
     oids: Sequence[int]
-    columns: pa.Schema | None
+    columns: pa.Schema | None = None
 
 
 @dataclass
 class _Portal:
     """A statement with values for its parameters, and how far its answer was read."""
 
-    query: str
+    sql: str
+    question: Question
     columns: pa.Schema | None
-    formats: Sequence[int]
-    answer: pa.Table | None = None
-    sent: int = 0
+    open: bool = False
 
 
 @dataclass
@@ -68,14 +85,6 @@ class _State:
     portals: dict[str, _Portal] = field(default_factory=dict)
     transaction: bytes = messages.IDLE
     skips: bool = False
-
-
-class _Refused(Exception):
-    """A statement that can't be run."""
-
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(fault.message)
-        self.fault = fault
 
 
 class Session:
@@ -89,7 +98,10 @@ class Session:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        asking: Asking,
+        client: Client,
+        layer: Layer,
+        known: introspection.Session,
+        metrics: Metrics,
         pid: int,
         secret: bytes,
     ) -> None:
@@ -98,18 +110,24 @@ class Session:
         Args:
             reader: What the client sends, after its startup message.
             writer: Where the answers go.
-            asking: The questions of this client.
+            client: Its worker.
+            layer: The layer in which names without a schema are looked up.
+            known: What the client has said of itself.
+            metrics: What is measured.
             pid: What identifies the connection.
             secret: What a client needs in order to cancel its query.
         """
         self.pid, self._secret = pid, secret
-        self._reader, self._writer, self._asking = reader, writer, asking
+        self._reader, self._writer, self._client = reader, writer, client
+        self._layer, self._known, self._metrics = layer, known, metrics
         self._state = _State()
+        self._kept: list[bytes] = []
+        self._kept_bytes = 0
 
     def cancel(self, secret: bytes) -> None:
         """Interrupts the query that runs, if the client may do so."""
         if secret == self._secret:
-            self._asking.cancel()
+            self._client.cancel()
 
     async def run(self, startup: Startup) -> None:
         """Answers the client until it leaves."""
@@ -122,17 +140,19 @@ class Session:
             self._send(messages.parameter(name, value))
         self._send(messages.cancel_key(self.pid, self._secret))
         self._send(messages.ready(self._state.transaction))
-        await self._writer.drain()
+        await self._drain()
         try:
             while (message := await self._receive()) is not None:
                 await self._answer(*message)
         finally:
-            self._asking.end()
+            self._client.leave()
 
     async def _receive(self) -> tuple[bytes, Body] | None:
         """The next message; None if the client has left."""
         try:
-            kind = await self._reader.readexactly(1)
+            idle = self._state.transaction != messages.IDLE
+            async with asyncio.timeout(IDLE_S if idle else None):
+                kind = await self._reader.readexactly(1)
             length = int.from_bytes(await self._reader.readexactly(4), "big")
             if not 4 <= length <= messages.MOST_BYTES:
                 raise ProtocolFault(
@@ -140,6 +160,11 @@ class Session:
                 )
             body = Body(await self._reader.readexactly(length - 4))
         except asyncio.IncompleteReadError:
+            return None
+        except TimeoutError:
+            why = "terminating connection due to idle-in-transaction timeout"
+            self._send(messages.error(Fault("25P03", why, severity="FATAL")))
+            self._flush()
             return None
         return None if kind == b"X" else (kind, body)
 
@@ -153,38 +178,46 @@ class Session:
                     await self._simple(body.text())
                 case b"S":
                     state.skips = False
-                    self._send(messages.ready(state.transaction))
+                    self._settle()
                 case b"P":
-                    await self._parse(body)
+                    self._parse(body)
                 case b"B":
                     self._bind(body)
                 case b"D":
-                    self._describe(body)
+                    await self._describe(body)
                 case b"E":
                     await self._execute(body)
                 case b"C":
-                    self._close(body)
+                    await self._close(body)
                 case b"H":
                     pass
                 case _:
                     raise ProtocolFault(f"a message must be of a known type; got {kind!r}")
-        except (TrilayerError, _Refused, Cancelled) as error:
-            self._failed(_fault(error))
+        except Refusal as refusal:
+            self._failed(_fault(refusal))
             self._after_failure(kind)
-        except ProtocolFault:
+        except (ProtocolFault, ConnectionError):
             raise
         except Exception as error:
             logger.exception("a statement has failed unexpectedly")
             self._failed(Fault("XX000", f"internal error: {error}", "The server's log has more"))
             self._after_failure(kind)
         if kind in (b"Q", b"S", b"H"):
-            await self._writer.drain()
+            await self._drain()
 
     def _after_failure(self, kind: bytes) -> None:
         if kind == b"Q":
-            self._send(messages.ready(self._state.transaction))
+            self._settle()
         else:
             self._state.skips = True
+
+    def _settle(self) -> None:
+        """The client has seen all that it has asked for. Outside of a transaction portals end."""
+        state = self._state
+        if state.transaction == messages.IDLE:
+            self._client.settle(sound=not any(portal.open for portal in state.portals.values()))
+            state.portals.clear()
+        self._send(messages.ready(state.transaction))
 
     def _failed(self, fault: Fault) -> None:
         self._send(messages.error(fault))
@@ -192,184 +225,256 @@ class Session:
             self._state.transaction = messages.FAILED
 
     def _send(self, data: bytes) -> None:
-        self._writer.write(data)
+        """Keeps data for the client until it is enough, or until `_drain`."""
+        self._kept.append(data)
+        self._kept_bytes += len(data)
+        if self._kept_bytes >= TOGETHER_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._writer.write(b"".join(self._kept))
+        self._kept, self._kept_bytes = [], 0
+
+    async def _send_part(self, part: bytes) -> None:
+        """Sends a part of an answer, and waits for a client that does not read the others."""
+        self._send(part)
+        if not self._kept:
+            await self._drain()
+
+    async def _drain(self) -> None:
+        """Sends what is kept, and waits until the client has taken most of it."""
+        self._flush()
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await self._writer.drain()
+        except TimeoutError:
+            raise ConnectionAbortedError(f"it has read nothing for {PATIENCE_S:g} s") from None
 
     # -- the simple protocol -----------------------------------------------------------------------
 
     async def _simple(self, text: str) -> None:
-        statements = _statements(text)
+        statements = await self._statements(text)
         if not statements:
             self._send(messages.EMPTY_QUERY)
-        for query in statements:
-            if (tag := await self._command(query)) is not None:
+        for sql in statements:
+            if (tag := await self._command(sql)) is not None:
                 self._send(messages.command_complete(tag))
                 continue
-            answer = await self._ask(query)
-            fields = [values.field_of(c.name, c.type) for c in answer.schema]
-            self._send(messages.row_description(fields))
-            await self._send_rows(answer, [messages.TEXT] * len(fields))
-            self._send(messages.command_complete(f"SELECT {answer.num_rows}"))
-        self._send(messages.ready(self._state.transaction))
+            if (copied := copy_of(sql)) is not None:
+                await self._copy(copied, Parameters())
+                continue
+            question = self._question(sql)
+            async with self._answering():
+                worker, opened = await self._client.open(question)
+                self._send(messages.row_description(_fields(opened.schema, ())))
+                await self._send_rows(worker)
+        self._settle()
 
-    async def _ask(self, query: str) -> pa.Table:
-        return await asyncio.to_thread(self._asking.answer, query)
+    @asynccontextmanager
+    async def _answering(self) -> AsyncIterator[Worker]:
+        """A worker, and a measurement of how long it answers."""
+        with self._metrics.question("postgresql") as outcome:
+            try:
+                async with self._client.worker() as worker:
+                    yield worker
+            except Refusal as refusal:
+                if refusal.code == CANCELLED.code:
+                    outcome.set("timeout" if "timeout" in refusal.message else "cancelled")
+                raise
 
-    async def _command(self, query: str) -> str | None:
+    async def _statements(self, text: str) -> list[str]:
+        """The statements of a text. Only a worker parses it, if it may be several."""
+        whole = text.strip().rstrip(";").strip()
+        if not whole:
+            return []
+        if ";" not in whole:
+            return [whole]
+        async with self._client.worker() as worker:
+            return await worker.split(text)
+
+    async def _command(self, sql: str) -> str | None:
         """Carries out a statement that has no answer; None if it has one."""
-        word = _first_word(query)
+        word = _first_word(sql)
         if self._state.transaction == messages.FAILED and word not in _END:
-            raise _Refused(
-                Fault(
-                    "25P02",
-                    "current transaction is aborted, commands ignored until end of transaction"
-                    " block",
-                )
+            raise Refusal(
+                "25P02",
+                "current transaction is aborted, commands ignored until end of transaction block",
             )
         if word in _BEGIN:
-            await asyncio.to_thread(self._asking.begin)
+            await self._client.begin()
             self._state.transaction = messages.IN_TRANSACTION
             return "BEGIN" if word == "BEGIN" else "START TRANSACTION"
+        if _TO_SAVEPOINT.match(sql):
+            return "ROLLBACK"
         if word in _END:
             failed = self._state.transaction == messages.FAILED
             self._state.transaction = messages.IDLE
             self._state.portals.clear()
-            await asyncio.to_thread(self._asking.end)
+            self._client.end()
             return "ROLLBACK" if failed or word in _UNDO else "COMMIT"
         if word in _IGNORED:
             return word
         return None
 
-    async def _send_rows(self, answer: pa.Table, formats: Sequence[int]) -> None:
-        for start in range(0, answer.num_rows, ROWS_AT_ONCE):
-            part = answer.slice(start, ROWS_AT_ONCE)
-            for buffer in await asyncio.to_thread(values.rows, part, formats):
-                self._writer.write(memoryview(buffer))
-                await self._writer.drain()
+    async def _copy(self, copied: Copy, parameters: Parameters) -> None:
+        await self._command("")  # which refuses it if the transaction has failed
+        question = self._question(copied.query, copied.output, parameters)
+        async with self._answering():
+            worker, opened = await self._client.open(question)
+            self._send(messages.copy_out(int(copied.is_binary), len(opened.schema)))
+            async for part in worker.rows():
+                if isinstance(part, Done):
+                    self._send(messages.COPY_DONE + messages.command_complete(f"COPY {part.rows}"))
+                else:
+                    await self._send_part(part)
+
+    async def _send_rows(self, worker: Worker) -> bool:
+        """Sends the rows that the worker has been asked for; whether there are more."""
+        done = Done(0, more=False)
+        async for part in worker.rows():
+            if isinstance(part, Done):
+                done = part
+            else:
+                await self._send_part(part)
+        self._send(
+            messages.PORTAL_SUSPENDED
+            if done.more
+            else messages.command_complete(f"SELECT {done.rows}")
+        )
+        return done.more
 
     # -- the extended protocol ---------------------------------------------------------------------
 
-    async def _parse(self, body: Body) -> None:
+    def _parse(self, body: Body) -> None:
         name, text, declared = body.text(), body.text(), body.int32s()
-        statements = _statements(text)
-        if len(statements) > 1:
-            raise _Refused(
-                Fault("42601", "cannot insert multiple commands into a prepared statement")
-            )
-        query = statements[0] if statements else ""
-        number = parameters.number_of(query)
-        oids = [*declared, *[parameters.UNKNOWN] * (number - len(declared))]
-        columns = None
-        if query and not _is_command(query):
-            trial = parameters.on_trial(query, oids)
-            columns = await asyncio.to_thread(self._asking.columns, trial)
-        self._state.statements[name] = _Statement(query, oids, columns)
+        sql = text.strip().rstrip(";").strip()
+        self._state.statements[name] = _Statement(sql, declared)
         self._send(messages.PARSE_COMPLETE)
 
     def _bind(self, body: Body) -> None:
-        portal, name = body.text(), body.text()
-        statement = self._statement(name)
-        formats, given = body.int16s(), body.values()
-        results = body.int16s()
-        query = parameters.with_values(statement.query, given, formats, statement.oids)
-        number = len(statement.columns) if statement.columns is not None else 0
-        chosen = results if len(results) > 1 else (results or [messages.TEXT]) * number
-        self._state.portals[portal] = _Portal(query, statement.columns, chosen)
+        name, statement = body.text(), self._statement(body.text())
+        formats, given, results = body.int16s(), body.values(), body.int16s()
+        parameters = Parameters(given, formats, statement.oids)
+        question = self._question(statement.sql, "wire", parameters, results)
+        self._state.portals[name] = _Portal(statement.sql, question, statement.columns)
         self._send(messages.BIND_COMPLETE)
 
-    def _describe(self, body: Body) -> None:
+    async def _describe(self, body: Body) -> None:
         kind, name = body.take(1), body.text()
-        if kind == b"S":
-            statement = self._statement(name)
-            oids = [oid or _TEXT_OID for oid in statement.oids]
-            self._send(messages.parameter_description(oids))
-            columns, formats = statement.columns, [messages.TEXT] * len(statement.columns or ())
-        else:
-            portal = self._portal(name)
-            columns, formats = portal.columns, list(portal.formats)
-        if columns is None:
+        if kind == b"P":
+            await self._describe_portal(name)
+            return
+        statement = self._statement(name)
+        if not statement.sql or _has_no_columns(statement.sql):
+            self._send(messages.parameter_description(statement.oids))
             self._send(messages.NO_DATA)
             return
-        described = [
-            values.field_of(column.name, column.type, format_)
-            for column, format_ in zip(columns, formats, strict=True)
-        ]
-        self._send(messages.row_description(described))
+        question = self._question(statement.sql, "wire", Parameters(oids=statement.oids))
+        async with self._client.worker() as worker:
+            oids, columns = await worker.describe(question)
+        self._state.statements[name] = _Statement(statement.sql, oids, columns)
+        self._send(messages.parameter_description(oids))
+        self._send(messages.row_description(_fields(columns, ())))
 
-    async def _execute(self, body: Body) -> None:
-        portal = self._portal(body.text())
-        most = body.int32()
-        if not portal.query:
-            self._send(messages.EMPTY_QUERY)
+    async def _describe_portal(self, name: str) -> None:
+        portal = self._portal(name)
+        if not portal.sql or _has_no_columns(portal.sql):
+            self._send(messages.NO_DATA)
             return
         if portal.columns is None:
-            tag = await self._command(portal.query)
-            self._send(messages.command_complete(tag or ""))
-            return
-        if self._state.transaction == messages.FAILED:
-            await self._command(portal.query)  # which refuses it
-        if portal.answer is None:
-            answer = await self._ask(portal.query)
-            # An unnamed column is named like its text, which contains the parameters.
-            portal.answer = answer.rename_columns(portal.columns.names).cast(portal.columns)
-        left = portal.answer.num_rows - portal.sent
-        part = portal.answer.slice(portal.sent, most if most > 0 else left)
-        await self._send_rows(part, portal.formats)
-        portal.sent += part.num_rows
-        if part.num_rows < left:
-            self._send(messages.PORTAL_SUSPENDED)
-        else:
-            self._send(messages.command_complete(f"SELECT {part.num_rows}"))
+            async with self._client.worker():
+                _, opened = await self._client.open(portal.question, name, None)
+            portal.columns, portal.open = opened.schema, True
+        self._send(messages.row_description(_fields(portal.columns, portal.question.formats)))
 
-    def _close(self, body: Body) -> None:
+    async def _execute(self, body: Body) -> None:
+        name, most = body.text(), max(body.int32(), 0)
+        portal = self._portal(name)
+        if not portal.sql:
+            self._send(messages.EMPTY_QUERY)
+            return
+        if (tag := await self._command(portal.sql)) is not None:
+            self._send(messages.command_complete(tag))
+            return
+        if (copied := copy_of(portal.sql)) is not None:
+            await self._copy(copied, portal.question.parameters)
+            return
+        async with self._answering() as worker:
+            if portal.open:
+                await worker.fetch(name, most)
+            else:
+                worker, opened = await self._client.open(
+                    portal.question, name, most, portal.columns
+                )
+                portal.columns = opened.schema
+            portal.open = await self._send_rows(worker)
+
+    async def _close(self, body: Body) -> None:
         kind, name = body.take(1), body.text()
-        (self._state.statements if kind == b"S" else self._state.portals).pop(name, None)
+        if kind == b"S":
+            self._state.statements.pop(name, None)
+        elif (portal := self._state.portals.pop(name, None)) is not None and portal.open:
+            async with self._client.worker() as worker:
+                await worker.close(name)
         self._send(messages.CLOSE_COMPLETE)
+
+    def _question(
+        self,
+        sql: str,
+        output: Output = "wire",
+        parameters: Parameters = NO_PARAMETERS,
+        formats: Sequence[int] = (),
+    ) -> Question:
+        return Question(
+            sql,
+            self._layer,
+            self._client.version,
+            output,
+            parameters,
+            formats,
+            session=self._known,
+        )
 
     def _statement(self, name: str) -> _Statement:
         if name not in self._state.statements:
-            raise _Refused(Fault("26000", f'prepared statement "{name}" does not exist'))
+            raise Refusal("26000", f'prepared statement "{name}" does not exist')
         return self._state.statements[name]
 
     def _portal(self, name: str) -> _Portal:
         if name not in self._state.portals:
-            raise _Refused(Fault("34000", f'portal "{name}" does not exist'))
+            raise Refusal("34000", f'portal "{name}" does not exist')
         return self._state.portals[name]
 
 
-_TEXT_OID = 25
 _BEGIN, _UNDO = ("BEGIN", "START"), ("ROLLBACK", "ABORT")
 _END = ("COMMIT", "END", *_UNDO)
-_IGNORED = frozenset({"SET", "RESET", "DISCARD", "DEALLOCATE"})
+_IGNORED = frozenset(
+    {"SET", "RESET", "DISCARD", "DEALLOCATE", "SAVEPOINT", "RELEASE", "UNLISTEN", "CLOSE"}
+)
 """Statements about the session. Nothing that they could change changes an answer."""
 
 
-def _is_command(query: str) -> bool:
-    return _first_word(query) in (*_BEGIN, *_END, *_IGNORED)
+_TO_SAVEPOINT = re.compile(r"\s*ROLLBACK\s+(?:WORK\s+|TRANSACTION\s+)?TO\b", re.IGNORECASE)
 
 
-def _first_word(query: str) -> str:
-    found = _COMMAND.match(query)
+def _fields(columns: pa.Schema, formats: Sequence[int]) -> list[Field]:
+    """The descriptions of columns, with a format for each, or one for all."""
+    found = []
+    for place, column in enumerate(columns):
+        kind = type_of(column.type)
+        format_ = formats[place if len(formats) > 1 else 0] if formats else TEXT
+        found.append(Field(column.name, kind.oid, kind.size, kind.modifier, format_))
+    return found
+
+
+def _has_no_columns(sql: str) -> bool:
+    return _first_word(sql) in (*_BEGIN, *_END, *_IGNORED, "COPY")
+
+
+def _first_word(sql: str) -> str:
+    found = _COMMAND.match(sql)
     return found[1].upper() if found else ""
 
 
-def _statements(text: str) -> list[str]:
-    """The statements of a text. One that can't be parsed is reported when it is run."""
-    if not text.strip().strip(";").strip():
-        return []
-    if _is_command(text) and ";" not in text.strip().rstrip(";"):
-        return [text.strip().rstrip(";")]
-    try:
-        return [statement.query for statement in duckdb.extract_statements(text)]
-    except duckdb.Error:
-        return [text]
-
-
-def _fault(error: BaseException) -> Fault:
-    if isinstance(error, _Refused):
-        return error.fault
-    if isinstance(error, Cancelled):
-        return Fault("57014", "canceling statement due to user request")
-    message, _, hint = str(error).partition("; ")
-    if isinstance(error, UsageError):
-        return Fault("42000", message, hint)
-    return Fault("55000" if isinstance(error, CoverageError) else "58000", message, hint)
+def _fault(refusal: Refusal) -> Fault:
+    return Fault(refusal.code, refusal.message, refusal.hint, refusal.position)

@@ -22,7 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trilayer.operations.values import plain
-from trilayer.server.wire.messages import BINARY, TEXT, Field
+
+TEXT, BINARY = 0, 1
+"""The formats of values."""
 
 # Days and microseconds from 1970 to 2000, from where PostgreSQL counts.
 _DAYS_TO_2000 = (date(2000, 1, 1) - date(1970, 1, 1)).days
@@ -53,6 +55,9 @@ class Type:
 
 def type_of(arrow: pa.DataType) -> Type:
     """The type of PostgreSQL for one of Arrow. A struct or map is json."""
+    declared: Type | None = getattr(arrow, "wire", None)  # see introspection/wire.py
+    if declared:
+        return declared
     if pa.types.is_dictionary(arrow):
         value = type_of(arrow.value_type)
         return Type(
@@ -66,41 +71,75 @@ def type_of(arrow: pa.DataType) -> Type:
         return Type(1700, -1, _text, _numeric, ((arrow.precision << 16) | arrow.scale) + 4)
     if pa.types.is_timestamp(arrow):
         oid = 1184 if arrow.tz else 1114
-        return Type(oid, 8, _each(_timestamp_text(bool(arrow.tz))), _timestamp)
+        return Type(oid, 8, _timestamps_text(bool(arrow.tz)), _timestamp)
     if _is_list(arrow):
         return _array_type(arrow)
     return _TYPES.get(arrow) or _JSON
 
 
-def field_of(name: str, arrow: pa.DataType, format_: int = TEXT) -> Field:
-    """The description of a column."""
-    found = type_of(arrow)
-    return Field(name, found.oid, found.size, found.modifier, format_)
+def rows(batch: pa.RecordBatch, formats: Sequence[int], kind: bytes = b"D") -> pa.Buffer:
+    """The messages of all rows, with a format for each column.
 
-
-def rows(table: pa.Table, formats: Sequence[int]) -> list[pa.Buffer]:
-    """The messages of all rows, with a format for each column."""
-    return [_row_messages(batch, formats) for batch in table.to_batches() if batch.num_rows]
-
-
-def _row_messages(batch: pa.RecordBatch, formats: Sequence[int]) -> pa.Buffer:
+    Args:
+        batch: The rows.
+        formats: The formats.
+        kind: The type of the messages. The body of DataRow is also that of a row which is copied.
+    """
+    if batch.num_rows <= FEW_ROWS:
+        return _few_rows(batch, formats, kind)
     parts: list[pa.Array] = []
     sizes = np.full(batch.num_rows, 6 + 4 * batch.num_columns, np.int64)
     for column, format_ in zip(batch.columns, formats, strict=True):
-        kind = type_of(column.type)
-        encoded = (kind.binary if format_ == BINARY else kind.text)(column)
+        found = type_of(column.type)
+        encoded = (found.binary if format_ == BINARY else found.text)(column)
         length = pc.fill_null(pc.binary_length(encoded), -1).to_numpy(zero_copy_only=False)
         sizes += np.maximum(length, 0)
         parts += [_fixed(length.astype(">i4")), pc.fill_null(encoded, b"")]
     number = batch.num_columns.to_bytes(2, "big")
     joined = pc.binary_join_element_wise(
-        pa.scalar(b"D", pa.large_binary()),
+        pa.scalar(kind, pa.large_binary()),
         _large(_fixed(sizes.astype(">i4"))),
         pa.scalar(number, pa.large_binary()),
         *map(_large, parts),
         pa.scalar(b"", pa.large_binary()),
     )
     return joined.buffers()[2]
+
+
+FEW_ROWS = 16
+"""Up to so many rows are put together one by one, which takes less time for them."""
+
+
+def _few_rows(batch: pa.RecordBatch, formats: Sequence[int], kind: bytes) -> pa.Buffer:
+    columns = [
+        _encoded(column, format_) for column, format_ in zip(batch.columns, formats, strict=True)
+    ]
+    number = batch.num_columns.to_bytes(2, "big")
+    messages = []
+    for row in zip(*columns, strict=True) if columns else [()] * batch.num_rows:
+        body = number + b"".join(
+            b"\xff\xff\xff\xff" if value is None else len(value).to_bytes(4, "big") + value
+            for value in row
+        )
+        messages.append(kind + (len(body) + 4).to_bytes(4, "big") + body)
+    return pa.py_buffer(b"".join(messages))
+
+
+def _encoded(column: pa.Array, format_: int) -> list[bytes | None]:
+    known = format_ == TEXT and not isinstance(column.type, pa.BaseExtensionType)
+    if known and (one := _ONE_BY_ONE.get(column.type)) is not None:
+        return [None if value is None else one(value) for value in column.to_pylist()]
+    found = type_of(column.type)
+    encoded: list[bytes | None] = (found.binary if format_ == BINARY else found.text)(
+        column
+    ).to_pylist()
+    return encoded
+
+
+def _double(value: float) -> bytes:
+    if 1e-4 <= abs(value) < 1e15:
+        return repr(value).removesuffix(".0").encode()
+    return str(_float_text(1e15)(pa.array([value]))[0].as_py(), "ascii").encode()
 
 
 def _large(array: pa.Array) -> pa.Array:
@@ -167,11 +206,13 @@ def _float_text(scientific_from: float) -> Encode:
     def encode(array: pa.Array) -> pa.Array:
         text = array.cast(pa.string())
         numbers = pc.fill_null(array, 0).to_numpy(zero_copy_only=False)
-        text = pc.replace_substring_regex(text, "^nan$", "NaN")
-        text = pc.replace_substring_regex(text, "inf$", "Infinity")
         size = np.abs(numbers)
+        finite = np.isfinite(numbers)
+        if not finite.all():
+            text = pc.replace_substring_regex(text, "^nan$", "NaN")
+            text = pc.replace_substring_regex(text, "inf$", "Infinity")
         # Arrow uses an exponent for others.
-        ours = np.isfinite(numbers) & (size != 0) & ((size < 1e-4) | (size >= _ARROW_POSITIONAL))
+        ours = finite & (size != 0) & ((size < 1e-4) | (size >= _ARROW_POSITIONAL))
         if ours.any():
             made = pa.array([one(number) for number in numbers[ours]], pa.string())
             text = pc.replace_with_mask(text, pa.array(ours), made)
@@ -199,7 +240,28 @@ def _date(array: pa.Array) -> pa.Array:
 
 
 def _date_text(array: pa.Array) -> pa.Array:
-    return _each(lambda value: _day(value.value))(array)
+    return _usual(array, array, _each(lambda value: _day(value.value)))
+
+
+def _usual(
+    array: pa.Array, days: pa.Array, others: Encode, usual: Encode | None = None
+) -> pa.Array:
+    """Encodes dates of the years 1 to 9999 at once, and others one at a time.
+
+    Args:
+        array: The values.
+        days: Their dates.
+        others: Encodes any value.
+        usual: Encodes those of these years; by default as Arrow writes them.
+    """
+    number = pc.fill_null(days.cast(pa.int32()), 0).to_numpy(zero_copy_only=False)
+    if ((number < _FIRST_DAY) | (number > _LAST_DAY)).any():
+        return others(array)
+    return (usual or _text)(array)
+
+
+_FIRST_DAY = (date(1, 1, 1) - date(1970, 1, 1)).days
+_LAST_DAY = (date(9999, 12, 31) - date(1970, 1, 1)).days
 
 
 def _timestamp(array: pa.Array) -> pa.Array:
@@ -209,6 +271,23 @@ def _timestamp(array: pa.Array) -> pa.Array:
 
 def _us(array: pa.Array) -> pa.Array:
     return array.cast(pa.timestamp("us", array.type.tz), safe=False).cast(pa.int64())
+
+
+def _timestamps_text(zoned: bool) -> Encode:
+    others = _each(_timestamp_text(zoned))
+
+    def usual(array: pa.Array) -> pa.Array:
+        us = _us(array).cast(pa.timestamp("us"))
+        # Arrow writes six digits behind the second.
+        text = pc.utf8_rtrim(pc.utf8_rtrim(us.cast(pa.string()), "0"), ".")
+        return (pc.binary_join_element_wise(text, "+00", "") if zoned else text).cast(pa.binary())
+
+    def encode(array: pa.Array) -> pa.Array:
+        us = pc.fill_null(_us(array), 0).to_numpy(zero_copy_only=False)
+        days = pa.array(np.floor_divide(us, _US_A_DAY).astype(np.int32))
+        return _usual(array, days, others, usual)
+
+    return encode
 
 
 def _timestamp_text(zoned: bool) -> Callable[[pa.Scalar], str]:
@@ -276,9 +355,50 @@ def _interval_text(value: pa.Scalar) -> str:
 
 
 def _numeric(array: pa.Array) -> pa.Array:
+    precision, scale = array.type.precision, array.type.scale
+    places = -(-scale // 4)
+    if scale >= 0 and precision + 4 * places - scale <= _INT64_DIGITS:
+        return _small_numeric(array, scale, places)
     return pa.array(
         [None if v is None else numeric_binary(v) for v in array.to_pylist()], pa.binary()
     )
+
+
+_INT64_DIGITS = 18
+
+
+def _small_numeric(array: pa.Array, scale: int, places: int) -> pa.Array:
+    """The binary format of decimals whose digits fit 64 bits, `places` groups behind the point."""
+    # The lower half of 128 bits has them.
+    halves = np.frombuffer(array.buffers()[1], "<i8")[2 * array.offset :][: 2 * len(array)]
+    whole = np.where(_valid(array), halves[::2], 0) * 10 ** (4 * places - scale)
+    size, number = np.abs(whole), -(-(_INT64_DIGITS + 1) // 4)
+    groups = np.empty((len(array), number), np.int64)
+    for place in reversed(range(number)):
+        size, groups[:, place] = np.divmod(size, 10_000)
+    used = groups != 0
+    any_ = used.any(axis=1)
+    first = np.where(any_, used.argmax(axis=1), 0)
+    last = np.where(any_, number - used[:, ::-1].argmax(axis=1), 0)
+    fields = np.empty((len(array), 4 + number), ">i2")
+    fields[:, 0] = last - first
+    fields[:, 1] = np.where(any_, number - places - 1 - first, 0)
+    fields[:, 2] = np.where(whole < 0, 0x4000, 0)
+    fields[:, 3] = scale
+    fields[:, 4:] = groups
+    column = np.arange(number)
+    sent = np.ones(fields.shape, bool)
+    sent[:, 4:] = (column >= first[:, None]) & (column < last[:, None])
+    offsets = np.zeros(len(array) + 1, np.int32)
+    np.cumsum(2 * sent.sum(axis=1), out=offsets[1:])
+    data = pa.py_buffer(fields[sent].tobytes())
+    made = pa.Array.from_buffers(pa.binary(), len(array), [None, pa.py_buffer(offsets), data])
+    return _masked(made, array)
+
+
+def _valid(array: pa.Array) -> np.ndarray:
+    found: np.ndarray = array.is_valid().to_numpy(zero_copy_only=False)
+    return found
 
 
 def numeric_binary(value: Decimal) -> bytes:
@@ -362,6 +482,14 @@ def _element_text(part: bytes | None) -> str:
         return text
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
+
+_ONE_BY_ONE: Mapping[pa.DataType, Callable[[Any], bytes]] = {
+    **dict.fromkeys((pa.int16(), pa.int32(), pa.int64()), lambda value: str(value).encode()),
+    pa.string(): lambda value: value.encode(),
+    pa.bool_(): lambda value: b"t" if value else b"f",
+    pa.float64(): _double,
+}
+"""How the values of frequent types are encoded as text, if they are few."""
 
 _JSON = Type(114, -1, _json_text, _json_text)
 _STRING = Type(25, -1, _text, _text)

@@ -1,0 +1,372 @@
+"""The server beside an in-process reader, and beside PostgreSQL with the same rows.
+
+The store has a view of a million keys. The clients are the same for the server and PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import psutil
+import psycopg
+
+import serving_layer
+from benchmarks.figure import Figure, Options, ratios, say
+from benchmarks.query import CATALOG, KEYS, VIEW, fill_store, point_query, some_users
+from benchmarks.workload import home
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.store.files import Store
+
+POINTS, CLIENTS, IDLE = 300, 16, 200
+ALL = "SELECT * FROM by_user"
+FETCH = 1_000
+"""The rows that a client with a row limit fetches at once."""
+
+TEXT, BINARY = 0, 1
+POSTGRES = Path("/usr/lib/postgresql/15/bin")
+WAIT_S = 60.0
+
+INSTALL = "sudo apt-get install postgresql"
+
+
+def measure(options: Options) -> Sequence[Figure]:
+    """The figures of this benchmark."""
+    keys = options.events(KEYS)
+    with home() as at:
+        settings, store = Settings(home=at, store=str(at / "store")), Store(str(at / "store"))
+        fill_store(store, keys)
+        with (
+            serving_layer.connect(CATALOG, settings, store) as connection,
+            _served(at) as (port, server),
+            _postgres(at, connection.sql(ALL).rows()) as beside,
+        ):
+            wire = f"host=127.0.0.1 port={port} dbname=trilayer user=bench"
+            _check(connection, wire, beside)
+            parts: Mapping[str, Callable[[], list[Figure]]] = {
+                "points": lambda: _points(options, keys, connection, wire),
+                "many": lambda: _many(options, keys, wire),
+                "rows": lambda: _rows(options, wire, beside, server),
+                "killed": lambda: _killed(options, wire, server),
+                "idle": lambda: _idle(wire, server),
+            }
+            return [
+                figure
+                for name, part in parts.items()
+                if not options.parts or name in options.parts
+                for figure in part()
+            ]
+
+
+def _check(connection: serving_layer.Connection, wire: str, beside: str) -> None:
+    query = f"{ALL} ORDER BY 1 LIMIT 1000"
+    answers = [connection.sql(query).rows()]
+    for address in (wire, beside):
+        with psycopg.connect(address) as client:
+            answers.append(client.execute(query).fetchall())
+    if any(answer != answers[0] for answer in answers):
+        raise AssertionError("the server and PostgreSQL must have the rows of the reader")
+
+
+# -- figures ---------------------------------------------------------------------------------------
+
+
+def _points(
+    options: Options, keys: int, connection: serving_layer.Connection, wire: str
+) -> list[Figure]:
+    """Point queries on one connection, in turn with those of an in-process reader."""
+    inside: list[float] = []
+    served: list[float] = []
+    with psycopg.connect(wire, autocommit=True) as client:
+        for repeat in range(options.repeats + 1):
+            queries = [point_query(user) for user in some_users(keys, POINTS, repeat)]
+            asks = [lambda q: connection.sql(q).rows(), lambda q: client.execute(q).fetchall()]
+            rates = [POINTS / _seconds(partial(_each, ask, queries)) for ask in asks]
+            if repeat:  # the first run warms both
+                inside.append(rates[0])
+                served.append(rates[1])
+    return [
+        Figure("point queries, in process", "/s", inside),
+        Figure("point queries, by the wire", "/s", served),
+        Figure("wire / in process, point queries", "", ratios(served, inside), at_least=0.7),
+    ]
+
+
+def _each(ask: Callable[[str], object], queries: Sequence[str]) -> None:
+    for query in queries:
+        ask(query)
+
+
+def _many(options: Options, keys: int, wire: str) -> list[Figure]:
+    """Point queries on sixteen connections, and on one."""
+    one: list[float] = []
+    many: list[float] = []
+    slow: list[float] = []
+    errors = 0
+    for repeat in range(options.repeats):
+        queries = [point_query(user) for user in some_users(keys, POINTS, repeat)]
+        one.append(POINTS / max(asyncio.run(_ask_all(wire, [queries]))[1], 1e-9))
+        found, took, failed = asyncio.run(_ask_all(wire, [queries] * CLIENTS))
+        many.append(CLIENTS * POINTS / took)
+        slow.append(1000 * statistics.quantiles(found, n=100)[98])
+        errors += failed
+    return [
+        Figure(f"{CLIENTS} connections, point queries", "/s", many),
+        Figure(f"{CLIENTS} connections / one", "", ratios(many, one)),
+        Figure(f"{CLIENTS} connections, p99", "ms", slow),
+        Figure(f"{CLIENTS} connections, errors", "", [errors], at_most=0),
+    ]
+
+
+async def _ask_all(wire: str, queries: Sequence[Sequence[str]]) -> tuple[list[float], float, int]:
+    """The times of all answers, the time of the whole, and the number of failures."""
+    times: list[float] = []
+    failed = 0
+    clients = [await psycopg.AsyncConnection.connect(wire, autocommit=True) for _ in queries]
+
+    async def ask(client: psycopg.AsyncConnection[Any], mine: Sequence[str]) -> None:
+        nonlocal failed
+        for query in mine:
+            began = time.perf_counter()
+            try:
+                await (await client.execute(query)).fetchall()
+            except psycopg.Error:
+                failed += 1
+            times.append(time.perf_counter() - began)
+
+    began = time.perf_counter()
+    await asyncio.gather(*(ask(*pair) for pair in zip(clients, queries, strict=True)))
+    took = time.perf_counter() - began
+    for client in clients:
+        await client.close()
+    return times, took, failed
+
+
+def _rows(options: Options, wire: str, beside: str, server: psutil.Process) -> list[Figure]:
+    """All rows of the view, beside PostgreSQL, and the memory that the server takes meanwhile."""
+    took: dict[tuple[str, str], list[float]] = {}
+    before = _resident_mib(server)
+    with _peak(server) as peak:
+        for repeat in range(options.repeats + 1):
+            for name, read in (
+                ("binary", partial(_read, format_=BINARY)),
+                ("text", partial(_read, format_=TEXT)),
+                (f"by {FETCH:,}", _fetch_all),
+            ):
+                for whose, address in (("ours", wire), ("theirs", beside)):
+                    seconds = _seconds(partial(read, address))
+                    if repeat:
+                        took.setdefault((name, whose), []).append(seconds)
+    found = []
+    for name, most in (("binary", 1.5), ("text", 2.0), (f"by {FETCH:,}", 2.0)):
+        ours, theirs = took[name, "ours"], took[name, "theirs"]
+        found += [
+            Figure(f"a million rows, {name}", "s", ours),
+            Figure(f"a million rows, {name}, PostgreSQL", "s", theirs),
+            Figure(f"server / PostgreSQL, {name}", "", ratios(ours, theirs), at_most=most),
+        ]
+    return [*found, Figure("memory of the server meanwhile", "MiB more", [peak[0] - before])]
+
+
+def _read(address: str, format_: int) -> None:
+    """Reads all rows as libpq does, without making values of them."""
+    with psycopg.connect(address, autocommit=True) as client:
+        result = client.pgconn.exec_params(ALL.encode(), None, result_format=format_)
+        if not result.ntuples:
+            raise AssertionError(result.error_message.decode())
+
+
+def _fetch_all(address: str) -> None:
+    asyncio.run(_fetch(address))
+
+
+async def _fetch(address: str) -> None:
+    """Reads all rows so many at a time, as clients with a fetch size do."""
+    options = dict(part.split("=") for part in address.split())
+    client = await asyncpg.connect(
+        host=options["host"],
+        port=int(options["port"]),
+        user=options["user"],
+        database=options["dbname"],
+    )
+    rows = 0
+    async with client.transaction(readonly=True):
+        async for _ in client.cursor(ALL, prefetch=FETCH):
+            rows += 1
+    await client.close()
+    if not rows:
+        raise AssertionError("there must be rows")
+
+
+def _killed(options: Options, wire: str, server: psutil.Process) -> list[Figure]:
+    """How long the next answer takes after the workers were killed."""
+    took = []
+    with psycopg.connect(wire, autocommit=True) as client:
+        for _ in range(options.repeats):
+            client.execute("SELECT 1")
+            for loader in server.children():
+                workers = loader.children()
+                for worker in workers:
+                    worker.kill()
+                psutil.wait_procs(workers, timeout=1)
+            took.append(_seconds(lambda: client.execute("SELECT 1")))
+    return [Figure("an answer after the worker was killed", "s", took, at_most=3)]
+
+
+def _idle(wire: str, server: psutil.Process) -> list[Figure]:
+    """What connections cost that ask nothing."""
+    before = _resident_mib(server)
+    clients = [psycopg.connect(wire, autocommit=True) for _ in range(IDLE)]
+    more = _resident_mib(server) - before
+    began = _processor_s(server)
+    time.sleep(10)
+    busy = _processor_s(server) - began
+    for client in clients:
+        client.close()
+    return [
+        Figure(f"{IDLE} idle connections", "MiB more", [more], at_most=100),
+        Figure(f"processor time of {IDLE} idle connections in 10 s", "s", [busy], at_most=0.1),
+    ]
+
+
+# -- the programs ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def _served(at: Path) -> Iterator[tuple[int, psutil.Process]]:
+    """`trilayer serve` on the store of the benchmark: its port and process."""
+    (at / "trilayer.toml").write_text(
+        f'catalog = "benchmarks.query:CATALOG"\nstore = "{at / "store"}"\nhome = "{at}"\n'
+    )
+    port = _free_port()
+    path = os.pathsep.join([str(Path.cwd()), *filter(None, [os.environ.get("PYTHONPATH")])])
+    process = subprocess.Popen(
+        [sys.executable, "-m", "trilayer.cli", "serve", "--port", str(port)],
+        cwd=at,
+        env=os.environ | {"PYTHONPATH": path},
+        stderr=(at / "serve.log").open("w"),
+    )
+    try:
+        _wait(lambda: psycopg.connect(f"host=127.0.0.1 port={port} user=bench").close())
+        yield port, psutil.Process(process.pid)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(WAIT_S)
+
+
+@contextmanager
+def _postgres(at: Path, rows: Sequence[tuple[Any, ...]]) -> Iterator[str]:
+    """PostgreSQL with the same rows, as its address."""
+    if not (POSTGRES / "postgres").exists():
+        raise AssertionError(f"PostgreSQL 15 must be installed; run: {INSTALL}")
+    data, port = at / "postgres", _free_port()
+    data.mkdir()
+    user = "nobody" if os.getuid() == 0 else None  # PostgreSQL does not run as root
+    if user:
+        at.chmod(0o755)
+        shutil.chown(data, user)
+    name = user or getpass.getuser()
+    options: dict[str, Any] = {"user": user, "cwd": data, "stdout": subprocess.DEVNULL}
+    subprocess.run(
+        [POSTGRES / "initdb", "-D", data, "-A", "trust", "--no-sync", "-E", "UTF8"],
+        check=True, **options,
+    )  # fmt: skip
+    process = subprocess.Popen(
+        [POSTGRES / "postgres", "-D", data, "-p", str(port), "-k", data,
+         "-c", "listen_addresses=127.0.0.1"],
+        stderr=(at / "postgres.log").open("w"), **options,
+    )  # fmt: skip
+    address = f"host=127.0.0.1 port={port} dbname=postgres user={name}"
+    try:
+        _wait(lambda: psycopg.connect(address).close())
+        with psycopg.connect(address, autocommit=True) as client:
+            client.execute(
+                f'CREATE TABLE by_user ("{VIEW.keys[0].name}" text, sales bigint, items bigint,'
+                " mean_price double precision, dearest double precision)"
+            )
+            with client.cursor().copy("COPY by_user FROM STDIN") as copy:
+                for row in rows:
+                    copy.write_row(row)
+            client.execute("VACUUM ANALYZE by_user")
+        yield address
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(WAIT_S)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+    return port
+
+
+def _wait(connect: Callable[[], None]) -> None:
+    until = time.monotonic() + WAIT_S
+    while True:
+        try:
+            connect()
+        except psycopg.OperationalError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.1)
+        else:
+            return
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def _family(server: psutil.Process) -> list[psutil.Process]:
+    return [server, *server.children(recursive=True)]
+
+
+def _resident_mib(server: psutil.Process) -> float:
+    """Memory of the server's processes; what several share counts once."""
+    total = 0
+    for process in _family(server):
+        try:
+            total += process.memory_full_info().pss
+        except psutil.Error:
+            continue
+    return total / (1 << 20)
+
+
+def _processor_s(server: psutil.Process) -> float:
+    return sum(sum(process.cpu_times()[:2]) for process in _family(server))
+
+
+@contextmanager
+def _peak(server: psutil.Process) -> Iterator[list[float]]:
+    """The most memory that the server takes during the block, in MiB."""
+    peak, stop = [0.0], threading.Event()
+
+    def look() -> None:
+        while not stop.wait(0.2):
+            peak[0] = max(peak[0], _resident_mib(server))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield peak
+    finally:
+        stop.set()
+        thread.join()
+        say(f"memory of the server: {peak[0]:,.0f} MiB at most")

@@ -1,0 +1,259 @@
+"""SQL and bytes that mean harm end in bounded time and memory, and no one else notices."""
+
+import os
+import socket
+import statistics
+import threading
+import time
+
+import psutil
+import psycopg
+import pytest
+from psycopg import errors
+
+from tests.support.sales import catalog_on
+from tests.support.served import Served
+from tests.support.waiting import until
+from trilayer.server.engine.pool import Limits
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.store.files import Store
+
+pytestmark = pytest.mark.slow
+
+CANARY = "canary-7d1f2c"
+TIMEOUT_S = 2.0
+MEMORY_MB = 512
+
+ENDLESS = [
+    "SELECT levenshtein(repeat('a', 300000), repeat('b', 300000))",
+    "SELECT count(*) FROM range(1000000000000)",
+    "SELECT count(*) FROM range(1000000) a(x), range(1000000) b(y) WHERE x + y > 3",
+    "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT max(n) FROM r",
+    "SELECT sum(sin(i)) FROM range(100000000000) t(i)",
+    "SELECT * FROM range(1000000000000)",
+]
+GREEDY = [
+    "SELECT repeat('x', 3000000000)",
+    "SELECT lpad('x', 2000000000, 'y')",
+    "SELECT printf('%2000000000d', 1)",
+    "SELECT len(list_transform(range(100000000), lambda x: x + 1))",
+    "SELECT list(i) FROM range(1000000000) t(i)",
+    "SELECT string_agg(i::VARCHAR, ',') FROM range(1000000000) t(i)",
+    "SELECT bit_count(repeat('1', 1000000000)::BIT)",
+]
+FORBIDDEN = [
+    "SELECT * FROM read_text('{file}')",
+    "SELECT * FROM read_csv('{file}')",
+    "SELECT * FROM '{file}'",
+    "SELECT * FROM glob('/etc/*')",
+    "SELECT * FROM read_blob('{file}')",
+    "SELECT getenv('TRILAYER_CANARY')",
+    "COPY (SELECT 1) TO '{file}.out'",
+    "COPY merged.totals TO '{file}.out'",
+    "EXPORT DATABASE '{file}.out'",
+    "ATTACH '{file}.out' AS other",
+    "ATTACH ':memory:' AS other",
+    "INSTALL httpfs",
+    "LOAD httpfs",
+    "PRAGMA enable_profiling",
+    "CREATE TEMP TABLE t AS SELECT 1",
+    "CREATE OR REPLACE VIEW merged.totals AS SELECT 1",
+    "INSERT INTO _batch.totals SELECT * FROM _batch.totals",
+    "DELETE FROM _batch.totals",
+    "CHECKPOINT",
+    "VACUUM",
+    "USE batch",
+    "PREPARE p AS SELECT 1",
+    "EXPLAIN ANALYZE COPY (SELECT 1) TO '{file}.out'",
+    "EXPLAIN ANALYZE DELETE FROM _batch.totals",
+    "CALL enable_logging()",
+    "SELECT 1; DROP VIEW merged.totals",
+]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    os.environ["TRILAYER_CANARY"] = CANARY
+    store = Store(str(tmp_path_factory.mktemp("attacked") / "store"))
+    limits = Limits(timeout_s=TIMEOUT_S, memory_mb=MEMORY_MB, client_connections=40, workers=2)
+    with Served(catalog_on("sales"), Settings(), store, limits) as server:
+        yield server
+    del os.environ["TRILAYER_CANARY"]
+
+
+def workers():
+    return [
+        process
+        for loader in psutil.Process().children()
+        if "trilayer.server.engine.loader" in " ".join(loader.cmdline())
+        for process in loader.children()
+        if process.status() != psutil.STATUS_ZOMBIE
+    ]
+
+
+@pytest.mark.parametrize("sql", ENDLESS)
+def test_what_does_not_end_is_ended(served, sql):
+    began = time.monotonic()
+    with served.client(autocommit=True) as client:
+        ask = _read_all if sql.startswith("SELECT *") else psycopg.Connection.execute
+        with pytest.raises((errors.QueryCanceled, errors.OutOfMemory, errors.IoError)):
+            ask(client, sql)
+        assert time.monotonic() - began < 4 * TIMEOUT_S + 10
+        assert client.execute("SELECT 1").fetchone() == (1,)
+
+
+def _read_all(client, sql):
+    """Rows without end are sent as long as they are read; cancelling ends them."""
+    thread = threading.Timer(1, client.cancel_safe)
+    thread.start()
+    with client.cursor() as cursor:
+        for _ in cursor.stream(sql):
+            pass
+
+
+@pytest.mark.parametrize("sql", GREEDY)
+def test_what_takes_too_much_memory_is_refused(served, sql):
+    with served.client(autocommit=True) as client:
+        with pytest.raises(
+            (errors.OutOfMemory, errors.QueryCanceled, errors.DataError, errors.DatabaseError)
+        ):
+            client.execute(sql)
+        assert client.execute("SELECT 1").fetchone() == (1,)
+
+
+@pytest.mark.parametrize("sql", FORBIDDEN)
+def test_files_settings_and_writes_are_refused(served, tmp_path, sql):
+    file = tmp_path / "canary.txt"
+    file.write_text(CANARY)
+    with served.client(autocommit=True) as client:
+        with pytest.raises(psycopg.Error) as raised:
+            client.execute(sql.format(file=file).encode())
+        assert CANARY not in str(raised.value)
+        assert client.execute("SELECT count(*) FROM duckdb_views() WHERE NOT internal").fetchone()[
+            0
+        ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["canary.txt"]
+
+
+def test_set_changes_nothing(served):
+    with served.client(autocommit=True) as client:
+        client.execute("SET enable_external_access = true")
+        with pytest.raises(errors.InsufficientPrivilege):
+            client.execute("SELECT * FROM read_text('/etc/hostname')")
+
+
+def test_settings_show_no_secret(served):
+    with served.client(autocommit=True) as client:
+        shown = client.execute("SELECT * FROM duckdb_settings()").fetchall()
+    assert CANARY not in str(shown)
+
+
+@pytest.mark.parametrize("depth", [100_000, 20_000])
+def test_a_statement_that_takes_long_to_parse(served, depth):
+    with served.client(autocommit=True) as client:
+        with pytest.raises(psycopg.Error):
+            client.execute(("SELECT " + "(" * depth + "1" + ")" * depth).encode())
+        with pytest.raises(psycopg.Error):
+            client.execute(("SELECT 1" + " UNION ALL SELECT 1" * 3_400 + " FROM nothing").encode())
+        with pytest.raises(errors.ProgramLimitExceeded):
+            client.execute(f"SELECT '{'x' * 70_000}'")
+        assert client.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_other_clients_are_unharmed(served):
+    """Their slowest answers take at most some times as long, while one does harm."""
+    with served.client(autocommit=True) as client:
+
+        def times(number=40):
+            found = []
+            for _ in range(number):
+                began = time.monotonic()
+                client.execute("SELECT count(*) FROM duckdb_views()").fetchone()
+                found.append(time.monotonic() - began)
+            return found
+
+        times(5)
+        alone = statistics.median(times())
+        stop = threading.Event()
+
+        def harm():
+            while not stop.is_set():
+                try:
+                    with served.client(autocommit=True) as other:
+                        other.execute(ENDLESS[0])
+                except psycopg.Error:
+                    pass
+
+        thread = threading.Thread(target=harm)
+        thread.start()
+        try:
+            beside = statistics.median(times())
+        finally:
+            stop.set()
+            thread.join()
+    # Both share two processors with the rest of the test run.
+    assert beside < max(20 * alone, 0.5)
+
+
+def test_a_client_that_goes_away_stops_its_query(served):
+    client = served.client(autocommit=True)
+    client.pgconn.send_query(b"SELECT count(*) FROM range(1000000000000)")
+    client.pgconn.flush()
+    until(lambda: any(w.cpu_times().user > 0.3 for w in workers()))
+    busy = [w for w in workers() if w.cpu_times().user > 0.3]
+    socket.socket(fileno=os.dup(client.fileno())).shutdown(socket.SHUT_RDWR)
+    until(lambda: not any(w.is_running() and w.status() != psutil.STATUS_ZOMBIE for w in busy))
+    client.close()
+
+
+def test_a_killed_worker_is_replaced_at_once(served):
+    with served.client(autocommit=True) as client, served.client(autocommit=True) as other:
+        other.execute("SELECT 1")
+
+        def kill():
+            busy = []
+            while not busy:
+                busy = [worker for worker in workers() if worker.cpu_times().user > 0.1]
+            for worker in busy:
+                worker.kill()
+
+        thread = threading.Thread(target=kill)
+        thread.start()
+        with pytest.raises(errors.IoError, match="has ended"):
+            client.execute("SELECT count(*) FROM range(1000000000000)")
+        thread.join()
+        assert client.execute("SELECT 1").fetchone() == (1,)
+        assert other.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_loader_that_is_killed_is_started_again(served):
+    with served.client(autocommit=True) as client:
+        client.execute("SELECT 1")
+        (loader,) = [
+            process
+            for process in psutil.Process().children()
+            if "trilayer.server.engine.loader" in " ".join(process.cmdline())
+        ]
+        theirs = loader.children()
+        loader.kill()
+        psutil.wait_procs([loader, *theirs], timeout=10)
+        assert client.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_too_many_connections_are_refused(served):
+    clients = [served.client(autocommit=True) for _ in range(40)]
+    try:
+        with pytest.raises(psycopg.OperationalError, match="at most 40 clients"):
+            served.client()
+    finally:
+        for client in clients:
+            client.close()
+    until(lambda: _connects(served))
+
+
+def _connects(served):
+    try:
+        served.client().close()
+    except psycopg.OperationalError:
+        return False
+    return True

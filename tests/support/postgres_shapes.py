@@ -1,0 +1,123 @@
+"""Writes trilayer/server/introspection/postgres15.json, from a PostgreSQL 15 that it starts.
+
+    python -m tests.support.postgres_shapes
+
+The file has the columns of all relations of pg_catalog and information_schema, and the rows of
+those that are the same in every database. Each relation and each row is a line.
+"""
+
+import json
+from pathlib import Path
+
+from tests.support.postgres import Postgres
+
+FILE = Path(__file__).parents[2] / "trilayer/server/introspection/postgres15.json"
+
+RELATIONS = """
+    SELECT n.nspname, c.relname, c.oid, c.relkind::text,
+        (SELECT json_agg(json_build_array(a.attname, t.typname, a.atttypmod, a.attnotnull)
+                         ORDER BY a.attnum)
+         FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+         WHERE a.attrelid = c.oid AND a.attnum > 0)
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname IN ('pg_catalog', 'information_schema') AND c.relkind IN ('r', 'v')
+    ORDER BY 1 DESC, 2"""
+
+PLAIN = """t.typtype <> 'c'
+        AND (t.typelem = 0 OR e.typtype <> 'c' OR t.typname = '_pg_statistic')"""
+"""A type that is not a relation's row, nor an array of rows that no relation has."""
+
+ROWS = {
+    "pg_type": f"pg_type t LEFT JOIN pg_type e ON e.oid = t.typelem WHERE {PLAIN}",
+    "pg_range": "pg_range t",
+    "pg_am": "pg_am t",
+    "pg_collation": "pg_collation t WHERE collprovider <> 'i'",
+    "pg_language": "pg_language t",
+    "pg_tablespace": "pg_tablespace t",
+    "pg_authid": "pg_authid t WHERE rolname LIKE 'pg\\_%'",
+    "pg_settings": "pg_settings t WHERE category NOT LIKE 'File%'",
+    "pg_proc": """pg_proc t WHERE oid IN (
+        SELECT unnest(ARRAY[t.typinput, t.typoutput, t.typreceive, t.typsend, t.typmodin,
+                            t.typmodout]::oid[])
+        FROM pg_type t LEFT JOIN pg_type e ON e.oid = t.typelem WHERE """
+    + PLAIN
+    + ")",
+}
+"""The relations whose rows are the same everywhere, and which of them are kept."""
+
+NUMBERS = ("oid", "regproc")
+AS_LISTS = {"oidvector": "oid[]", "int2vector": "int2[]", "regproc": "oid", "aclitem[]": "text[]"}
+
+
+def main():
+    with Postgres() as server, server.client(autocommit=True) as client:
+        # What only a superuser sees is about this machine.
+        client.execute("CREATE ROLE reader LOGIN")
+        superusers = {"pg_authid"}
+        relations = client.execute(RELATIONS).fetchall()
+        shapes = {f"{schema}.{name}": (columns, oid, kind)
+                  for schema, name, oid, kind, columns in relations}  # fmt: skip
+        formatted = client.execute(
+            f"SELECT t.oid::int, format_type(t.oid, NULL) FROM {ROWS['pg_type']} ORDER BY 1"
+        ).fetchall()
+        with server.client(user="reader", autocommit=True) as reader:
+            rows = {
+                name: _rows(client if name in superusers else reader, name, wanted, shapes)
+                for name, wanted in ROWS.items()
+            }
+    FILE.write_text(_document(shapes, rows, formatted))
+
+
+def _rows(client, name, wanted, shapes):
+    described = shapes[f"pg_catalog.{name}"][0]
+    columns = [
+        f"t.{column}::{AS_LISTS[type_]}" if type_ in AS_LISTS else f"t.{column}"
+        for column, type_, *_ in described
+    ]
+    numbers = {place for place, (_, type_, *_) in enumerate(described) if type_ in NUMBERS}
+    found = client.execute(f"SELECT json_build_array({', '.join(columns)}) FROM {wanted}")
+    rows = [
+        [int(value) if place in numbers else value for place, value in enumerate(row)]
+        for (row,) in found
+    ]
+    if name == "pg_settings":
+        rows = [_as_installed(row, [column for column, *_ in described]) for row in rows]
+    return sorted(rows, key=lambda row: row[0])
+
+
+def _as_installed(row, columns):
+    """A setting without what this machine or this run has made of it."""
+    setting = dict(zip(columns, row, strict=True))
+    given = {"setting": setting["boot_val"], "reset_val": setting["boot_val"], "source": "default"}
+    return list((setting | (given if setting["source"] != "default" else {})).values())
+
+
+def _document(shapes, rows, formatted):
+    lines = ['{"made by": "python -m tests.support.postgres_shapes, from PostgreSQL 15",']
+    lines.append('"a relation is": "[oid, kind, [column, type, modifier, whether not null]...]",')
+    lines.append('"relations": {')
+    lines.append(
+        ",\n".join(
+            f"{_json(name)}: {_json([oid, kind, *columns])}"
+            for name, (columns, oid, kind) in shapes.items()
+        )
+    )
+    lines.append('},\n"rows": {')
+    lines.append(
+        ",\n".join(
+            f"{_json(name)}: [\n" + ",\n".join(map(_json, found)) + "\n]"
+            for name, found in rows.items()
+        )
+    )
+    lines.append('},\n"formatted types": {')
+    lines.append(",\n".join(f'"{oid}": {_json(name)}' for oid, name in formatted))
+    lines.append("}}\n")
+    return "\n".join(lines)
+
+
+def _json(value):
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+if __name__ == "__main__":
+    main()

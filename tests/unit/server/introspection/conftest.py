@@ -1,0 +1,117 @@
+"""A server with views of several kinds, and a PostgreSQL that has the same relations."""
+
+import pytest
+
+import serving_layer
+from tests.support import postgres
+from tests.support.served import Served
+from trilayer import (
+    Alert,
+    Catalog,
+    Query,
+    Stream,
+    View,
+    count,
+    distinct,
+    max_,
+    mean,
+    sum_,
+    tumbling,
+)
+from trilayer.server.introspection.objects import SCHEMAS, objects
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.store.files import Store
+
+SCHEMA = (
+    "shop string, price int, card string, ratio double, cost decimal(10,2), tags array<string>,"
+    " at timestamp"
+)
+
+
+def shop_catalog():
+    sales = Stream("sales", SCHEMA, event_time="at", topic="sales")
+    by_shop = {"n": count(), "revenue": sum_("price"), "cost": sum_("cost"),
+               "ratio": mean("ratio"), "last_at": max_("at")}  # fmt: skip
+    views = [
+        View("totals", source=sales, key=["shop"], aggregates=by_shop),
+        View(
+            "by_minute",
+            source=sales,
+            key={"shop": "shop", "minute": tumbling("at", "1 minute")},
+            aggregates={"n": count(), "revenue": sum_("price")},
+        ),
+        View("cards", source=sales, key=["shop"], aggregates={"cards": distinct("card")}),
+        View("per_price", source=sales, key=["price"], aggregates={"n": count()}),
+    ]
+    best = Query("best", "select shop, revenue from totals order by revenue desc limit 1")
+    dear = Alert("dear", source=sales, key=["shop"], rule="price > 100")
+    return Catalog(views=views, queries=[best], alerts=[dear])
+
+
+@pytest.fixture(scope="session")
+def connection(tmp_path_factory):
+    store = Store(str(tmp_path_factory.mktemp("described") / "store"))
+    with serving_layer.connect(shop_catalog(), Settings(), store) as connection:
+        connection.table("shops", [{"shop": "a", "city": "Bern"}])
+        yield connection
+
+
+@pytest.fixture(scope="session")
+def described(connection):
+    """A server that describes its views."""
+    with Served(connection.catalog, connection._settings, connection._store) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def ours(described):
+    with described.client(autocommit=True) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def theirs(connection, ours):
+    """A client of a PostgreSQL with relations of the same names, columns and comments."""
+    if postgres.programs() is None:
+        pytest.skip(postgres.MISSING)
+    with postgres.Postgres() as server:
+        with server.client(autocommit=True) as owner:
+            owner.execute("CREATE ROLE analyst LOGIN")
+            owner.execute("CREATE DATABASE trilayer OWNER pg_database_owner TEMPLATE template0")
+        with server.client(dbname="trilayer", autocommit=True) as owner:
+            for statement in _statements(objects(connection._database, connection.catalog), ours):
+                owner.execute(statement)
+        options = "-c search_path=merged,tables -c TimeZone=UTC -c default_transaction_read_only=on"
+        with server.client(
+            dbname="trilayer", user="analyst", options=options, autocommit=True
+        ) as client:
+            yield client
+
+
+def _statements(found, ours):
+    owner = "pg_database_owner"
+    yield "DROP SCHEMA public"
+    for schema in SCHEMAS:
+        yield f"CREATE SCHEMA {schema} AUTHORIZATION {owner}"
+        yield f"GRANT USAGE ON SCHEMA {schema} TO PUBLIC"
+    for one in found:
+        name = f"{one.schema}.{one.name}"
+        types = ours.execute(
+            "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute"
+            f" WHERE attrelid = '{name}'::regclass ORDER BY attnum"
+        ).fetchall()
+        if one.kind == "v":
+            columns = ", ".join(f'NULL::{type_} AS "{column}"' for column, type_ in types)
+            yield f"CREATE VIEW {name} AS SELECT {columns}"
+        else:
+            columns = ", ".join(f'"{column}" {type_}' for column, type_ in types)
+            yield f"CREATE TABLE {name} ({columns})"
+        yield f"ALTER TABLE {name} OWNER TO {owner}"
+        yield f"REVOKE ALL ON {name} FROM {owner}"
+        yield f"GRANT SELECT ON {name} TO PUBLIC"
+        kind = "VIEW" if one.kind == "v" else "TABLE"
+        if one.comment:
+            yield f"COMMENT ON {kind} {name} IS '{one.comment}'"
+        for column in one.columns:
+            if column.comment:
+                yield f"COMMENT ON COLUMN {name}.\"{column.name}\" IS '{column.comment}'"

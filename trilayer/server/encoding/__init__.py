@@ -1,0 +1,1 @@
+"""Values of answers and parameters in the forms that clients ask for."""

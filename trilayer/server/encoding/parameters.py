@@ -1,0 +1,255 @@
+"""The parameters of a statement, which are written into it as literals.
+
+A literal in quotes has no type until it is compared or cast, in DuckDB as in PostgreSQL. So a
+parameter without a declared type gets the type that the statement needs there.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from trilayer.server.encoding.values import BINARY, type_of
+from trilayer_core.errors import TrilayerError
+
+
+class ParameterFault(Exception):
+    """A value can't be read, or is missing."""
+
+
+_TOKEN = re.compile(
+    r"""[eE]'(?:[^'\\]|\\.|'')*' | '(?:[^']|'')*' | "(?:[^"]|"")*"
+    | --[^\n]* | /\*.*?\*/ | \$(?P<tag>[A-Za-z_]\w*|)\$.*?\$(?P=tag)\$ | \$(?P<number>\d+)""",
+    re.VERBOSE | re.DOTALL,
+)
+"""What may contain a `$1` that is no parameter, and parameters."""
+
+UNKNOWN = 0
+"""The type of a parameter that the client has not declared."""
+
+TEXT_OID, _BIGINT_OID = 25, 20
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A type that clients declare: its name in DuckDB, and how its binary values are read."""
+
+    name: str
+    text: Callable[[bytes], str]
+
+
+def _number(layout: str) -> Callable[[bytes], str]:
+    return lambda data: repr(struct.unpack(layout, data)[0])
+
+
+def _boolean(data: bytes) -> str:
+    return "true" if data == b"\x01" else "false"
+
+
+def _date(data: bytes) -> str:
+    return str(date(2000, 1, 1) + timedelta(days=struct.unpack(">i", data)[0]))
+
+
+def _timestamp(data: bytes) -> str:
+    us = struct.unpack(">q", data)[0]
+    return (datetime(2000, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)).isoformat()
+
+
+def _naive(data: bytes) -> str:
+    return _timestamp(data).removesuffix("+00:00")
+
+
+_KNOWN: Mapping[int, _Known] = {
+    16: _Known("BOOLEAN", _boolean),
+    20: _Known("BIGINT", _number(">q")),
+    21: _Known("SMALLINT", _number(">h")),
+    23: _Known("INTEGER", _number(">i")),
+    25: _Known("VARCHAR", bytes.decode),
+    700: _Known("FLOAT", _number(">f")),
+    701: _Known("DOUBLE", _number(">d")),
+    18: _Known("VARCHAR", bytes.decode),
+    19: _Known("VARCHAR", bytes.decode),
+    26: _Known("BIGINT", _number(">I")),
+    1042: _Known("VARCHAR", bytes.decode),
+    1043: _Known("VARCHAR", bytes.decode),
+    1082: _Known("DATE", _date),
+    1114: _Known("TIMESTAMP", _naive),
+    1184: _Known("TIMESTAMPTZ", _timestamp),
+}
+
+
+_ELEMENTS = {1000: 16, 1002: 18, 1003: 19, 1005: 21, 1007: 23, 1009: 25, 1015: 1043, 1016: 20,
+             1021: 700, 1022: 701, 1028: 26, 1182: 1082, 1115: 1114, 1185: 1184}  # fmt: skip
+"""The types of the elements of arrays that clients declare."""
+
+
+def _list(value: bytes, format_: int, oid: int) -> str:
+    """An array of one dimension, as a list of DuckDB."""
+    element = _KNOWN[_ELEMENTS[oid]]
+    texts: list[str | None] = []
+    if format_ == BINARY:
+        dimensions, _, _ = struct.unpack_from(">iiI", value)
+        number = struct.unpack_from(">i", value, 12)[0] if dimensions else 0
+        at = 20
+        for _ in range(number):
+            length = struct.unpack_from(">i", value, at)[0]
+            at += 4
+            texts.append(None if length < 0 else element.text(value[at : at + length]))
+            at += max(length, 0)
+    else:
+        found = re.findall(r'"((?:[^"\\]|\\.)*)"|([^,{}]+)', value.decode())
+        texts = [
+            re.sub(r"\\(.)", r"\1", a) if a else (None if b == "NULL" else b) for a, b in found
+        ]
+    quoted = ["NULL" if t is None else "'" + t.replace("'", "''") + "'" for t in texts]
+    return f"CAST(ARRAY[{', '.join(quoted)}] AS {element.name}[])"
+
+
+def number_of(query: str) -> int:
+    """The number of parameters that a statement has."""
+    numbers = [int(m["number"]) for m in _TOKEN.finditer(query) if m["number"]]
+    return max(numbers, default=0)
+
+
+def inferred(query: str, declared: Sequence[int], columns: Callable[[str], pa.Schema]) -> list[int]:
+    """The type of each parameter: what was declared, else what the statement compares it with.
+
+    A parameter is of the type that it is cast to, or of that of the expression that it is compared
+    with, added to or assigned from; LIMIT and OFFSET take a bigint. What is left is text.
+
+    Args:
+        query: The statement.
+        declared: The types that the client has declared; 0 for others.
+        columns: Finds the columns of a SELECT.
+    """
+    number = max(number_of(query), len(declared))
+    oids = [*declared, *[UNKNOWN] * (number - len(declared))]
+    if UNKNOWN not in oids:
+        return oids
+    try:
+        tree = sqlglot.parse_one(query, dialect="duckdb")
+    except SqlglotError:
+        tree = exp.Null()
+    for parameter in tree.find_all(exp.Parameter, exp.Placeholder):
+        place = str(parameter.this.name if isinstance(parameter.this, exp.Expression)
+                    else parameter.this)  # fmt: skip
+        if place.isdecimal() and 0 < int(place) <= number and oids[int(place) - 1] == UNKNOWN:
+            oids[int(place) - 1] = _needed(parameter, columns)
+    return [oid or TEXT_OID for oid in oids]
+
+
+def _needed(parameter: exp.Expression, columns: Callable[[str], pa.Schema]) -> int:
+    parent = parameter.parent
+    while isinstance(parent, exp.Paren | exp.Neg):
+        parent = parent.parent
+    if isinstance(parent, exp.Limit | exp.Offset):
+        return _BIGINT_OID
+    if isinstance(parent, exp.Cast):
+        return _type_in(f"SELECT CAST(NULL AS {parent.to.sql('duckdb')})", columns)
+    if not isinstance(parent, exp.Binary | exp.Between | exp.In):
+        return UNKNOWN
+    beside = next(
+        (each for each in parent.iter_expressions()
+         if not each.find(exp.Parameter, exp.Placeholder)),
+        None,
+    )  # fmt: skip
+    select = parent.find_ancestor(exp.Select)
+    if beside is None or select is None:
+        return UNKNOWN
+    parts = [select.args.get("with_") or select.args.get("with"), None]
+    outer = select
+    while (above := outer.find_ancestor(exp.Select)) is not None:
+        outer = above
+    parts[1] = (outer.args.get("with_") or outer.args.get("with")) if outer is not select else None
+    ctes = [cte.sql("duckdb") for with_ in parts if with_ for cte in with_.expressions]
+    source = select.args.get("from_") or select.args.get("from")
+    joins = " ".join(join.sql("duckdb") for join in select.args.get("joins") or ())
+    text = f"SELECT {beside.sql('duckdb')} {source.sql('duckdb') if source else ''} {joins}"
+    return _type_in((f"WITH {', '.join(ctes)} " if ctes else "") + text, columns)
+
+
+def _type_in(query: str, columns: Callable[[str], pa.Schema]) -> int:
+    trial = _replaced(query, ["NULL"] * number_of(query))
+    try:
+        (column,) = columns(trial)
+    except TrilayerError:
+        return UNKNOWN
+    return type_of(column.type).oid
+
+
+def on_trial(query: str, oids: Sequence[int]) -> str:
+    """The statement with literals of which only the types count, to find its columns.
+
+    A literal of unknown type that nothing else gives a type is text, as in PostgreSQL.
+    """
+    return _replaced(
+        query,
+        ["'0'" if oid == UNKNOWN else _typed("NULL", oid) for oid in oids],
+    )
+
+
+def with_values(
+    query: str, values: Sequence[bytes | None], formats: Sequence[int], oids: Sequence[int]
+) -> str:
+    """The statement with literals for its parameters.
+
+    Raises:
+        ParameterFault: A value can't be read, or the statement has more parameters.
+    """
+    literals = []
+    for place, value in enumerate(values):
+        format_ = formats[place if len(formats) > 1 else 0] if formats else 0
+        literals.append(_literal(value, format_, oids[place] if place < len(oids) else UNKNOWN))
+
+    return _replaced(query, literals)
+
+
+def _replaced(query: str, literals: Sequence[str]) -> str:
+    if "$" not in query:
+        return query
+
+    def replaced(match: re.Match[str]) -> str:
+        if not match["number"]:
+            return match[0]
+        number = int(match["number"])
+        if not 0 < number <= len(literals):
+            raise ParameterFault(f"a value for ${number} must be bound; got {len(literals)} values")
+        return literals[number - 1]
+
+    return _TOKEN.sub(replaced, query)
+
+
+def _typed(literal: str, oid: int) -> str:
+    if oid in _ELEMENTS:
+        return f"CAST({literal} AS {_KNOWN[_ELEMENTS[oid]].name}[])"
+    known = _KNOWN.get(oid)
+    return f"CAST({literal} AS {known.name})" if known else literal
+
+
+def _literal(value: bytes | None, format_: int, oid: int) -> str:
+    if value is None:
+        return "NULL"
+    known = _KNOWN.get(oid)
+    if oid in _ELEMENTS:
+        return _list(value, format_, oid)
+    try:
+        if format_ != BINARY:
+            text = value.decode()
+        elif known:
+            text = known.text(value)
+        elif oid == UNKNOWN:  # the client was told that it is text
+            text = value.decode()
+        else:
+            raise ParameterFault(f"a parameter of type {oid} must be sent as text")
+    except (struct.error, UnicodeDecodeError, OverflowError) as error:
+        raise ParameterFault(f"a parameter must be a value of type {oid}: {error}") from None
+    quoted = "'" + text.replace("'", "''") + "'"
+    return _typed(quoted, oid)

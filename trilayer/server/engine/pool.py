@@ -1,0 +1,501 @@
+"""The pool: asks workers, which the loader forks, and ends those that take too long."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import pickle
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from trilayer.operations.project import Project
+from trilayer.server.engine import frames, loader
+from trilayer.server.engine.loader import Start
+from trilayer.server.engine.question import LOST, Question, Refusal
+from trilayer.server.engine.worker import Close, Describe, Fetch, Open, Request, Split
+
+logger = logging.getLogger("trilayer.server")
+
+CANCELLED = Refusal("57014", "canceling statement due to user request")
+FEWER = "Ask for fewer rows or columns, or aggregate them"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What questions may take.
+
+    Attributes:
+        workers: How many questions are answered at once; further ones wait.
+        threads: How many threads answer one question.
+        memory_mb: How much memory a question may take, beside the views.
+        timeout_s: How long the engine may work on one question, in seconds.
+        transactions: How many transactions may keep a worker to themselves.
+        statement_bytes: The length of the longest statement, with its parameters.
+        rows: The most rows of an answer; 0 for any number.
+        bytes: The most bytes of an answer, as it is sent; 0 for any number.
+        connections: How many clients may be connected.
+        client_connections: How many clients may be connected from one address.
+    """
+
+    workers: int = max(2, os.cpu_count() or 1)
+    threads: int = max(1, os.cpu_count() or 1)
+    memory_mb: int = 1024
+    timeout_s: float = 300.0
+    transactions: int = 32
+    statement_bytes: int = 65_536
+    rows: int = 0
+    bytes: int = 0
+    connections: int = 500
+    client_connections: int = 300
+
+
+class Worker:
+    """A worker process, which one client has for itself.
+
+    Attributes:
+        state: The number of the state on which it answers.
+        looks: Whether it has to look if that is still the newest; see `engine.worker.Open`.
+    """
+
+    def __init__(
+        self,
+        pid: int,
+        state: int,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        pool: Pool,
+    ) -> None:
+        """Takes over a worker that the loader has forked."""
+        self.state = state
+        self._reader, self._writer, self._pool = reader, writer, pool
+        self._pid = pid
+        # A pid is that of another process once the worker has ended; this is not.
+        self._handle = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
+        self._why: Refusal | None = None
+        self.version: int | None = None
+        self.ended = False
+        self.looks: bool | None = None
+
+    async def open(
+        self,
+        question: Question,
+        portal: str = "",
+        most_rows: int | None = 0,
+        columns: pa.Schema | None = None,
+    ) -> Opened | None:
+        """Begins an answer; None if the worker may not have the newest state.
+
+        Args:
+            question: The question.
+            portal: The name under which it is read.
+            most_rows: How many rows follow at once: 0 for all, None for none.
+            columns: What the client was told of its columns; None if nothing.
+
+        Raises:
+            Refusal: There is no answer.
+        """
+        self._check(question)
+        looks, self.looks = self.looks, None
+        request = Open(portal, question, most_rows, columns, looks)
+        if (found := await self._asked_for_columns(request)) is None:
+            return None
+        document, schema = found
+        return Opened(schema, document["provenance"])
+
+    async def describe(self, question: Question) -> tuple[list[int], pa.Schema]:
+        """The types of a question's parameters, and its columns. Raises Refusal."""
+        self._check(question)
+        found = await self._asked_for_columns(Describe(question))
+        assert found is not None  # it does not look
+        document, schema = found
+        return document["oids"], schema
+
+    def _check(self, question: Question) -> None:
+        """Raises Refusal for a statement that is too long to be parsed."""
+        given = sum(len(value or b"") for value in question.parameters.values)
+        size, most = len(question.sql.encode()) + given, self._pool.limits.statement_bytes
+        if size > most:
+            raise Refusal("54000", f"a statement must have at most {most:,} bytes; got {size:,}")
+        self.version = question.version
+
+    async def split(self, text: str) -> list[str]:
+        """The statements of a text."""
+        self._check(Question(text))
+        await self._send(Split(text))
+        _, body = await self._receive()
+        found: list[str] = json.loads(body)
+        return found
+
+    async def fetch(self, portal: str, most_rows: int) -> None:
+        """Reads on in an answer; `rows` has what follows."""
+        await self._send(Fetch(portal, most_rows))
+
+    async def close(self, portal: str) -> None:
+        """Ends an answer that was not read to its end."""
+        await self._send(Close(portal))
+
+    async def rows(self) -> AsyncIterator[bytes | Done]:
+        """Encoded rows, and last how many they were. Raises Refusal."""
+        most = self._pool.limits.bytes
+        sent = 0
+        while True:
+            kind, body = await self._receive()
+            if kind == frames.DONE:
+                yield Done(**json.loads(body))
+                return
+            sent += len(body)
+            if most and sent > most:
+                self.end()
+                raise Refusal("54000", f"an answer must have at most {most:,} bytes", FEWER)
+            yield body
+
+    def has_ended(self) -> bool:
+        """Whether its process has ended."""
+        if self.ended or self._handle is None:
+            return self.ended or self._reader.at_eof()
+        return bool(select.select([self._handle], [], [], 0)[0])
+
+    def end(self, why: Refusal | None = None) -> None:
+        """Kills it. Whoever waits for an answer gets the refusal `why`."""
+        if self.ended:
+            return
+        self.ended, self._why = True, why
+        with suppress(ProcessLookupError):
+            if self._handle is not None:
+                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+                os.close(self._handle)
+            else:
+                os.kill(self._pid, signal.SIGKILL)
+        self._writer.close()
+
+    async def _asked_for_columns(self, request: Request) -> tuple[dict[str, Any], pa.Schema] | None:
+        await self._send(request)
+        kind, body = await self._receive()
+        if kind == frames.STALE:
+            return None
+        (size,) = struct.unpack(">I", body[:4])
+        return json.loads(body[4 : 4 + size]), pa.ipc.read_schema(pa.py_buffer(body[4 + size :]))
+
+    async def _send(self, request: Request) -> None:
+        data = pickle.dumps(request)
+        self._writer.write(frames.head(frames.REQUEST, len(data)) + data)
+        try:
+            await self._writer.drain()
+        except ConnectionError:
+            raise self._lost() from None
+
+    async def _receive(self) -> tuple[bytes, bytes]:
+        """The next frame. Raises Refusal for one that refuses, or if the worker has ended."""
+        try:
+            async with asyncio.timeout(self._pool.limits.timeout_s):
+                kind, body = await frames.read(self._reader)
+        except TimeoutError:
+            self.end()
+            raise Refusal(
+                "57014",
+                "canceling statement due to statement timeout:"
+                f" {self._pool.limits.timeout_s:g} s have passed",
+            ) from None
+        except (asyncio.IncompleteReadError, ConnectionError):
+            raise self._lost() from None
+        if kind == frames.REFUSED:
+            raise Refusal(**json.loads(body))
+        return kind, body
+
+    def _lost(self) -> Refusal:
+        why = self._why or Refusal(
+            LOST,
+            "the process that computed the answer has ended, probably for want of memory",
+            "Ask for less at once, or raise serve_memory_mb",
+        )
+        self.end()
+        return why
+
+
+@dataclass(frozen=True)
+class Opened:
+    """An answer that has begun: its columns and its provenance."""
+
+    schema: pa.Schema
+    provenance: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Done:
+    """How many rows were sent, and whether there are more."""
+
+    rows: int
+    more: bool
+
+
+class Answer:
+    """A complete answer, as it is computed.
+
+    Attributes:
+        schema: Its columns.
+        provenance: Its provenance, as JSON.
+        rows: The number of its rows, once `chunks` has ended.
+    """
+
+    def __init__(self, worker: Worker, opened: Opened) -> None:
+        self.schema, self.provenance, self.rows = opened.schema, opened.provenance, 0
+        self._worker, self.complete = worker, False
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The answer's bytes. Raises Refusal if it can't be completed."""
+        async for part in self._worker.rows():
+            if isinstance(part, Done):
+                self.rows, self.complete = part.rows, True
+            else:
+                yield part
+
+
+class Pool:
+    """Answers questions in processes that can be killed.
+
+    Use it as an asynchronous context manager.
+
+    Attributes:
+        limits: What questions may take.
+    """
+
+    def __init__(self, project: Project, limits: Limits | None = None) -> None:
+        """Prepares it, without starting anything.
+
+        Args:
+            project: The project whose store is asked.
+            limits: What questions may take.
+        """
+        self.limits = limits or Limits()
+        self._project = project
+        self._running = asyncio.Semaphore(self.limits.workers)
+        self._idle: list[Worker] = []
+        self._workers: set[Worker] = set()
+        self._pinned = self._seen_state = 0
+        self._dialog = asyncio.Lock()
+        self._loader: _Loader | None = None
+        self._next_state: asyncio.Task[int] | None = None
+
+    async def __aenter__(self) -> Pool:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        for worker in list(self._workers):
+            self._end(worker)
+        if self._loader is not None:
+            await self._loader.end()
+
+    # -- questions ---------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def ask(self, question: Question) -> AsyncIterator[Answer]:
+        """Answers a question on the newest state. Leaving the block early cancels it.
+
+        Raises:
+            Refusal: There is no answer.
+        """
+        async with self.running():
+            worker = await self.lease(question.version, fresh=False)
+            try:
+                worker, opened = await self.open(worker, question)
+                answer = Answer(worker, opened)
+                yield answer
+                if answer.complete:
+                    self.give_back(worker)
+            except Refusal:
+                self.give_back(worker)
+                raise
+            finally:
+                if worker in self._workers and worker not in self._idle:
+                    self._end(worker)
+
+    async def open(self, worker: Worker, question: Question, *rest: Any) -> tuple[Worker, Opened]:
+        """Begins an answer on the newest state, by another worker if this one does not have it.
+
+        Args:
+            worker: A worker, which is ended in that case.
+            question: The question.
+            rest: The further arguments of `Worker.open`.
+
+        Raises:
+            Refusal: There is no answer.
+        """
+        opened = await worker.open(question, *rest)
+        if opened is None:
+            if await self.state() == worker.state:
+                worker.looks = False
+            else:
+                self._end(worker)
+                worker = await self.lease(question.version)
+            opened = await worker.open(question, *rest)
+        assert opened is not None  # it did not look again
+        return worker, opened
+
+    def running(self) -> asyncio.Semaphore:
+        """To be held while a question is answered, so that not too many are at once."""
+        return self._running
+
+    async def state(self) -> int:
+        """The number of the newest state, after looking for new data in the store.
+
+        Whoever asks while it is looked for waits for the next look, and shares it with others.
+
+        Raises:
+            Refusal: What is new can't be proven, or the store can't be read.
+        """
+        if self._next_state is None:
+            self._next_state = asyncio.create_task(self._look())
+        return await asyncio.shield(self._next_state)
+
+    async def lease(self, version: int | None = None, *, fresh: bool = True) -> Worker:
+        """A worker for the caller alone. Give it back, or end it.
+
+        Args:
+            version: The publication on which it answers; None for the newest state.
+            fresh: Whether its state must be the newest now. Otherwise it looks at its first answer,
+                which is cheaper.
+        """
+        newest = await self.state() if fresh else self._seen_state
+        for worker in [w for w in self._idle if w.state != newest or w.has_ended()]:
+            self._end(worker)
+        for worker in self._idle:
+            if worker.version == version:
+                self._idle.remove(worker)
+                worker.looks = None if fresh else True
+                return worker
+        if not fresh:
+            await self.state()
+        return await self._forked()
+
+    def give_back(self, worker: Worker) -> None:
+        """Keeps a worker for the next question, if it may be used again."""
+        if worker.ended or len(self._idle) >= self.limits.workers:
+            self._end(worker)
+        else:
+            self._idle.append(worker)
+
+    def drop(self, worker: Worker, why: Refusal | None = None) -> None:
+        """Ends a worker, which may be at work."""
+        self._end(worker, why)
+
+    def pin(self) -> None:
+        """Counts a client that keeps its worker.
+
+        Raises:
+            Refusal: There are too many of them.
+        """
+        if self._pinned >= self.limits.transactions:
+            raise Refusal(
+                "53300",
+                f"at most {self.limits.transactions} transactions may be open",
+                "End one, or ask without BEGIN",
+            )
+        self._pinned += 1
+
+    def unpin(self) -> None:
+        """Counts a client that has given its worker back."""
+        self._pinned -= 1
+
+    def _end(self, worker: Worker, why: Refusal | None = None) -> None:
+        worker.end(why)
+        self._workers.discard(worker)
+        with suppress(ValueError):
+            self._idle.remove(worker)
+
+    # -- the loader --------------------------------------------------------------------------------
+
+    async def _look(self) -> int:
+        async with self._dialog:
+            # Whoever asks from here on wants a look that begins later.
+            self._next_state = None
+            reply = await self._told(loader.REFRESH)
+        if "refused" in reply:
+            raise Refusal(**reply["refused"])
+        self._seen_state = int(reply["state"])
+        return self._seen_state
+
+    async def _forked(self) -> Worker:
+        ours, theirs = socket.socketpair()
+        try:
+            async with self._dialog:
+                reply = await self._told(loader.FORK, theirs)
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        reader, writer = await asyncio.open_connection(sock=ours, limit=1 << 20)
+        worker = Worker(reply["pid"], reply["state"], reader, writer, self)
+        self._workers.add(worker)
+        return worker
+
+    async def _told(self, what: bytes, end: socket.socket | None = None) -> dict[str, Any]:
+        """Tells the loader to do something, and returns its reply."""
+        for _ in range(2):
+            if self._loader is None:
+                self._loader = await _Loader.started(
+                    self._project, self.limits, self._seen_state + 1
+                )
+            try:
+                return await self._loader.tell(what, end)
+            except (ConnectionError, asyncio.IncompleteReadError):
+                logger.exception("the loader has ended, and is started again")
+                await self._loader.end()
+                self._loader = None
+        raise Refusal("57P03", "the process that loads the store ends again and again")
+
+
+class _Loader:
+    """The loader's process."""
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        end: socket.socket,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self._process, self._end, self._reader, self._writer = process, end, reader, writer
+
+    @staticmethod
+    async def started(project: Project, limits: Limits, first_state: int) -> _Loader:
+        ours, theirs = socket.socketpair()
+        process = subprocess.Popen(
+            [sys.executable, "-m", loader.__name__, str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            # Arrow's own pool reserves a gigabyte of address space, which a worker's limit counts.
+            env=os.environ | {"ARROW_DEFAULT_MEMORY_POOL": "system"},
+        )
+        theirs.close()
+        # A second handle, because asyncio has none that sends descriptors.
+        reader, writer = await asyncio.open_connection(sock=ours.dup())
+        start = Start(project, limits.memory_mb, limits.threads, limits.rows, first_state)
+        told = pickle.dumps((sys.path, start))
+        writer.write(frames.head(frames.REQUEST, len(told)) + told)
+        await writer.drain()
+        return _Loader(process, ours, reader, writer)
+
+    async def tell(self, what: bytes, end: socket.socket | None) -> dict[str, Any]:
+        socket.send_fds(self._end, [what], [end.fileno()] if end else [])
+        _, body = await frames.read(self._reader)
+        found: dict[str, Any] = json.loads(body)
+        return found
+
+    async def end(self) -> None:
+        self._writer.close()
+        self._end.close()
+        self._process.terminate()
+        await asyncio.to_thread(self._process.wait)

@@ -1,0 +1,279 @@
+"""The schema `trilayer`: the state of the system itself, as relations.
+
+They are made when a statement names them, from what the store, the broker and the local stack say
+at that moment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from serving_layer.connection import Connection
+from serving_layer.history import SEGMENTS
+from serving_layer.result import Provenance
+from trilayer.local import processes as local
+from trilayer.operations.project import Project
+from trilayer.operations.quarantine import quarantined
+from trilayer.server.encoding.answers import as_json
+from trilayer_core.errors import CoverageError
+from trilayer_core.seam import parse_time
+
+SCHEMA = "trilayer"
+
+_NAME = re.compile(rf'"?\b{SCHEMA}\b"?\s*\.\s*"?(\w+)', re.IGNORECASE)
+_TIME = pa.timestamp("ms", "UTC")
+
+Rows = list[dict[str, Any]]
+
+
+def named_in(sql: str) -> set[str]:
+    """The relations of the schema that a statement may name."""
+    return {name.lower() for name in _NAME.findall(sql)} & set(RELATIONS)
+
+
+def relation(name: str, project: Project, connection: Connection) -> pa.Table:
+    """The present rows of a relation.
+
+    Raises:
+        TrilayerError: What they consist of can't be read.
+    """
+    schema, make = RELATIONS[name]
+    return pa.Table.from_pylist(make(project, connection), schema)
+
+
+def _history(project: Project, connection: Connection) -> Rows:
+    return [
+        {
+            "version": version.version,
+            "stream": name,
+            "t": _time(version.t),
+            "published_at": _time(version.published_at),
+            "kind": version.kind,
+            "base": version.base,
+            "in_force": version.in_force,
+            "published": version.published,
+            "cut": sorted(share.cut.items()),
+            "events": share.events,
+            "quarantined": share.quarantined,
+            "lost": share.lost,
+            "differing_keys": version.differing_keys,
+        }
+        for version in connection.history()
+        for name, share in version.streams.items()
+    ]
+
+
+def _segments(project: Project, connection: Connection) -> Rows:
+    return [
+        {"stream": stream.name, **row}
+        for stream in project.catalog.streams
+        for row in connection.segments(stream.name).dicts()
+    ]
+
+
+def _lag(project: Project, connection: Connection) -> Rows:
+    provenance = connection.with_lag(connection.loaded_provenance())
+    return [
+        {
+            "stream": name,
+            "partition": partition,
+            "head": stream.head.get(partition, 0),
+            "end": end,
+            "events": max(end - stream.head.get(partition, 0), 0),
+            "stream_lag_s": stream.lag.seconds,
+            "uncovered_s": stream.lag.since_cut,
+        }
+        for name, stream in provenance.streams.items()
+        if stream.lag is not None
+        for partition, end in sorted(stream.lag.end.items())
+    ]
+
+
+def _quarantine(project: Project, connection: Connection) -> Rows:
+    return [
+        {
+            "stream": event.stream,
+            "origin": event.origin,
+            "partition": event.partition,
+            "offset": event.offset,
+            "appended_at": event.append_ms,
+            "reason": event.reason,
+            "source": event.source,
+            "replayed": event.replayed,
+            "discarded": event.discarded,
+        }
+        for stream in project.catalog.streams
+        for event in quarantined(project.store, stream, values=False)
+    ]
+
+
+def _provenance(project: Project, connection: Connection) -> Rows:
+    found: Provenance = connection.loaded_provenance()
+    return [
+        {
+            "stream": name,
+            "partition": partition,
+            "version": found.version,
+            "t": _time(found.t),
+            "kind": found.kind,
+            "cut": stream.cut.get(partition, 0),
+            "head": head,
+            "generation": stream.generation,
+            "speed_events": stream.speed_events,
+            "quarantined": stream.quarantined_in_all,
+            "note": stream.note,
+        }
+        for name, stream in found.streams.items()
+        for partition, head in sorted(stream.head.items())
+    ]
+
+
+def _reconciliation(project: Project, connection: Connection) -> Rows:
+    rows: Rows = []
+    for view in project.catalog.stored:
+        keys = [key.name for key in view.keys]
+        try:
+            table = connection.reconciliation(view.name)
+        except CoverageError:
+            continue
+        for row in table.dicts():
+            rows.append(
+                {
+                    "view": view.name,
+                    "kind": row["_kind"],
+                    "key": as_json({name: row.get(name) for name in keys}),
+                    **{
+                        layer: as_json(
+                            {
+                                name.removesuffix(f"__{layer}"): value
+                                for name, value in row.items()
+                                if name.endswith(f"__{layer}")
+                            }
+                        )
+                        for layer in ("batch", "speed")
+                    },
+                }
+            )
+    return rows
+
+
+def _processes(project: Project, connection: Connection) -> Rows:
+    return [
+        {
+            "name": process.name,
+            "pid": process.pid,
+            "started_at": round(process.create_time * 1000),
+            "memory_mib": local.memory_mib(process.pid),
+        }
+        for process in local.list_running(project.settings.home)
+    ]
+
+
+def _time(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromtimestamp(parse_time(text) / 1000, UTC)
+
+
+RELATIONS: Mapping[str, tuple[pa.Schema, Callable[[Project, Connection], Rows]]] = {
+    "history": (
+        pa.schema(
+            {
+                "version": pa.int64(),
+                "stream": pa.string(),
+                "t": _TIME,
+                "published_at": _TIME,
+                "kind": pa.string(),
+                "base": pa.int64(),
+                "in_force": pa.bool_(),
+                "published": pa.bool_(),
+                "cut": pa.map_(pa.int32(), pa.int64()),
+                "events": pa.int64(),
+                "quarantined": pa.int64(),
+                "lost": pa.int64(),
+                "differing_keys": pa.int64(),
+            }
+        ),
+        _history,
+    ),
+    "segments": (pa.schema([("stream", pa.string()), *SEGMENTS]), _segments),
+    "lag": (
+        pa.schema(
+            {
+                "stream": pa.string(),
+                "partition": pa.int32(),
+                "head": pa.int64(),
+                "end": pa.int64(),
+                "events": pa.int64(),
+                "stream_lag_s": pa.float64(),
+                "uncovered_s": pa.float64(),
+            }
+        ),
+        _lag,
+    ),
+    "quarantine": (
+        pa.schema(
+            {
+                "stream": pa.string(),
+                "origin": pa.int32(),
+                "partition": pa.int32(),
+                "offset": pa.int64(),
+                "appended_at": _TIME,
+                "reason": pa.string(),
+                "source": pa.string(),
+                "replayed": pa.bool_(),
+                "discarded": pa.string(),
+            }
+        ),
+        _quarantine,
+    ),
+    "provenance": (
+        pa.schema(
+            {
+                "stream": pa.string(),
+                "partition": pa.int32(),
+                "version": pa.int64(),
+                "t": _TIME,
+                "kind": pa.string(),
+                "cut": pa.int64(),
+                "head": pa.int64(),
+                "generation": pa.string(),
+                "speed_events": pa.int64(),
+                "quarantined": pa.int64(),
+                "note": pa.string(),
+            }
+        ),
+        _provenance,
+    ),
+    "reconciliation": (
+        pa.schema(
+            {
+                "view": pa.string(),
+                "kind": pa.string(),
+                "key": pa.string(),
+                "batch": pa.string(),
+                "speed": pa.string(),
+            }
+        ),
+        _reconciliation,
+    ),
+    "processes": (
+        pa.schema(
+            {"name": pa.string(), "pid": pa.int64(), "started_at": _TIME, "memory_mib": pa.int64()}
+        ),
+        _processes,
+    ),
+}
+"""The columns of each relation, and how its rows are made.
+
+- `history`: the publications that are kept, a row for each stream.
+- `segments`: what the speed layer has committed; see `Connection.segments`.
+- `lag`: how far the log extends beyond the head, by partition; empty if no broker answers.
+- `quarantine`: the events that do not fit their schema, which are not corrected yet.
+- `provenance`: what the answers of this snapshot are based on, by partition.
+- `reconciliation`: the keys that both layers had to compute for the publication in force.
+- `processes`: the processes of the local stack.
+"""

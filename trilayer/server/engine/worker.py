@@ -1,0 +1,335 @@
+"""A worker: a forked process that answers one client's questions on the state it was forked with.
+
+It holds a copy-on-write view of the loader's memory. Nothing of it is kept: a worker whose question
+is cancelled, or whose state is no longer the newest, is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+import resource
+import socket
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from serving_layer.connection import Connection, Snapshot
+from serving_layer.result import Provenance
+from trilayer.operations.project import Project
+from trilayer.operations.values import plain
+from trilayer.server import introspection
+from trilayer.server.encoding import parameters
+from trilayer.server.encoding.answers import Encoder, batches, encoder
+from trilayer.server.encoding.parameters import ParameterFault
+from trilayer.server.engine import frames, system
+from trilayer.server.engine.question import Question, Refusal
+from trilayer.server.engine.refusals import refusal_of
+from trilayer_core.errors import TrilayerError
+
+logger = logging.getLogger("trilayer.server")
+
+ROWS_AT_ONCE = 16_384
+"""The number of rows that are encoded at once."""
+
+
+@dataclass(frozen=True)
+class Open:
+    """Begins the answer to a question.
+
+    Attributes:
+        portal: The name under which it is read.
+        question: The question.
+        most_rows: How many rows follow at once: 0 for all, None for none.
+        columns: What the client was told of the answer's columns; None if nothing.
+        looks: Whether the worker looks whether there is something new. None if it need not; False
+            if there was nothing new a moment ago.
+    """
+
+    portal: str
+    question: Question
+    most_rows: int | None = 0
+    columns: pa.Schema | None = None
+    looks: bool | None = None
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """Reads on in an answer: so many rows, or all if it is 0."""
+
+    portal: str
+    most_rows: int = 0
+
+
+@dataclass(frozen=True)
+class Describe:
+    """Asks for the columns and parameters of a question, which does not run."""
+
+    question: Question
+
+
+@dataclass(frozen=True)
+class Split:
+    """Asks for the statements of a text."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Close:
+    """Ends an answer that was not read to its end. Nothing is replied."""
+
+    portal: str
+
+
+Request = Open | Fetch | Describe | Split | Close
+
+
+class _Portal:
+    """An answer that is being read."""
+
+    def __init__(
+        self,
+        stack: ExitStack,
+        snapshot: Snapshot,
+        reader: pa.RecordBatchReader,
+        encode: Encoder,
+        columns: pa.Schema | None,
+    ) -> None:
+        self.stack, self._snapshot, self.encode = stack, snapshot, encode
+        self.sent = 0
+        self._batches = batches(_conforming(reader, columns), ROWS_AT_ONCE)
+        self._left: pa.RecordBatch | None = None
+        self.begun = False
+
+    def take(self, most_rows: int) -> Iterator[pa.RecordBatch]:
+        """The next rows: so many, or all if it is 0."""
+        wanted = most_rows
+        while (batch := self._next()) is not None:
+            if most_rows and batch.num_rows > wanted:
+                self._left = batch.slice(wanted)
+                batch = batch.slice(0, wanted)
+            wanted -= batch.num_rows
+            yield batch
+            if most_rows and wanted == 0:
+                return
+
+    def is_over(self) -> bool:
+        """Whether no rows are left."""
+        if self._left is None:
+            self._left = self._next()
+        return self._left is None
+
+    def _next(self) -> pa.RecordBatch | None:
+        batch, self._left = self._left, None
+        while batch is None or not batch.num_rows:
+            batch = next(self._batches, None)
+            if batch is None:
+                self._snapshot.sound = True
+                return None
+        return batch
+
+
+def _conforming(
+    reader: pa.RecordBatchReader, columns: pa.Schema | None
+) -> Iterator[pa.RecordBatch]:
+    """Batches with the columns that the client was told of.
+
+    An unnamed column is named like its text, and a literal's type may depend on its value. So what
+    was described before values were bound can differ in both.
+    """
+    for batch in reader:
+        if columns is not None and batch.schema != columns:
+            arrays = [
+                column.cast(field.type)
+                for column, field in zip(batch.columns, columns, strict=True)
+            ]
+            batch = pa.RecordBatch.from_arrays(arrays, schema=columns)
+        yield batch
+
+
+class Worker:
+    """Carries out the requests of one client at a time."""
+
+    def __init__(
+        self, to: socket.socket, project: Project, connection: Connection, most_rows: int
+    ) -> None:
+        """Prepares it; `run` answers.
+
+        Args:
+            to: The server.
+            project: The project whose store is asked.
+            connection: The loader's connection, detached.
+            most_rows: The most rows of an answer; 0 for any number.
+        """
+        self._to, self._project, self._most_rows = to, project, most_rows
+        self._out = frames.Out(to)
+        self._connection = connection
+        self._portals: dict[str, _Portal] = {}
+
+    def run(self) -> None:
+        """Answers requests until the server closes the connection."""
+        while (data := frames.receive(self._to)) is not None:
+            request: Request = pickle.loads(data)  # from the server, not from a client
+            try:
+                self._answer(request)
+            except Refusal as refusal:
+                self._refused(refusal)
+            except (TrilayerError, duckdb.Error, OSError, pa.ArrowException, MemoryError) as error:
+                asked = request.question.sql if isinstance(request, Open | Describe) else ""
+                self._refused(refusal_of(error, asked))
+            except Exception as error:
+                logger.exception("a question has failed unexpectedly")
+                self._refused(Refusal("XX000", f"internal error: {error}", "See the server's log"))
+            self._out.flush()
+
+    def _refused(self, refusal: Refusal) -> None:
+        self._out.send(frames.REFUSED, _json(refusal.to_json()))
+
+    def _answer(self, request: Request) -> None:
+        match request:
+            case Open():
+                self._open(request)
+            case Fetch():
+                self._fetch(request.portal, request.most_rows)
+            case Describe():
+                self._describe(request.question)
+            case Split():
+                self._out.send(frames.DONE, _json(_statements(request.text)))
+            case Close():
+                self._close(request.portal)
+
+    def _open(self, request: Open) -> None:
+        if request.looks and self._connection.may_have_more():
+            self._out.send(frames.STALE, b"")
+            return
+        if request.looks is False:
+            self._connection.has_nothing_more()
+        self._close(request.portal)
+        question = request.question
+        with ExitStack() as stack:
+            snapshot = self._snapshot(question, stack)
+            reader, provenance = _reader(snapshot, question, _with_values(question))
+            columns = request.columns or reader.schema
+            encode = encoder(question.output, columns, question.formats)
+            portal = _Portal(stack.pop_all(), snapshot, reader, encode, request.columns)
+        self._portals[request.portal] = portal
+        # Clients of PostgreSQL have no place for it.
+        shown = question.output in ("arrow", "json", "csv")
+        said = plain(provenance.to_json()) if shown else {}
+        self._send_columns({"provenance": said}, columns)
+        if request.most_rows is not None:
+            self._fetch(request.portal, request.most_rows)
+
+    def _fetch(self, name: str, most_rows: int) -> None:
+        if (portal := self._portals.get(name)) is None:
+            raise Refusal("34000", f'portal "{name}" does not exist')
+        try:
+            if not portal.begun:
+                self._send_rows(portal.encode.begin())
+                portal.begun = True
+            rows = 0
+            for batch in portal.take(most_rows):
+                portal.sent += batch.num_rows
+                if self._most_rows and portal.sent > self._most_rows:
+                    raise Refusal("54000", f"an answer must have at most {self._most_rows:,} rows")
+                self._send_rows(portal.encode.batch(batch))
+                rows += batch.num_rows
+            over = portal.is_over()
+            if over:
+                self._send_rows(portal.encode.end())
+        except BaseException:
+            self._close(name)
+            raise
+        if over:
+            self._close(name)
+        self._out.send(frames.DONE, _json({"rows": rows, "more": not over}))
+
+    def _send_rows(self, data: bytes | pa.Buffer) -> None:
+        if len(data):
+            self._out.send(frames.ROWS, data)
+
+    def _send_columns(self, document: Mapping[str, Any], columns: pa.Schema) -> None:
+        text, schema = _json(document), columns.serialize().to_pybytes()
+        self._out.send(frames.COLUMNS, struct.pack(">I", len(text)) + text + schema)
+
+    def _describe(self, question: Question) -> None:
+        with ExitStack() as stack:
+            snapshot = self._snapshot(question, stack)
+            declared = _declared(question)
+            oids = parameters.inferred(
+                question.sql,
+                declared,
+                lambda query: snapshot.table(query, question.layer, rows=0).schema,
+            )
+            trial = parameters.on_trial(question.sql, oids)
+            columns = _reader(snapshot, replace(question, most_rows=0), trial)[0].schema
+        self._send_columns({"oids": oids}, columns)
+
+    def _snapshot(self, question: Question, stack: ExitStack) -> Snapshot:
+        for name in system.named_in(question.sql):
+            rows = system.relation(name, self._project, self._connection)
+            self._connection.relation(system.SCHEMA, name, rows)
+        return stack.enter_context(self._connection.snapshot(question.version))
+
+    def _close(self, name: str) -> None:
+        if (portal := self._portals.pop(name, None)) is not None:
+            portal.stack.close()
+
+
+def _reader(
+    snapshot: Snapshot, question: Question, query: str
+) -> tuple[pa.RecordBatchReader, Provenance]:
+    """The answer to a statement whose parameters have values."""
+    layer, most_rows = question.layer, question.most_rows
+    if not introspection.mentions(query):
+        return snapshot.reader(query, layer, most_rows)
+    found = introspection.rewrite(query, question.session)
+    reader, provenance = snapshot.reader(found.sql, layer, most_rows)
+    # What the catalog says is small.
+    return introspection.declared(reader.read_all(), found.oids).to_reader(), provenance
+
+
+def _declared(question: Question) -> list[int]:
+    """The types of parameters that the client, or the statement itself, has declared."""
+    known = introspection.parameter_types(question.sql)
+    given = question.parameters.oids
+    number = max([len(given), *known])
+    return [
+        (given[place] if place < len(given) else 0) or known.get(place + 1, 0)
+        for place in range(number)
+    ]
+
+
+def _with_values(question: Question) -> str:
+    given = question.parameters
+    try:
+        return parameters.with_values(question.sql, given.values, given.formats, given.oids)
+    except ParameterFault as error:
+        raise Refusal("22P02", str(error)) from None
+
+
+def _statements(text: str) -> list[str]:
+    """The statements of a text. One that can't be parsed is reported when it is run."""
+    try:
+        return [statement.query for statement in duckdb.extract_statements(text)]
+    except duckdb.Error:
+        return [text]
+
+
+def _json(document: object) -> bytes:
+    return json.dumps(document).encode()
+
+
+def limit_memory(more_mb: int) -> None:
+    """Lets this process have so much more address space than it has now, and no more."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + (more_mb << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))

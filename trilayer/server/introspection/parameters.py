@@ -1,0 +1,48 @@
+"""The types that a statement gives to its parameters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from trilayer.server.introspection.shapes import shapes
+from trilayer.server.introspection.text import mentions, plain
+from trilayer.server.introspection.types import is_registered, type_name
+
+_DECIDED = re.compile(r"\$\d+\s*::|\bCAST\s*\(\s*\$\d+\s+AS\b", re.IGNORECASE)
+
+
+def parameter_types(sql: str) -> Mapping[int, int]:
+    """The types, by their numbers in pg_type, of the parameters whose type is plain to see.
+
+    These are parameters that are cast, as `$1::oid[]` is, and those that are compared with a column
+    of the catalog.
+    A client that asks for the types of parameters sends their values in these.
+    """
+    if "$" not in sql or not (_DECIDED.search(sql) or mentions(sql)):
+        return {}
+    try:
+        tree = sqlglot.parse_one(plain(sql), dialect="postgres")
+    except SqlglotError:
+        return {}
+    found: dict[int, int] = {}
+    for parameter in tree.find_all(exp.Parameter):
+        if parameter.name.isdecimal() and (name := _type_of(parameter)):
+            found.setdefault(int(parameter.name), shapes().types[name]["oid"])
+    return found
+
+
+def _type_of(parameter: exp.Parameter) -> str:
+    parent = parameter.parent
+    if isinstance(parent, exp.Cast):
+        name = type_name(parent.to)
+        return "text" if is_registered(name) else name
+    if isinstance(parent, exp.Predicate) and isinstance(parent, exp.Binary):
+        other = parent.right if parent.left is parameter else parent.left
+        name = shapes().columns.get(other.name.lower(), "") if isinstance(other, exp.Column) else ""
+        return "" if is_registered(name) else name
+    return ""

@@ -1,0 +1,69 @@
+"""Statements as text: whether one is about the catalog, and what sqlglot does not parse."""
+
+from __future__ import annotations
+
+import re
+
+_QUOTED = r"""[eE]'(?:[^'\\]|\\.|'')*' | '[^']*' | \$(?P<tag>(?:[A-Za-z_]\w*)?)\$.*?\$(?P=tag)\$
+    | --[^\n]* | /\*.*?\*/"""
+"""Texts and comments."""
+
+_ABOUT = re.compile(
+    _QUOTED
+    + r"""| (?P<found>
+        \b(?:pg_\w | information_schema\b | current_(?:schemas?|database|catalog|user|role|setting)\b
+            | session_user\b | (?<!")user\b(?!") | set_config\b | version\s*\( | has_\w+_privilege\b
+            | (?:format_type | (?:obj|col|shobj)_description | to_reg\w+ | quote_(?:ident|literal)
+               | aclexplode | txid_\w+ | inet_(?:server|client)_\w+ | getdatabaseencoding)\s*\()
+        | ::\s*"?(?:reg\w+|oid|name|xid|char"|int2vector|oidvector)\b
+        | \bAS\s+(?:reg(?:class|type|proc|namespace|role)\w*|oid|name)\s*\)
+        | \bOPERATOR\s*\(
+        | ^\s*SHOW\s )""",
+    re.VERBOSE | re.DOTALL | re.IGNORECASE,
+)
+
+
+def mentions(sql: str) -> bool:
+    """Whether a statement may ask PostgreSQL's catalog or about the session.
+
+    It reads the statement once. A statement of which it is false has nothing to be rewritten.
+    """
+    return any(match["found"] for match in _ABOUT.finditer(sql))
+
+
+_FOREIGN = re.compile(
+    _QUOTED
+    + r"""| (?P<collate>\bCOLLATE\s+(?:"?pg_catalog"?\s*\.\s*)?(?:"[^"]*"|\w+))
+    | OPERATOR\s*\(\s*(?:pg_catalog\s*\.\s*)?(?P<operator>[^\s\w()]+)\s*\)
+    | "(?:[^"]|"")*"\s*(?P<call>\()?
+    | \bpg_catalog\s*\.\s*(?P<function>\w+)(?=\s*\()
+    | ::\s*(?:pg_catalog\s*\.\s*)?"?(?P<element>[a-z]\w*)"?\s*\[\s*\]""",
+    re.VERBOSE | re.DOTALL | re.IGNORECASE,
+)
+
+
+def plain(sql: str) -> str:
+    """The statement without what sqlglot does not parse.
+
+    Collations are left out, for there is one only. An operator is written without its schema, as
+    functions are, and an array's type as PostgreSQL itself names it: `_oid` for `oid[]`.
+    """
+
+    def replaced(match: re.Match[str]) -> str:
+        if match["collate"]:
+            return ""
+        if match["operator"]:
+            return f" {match['operator']} "
+        if match["function"]:
+            return match["function"]
+        if match["element"] and match["element"].lower() in _ELEMENTS:
+            return f"::_{match['element'].lower()}"
+        return match[0]
+
+    return _FOREIGN.sub(replaced, sql)
+
+
+_ELEMENTS = frozenset({"oid", "name", "char", "regclass", "regtype", "regproc", "xid", "aclitem"})
+"""The types whose arrays sqlglot does not parse."""
+
+SHOW = re.compile(r'\s*SHOW\s+(?P<name>[\w." ]+?)\s*;?\s*\Z', re.IGNORECASE)

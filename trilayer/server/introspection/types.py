@@ -1,0 +1,245 @@
+"""Which types PostgreSQL would give the columns of a SELECT over its catalog.
+
+DuckDB knows text and numbers only, but clients decide by `name`, `oid` and `"char"`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from sqlglot import exp
+
+from trilayer.server.introspection.shapes import CATALOG, STANDARD, shapes
+
+
+class Output(NamedTuple):
+    """A column of an answer. `type` is the name of its type; empty if it is not known."""
+
+    name: str
+    type: str
+
+
+Columns = Sequence[Output] | None
+"""The columns of a query or table; None if they are not known."""
+
+_NAMES = {
+    "INT": "int4", "BIGINT": "int8", "SMALLINT": "int2", "TEXT": "text", "VARCHAR": "varchar",
+    "BOOLEAN": "bool", "DOUBLE": "float8", "FLOAT": "float4", "NAME": "name", "CHAR": "bpchar",
+    "TIMESTAMPTZ": "timestamptz", "INT2": "int2", "INT4": "int4", "INT8": "int8",
+}  # fmt: skip
+_REGISTERED = frozenset({"regclass", "regtype", "regproc", "regprocedure", "regnamespace",
+                         "regrole", "regoper", "regconfig"})  # fmt: skip
+
+_RETURNS = {
+    "current_database": "name", "current_catalog": "name", "current_schema": "name",
+    "current_schemas": "_name", "current_user": "name", "session_user": "name",
+    "current_role": "name", "user": "name", "pg_get_userbyid": "name",
+    "pg_encoding_to_char": "name", "pg_client_encoding": "name", "getdatabaseencoding": "name",
+    "pg_backend_pid": "int4", "pg_char_to_encoding": "int4", "array_length": "int4",
+    "array_lower": "int4", "array_upper": "int4", "array_ndims": "int4", "cardinality": "int4",
+    "length": "int4", "char_length": "int4", "octet_length": "int4", "strpos": "int4",
+    "position": "int4", "generate_subscripts": "int4", "generate_series": "int4",
+    "inet_server_port": "int4", "inet_client_port": "int4", "inet_server_addr": "inet",
+    "inet_client_addr": "inet", "pg_my_temp_schema": "oid", "age": "int4", "pg_typeof": "regtype",
+    "to_regclass": "regclass", "to_regtype": "regtype", "to_regproc": "regproc",
+    "pg_current_wal_lsn": "pg_lsn", "pg_last_wal_replay_lsn": "pg_lsn",
+    "pg_relation_is_updatable": "int4", "json_build_object": "json", "json_build_array": "json", "array_position": "int4", "pg_options_to_table": "",
+}  # fmt: skip
+"""The types of functions whose Arrow type is another one."""
+
+
+def is_registered(type_: str) -> bool:
+    """Whether it is a type whose values are numbers that are written as names."""
+    return type_ in _REGISTERED
+
+
+def type_name(kind: exp.DataType) -> str:
+    """The name in `pg_type` of a type as SQL writes it; empty if it is none of PostgreSQL's."""
+    if kind.this == exp.DataType.Type.ARRAY:
+        inner = kind.expressions
+        element = type_name(inner[0]) if inner and isinstance(inner[0], exp.DataType) else ""
+        return f"_{element}" if element else ""
+    if kind.this == exp.DataType.Type.USERDEFINED:
+        written = str(kind.args.get("kind") or "")
+        quoted = written.rpartition(".")[2]
+        name = "char" if quoted == '"char"' else quoted.strip('"').lower()
+    else:
+        written = kind.this.value if isinstance(kind.this, exp.DataType.Type) else str(kind.this)
+        name = _NAMES.get(written.upper(), written.lower())
+    return name if name in shapes().types or is_registered(name) else ""
+
+
+def columns_of(query: exp.Expression, known: Mapping[str, Columns] | None = None) -> Columns:
+    """The columns of a query in PostgreSQL's SQL.
+
+    Args:
+        query: The query; its columns have names.
+        known: The columns of common table expressions that it may use.
+    """
+    known = dict(known or {})
+    if (with_ := query.args.get("with_") or query.args.get("with")) is not None:
+        for cte in with_.expressions:
+            names = [c.name for c in cte.args["alias"].args.get("columns") or ()]
+            inner = cte.this
+            first = inner.this if with_.args.get("recursive") and _is_set(inner) else inner
+            found = columns_of(first, known)
+            known[cte.alias.lower()] = _renamed(found, names)
+    if isinstance(query, exp.Subquery):
+        return columns_of(query.this, known)
+    if _is_set(query):
+        left, right = columns_of(query.this, known), columns_of(query.expression, known)
+        if left is None or right is None or len(left) != len(right):
+            return left
+        return [Output(a.name, a.type or b.type) for a, b in zip(left, right, strict=True)]
+    if not isinstance(query, exp.Select):
+        return None
+    sources = _sources(query, known)
+    found: list[Output] = []
+    for projection in query.expressions:
+        if projection.is_star:
+            table = projection.table if isinstance(projection, exp.Column) else ""
+            for name, columns in sources.items():
+                if table and name != table.lower():
+                    continue
+                if columns is None:
+                    return None
+                found += columns
+            continue
+        found.append(Output(projection.alias_or_name, _type(projection, sources, known)))
+    return found
+
+
+def _is_set(query: exp.Expression) -> bool:
+    return isinstance(query, exp.SetOperation)
+
+
+def _renamed(columns: Columns, names: Sequence[str]) -> Columns:
+    if columns is None or not names:
+        return columns
+    rest = columns[len(names) :]
+    return [Output(n, c.type) for n, c in zip(names, columns, strict=False)] + list(rest)
+
+
+def _sources(query: exp.Select, known: Mapping[str, Columns]) -> dict[str, Columns]:
+    """The columns of what a SELECT is from, by alias."""
+    from_ = query.args.get("from_") or query.args.get("from")
+    parts = [from_.this] if from_ is not None else []
+    parts += [join.this for join in query.args.get("joins") or ()]
+    parts += [lateral for lateral in query.args.get("laterals") or ()]
+    found: dict[str, Columns] = {}
+    for part in parts:
+        names = [c.name for c in part.args["alias"].args.get("columns") or ()] if (
+            isinstance(part.args.get("alias"), exp.TableAlias)
+        ) else []  # fmt: skip
+        found[part.alias_or_name.lower()] = _renamed(_source(part, known), names)
+        for join in part.args.get("joins") or ():
+            found[join.this.alias_or_name.lower()] = _source(join.this, known)
+    return found
+
+
+def _source(part: exp.Expression, known: Mapping[str, Columns]) -> Columns:
+    if isinstance(part, exp.Subquery):
+        return columns_of(part, known)
+    if isinstance(part, exp.Table):
+        name, schema = part.name.lower(), part.db.lower()
+        if not schema and name in known:
+            return known[name]
+        relation = shapes().relations.get((schema or CATALOG, name))
+        if relation is None or (schema and schema not in (CATALOG, STANDARD)):
+            return None
+        return [Output(column.name, shapes().base(column.type)) for column in relation.columns]
+    return None
+
+
+def _type(
+    node: exp.Expression, sources: Mapping[str, Columns], known: Mapping[str, Columns]
+) -> str:
+    """The name of an expression's type; empty for that of Arrow."""
+
+    def of(inner: exp.Expression) -> str:
+        return _type(inner, sources, known)
+
+    for kind, rule in _RULES.items():
+        if isinstance(node, kind):
+            return rule(node, of)
+    if isinstance(node, exp.Column):
+        return _column(node, sources)
+    if isinstance(node, exp.Subquery | exp.Select):
+        columns = columns_of(node, known)
+        return columns[0].type if columns else ""
+    if isinstance(node, exp.Array) and node.find(exp.Select) is node.expressions[0]:
+        columns = columns_of(node.expressions[0], known)
+        return _array(columns[0].type) if columns else ""
+    if isinstance(node, exp.Func | exp.Dot):
+        called = node.expression if isinstance(node, exp.Dot) else node
+        if not isinstance(called, exp.Func):
+            return ""
+        name = called.name if isinstance(called, exp.Anonymous) else called.sql_name()
+        return _RETURNS.get(name.lower(), "")
+    return ""
+
+
+def _column(node: exp.Column, sources: Mapping[str, Columns]) -> str:
+    name, table = node.name.lower(), node.table.lower()
+    if name in _HIDDEN and not any(name == c.name for cs in sources.values() for c in cs or ()):
+        return _HIDDEN[name]
+    for alias, columns in sources.items():
+        if columns is not None and table in ("", alias):
+            for column in columns:
+                if column.name.lower() == name:
+                    return column.type
+    # From an outer query, whose columns have names of their own in pg_catalog.
+    return shapes().base(shapes().columns[name]) if table and name in shapes().columns else ""
+
+
+_HIDDEN = {"tableoid": "oid", "xmin": "xid", "xmax": "xid", "ctid": "text"}
+"""Columns that every table of PostgreSQL has, and no star shows."""
+
+
+def _array(element: str) -> str:
+    return f"_{element}" if element and not element.startswith("_") else ""
+
+
+def _first(nodes: Sequence[exp.Expression | None], of: Callable[[exp.Expression], str]) -> str:
+    """The type of the first one that decides, for literals and NULL don't."""
+    given = [node for node in nodes if node is not None]
+    found = [of(node) for node in given if not isinstance(node, exp.Literal | exp.Null)]
+    return next(filter(None, found), "") if found else ""
+
+
+def _bracket(node: exp.Expression, of: Callable[[exp.Expression], str]) -> str:
+    array = of(node.this)
+    if array == "int2vector":
+        return "int2"
+    if array == "oidvector":
+        return "oid"
+    return array[1:] if array.startswith("_") else ""
+
+
+def _case(node: exp.Expression, of: Callable[[exp.Expression], str]) -> str:
+    return _first([*(i.args["true"] for i in node.args["ifs"]), node.args.get("default")], of)
+
+
+_RULES: Mapping[type[exp.Expression], Callable[..., str]] = {
+    exp.Alias: lambda node, of: of(node.this),
+    exp.Paren: lambda node, of: of(node.this),
+    exp.Collate: lambda node, of: of(node.this),
+    exp.Cast: lambda node, of: type_name(node.to),
+    exp.Coalesce: lambda node, of: _first([node.this, *node.expressions], of),
+    exp.Nullif: lambda node, of: of(node.this),
+    exp.Max: lambda node, of: _extreme(of(node.this)),
+    exp.Min: lambda node, of: _extreme(of(node.this)),
+    exp.Case: _case,
+    exp.ArrayAgg: lambda node, of: _array(of(node.this)),
+    exp.Order: lambda node, of: of(node.this),
+    exp.Distinct: lambda node, of: of(node.expressions[0]),
+    exp.Filter: lambda node, of: of(node.this),
+    exp.Bracket: _bracket,
+    exp.Length: lambda node, of: "int4",
+}
+
+
+def _extreme(type_: str) -> str:
+    """`max` of names is text."""
+    return "text" if type_ in ("name", "char") else type_

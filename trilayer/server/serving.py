@@ -1,0 +1,151 @@
+"""Everything that `trilayer serve` runs, as the settings have it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from trilayer.operations.project import Project
+from trilayer.server.engine.pool import Limits, Pool
+from trilayer.server.http import serving as web
+from trilayer.server.http.application import app
+from trilayer.server.http.security import Access as WebAccess
+from trilayer.server.http.state import State
+from trilayer.server.metrics import Metrics
+from trilayer.server.users import Users
+from trilayer.server.wire.authentication import Access
+from trilayer.server.wire.listen import DATABASE, Server, check_exposed
+from trilayer_core.errors import SettingsError
+from trilayer_core.runtime.settings import Settings
+
+USERS = "server-users.json"
+"""The file of users, in the folder `home`."""
+
+
+CONSOLE = Path(__file__).with_name("console")
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Where the server listens.
+
+    Attributes:
+        host: The host.
+        wire: The port for clients of PostgreSQL.
+        http: The port of HTTP.
+        encrypted: Whether clients must encrypt.
+    """
+
+    host: str
+    wire: int
+    http: int
+    encrypted: bool
+
+    @property
+    def psql(self) -> str:
+        """The command that connects psql."""
+        return f"psql -h {self.host} -p {self.wire} {DATABASE}"
+
+    @property
+    def console(self) -> str:
+        """The address of the console."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http{'s' if self.encrypted else ''}://{host}:{self.http}/"
+
+
+async def serve(project: Project, stop: asyncio.Event, ready: Callable[[Addresses], None]) -> None:
+    """Answers clients until `stop` is set.
+
+    Args:
+        project: The project whose store is asked.
+        stop: Ends it.
+        ready: Called once clients can connect.
+
+    Raises:
+        SettingsError: The certificate can't be read.
+        UsageError: Others could reach the address, without passwords or encryption.
+        EnvironmentFault: A port is taken.
+    """
+    settings, ports = project.settings, dict[str, int]()
+    may = access(settings)
+    check_exposed(settings.serve_host, may)
+
+    def listens(name: str, port: int) -> None:
+        ports[name] = port
+        if len(ports) == len(("wire", "http")):
+            ready(Addresses(settings.serve_host, **ports, encrypted=may.encrypted))
+
+    async with Pool(project, limits(settings)) as pool:
+        metrics = Metrics()
+        wire = Server(pool, may, settings.serve_host, metrics)
+        site = app(
+            pool,
+            State(project, pool),
+            access=_web_access(may.users, settings),
+            metrics=metrics,
+            console=CONSOLE,
+        )
+        async with asyncio.TaskGroup() as both:
+            both.create_task(
+                wire.run(settings.serve_port, stop, lambda port: listens("wire", port))
+            )
+            both.create_task(
+                web.serve(
+                    site,
+                    settings.serve_http_port,
+                    stop,
+                    lambda port: listens("http", port),
+                    settings.serve_host,
+                    certificate=settings.serve_certificate,
+                    key=settings.serve_key,
+                )
+            )
+
+
+def _web_access(known: Users, settings: Settings) -> WebAccess:
+    """Who may ask by HTTP. Without users, whoever is on this machine may read."""
+    return WebAccess(known.role if known.all() else None, hosts=[settings.serve_host])
+
+
+def users(settings: Settings) -> Users:
+    """The users of a project's server."""
+    return Users(settings.home / USERS)
+
+
+def limits(settings: Settings) -> Limits:
+    """What questions may take."""
+    return Limits(
+        workers=settings.serve_workers or max(2, os.cpu_count() or 1),
+        memory_mb=settings.serve_memory_mb,
+        timeout_s=settings.serve_timeout_s,
+        rows=settings.serve_rows,
+        bytes=settings.serve_bytes,
+        connections=settings.serve_connections,
+        client_connections=settings.serve_connections,
+    )
+
+
+def access(settings: Settings) -> Access:
+    """Who may connect. Where there is a certificate, every client must encrypt.
+
+    Raises:
+        SettingsError: The certificate or its key can't be read, or one of both is missing.
+    """
+    certificate, key = settings.serve_certificate, settings.serve_key
+    if certificate is None or key is None:
+        if certificate is not key:
+            raise SettingsError("serve_certificate and serve_key must be set together; got one")
+        return Access(users(settings))
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        tls.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise SettingsError(
+            f"serve_certificate and serve_key must be a certificate and its key in PEM; got"
+            f" {certificate} and {key}: {error}"
+        ) from None
+    return Access(users(settings), tls, encrypted=True)

@@ -1,0 +1,65 @@
+"""Who a client is: nobody in particular, or a user who proves a password by SCRAM-SHA-256."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from dataclasses import dataclass
+
+from trilayer.server.engine.question import Refusal
+from trilayer.server.users import Users
+from trilayer.server.wire import messages, scram
+from trilayer.server.wire.messages import Body, ProtocolFault
+
+MOST_BYTES = 10_000
+"""The length of the longest message that a client may send before it is known."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may connect, and how.
+
+    Attributes:
+        users: The users; if there are any, every client must prove to be one.
+        tls: The server's certificate and key; None for no encryption.
+        encrypted: Whether a client must encrypt.
+    """
+
+    users: Users
+    tls: ssl.SSLContext | None = None
+    encrypted: bool = False
+
+
+async def authenticate(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, users: Users, name: str
+) -> None:
+    """Has a client prove that it is the user that it says.
+
+    Raises:
+        Refusal: It is not.
+        ProtocolFault: It sends something else.
+    """
+    known = users.all()
+    if not known:
+        return
+    user = known.get(name)
+    exchange = scram.Exchange(user.verifier if user else users.pretended(name))
+    writer.write(messages.sasl([scram.MECHANISM]))
+    body = await _answer(reader, writer)
+    mechanism, size = body.text(), body.int32()
+    if mechanism != scram.MECHANISM:
+        raise ProtocolFault(f"the mechanism must be {scram.MECHANISM}; got {mechanism}")
+    writer.write(messages.sasl_continue(exchange.first(body.take(size))))
+    proven = exchange.final((await _answer(reader, writer)).rest)
+    if proven is None or user is None:
+        raise Refusal("28P01", f'password authentication failed for user "{name}"')
+    writer.write(messages.sasl_final(proven))
+
+
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Body:
+    await writer.drain()
+    kind = await reader.readexactly(1)
+    length = int.from_bytes(await reader.readexactly(4), "big")
+    if kind != b"p" or not 4 <= length <= MOST_BYTES:
+        raise ProtocolFault(f"a password message must come; got {kind!r} of {length} bytes")
+    return Body(await reader.readexactly(length - 4))

@@ -1,0 +1,78 @@
+"""`COPY ... TO STDOUT`, which DuckDB would write to the server's own standard output."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from trilayer.server.engine.question import Output, Refusal
+
+_COPY = re.compile(
+    r"\s*COPY\s+(?:\((?P<query>.*)\)|(?P<table>[^\s(]+)\s*(?:\((?P<columns>[^()]*)\))?)\s+TO\s+STDOUT"
+    r"\b\s*(?:WITH\b\s*)?(?P<options>.*?);?\s*",
+    re.IGNORECASE | re.DOTALL,
+)
+_WORDS = re.compile(r"\w+|'[^']*'")
+
+
+@dataclass(frozen=True)
+class Copy:
+    """What is copied, and how.
+
+    Attributes:
+        query: The SELECT whose rows are copied.
+        output: Their encoding.
+    """
+
+    query: str
+    output: Output
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether the rows are binary."""
+        return self.output == "copy-binary"
+
+
+def copy_of(sql: str) -> Copy | None:
+    """What a statement copies; None if it is no COPY.
+
+    Raises:
+        Refusal: It copies elsewhere, or with an option that is not known.
+    """
+    if not re.match(r"\s*COPY\b", sql, re.IGNORECASE):
+        return None
+    if (found := _COPY.fullmatch(sql)) is None:
+        raise Refusal("42501", "COPY must be COPY ... TO STDOUT, since views are read-only")
+    query = found["query"] or f"SELECT {found['columns'] or '*'} FROM {found['table']}"
+    return Copy(query, _output(found["options"]))
+
+
+def _output(options: str) -> Output:
+    words = [word.upper() for word in _WORDS.findall(options)]
+    format_, header = "TEXT", False
+    while words:
+        match words:
+            case ["FORMAT", name, *words]:
+                format_ = name
+            case ["BINARY" | "CSV" as format_, *words]:
+                pass
+            case ["HEADER", "FALSE" | "OFF" | "0", *words]:
+                header = False
+            case ["HEADER", "TRUE" | "ON" | "1", *words]:
+                header = True
+            case ["HEADER", *words]:
+                header = True
+            case ["ENCODING", "'UTF8'" | "'UTF-8'", *words]:
+                pass
+            case [name, *_]:
+                raise Refusal("0A000", f"COPY must have only FORMAT and HEADER; got {name}")
+    match format_.strip("'"), header:
+        case "TEXT", False:
+            return "copy-text"
+        case "CSV", False:
+            return "copy-csv"
+        case "CSV", True:
+            return "copy-csv-header"
+        case "BINARY", False:
+            return "copy-binary"
+    raise Refusal("0A000", f"COPY must be in text, csv or binary; got {format_} {header or ''}")
