@@ -296,13 +296,15 @@ class Shared:
                     async for chunk in chunks:
                         encoded += chunk
                         if len(encoded) > MOST_BYTES:
-                            raise _too_much(f"{MOST_BYTES:,} bytes")
+                            break
                     columns, provenance = columns_json(answer.schema), answer.provenance
             except TimeoutError:
                 outcome.set("timeout")
                 raise Refusal(
                     "57014", f"the answer must be complete within {self._limits.seconds:g} s"
                 ) from None
+        if len(encoded) > MOST_BYTES:
+            raise _too_much(f"{MOST_BYTES:,} bytes")
         # A large answer takes a while, in which others are answered.
         return await asyncio.to_thread(self._compared, bytes(encoded), columns, provenance)
 
