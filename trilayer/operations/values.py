@@ -35,7 +35,11 @@ def exact(value: object) -> object:
         return value
     if isinstance(value, int):
         return value if -EXACT <= value <= EXACT else str(value)
-    if isinstance(value, Decimal | timedelta):
+    if isinstance(value, Decimal):
+        # A sum of bigints is a decimal without a fraction.
+        text = str(value)
+        return exact(int(text)) if text.lstrip("-").isdigit() else text
+    if isinstance(value, timedelta):
         return str(value)
     if isinstance(value, list | tuple):
         return [exact(item) for item in value]
