@@ -116,7 +116,11 @@ class RemoteSnapshot:
 
 
 class RemoteConnection:
-    """A connection to a server. Close it, or use it as a context manager."""
+    """A connection to a server. Close it, or use it as a context manager.
+
+    It can be used from several threads. What `Connection` has beside it, such as lookup tables of
+    your own, needs a connection to the store.
+    """
 
     def __init__(self, url: str, *, timeout_s: float = ANSWER_S) -> None:
         """Prepares it, without asking anything.

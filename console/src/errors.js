@@ -11,7 +11,7 @@ export function errorText(error, sql = "") {
   return h(
     "div",
     { class: "note bad", role: "alert", "data-lost": error instanceof Lost },
-    h("p", {}, marked(error.message), place),
+    h("p", {}, marked(sentence(error.message)), place),
     error.hint && h("p", { class: "hint" }, marked(sentence(error.hint))),
     error instanceof Lost && h("p", { class: "hint" }, marked("Is `trilayer serve` still running? The page tries again by itself.")),
   );

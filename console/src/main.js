@@ -77,6 +77,9 @@ function setUpNavigation() {
 /** Says whether the server answers, and which publication is in force. */
 function setUpConnection() {
   const state = document.getElementById("connection");
+  const words = h("span");
+  const countdown = h("span", { "aria-hidden": "true" }); // a screen reader would say every second
+  fill(state, h("span", {}, words, countdown));
   const inForce = document.getElementById("in-force");
   let lost = false;
   let known = false;
@@ -91,8 +94,9 @@ function setUpConnection() {
     state.className = error ? "lost" : status ? "live" : "";
     const wait = againAt ? Math.max(Math.ceil((againAt - Date.now()) / 1000), 0) : 0;
     const wrong = error?.answered ? error.message : "The connection is lost.";
-    const text = error ? `${wrong} Next try ${wait ? `in ${wait} s` : "now"}.` : status ? "live" : "connecting";
-    if (state.textContent !== text) state.textContent = text;
+    const text = error ? `${wrong} It is tried again` : status ? "live" : "connecting";
+    if (words.textContent !== text) words.textContent = text;
+    countdown.textContent = error ? (wait ? ` in ${wait} s.` : " now.") : "";
     const version = status?.publication ? `publication ${status.publication.version}${status.publication.held ? ", held" : ""}` : "";
     if (inForce.textContent !== version) inForce.textContent = version;
   };

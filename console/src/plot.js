@@ -83,7 +83,7 @@ export function chart({ series, data, bands = [], time = true, names = null, hei
     return {
       label: name,
       stroke,
-      width: kind === "points" ? 0 : 1.75,
+      width: kind === "points" || kind === "bars" ? 0 : 1.75,
       fill: kind === "bars" ? stroke : fill ? faint(shade) : undefined,
       paths: { bars: uPlot.paths.bars({ size: [0.7, 40] }), steps: uPlot.paths.stepped({ align: 1 }) }[kind],
       points: { show: kind === "points" || (kind === "steps" && shown[0].length < 30), size: 6, fill: stroke },

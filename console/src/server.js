@@ -52,13 +52,26 @@ export function path(base, parameters) {
 
 let catalogue = null;
 
-/** The catalog, which is asked for once. */
+/** The catalog, which is asked for once, or again while views without an answer have no types. */
 export function catalog() {
-  catalogue ??= ask("/v1/catalog").catch((error) => {
-    catalogue = null;
-    throw error;
-  });
+  catalogue ??= ask("/v1/catalog").then(
+    (found) => {
+      if (found.views.some((view) => !view.columns)) catalogue = null;
+      for (const view of found.views) view.columns ??= columnsDefined(view);
+      return found;
+    },
+    (error) => {
+      catalogue = null;
+      throw error;
+    },
+  );
   return catalogue;
+}
+
+/** The columns as the definition of a view has them, with Spark's names of types. */
+function columnsDefined({ output, keys, aggregates }) {
+  const types = new Map([...keys, ...aggregates].map(({ name, type }) => [name, type]));
+  return output.map((name) => ({ name, type: types.get(name) ?? types.get(name.replace(/_end$/, "")) ?? "" }));
 }
 
 let who = null;

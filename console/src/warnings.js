@@ -1,7 +1,7 @@
 // What is wrong or worth knowing in a status, and what to do about it.
 
 import { count, counted, span, time } from "./format.js";
-import { ended } from "./words.js";
+import { ended, sentence } from "./words.js";
 
 /** The warnings of a status: {level: "bad" | "warn" | "info", what, todo}. */
 export function warningsOf(status) {
@@ -17,9 +17,15 @@ export function warningsOf(status) {
         todo: "Its writer is part of `trilayer up`; alone it is `trilayer changelog run`.",
       })),
     ...Object.entries(status.views)
-      .filter(([, view]) => view.note)
-      .map(([name, view]) => ({ level: "warn", what: `View ${name}: ${ended(view.note)}`, todo: "" })),
+      .filter(([, view]) => view.note && !saidOfStream(view, status.streams))
+      .map(([, view]) => ({ level: "warn", what: sentence(view.note), todo: "" })),
   ];
+}
+
+/** Whether a view has no answer for what is said of its stream. */
+function saidOfStream(view, streams) {
+  const said = streams[view.stream]?.note;
+  return Boolean(said) && view.note.endsWith(said);
 }
 
 function publicationWarnings({ publication, speed_note: speed }) {
@@ -56,7 +62,9 @@ function publicationWarnings({ publication, speed_note: speed }) {
 
 function streamWarnings(name, stream) {
   const found = [];
-  if (stream.note) found.push({ level: "warn", what: `Stream ${name}: ${ended(stream.note)}`, todo: "" });
+  const begun = stream.generation !== null || Object.keys(stream.cut).length > 0;
+  const start = begun ? "" : "`trilayer up` starts both layers.";
+  if (stream.note) found.push({ level: "warn", what: `Stream ${name}: ${ended(stream.note)}`, todo: start });
   if (stream.lag_events === null) {
     found.push({
       level: "info",

@@ -67,9 +67,17 @@ class Site:
         connection: Asks the same store.
     """
 
-    def __init__(self, folder, alerts=()):
+    def __init__(self, folder, alerts=(), empty=False):
         settings = Settings(home=folder, store=str(folder / "store"), keep_versions=5)
         store = Store(settings.store)
+        if not empty:
+            self._write(store)
+        catalog = Catalog(views=[BY_MINUTE], alerts=alerts)
+        self.connection = serving_layer.connect(catalog, settings, store)
+        self._project = Project(settings, catalog, store)
+        self._ready = threading.Event()
+
+    def _write(self, store):
         self.written = Written(store, BY_MINUTE)
         self.written.publish(sold(1, ann=10, bob=20), 6, 2 * MINUTE_MS)
         self.written.begin(2)
@@ -77,10 +85,6 @@ class Site:
         self.written.publish(sold(1, ann=11, bob=22), 0, 3 * MINUTE_MS)
         self.written.commit(sold(2, cy=1_000), 3, 4 * MINUTE_MS)
         self.written.commit(sold(1, ann=5, dee=7), 6, 5 * MINUTE_MS)
-        catalog = Catalog(views=[BY_MINUTE], alerts=alerts)
-        self.connection = serving_layer.connect(catalog, settings, store)
-        self._project = Project(settings, catalog, store)
-        self._ready = threading.Event()
 
     def answer(self, sql):
         """The rows of the serving layer's own answer."""

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from types import SimpleNamespace
 
 import httpx
@@ -49,8 +49,10 @@ PROVENANCE = {
 class ServedHttp:
     """A server on a free port, and clients of it."""
 
-    def __init__(self, engine, project, access=None, limits=None):
-        limits = limits or Limits()
+    def __init__(self, engine, project, access=None, limits=None, pool=None):
+        """Prepares it. A `pool` is an engine that is entered in the server's loop."""
+        limits, engine = limits or Limits(), engine or pool
+        self._pool = pool
         self.engine, self.metrics = engine, Metrics()
         self.state = State(project, engine, limits)
         self._app = app(
@@ -76,7 +78,8 @@ class ServedHttp:
     def _run(self):
         async def run():
             self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-            await serve(self._app, 0, self._stop, self._begun)
+            async with self._pool or nullcontext():
+                await serve(self._app, 0, self._stop, self._begun)
 
         asyncio.run(run())
 
@@ -134,7 +137,7 @@ class ScriptedEngine:
         self.asked.append(question)
         try:
             await asyncio.sleep(0)
-            if question.sql == "never":
+            if question.sql in ("never", "FROM never"):
                 await asyncio.Event().wait()
             if question.sql == "refused":
                 raise Refusal("42P01", "there is no such view", "ask another", 7)
@@ -191,5 +194,10 @@ def opened(folder, access=None, limits=None, engine=None):
     project = Project(settings, written.catalog, store)
     served = ServedHttp(engine, project, access, limits)
     return SimpleNamespace(
-        store=store, written=written, connection=connection, served=served, engine=engine
+        store=store,
+        written=written,
+        connection=connection,
+        served=served,
+        engine=engine,
+        project=project,
     )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from decimal import Decimal
+
 
 def plain(value: object) -> object:
     """A value for JSON; NaN and the infinities, which JSON lacks, as text."""
@@ -20,6 +23,29 @@ def plain(value: object) -> object:
         return isoformat().replace("+00:00", "Z")
     text = str(value)
     return int(text) if text.lstrip("-").isdigit() else text
+
+
+EXACT = 2**53 - 1
+"""The largest integer that a number of JavaScript can hold like all smaller ones."""
+
+
+def exact(value: object) -> object:
+    """A value for JSON that JavaScript reads: what its numbers can't hold exactly is text."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return value if -EXACT <= value <= EXACT else str(value)
+    if isinstance(value, Decimal):
+        # A sum of bigints is a decimal without a fraction.
+        text = str(value)
+        return exact(int(text)) if text.lstrip("-").isdigit() else text
+    if isinstance(value, timedelta):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return [exact(item) for item in value]
+    if isinstance(value, dict):
+        return {name: exact(item) for name, item in value.items()}
+    return plain(value)
 
 
 def as_text(value: object) -> str:

@@ -5,7 +5,6 @@ import { question } from "../asking.js";
 import { choice, fill, h, layerName } from "../dom.js";
 import { errorText } from "../errors.js";
 import { count, counted, quoted, span, tenths } from "../format.js";
-import { marked } from "../marked.js";
 import { chart } from "../plot.js";
 import { catalog } from "../server.js";
 import { answerTable } from "../table.js";
@@ -66,6 +65,7 @@ function showView(place, view) {
           ? `How late is from the end of a row's window to the start of its tick; below zero the window was still open. Found in ${tenths(answer.ms)} ms by:`
           : `The view ${view.name} has no window, so this shows only how much arrived in each tick. Found in ${tenths(answer.ms)} ms by:`),
         h("pre", {}, sql),
+        h("p", {}, h("a", { href: `#/sql?${new URLSearchParams({ q: sql })}` }, "Ask it in SQL")),
       );
     },
   );
@@ -91,9 +91,9 @@ function sqlFor(view) {
   if (late) {
     parts.push(`min(${late}) as least_late_s`, `max(${late}) as most_late_s`);
     BOUNDS.forEach(([bound], n) => {
-      const under = bound === Infinity ? "" : ` and ${late} <= ${bound}`;
-      const over = n ? `${late} > ${BOUNDS[n - 1][0]}` : "true";
-      parts.push(`coalesce(${events} filter (where ${over}${under}), 0) as ${quoted(BOUNDS[n][1].replaceAll(" ", "_"))}`);
+      const over = n > 0 && `${late} > ${BOUNDS[n - 1][0]}`;
+      const under = bound < Infinity && `${late} <= ${bound}`;
+      parts.push(`coalesce(${events} filter (where ${[over, under].filter(Boolean).join(" and ")}), 0) as ${quoted(BOUNDS[n][1].replaceAll(" ", "_"))}`);
     });
   }
   return `select ${parts.join(",\n  ")}\nfrom arrivals.${quoted(view.name)}\ngroup by _tick\norder by _tick`;

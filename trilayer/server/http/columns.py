@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
-from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from trilayer.operations.values import plain
-
-EXACT = 2**53 - 1
-"""The largest integer that a number of JavaScript can hold like all smaller ones."""
+from trilayer.operations.values import exact
 
 _NAMES = {
     "bool": "BOOLEAN",
@@ -72,18 +67,4 @@ def type_name(type_: pa.DataType) -> str:
 
 def rows_json(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
     """Rows for JSON, in which whatever a number of JSON may not hold exactly is text."""
-    return [[_cell(value) for value in row] for row in rows]
-
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, int):
-        return value if -EXACT <= value <= EXACT else str(value)
-    if isinstance(value, Decimal | timedelta):
-        return str(value)
-    if isinstance(value, list | tuple):
-        return [_cell(item) for item in value]
-    if isinstance(value, dict):
-        return {name: _cell(item) for name, item in value.items()}
-    return plain(value)
+    return [[exact(value) for value in row] for row in rows]

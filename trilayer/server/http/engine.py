@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -56,3 +56,14 @@ class Engine(Protocol):
             Refusal: The store's answer can't be proven.
         """
         ...
+
+
+@asynccontextmanager
+async def chunks_of(answer: Answer) -> AsyncIterator[AsyncIterator[bytes]]:
+    """The chunks of an answer, which end with the block, before the question does."""
+    chunks = answer.chunks()
+    try:
+        yield chunks
+    finally:
+        if isinstance(chunks, AsyncGenerator):
+            await chunks.aclose()

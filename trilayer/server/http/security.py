@@ -11,11 +11,11 @@ import base64
 import binascii
 import hashlib
 import ipaddress
+import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
-from urllib.parse import urlsplit
 
 from fastapi import HTTPException, Request
 from starlette.datastructures import Headers, MutableHeaders
@@ -114,8 +114,9 @@ class Guard:
                 sent = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     sent.setdefault(name, value)
-                if scope["path"].startswith("/v1/"):
-                    sent.setdefault("Cache-Control", "no-store")
+                # A console that was upgraded must not be taken from the browser's cache.
+                fresh = "no-store" if scope["path"].startswith("/v1/") else "no-cache"
+                sent.setdefault("Cache-Control", fresh)
             await send(message)
 
         try:
@@ -150,7 +151,7 @@ class Guard:
         origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
         host = headers.get("host", "")
         if origin is not None:
-            foreign = urlsplit(origin).netloc.lower() != host.lower()
+            foreign = origin.lower().partition("://")[2] != host.lower()
         else:
             foreign = site not in ("same-origin", "none")
         if foreign:
@@ -253,12 +254,13 @@ def _credentials(given: str) -> tuple[str, str]:
     raise login_needed("Authorization must be `Basic` with NAME:PASSWORD in base64, or `Bearer`")
 
 
+_HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::\d+)?", re.IGNORECASE)
+
+
 def _name(host: str) -> str:
-    """The name in a Host header, without the port."""
-    try:
-        return (urlsplit(f"//{host}").hostname or "").lower()
-    except ValueError:
-        return ""
+    """The name in a Host header, without the port; empty if it is none."""
+    match = _HOST.fullmatch(host)
+    return (match[1] or match[2]).lower() if match else ""
 
 
 def _is_loopback(address: str) -> bool:

@@ -15,7 +15,6 @@ from fastapi import FastAPI
 from trilayer_core.errors import EnvironmentFault
 
 HOST = "127.0.0.1"
-PORT = 8433
 CLOSING_S = 3
 """How long answers that are being sent may take when the server ends, in seconds."""
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from serving_layer.connection import Layer
 from trilayer.server.engine.question import Question, Refusal
 from trilayer.server.http.columns import columns_json
-from trilayer.server.http.engine import Engine
+from trilayer.server.http.engine import Engine, chunks_of
 from trilayer.server.http.faults import INTERNAL, INVALID, TOO_MUCH
 from trilayer.server.http.limits import Limits
 from trilayer.server.http.watch import Watch, state_of
@@ -250,14 +250,15 @@ class Shared:
             self._fail(Refusal(INTERNAL, "the question can't be answered any more"), first)
         finally:
             if not first.done():
-                first.cancel()
+                first.set_exception(Refusal("57P01", "the server is ending"))
+                first.exception()  # nobody may be waiting for it
 
     def _fail(self, refusal: Refusal, first: asyncio.Future[None]) -> None:
         self._task, self._state = None, None
         self._changes.clear()
         if not first.done():
             first.set_exception(refusal)
-            first.exception()
+            first.exception()  # nobody may be waiting for it
             self._first = None
         failed = Event("failed", _compact({"error": refusal.to_json()}))
         for subscriber in self.subscribers:
@@ -289,18 +290,21 @@ class Shared:
                 async with (
                     asyncio.timeout(self._limits.seconds),
                     self._engine.ask(question) as answer,
+                    chunks_of(answer) as chunks,
                 ):
                     encoded = bytearray()
-                    async for chunk in answer.chunks():
+                    async for chunk in chunks:
                         encoded += chunk
                         if len(encoded) > MOST_BYTES:
-                            raise _too_much(f"{MOST_BYTES:,} bytes")
+                            break
                     columns, provenance = columns_json(answer.schema), answer.provenance
             except TimeoutError:
                 outcome.set("timeout")
                 raise Refusal(
                     "57014", f"the answer must be complete within {self._limits.seconds:g} s"
                 ) from None
+        if len(encoded) > MOST_BYTES:
+            raise _too_much(f"{MOST_BYTES:,} bytes")
         # A large answer takes a while, in which others are answered.
         return await asyncio.to_thread(self._compared, bytes(encoded), columns, provenance)
 

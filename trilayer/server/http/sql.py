@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, suppress
 from typing import Annotated, Any, Literal, NoReturn
 
 from fastapi import FastAPI, Path, Request
@@ -23,7 +23,7 @@ from starlette.types import Receive, Scope, Send
 from serving_layer.connection import Layer
 from trilayer.server.engine.question import Output, Parameters, Question, Refusal
 from trilayer.server.http.columns import columns_json
-from trilayer.server.http.engine import Answer, Engine
+from trilayer.server.http.engine import Answer, Engine, chunks_of
 from trilayer.server.http.faults import CANCELLED, INVALID, TOO_MUCH, Failure, of_refusal
 from trilayer.server.http.limits import Limits
 from trilayer.server.http.questions import Questions, Running
@@ -200,10 +200,14 @@ class _Answering(Response):
             ):
                 leaving = asyncio.create_task(_leave(receive, running))
                 try:
-                    async with running.limit(seconds), self._engine.ask(question) as answer:
-                        body = self._body(answer, running)
+                    async with (
+                        running.limit(seconds),
+                        self._engine.ask(question) as answer,
+                        chunks_of(answer) as chunks,
+                        aclosing(self._body(answer, chunks, running)) as body,
+                    ):
                         # An error of the first chunk can still be told by a status.
-                        chunk = await anext(body)
+                        chunk = await anext(body, b"")
                         await send(self._start(answer, running))
                         begun = True
                         await send({"type": "http.response.body", "body": chunk, "more_body": True})
@@ -250,14 +254,16 @@ class _Answering(Response):
             "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
         }
 
-    async def _body(self, answer: Answer, running: Running) -> AsyncIterator[bytes]:
+    async def _body(
+        self, answer: Answer, chunks: AsyncIterator[bytes], running: Running
+    ) -> AsyncGenerator[bytes, None]:
         if self._format != "json":
-            async for chunk in answer.chunks():
+            async for chunk in chunks:
                 yield chunk
             return
         head = {"id": running.id, "columns": columns_json(answer.schema)}
         before = f'{compact(head)[:-1]},"provenance":{compact(answer.provenance)},"rows":'.encode()
-        async for chunk in answer.chunks():
+        async for chunk in chunks:
             yield before + chunk
             before = b""
         tail = {

@@ -27,7 +27,7 @@ from trilayer.operations.quarantine import Quarantined, ReasonCount, count_reaso
 from trilayer.operations.status import Status, ViewStatus, status_of
 from trilayer.server.engine.question import Question, Refusal
 from trilayer.server.http.columns import columns_json, rows_json
-from trilayer.server.http.engine import Engine
+from trilayer.server.http.engine import Engine, chunks_of
 from trilayer.server.http.faults import BROKEN, NOT_FOUND, NOT_READY, Failure, of_error, of_refusal
 from trilayer.server.http.limits import USUAL, Limits
 from trilayer_core.compute.merging import quoted_duckdb
@@ -40,6 +40,8 @@ logger = logging.getLogger("trilayer.server")
 T = TypeVar("T")
 Kind = Literal["match", "differ", "missing", "extra"]
 THREADS = 4
+MOST_BYTES = 2**23
+"""How many bytes of quarantined events are listed at most."""
 NO_BROKER_S = 10.0
 """How long a broker that does not answer is not asked again."""
 
@@ -122,8 +124,9 @@ class State:
             async with (
                 asyncio.timeout(self._limits.store_s),
                 self._engine.ask(Question(sql, output="json")) as answer,
+                chunks_of(answer) as chunks,
             ):
-                text = b"".join([chunk async for chunk in answer.chunks()])
+                text = b"".join([chunk async for chunk in chunks])
                 return json.loads(text)[0], Provenance.from_json(answer.provenance)
         except TimeoutError:
             raise self._late() from None
@@ -265,11 +268,14 @@ def _quarantine(
     project: Project, streams: Sequence[Stream], limit: int, whole: bool
 ) -> tuple[Sequence[ReasonCount], int, Sequence[Quarantined], int]:
     reasons, events = count_reasons(project.store, streams)
-    newest: deque[Quarantined] = deque(maxlen=limit)
-    number = 0
+    newest: deque[Quarantined] = deque()
+    number = held = 0
     for event in of_streams(project.store, streams, values=True, whole=whole):
         newest.append(event)
         number += 1
+        held += len(event.value or b"")
+        while len(newest) > limit or (held > MOST_BYTES and len(newest) > 1):
+            held -= len(newest.popleft().value or b"")
     return reasons, events, [*newest], number
 
 

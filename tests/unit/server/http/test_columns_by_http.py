@@ -44,12 +44,13 @@ def test_values_that_a_number_of_json_does_not_hold_are_text():
     row = [
         True, 2**53 - 1, 2**53, -(2**60), 1.5, float("nan"), Decimal("1.20"), None, "a", b"\x01",
         date(2026, 1, 1), datetime(2026, 1, 1, tzinfo=UTC), timedelta(days=1), [2**53],
-        {"a": 2**53},
+        {"a": 2**53}, Decimal(12), Decimal(2**53),
     ]  # fmt: skip
     assert rows_json([row]) == [
         [
             True, 2**53 - 1, str(2**53), str(-(2**60)), 1.5, "nan", "1.20", None, "a", "01",
             "2026-01-01", "2026-01-01T00:00:00Z", "1 day, 0:00:00", [str(2**53)], {"a": str(2**53)},
+            12, str(2**53),
         ]
     ]  # fmt: skip
 

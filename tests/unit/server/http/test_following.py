@@ -1,6 +1,7 @@
 """Answers that are followed: a snapshot, then each change, by server-sent events."""
 
 import json
+import threading
 
 import pytest
 
@@ -236,6 +237,22 @@ def test_subscribers_are_let_go_when_the_server_ends(serving, tmp_path):
         next_of(stream, "snapshot")
         served._loop.call_soon_threadsafe(served._stop.set)
         assert [*stream] == []
+
+
+def test_a_subscriber_that_still_waits_when_the_server_ends(serving):
+    served = serving()
+    said = []
+
+    def wait():
+        with served.follow("never") as response:
+            said.append((response.status_code, response.json()["error"]["code"]))
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    until(lambda: served.engine.asked)
+    served._loop.call_soon_threadsafe(served._stop.set)
+    thread.join(20)
+    assert said == [(503, "57P01")]
 
 
 def test_a_subscriber_that_takes_nothing_is_let_go(serving):

@@ -10,8 +10,10 @@ import pytest
 import serving_layer
 from tests.support.served_http import counts, opened
 from trilayer.operations.project import Project
+from trilayer.operations.quarantine import Quarantined
 from trilayer.operations.status import project_status
 from trilayer.server.engine.question import Refusal
+from trilayer.server.http import state
 from trilayer.server.http.limits import Limits
 from trilayer.server.http.security import Access
 from trilayer.server.http.state import THREADS
@@ -167,3 +169,20 @@ def test_an_error_of_the_server_tells_nothing_of_itself(site, monkeypatch):
     told = get(site.served, "/v1/history", 500)
     assert told["error"]["code"] == "XX000"
     assert "secret" not in json.dumps(told)
+
+
+def test_few_quarantined_events_are_listed_if_they_are_long(site, monkeypatch):
+    def event(number):
+        return Quarantined(
+            "sales", 1, 0, number, 0, "too long", b"x" * 100, None, None, False, None
+        )
+
+    monkeypatch.setattr(state, "count_reasons", lambda store, streams: ([], 9))
+    monkeypatch.setattr(
+        state, "of_streams", lambda *_, **__: (event(number) for number in range(9))
+    )
+    for most, limit, offsets in ((2**23, 4, [5, 6, 7, 8]), (250, 4, [7, 8]), (1, 4, [8])):
+        monkeypatch.setattr(state, "MOST_BYTES", most)
+        told = get(site.served, f"/v1/quarantine?limit={limit}")
+        assert [record["offset"] for record in told["records"]] == offsets
+        assert told["truncated"]

@@ -29,6 +29,9 @@ WITH_PASSWORDS = Access(authenticate)
         ("127.0.0.1.evil.example", 403),
         ("", 403),
         ("[", 403),
+        ("evil.example@localhost", 403),
+        ("localhost/evil.example", 403),
+        ("localhost:80@evil.example", 403),
     ],
 )
 def test_only_names_of_the_server_are_answered(serving, host, status):
@@ -47,6 +50,8 @@ def test_only_names_of_the_server_are_answered(serving, host, status):
         ({"Origin": "http://evil.example"}, 403),
         ({"Origin": "http://localhost:2"}, 403),
         ({"Origin": "null"}, 403),
+        ({"Origin": "http://["}, 403),
+        ({"Origin": ""}, 403),
         ({"Sec-Fetch-Site": "cross-site"}, 403),
     ],
 )
