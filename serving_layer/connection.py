@@ -298,6 +298,7 @@ class Connection:
                 which call `detach` first.
         """
         self._detached = False
+        self._install: Callable[[duckdb.DuckDBPyConnection, Catalog], None] | None = None
         self._catalog, self._settings, self._store = catalog, settings, store
         self._lock = threading.Lock()
         self._idle: list[_Transaction] = []
@@ -432,6 +433,8 @@ class Connection:
                 _put_table(database, name, rows)
             for (schema, name), rows in self._relations.items():
                 _put_table(database, name, rows, schema)
+            if self._install is not None:
+                self._install(database, self._catalog)
             database.execute("BEGIN TRANSACTION READ ONLY")
             database.execute(_search_path("merged"))
             yield Snapshot(database, self._provenance(loaded), self._catalog, loaded)
@@ -532,8 +535,9 @@ class Connection:
             self._close_idle()
 
     def describe(self, install: Callable[[duckdb.DuckDBPyConnection, Catalog], None]) -> None:
-        """Has relations made that describe the views, in a database that is not locked down."""
+        """Has relations made that describe the views, in each database that is opened."""
         with self._lock:
+            self._install = install
             with self._database.cursor() as cursor:
                 install(cursor, self._catalog)
             self._close_idle()

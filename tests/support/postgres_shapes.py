@@ -50,22 +50,30 @@ AS_LISTS = {"oidvector": "oid[]", "int2vector": "int2[]", "regproc": "oid", "acl
 
 
 def main():
-    with Postgres() as server, server.client(autocommit=True) as client:
-        # What only a superuser sees is about this machine.
-        client.execute("CREATE ROLE reader LOGIN")
-        superusers = {"pg_authid"}
+    with Postgres() as server:
+        FILE.write_text(document(server), encoding="utf-8")
+
+
+def document(server):
+    """The contents of the file, from a server that runs."""
+    with server.client(autocommit=True) as client:
         relations = client.execute(RELATIONS).fetchall()
-        shapes = {f"{schema}.{name}": (columns, oid, kind)
-                  for schema, name, oid, kind, columns in relations}  # fmt: skip
+        shapes = {
+            f"{schema}.{name}": (columns, oid, kind)
+            for schema, name, oid, kind, columns in relations
+        }
         formatted = client.execute(
             f"SELECT t.oid::int, format_type(t.oid, NULL) FROM {ROWS['pg_type']} ORDER BY 1"
         ).fetchall()
+        # What only a superuser sees in settings is about this machine.
+        client.execute("CREATE ROLE reader LOGIN")
         with server.client(user="reader", autocommit=True) as reader:
             rows = {
-                name: _rows(client if name in superusers else reader, name, wanted, shapes)
+                name: _rows(client if name == "pg_authid" else reader, name, wanted, shapes)
                 for name, wanted in ROWS.items()
             }
-    FILE.write_text(_document(shapes, rows, formatted))
+        client.execute("DROP ROLE reader")
+    return _document(shapes, rows, formatted)
 
 
 def _rows(client, name, wanted, shapes):

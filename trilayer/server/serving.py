@@ -92,6 +92,7 @@ async def serve(
 
     async with Pool(project, limits(settings)) as pool:
         metrics = Metrics()
+        metrics.processes.workers = lambda: pool.pids
         wire = Server(pool, may, settings.serve_host, metrics)
         site = app(
             pool,

@@ -28,13 +28,14 @@ def open_duckdb(
     Args:
         memory_mb: Its memory limit.
         threads: The number of threads; None for as many as there are processors.
-        alone: Whether it uses the caller's thread alone, and starts none.
+        alone: Whether it uses the caller's thread alone and starts none, and writes no files for
+            what does not fit in memory, which its forks would share.
     """
     config: dict[str, Any] = {"memory_limit": f"{memory_mb}MB", "python_enable_replacements": False}
     if threads:
         config["threads"] = threads
     if alone:
-        config |= {"threads": 1, "async_threads": 0}
+        config |= {"threads": 1, "async_threads": 0, "temp_directory": ""}
     connection = duckdb.connect(":memory:", config=config)
     connection.execute("SET GLOBAL TimeZone = 'UTC'")
     return connection

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from trilayer.operations.values import plain
+from trilayer.operations.values import exact, plain
 from trilayer.server.encoding import values
 
 
@@ -104,7 +104,7 @@ class _Json:
     def batch(self, rows: pa.RecordBatch) -> bytes:
         columns = [_python(column) for column in rows.columns]
         lines = ",\n".join(
-            json.dumps([plain(value) for value in row], ensure_ascii=False)
+            json.dumps([exact(value) for value in row], ensure_ascii=False)
             for row in zip(*columns, strict=True)
         )
         text, self._separator = self._separator + lines, ",\n"

@@ -113,6 +113,20 @@ def _list(value: bytes, format_: int, oid: int) -> str:
     return f"CAST(ARRAY[{', '.join(quoted)}] AS {element.name}[])"
 
 
+_PIECE = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|;|[^'";-]+|.""", re.DOTALL)
+
+
+def split(text: str) -> list[str]:
+    """The statements of a text that DuckDB does not parse: what is between semicolons."""
+    statements = [""]
+    for piece in _PIECE.findall(text):
+        if piece == ";":
+            statements.append("")
+        else:
+            statements[-1] += piece
+    return [statement.strip() for statement in statements if statement.strip()]
+
+
 def number_of(query: str) -> int:
     """The number of parameters that a statement has."""
     numbers = [int(m["number"]) for m in _TOKEN.finditer(query) if m["number"]]

@@ -65,6 +65,7 @@ class Worker:
     """A worker process, which one client has for itself.
 
     Attributes:
+        pid: The id of its process.
         state: The number of the state on which it answers.
         looks: Whether it has to look if that is still the newest; see `engine.worker.Open`.
     """
@@ -80,7 +81,7 @@ class Worker:
         """Takes over a worker that the loader has forked."""
         self.state = state
         self._reader, self._writer, self._pool = reader, writer, pool
-        self._pid = pid
+        self.pid = pid
         # A pid is that of another process once the worker has ended; this is not.
         self._handle = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
         self._why: Refusal | None = None
@@ -177,7 +178,7 @@ class Worker:
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
                 os.close(self._handle)
             else:
-                os.kill(self._pid, signal.SIGKILL)
+                os.kill(self.pid, signal.SIGKILL)
         self._writer.close()
 
     async def _asked_for_columns(self, request: Request) -> tuple[dict[str, Any], pa.Schema] | None:
@@ -247,19 +248,24 @@ class Answer:
         schema: Its columns.
         provenance: Its provenance, as JSON.
         rows: The number of its rows, once `chunks` has ended.
+        ended: Whether the worker has sent everything, or refused to.
     """
 
     def __init__(self, worker: Worker, opened: Opened) -> None:
         self.schema, self.provenance, self.rows = opened.schema, opened.provenance, 0
-        self._worker, self.complete = worker, False
+        self._worker, self.ended = worker, False
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The answer's bytes. Raises Refusal if it can't be completed."""
-        async for part in self._worker.rows():
-            if isinstance(part, Done):
-                self.rows, self.complete = part.rows, True
-            else:
-                yield part
+        try:
+            async for part in self._worker.rows():
+                if isinstance(part, Done):
+                    self.rows, self.ended = part.rows, True
+                else:
+                    yield part
+        except Refusal:
+            self.ended = True
+            raise
 
 
 class Pool:
@@ -310,15 +316,21 @@ class Pool:
             worker = await self.lease(question.version, fresh=False)
             try:
                 worker, opened = await self.open(worker, question)
-                answer = Answer(worker, opened)
-                yield answer
-                if answer.complete:
-                    self.give_back(worker)
             except Refusal:
                 self.give_back(worker)
                 raise
+            except BaseException:
+                self._end(worker)
+                raise
+            answer = Answer(worker, opened)
+            try:
+                yield answer
             finally:
-                if worker in self._workers and worker not in self._idle:
+                # What the caller raises, be it a refusal, says nothing of what the worker has yet
+                # to send, which would be taken for the next answer.
+                if answer.ended:
+                    self.give_back(worker)
+                else:
                     self._end(worker)
 
     async def open(self, worker: Worker, question: Question, *rest: Any) -> tuple[Worker, Opened]:
@@ -336,12 +348,25 @@ class Pool:
         if opened is None:
             if await self.state() == worker.state:
                 worker.looks = False
+                opened = await worker.open(question, *rest)
             else:
                 self._end(worker)
                 worker = await self.lease(question.version)
-            opened = await worker.open(question, *rest)
+                try:
+                    opened = await worker.open(question, *rest)
+                except Refusal:
+                    self.give_back(worker)
+                    raise
+                except BaseException:
+                    self._end(worker)
+                    raise
         assert opened is not None  # it did not look again
         return worker, opened
+
+    @property
+    def pids(self) -> list[int]:
+        """The process ids of the workers."""
+        return [worker.pid for worker in self._workers]
 
     def running(self) -> asyncio.Semaphore:
         """To be held while a question is answered, so that not too many are at once."""
@@ -383,7 +408,7 @@ class Pool:
         """Keeps a worker for the next question, if it may be used again."""
         if worker.ended or len(self._idle) >= self.limits.workers:
             self._end(worker)
-        else:
+        elif worker not in self._idle:
             self._idle.append(worker)
 
     def drop(self, worker: Worker, why: Refusal | None = None) -> None:
@@ -427,6 +452,19 @@ class Pool:
         return self._seen_state
 
     async def _forked(self) -> Worker:
+        # A dialog that is left half way would give the next one the wrong reply.
+        forking = asyncio.create_task(self._fork())
+        try:
+            return await asyncio.shield(forking)
+        except asyncio.CancelledError:
+            forking.add_done_callback(self._end_unwanted)
+            raise
+
+    def _end_unwanted(self, forking: asyncio.Task[Worker]) -> None:
+        if not forking.cancelled() and forking.exception() is None:
+            self._end(forking.result())
+
+    async def _fork(self) -> Worker:
         ours, theirs = socket.socketpair()
         try:
             async with self._dialog:

@@ -319,8 +319,8 @@ def _statements(text: str) -> list[str]:
     """The statements of a text. One that can't be parsed is reported when it is run."""
     try:
         return [statement.query for statement in duckdb.extract_statements(text)]
-    except duckdb.Error:
-        return [text]
+    except duckdb.Error:  # such as CLOSE ALL, which only PostgreSQL has
+        return parameters.split(text)
 
 
 def _json(document: object) -> bytes:

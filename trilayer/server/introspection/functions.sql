@@ -46,7 +46,8 @@ CREATE MACRO _pg.regtype_text(type_) AS
 CREATE MACRO _pg.to_regtype(text_) AS
     CASE WHEN regexp_full_match(text_::VARCHAR, '\d+') THEN TRY_CAST(text_::VARCHAR AS UINTEGER)
          ELSE (SELECT min(_type) FROM _pg._formatted
-               WHERE replace(text_::VARCHAR, 'pg_catalog.', '') IN (_name, _internal)) END;
+               WHERE replace(replace(text_::VARCHAR, '"', ''), 'pg_catalog.', '')
+                     IN (_name, _internal)) END;
 CREATE MACRO _pg.regtype(text_) AS
     CASE WHEN text_ IS NULL THEN NULL
          ELSE coalesce(_pg.to_regtype(text_),
@@ -60,7 +61,8 @@ CREATE MACRO _pg.to_regclass(text_, path_) AS
     CASE WHEN regexp_full_match(text_::VARCHAR, '\d+') THEN TRY_CAST(text_::VARCHAR AS UINTEGER)
          ELSE (SELECT arg_min(_relation, coalesce(list_position(path_, _schema), 1000))
                FROM _pg._spelled
-               WHERE _text = lower(replace(text_::VARCHAR, '"', ''))
+               WHERE _text = regexp_replace(lower(replace(text_::VARCHAR, '"', '')),
+                                            '^[^.]*\.([^.]*\.[^.]*)$', '\1')
                  AND (_qualified OR list_contains(path_, _schema))) END;
 CREATE MACRO _pg.regclass(text_, path_) AS
     CASE WHEN text_ IS NULL THEN NULL

@@ -111,8 +111,8 @@ def _schema_oids() -> dict[str, int]:
 
 
 def _numbered(found: Sequence[Object]) -> list[tuple[int, Object]]:
-    """Each object with its number. The next one is that of its key."""
-    return [(_FIRST_OBJECT + 3 * place, one) for place, one in enumerate(found)]
+    """Each object with its number. The next ones are those of its key, and of its rows' type."""
+    return [(_FIRST_OBJECT + 4 * place, one) for place, one in enumerate(found)]
 
 
 def _rows(found: Sequence[Object]) -> Mapping[str, list[dict[str, Any]]]:
@@ -134,6 +134,7 @@ def _rows(found: Sequence[Object]) -> Mapping[str, list[dict[str, Any]]]:
              "datacl": ["=c/pg_database_owner"]}
         ],
         "pg_class": [*_own_classes(schemas), *_classes(found, schemas)],
+        "pg_type": _row_types(found, schemas),
         "pg_attribute": [*_own_attributes(), *_attributes(found)],
         "pg_description": _descriptions(found),
         "pg_index": _indexes(found),
@@ -170,10 +171,37 @@ def _classes(found: Sequence[Object], schemas: Mapping[str, int]) -> list[dict[s
     rows = []
     for oid, one in _numbered(found):
         schema = schemas[one.schema]
-        rows.append(_class(oid, one.name, schema, one.kind, len(one.columns)))
+        described = _class(oid, one.name, schema, one.kind, len(one.columns))
+        rows.append(described | {"reltype": oid + 3})
         if one.key:
             rows.append(_class(oid + 1, _key_name(one), schema, "i", len(one.key)))
     return rows
+
+
+def _row_types(found: Sequence[Object], schemas: Mapping[str, int]) -> list[dict[str, Any]]:
+    """The types of the rows of relations, as far as clients look for them."""
+    return [
+        {
+            "oid": oid + 3,
+            "typname": one.name,
+            "typnamespace": schemas[one.schema],
+            "typowner": OWNER,
+            "typlen": -1,
+            "typtype": "c",
+            "typcategory": "C",
+            "typisdefined": True,
+            "typdelim": ",",
+            "typrelid": oid,
+            "typinput": 2290,
+            "typoutput": 2291,
+            "typreceive": 2402,
+            "typsend": 2403,
+            "typalign": "d",
+            "typstorage": "x",
+            "typtypmod": -1,
+        }
+        for oid, one in _numbered(found)
+    ]
 
 
 def _key_name(one: Object) -> str:

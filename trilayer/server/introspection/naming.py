@@ -24,7 +24,11 @@ _FUNCTIONS: dict[type[exp.Expr], str] = {
 
 
 def name_columns(tree: exp.Expr) -> None:
-    """Names the columns of all queries in a statement."""
+    """Names the columns of all queries in a statement, and what functions in FROM return."""
+    for table in tree.find_all(exp.Table):
+        if isinstance(table.this, exp.Func) and not table.alias:
+            called = exp.to_identifier(_name(table.this)[0])
+            table.set("alias", exp.TableAlias(this=called))
     for select in list(tree.find_all(exp.Select)):
         named = []
         for projection in select.expressions:
@@ -53,7 +57,7 @@ def _name(node: exp.Expr) -> tuple[str, int]:
         return node.expression.name or _name(node.expression)[0], 2
     if isinstance(node, exp.Cast):
         name, strength = _name(node.this)
-        return (name, strength) if strength == 2 else (type_name(node.to), 1)
+        return (name, strength) if strength == 2 else (type_name(node.to).removeprefix("_"), 1)
     if isinstance(node, exp.Case):
         default = node.args.get("default")
         name, strength = _name(default) if default is not None else ("", 0)

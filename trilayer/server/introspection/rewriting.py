@@ -76,6 +76,8 @@ def rewrite(sql: str, session: Session) -> Rewritten:
     tree = trees[0] if trees else None
     if not isinstance(tree, exp.Query) or any(trees[1:]):
         return Rewritten(sql)
+    for text in list(tree.find_all(exp.ByteString)):  # E'...', whose escapes are read by now
+        text.replace(literal(text.name))
     tree = normalize_identifiers(tree, dialect="postgres")
     name_columns(tree)
     expand_stars(tree)
@@ -216,7 +218,7 @@ class _Rewriting:
     # -- relations ---------------------------------------------------------------------------------
 
     def _table(self, node: exp.Table, ctes: set[str]) -> exp.Expr:
-        if isinstance(node.this, exp.Func | exp.Dot):
+        if not isinstance(node.this, exp.Identifier):
             return self._table_function(node)
         if node.catalog.lower() == self._session.database.lower():
             node.set("catalog", None)
@@ -452,12 +454,14 @@ def _is_integer(node: exp.Expr) -> bool:
 
 def _elements(text: str) -> list[str]:
     """The elements of an array as PostgreSQL writes it."""
-    found = re.findall(r'"((?:[^"\\]|\\.)*)"|([^,{}]+)', text)
-    return [re.sub(r"\\(.)", r"\1", quoted) if quoted else bare for quoted, bare in found]
+    found = re.findall(r'"((?:[^"\\]|\\.)*)"|([^\s,{}"][^,{}]*)', text)
+    return [re.sub(r"\\(.)", r"\1", quoted) if quoted else bare.strip() for quoted, bare in found]
 
 
 def _any(node: exp.Any | exp.All) -> exp.Expr:
     inner = node.this.unnest() if isinstance(node.this, exp.Paren) else node.this
+    if isinstance(inner, exp.Array) and any(isinstance(e, exp.Query) for e in inner.expressions):
+        return type(node)(this=exp.paren(inner.expressions[0]))  # DuckDB compares with lists here
     if is_text(inner) and inner.name.startswith("{"):
         return type(node)(this=listed(_elements(inner.name)))
     return node

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 
-_QUOTED = r"""[eE]'(?:[^'\\]|\\.|'')*' | '[^']*' | \$(?P<tag>(?:[A-Za-z_]\w*)?)\$.*?\$(?P=tag)\$
-    | --[^\n]* | /\*.*?\*/"""
-"""Texts and comments."""
+_QUOTED = r"""[eE]'(?:[^'\\]|\\.|'')*(?:'|\Z) | '[^']*(?:'|\Z)
+    | \$\$(?:.*?\$\$|.*) | --[^\n]* | /\*(?:.*?\*/|.*)"""
+"""Texts and comments. One that has no end goes on to the end of the statement.
+
+Without that, many beginnings would make for as many searches for an end.
+"""
 
 _ABOUT = re.compile(
     _QUOTED
     + r"""| (?P<found>
-        \b(?:pg_\w | information_schema\b | has_\w+_privilege\b
+        "(?:pg_ | information_schema)[^"]*(?:"|\Z)
+        | \b(?:pg_\w | information_schema\b | has_\w+_privilege\b
             | current_(?:schemas?|database|catalog|user|role|setting)\b | session_user\b
             | SELECT\s+user\s*(?:;|\Z) | set_config\b | version\s*\(
             | (?:format_type | (?:obj|col|shobj)_description | to_reg\w+ | quote_(?:ident|literal)
@@ -19,7 +23,8 @@ _ABOUT = re.compile(
         | ::\s*"?(?:reg\w+|oid|name|xid|char"|int2vector|oidvector)\b
         | \bAS\s+(?:reg(?:class|type|proc|namespace|role)\w*|oid|name)\s*\)
         | \bOPERATOR\s*\(
-        | ^\s*SHOW\s )""",
+        | ^\s*SHOW\s )
+    | "[^"]*(?:"|\Z)""",
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
 

@@ -52,6 +52,15 @@ _RETURNS = {
 """The types of functions whose Arrow type is another one."""
 
 
+_RECORDS = {
+    "aclexplode": {"grantor": "oid", "grantee": "oid", "privilege_type": "text",
+                   "is_grantable": "bool"},
+    "pg_options_to_table": {"option_name": "text", "option_value": "text"},
+    "_pg_expandarray": {"x": "int2", "n": "int4"},
+}  # fmt: skip
+"""The columns of functions that return rows."""
+
+
 def is_registered(type_: str) -> bool:
     """Whether it is a type whose values are numbers that are written as names."""
     return type_ in _REGISTERED
@@ -124,11 +133,11 @@ def _renamed(columns: Columns, names: Sequence[str]) -> Columns:
 
 
 def expand_stars(tree: exp.Expr) -> None:
-    """Writes columns in place of a star if one has values that are numbers written as names."""
+    """Writes columns in place of a star if the answer has numbers that are written as names."""
     if not isinstance(tree, exp.Select) or not any(p.is_star for p in tree.expressions):
         return
     sources = _sources(tree, {})
-    found = [column for columns in sources.values() for column in columns or ()]
+    found = columns_of(tree) or ()
     joins = tree.args.get("joins") or ()
     if not any(is_registered(column.type) for column in found) or (
         None in sources.values() or any(join.args.get("using") for join in joins)
@@ -181,10 +190,12 @@ def _source(part: exp.Expr, known: Mapping[str, Columns]) -> Columns:
         return columns_of(part, known)
     if isinstance(part, exp.Lateral):
         return _source(part.this, known)
+    name = function_name(part.this) if isinstance(part, exp.Table) else function_name(part)
+    if name in _RECORDS:
+        return [Output(*column) for column in _RECORDS[name].items()]
     if isinstance(part, exp.Unnest):
         return [Output(part.alias or "unnest", _element(_type(part.expressions[0], {}, known)))]
     if isinstance(part, exp.Table) and isinstance(part.this, exp.Func):
-        name = function_name(part.this)
         return [Output(part.alias or name, _RETURNS.get(name, ""))]
     if isinstance(part, exp.Table):
         name, schema = part.name.lower(), part.db.lower()
@@ -286,10 +297,13 @@ def _array(element: str) -> str:
 
 
 def _first(nodes: Sequence[exp.Expr | None], of: Callable[[exp.Expr], str]) -> str:
-    """The type of the first one that decides, for literals and NULL don't."""
+    """The common type of values; literals and NULL don't decide."""
     given = [node for node in nodes if node is not None]
     found = [of(node) for node in given if not isinstance(node, exp.Literal | exp.Null)]
-    return next(filter(None, found), "") if found else ""
+    if not found:
+        return ""
+    is_wider = found[0] in ("name", "char") and {"text", ""}.intersection(found)
+    return "text" if is_wider else found[0]
 
 
 def _bracket(node: exp.Expr, of: Callable[[exp.Expr], str]) -> str:
@@ -297,7 +311,8 @@ def _bracket(node: exp.Expr, of: Callable[[exp.Expr], str]) -> str:
 
 
 def _case(node: exp.Expr, of: Callable[[exp.Expr], str]) -> str:
-    return _first([*(i.args["true"] for i in node.args["ifs"]), node.args.get("default")], of)
+    """PostgreSQL looks at the value of ELSE first."""
+    return _first([node.args.get("default"), *(i.args["true"] for i in node.args["ifs"])], of)
 
 
 _RULES: Mapping[type[exp.Expr], Callable[..., str]] = {

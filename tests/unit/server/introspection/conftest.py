@@ -5,49 +5,12 @@ import pytest
 import serving_layer
 from tests.support import postgres
 from tests.support.served import Served
-from trilayer import (
-    Alert,
-    Catalog,
-    Query,
-    Stream,
-    View,
-    count,
-    distinct,
-    max_,
-    mean,
-    sum_,
-    tumbling,
-)
+from tests.support.shop import shop_catalog
 from trilayer.server import introspection
 from trilayer.server.engine import system
 from trilayer.server.introspection.objects import SCHEMAS, objects
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
-
-SCHEMA = (
-    "shop string, price int, card string, ratio double, cost decimal(10,2), tags array<string>,"
-    " at timestamp"
-)
-
-
-def shop_catalog():
-    sales = Stream("sales", SCHEMA, event_time="at", topic="sales")
-    by_shop = {"n": count(), "revenue": sum_("price"), "cost": sum_("cost"),
-               "ratio": mean("ratio"), "last_at": max_("at")}  # fmt: skip
-    views = [
-        View("totals", source=sales, key=["shop"], aggregates=by_shop),
-        View(
-            "by_minute",
-            source=sales,
-            key={"shop": "shop", "minute": tumbling("at", "1 minute")},
-            aggregates={"n": count(), "revenue": sum_("price")},
-        ),
-        View("cards", source=sales, key=["shop"], aggregates={"cards": distinct("card")}),
-        View("per_price", source=sales, key=["price"], aggregates={"n": count()}),
-    ]
-    best = Query("best", "select shop, revenue from totals order by revenue desc limit 1")
-    dear = Alert("dear", source=sales, key=["shop"], rule="price > 100")
-    return Catalog(views=views, queries=[best], alerts=[dear])
 
 
 @pytest.fixture(scope="session")
@@ -74,25 +37,33 @@ def ours(described):
 
 
 @pytest.fixture(scope="session")
-def theirs(connection, ours):
-    """A client of a PostgreSQL with relations of the same names, columns and comments."""
+def postgresql():
+    """A PostgreSQL that has nothing yet."""
     if postgres.programs() is None:
         pytest.skip(postgres.MISSING)
     with postgres.Postgres() as server:
-        with server.client(autocommit=True) as owner:
-            owner.execute("CREATE ROLE analyst LOGIN")
-            owner.execute("CREATE DATABASE trilayer OWNER pg_database_owner TEMPLATE template0")
-        with server.client(dbname="trilayer", autocommit=True) as owner:
-            for statement in _statements(objects(connection._database, connection.catalog), ours):
-                owner.execute(statement)
-        options = (
-            r"-c search_path=merged,\ tables -c TimeZone=UTC -c default_transaction_read_only=on"
-            r" -c default_transaction_isolation=repeatable\ read"
-        )
-        with server.client(
-            dbname="trilayer", user="analyst", options=options, autocommit=True
-        ) as client:
-            yield client
+        yield server
+
+
+@pytest.fixture(scope="session")
+def theirs(connection, ours, postgresql):
+    """A client of a PostgreSQL with relations of the same names, columns and comments."""
+    server = postgresql
+    with server.client(autocommit=True) as owner:
+        owner.execute("CREATE ROLE analyst LOGIN")
+        owner.execute("CREATE DATABASE trilayer OWNER pg_database_owner TEMPLATE template0")
+    with server.client(dbname="trilayer", autocommit=True) as owner:
+        for statement in _statements(objects(connection._database, connection.catalog), ours):
+            owner.execute(statement)
+        owner.execute("ANALYZE")  # without it PostgreSQL plans asyncpg's question for seconds
+    options = (
+        r"-c search_path=merged,\ tables -c TimeZone=UTC -c default_transaction_read_only=on"
+        r" -c default_transaction_isolation=repeatable\ read"
+    )
+    with server.client(
+        dbname="trilayer", user="analyst", options=options, autocommit=True
+    ) as client:
+        yield client
 
 
 def _statements(found, ours):

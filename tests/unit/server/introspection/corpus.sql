@@ -1663,7 +1663,7 @@ ORDER BY
     depth DESC
 
 -- asyncpg: introspection, 5
-select oid, relname, relkind, relacl from pg_class where oid > 16384 limit 1
+select oid, relname, relkind, relacl from pg_class where oid > 16384 and relkind = 'v' order by relname, oid limit 1
 
 -- asyncpg: introspection, 6
 WITH RECURSIVE typeinfo_tree(
@@ -2487,3 +2487,88 @@ SELECT set_config('bytea_output', 'hex', false)
 
 -- Settings: encoding
 SHOW client_encoding
+
+-- JDBC: getFunctionColumns
+SELECT n.nspname,p.proname,p.prorettype,p.proargtypes, t.typtype,t.typrelid, p.proargnames, p.proargmodes, p.proallargtypes, p.oid FROM pg_catalog.pg_proc p, pg_catalog.pg_namespace n, pg_catalog.pg_type t WHERE p.pronamespace=n.oid AND p.prorettype=t.oid AND n.nspname LIKE 'merged' ORDER BY n.nspname, p.proname, p.oid::text
+
+-- JDBC: getBestRowIdentifier
+-- own rows: keys of views are declared
+SELECT a.attname, a.atttypid, atttypmod FROM pg_catalog.pg_class ct JOIN pg_catalog.pg_attribute a ON (ct.oid = a.attrelid) JOIN pg_catalog.pg_namespace n ON (ct.relnamespace = n.oid) JOIN (SELECT i.indexrelid, i.indrelid, i.indisprimary, information_schema._pg_expandarray(i.indkey) AS keys FROM pg_catalog.pg_index i) i ON (a.attnum = (i.keys).x AND a.attrelid = i.indrelid) WHERE true AND n.nspname = 'merged' AND ct.relname = 'totals' AND i.indisprimary ORDER BY a.attnum
+
+-- psql completion: relations
+SELECT DISTINCT c.relname, NULL::pg_catalog.text FROM pg_catalog.pg_class c WHERE c.relkind IN ('r', 'S', 'v', 'm', 'f', 'p') AND (c.relname) LIKE 'to%' AND pg_catalog.pg_table_is_visible(c.oid) AND c.relnamespace <> (SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = 'pg_catalog') UNION ALL SELECT NULL::pg_catalog.text, n.nspname FROM pg_catalog.pg_namespace n WHERE n.nspname LIKE 'to%' AND n.nspname NOT LIKE E'pg\\_%' LIMIT 1000
+
+-- psql completion: columns
+SELECT DISTINCT attname FROM pg_catalog.pg_attribute a, pg_catalog.pg_class c WHERE c.oid = a.attrelid AND a.attnum > 0 AND NOT a.attisdropped AND (attname) LIKE 'r%' AND (pg_catalog.quote_ident(c.relname)='totals' OR '"' || c.relname || '"' = 'totals') AND pg_catalog.pg_table_is_visible(c.oid) LIMIT 1000
+
+-- psql completion: settings
+SELECT pg_catalog.lower(name) FROM pg_catalog.pg_settings WHERE pg_catalog.lower(name) LIKE 'work%' LIMIT 1000
+
+-- pgAdmin: the database
+SELECT db.datname, db.datallowconn, pg_encoding_to_char(db.encoding) AS serverencoding, has_database_privilege(db.oid, 'CREATE') as cancreate, datistemplate FROM pg_catalog.pg_database db WHERE db.datname = current_database()
+
+-- pgAdmin: encryption
+SELECT gss_authenticated, encrypted FROM pg_catalog.pg_stat_gssapi WHERE pid = -1
+
+-- pgAdmin: the role
+SELECT roles.rolname as name, roles.rolsuper as is_superuser, CASE WHEN roles.rolsuper THEN true ELSE roles.rolcreaterole END as can_create_role, CASE WHEN roles.rolsuper THEN true ELSE roles.rolcreatedb END as can_create_db, CASE WHEN 'pg_signal_backend'=ANY(ARRAY(WITH RECURSIVE cte AS ( SELECT pg_roles.oid,pg_roles.rolname FROM pg_roles WHERE pg_roles.oid = roles.oid UNION ALL SELECT m.roleid,pgr.rolname FROM cte cte_1 JOIN pg_auth_members m ON m.member = cte_1.oid JOIN pg_roles pgr ON pgr.oid = m.roleid) SELECT rolname FROM cte)) THEN True ELSE False END as can_signal_backend FROM pg_catalog.pg_roles as roles WHERE rolname = current_user
+
+-- pgAdmin: schemas
+SELECT nsp.nspname as name, has_schema_privilege(nsp.oid, 'CREATE') as can_create, has_schema_privilege(nsp.oid, 'USAGE') as has_usage FROM pg_catalog.pg_namespace nsp WHERE nspname NOT LIKE E'pg\\_%' AND NOT ((nsp.nspname = 'pg_catalog' AND EXISTS (SELECT 1 FROM pg_catalog.pg_class WHERE relname = 'pg_class' AND relnamespace = nsp.oid LIMIT 1)) OR (nsp.nspname = 'information_schema' AND EXISTS (SELECT 1 FROM pg_catalog.pg_class WHERE relname = 'tables' AND relnamespace = nsp.oid LIMIT 1))) ORDER BY nspname
+
+-- pgAdmin: views
+-- own rows: definitions are DuckDB's
+SELECT c.oid, c.xmin, c.relkind, (CASE WHEN length(spc.spcname::text) > 0 THEN spc.spcname ELSE (SELECT sp.spcname FROM pg_catalog.pg_database dtb JOIN pg_catalog.pg_tablespace sp ON dtb.dattablespace=sp.oid WHERE dtb.datname = current_database()) END) as spcname, c.relname AS name, nsp.nspname AS schema, description AS comment, c.reltablespace AS spcoid, pg_catalog.pg_get_userbyid(c.relowner) AS owner, pg_catalog.pg_get_viewdef(c.oid, true) AS definition, pg_catalog.array_to_string(c.relacl::text[], ', ') AS acl, (substring(pg_catalog.array_to_string(c.reloptions, ',') FROM 'check_option=([a-z]+)')) AS check_option FROM pg_catalog.pg_class c LEFT OUTER JOIN pg_catalog.pg_namespace nsp on nsp.oid = c.relnamespace LEFT OUTER JOIN pg_catalog.pg_tablespace spc on spc.oid=c.reltablespace LEFT OUTER JOIN pg_catalog.pg_description des ON (des.objoid=c.oid and des.objsubid=0 AND des.classoid='pg_class'::regclass) WHERE c.relkind = 'v' AND nsp.nspname = 'merged' ORDER BY c.relname
+
+-- pgAdmin: columns
+SELECT att.attname as name, att.atttypid, att.attlen, att.attnum, att.attndims, att.atttypmod, att.attacl, att.attnotnull, att.attoptions, att.attstattarget, att.attstorage, att.attidentity, pg_catalog.pg_get_expr(def.adbin, def.adrelid) AS defval, pg_catalog.format_type(ty.oid,NULL) AS typname, pg_catalog.format_type(ty.oid,att.atttypmod) AS displaytypname, pg_catalog.format_type(CASE WHEN ty.typelem > 0 THEN ty.typelem ELSE ty.oid END, att.atttypmod) AS cltype, inh.inhrelid IS NOT NULL AS is_inherited, tn.nspname AS typnspname, et.typname AS elemtypname, description, pi.indkey, coll.collname, nspc.nspname as collnspname FROM pg_catalog.pg_attribute att JOIN pg_catalog.pg_type ty ON ty.oid=atttypid LEFT OUTER JOIN pg_catalog.pg_namespace tn ON tn.oid=ty.typnamespace LEFT OUTER JOIN pg_catalog.pg_type et ON et.oid=ty.typelem LEFT OUTER JOIN pg_catalog.pg_attrdef def ON adrelid=att.attrelid AND adnum=att.attnum LEFT OUTER JOIN pg_catalog.pg_description des ON (des.objoid=att.attrelid AND des.objsubid=att.attnum AND des.classoid='pg_class'::regclass) LEFT OUTER JOIN pg_catalog.pg_inherits inh ON inh.inhrelid = att.attrelid LEFT OUTER JOIN pg_catalog.pg_index pi ON pi.indrelid=att.attrelid AND indisprimary AND false LEFT OUTER JOIN pg_catalog.pg_collation coll ON att.attcollation=coll.oid LEFT OUTER JOIN pg_catalog.pg_namespace nspc ON coll.collnamespace=nspc.oid WHERE att.attrelid = {merged.totals}::oid AND att.attnum > 0 AND att.attisdropped IS FALSE ORDER BY att.attnum
+
+-- pgAdmin: sessions
+SELECT pid, datname, usename, application_name, client_addr, backend_start, state, wait_event FROM pg_catalog.pg_stat_activity WHERE pid = -1
+
+-- ADBC: types
+-- own rows: types of rows are not listed
+SELECT oid, typname, typreceive, typbasetype, typrelid, typarray FROM pg_catalog.pg_type WHERE (typreceive != 0 OR typsend != 0) AND typtype != 'r' AND typreceive::TEXT != 'array_recv'
+
+-- ADBC: columns
+SELECT attname, atttypid FROM pg_catalog.pg_class AS cls INNER JOIN pg_catalog.pg_attribute AS attr ON cls.oid = attr.attrelid INNER JOIN pg_catalog.pg_type AS typ ON attr.atttypid = typ.oid WHERE attr.attnum >= 0 AND cls.oid = 'totals'::regclass::oid ORDER BY attr.attnum
+
+-- pgx: types
+-- own rows: types of rows are not listed
+select t.oid, case when nsp.nspname in ('pg_catalog', 'public') then t.typname else nsp.nspname||'.'||t.typname end from pg_type t left join pg_type base_type on t.typelem=base_type.oid left join pg_namespace nsp on t.typnamespace = nsp.oid where ( t.typtype in('b', 'p', 'r', 'e') and (base_type.oid is null or base_type.typtype in('b', 'p', 'r')) )
+
+-- TypeORM: schema and database
+SELECT * FROM current_schema()
+
+-- TypeORM: database
+SELECT * FROM current_database()
+
+-- TypeORM: columns
+SELECT columns.*, pg_catalog.col_description(('"' || table_catalog || '"."' || table_schema || '"."' || table_name || '"')::regclass::oid, ordinal_position) AS description, ('"' || "udt_schema" || '"."' || "udt_name" || '"')::"regtype" AS "regtype", pg_catalog.format_type("col_attr"."atttypid", "col_attr"."atttypmod") AS "format_type" FROM "information_schema"."columns" LEFT JOIN "pg_catalog"."pg_attribute" AS "col_attr" ON "col_attr"."attname" = "columns"."column_name" AND "col_attr"."attrelid" = ( SELECT "cls"."oid" FROM "pg_catalog"."pg_class" AS "cls" LEFT JOIN "pg_catalog"."pg_namespace" AS "ns" ON "ns"."oid" = "cls"."relnamespace" WHERE "cls"."relname" = "columns"."table_name" AND "ns"."nspname" = "columns"."table_schema" ) WHERE ("table_schema" = 'merged' AND "table_name" = 'totals') ORDER BY ordinal_position
+
+-- Prisma: columns
+SELECT oid.namespace, info.table_name, info.column_name, format_type(att.atttypid, att.atttypmod) as formatted_type, info.numeric_precision, info.numeric_scale, info.numeric_precision_radix, info.datetime_precision, info.data_type, info.udt_schema as type_schema_name, info.udt_name as full_data_type, pg_get_expr(attdef.adbin, attdef.adrelid) AS column_default, info.is_nullable, info.is_identity, info.character_maximum_length, col_description(att.attrelid, ordinal_position) AS description FROM information_schema.columns info JOIN pg_attribute att ON att.attname = info.column_name JOIN ( SELECT pg_class.oid, relname, pg_namespace.nspname as namespace FROM pg_class JOIN pg_namespace on pg_namespace.oid = pg_class.relnamespace AND pg_namespace.nspname = ANY ( ARRAY['merged'] ) WHERE reltype > 0 ) as oid on oid.oid = att.attrelid AND relname = info.table_name AND namespace = info.table_schema LEFT OUTER JOIN pg_attrdef attdef ON attdef.adrelid = att.attrelid AND attdef.adnum = att.attnum AND table_schema = namespace WHERE table_schema = ANY ( ARRAY['merged'] ) ORDER BY namespace, table_name, ordinal_position
+
+-- dbt: relations
+select 'trilayer' as database, tablename as name, schemaname as schema, 'table' as type from pg_tables where schemaname ilike 'merged' union all select 'trilayer' as database, viewname as name, schemaname as schema, 'view' as type from pg_views where schemaname ilike 'merged' union all select 'trilayer' as database, matviewname as name, schemaname as schema, 'materialized_view' as type from pg_matviews where schemaname ilike 'merged'
+
+-- dbt: schemas
+select distinct nspname from pg_namespace where nspname not like 'pg\_%'
+
+-- Expressions: joined texts and records
+SELECT 'is ' || 'pg_class'::regclass || '!', (aclexplode(relacl)).privilege_type, (aclexplode(relacl)).grantee FROM pg_class WHERE relname = 'best' AND relnamespace = 'merged'::regnamespace
+
+-- Expressions: lateral
+SELECT c.relname, a.privilege_type FROM pg_class c, LATERAL aclexplode(c.relacl) AS a WHERE c.relname = 'totals' ORDER BY c.oid
+
+-- Expressions: arrays
+SELECT array_upper(current_schemas(false), 1), array_length(ARRAY[1, 2, 3], 1), array_to_string(ARRAY['a', 'b'], '-'), '{1,2}'::int[], '{a,"b c"}'::text[], 'x' = ANY('{x,y}'), 3 = ANY(ARRAY[1, 2]), ARRAY(SELECT nspname FROM pg_namespace WHERE nspname LIKE 'pg_c%')
+
+-- Expressions: cases of letters
+SELECT RELNAME AS Relation, "relname" AS "Relation", c.Relkind FROM PG_CATALOG.Pg_Class C WHERE c.RELNAME = 'pg_type'
+
+-- ADBC: schemas
+SELECT nspname FROM pg_catalog.pg_namespace WHERE (nspname !~ '^pg_' OR oid = pg_my_temp_schema()) AND nspname <> 'information_schema'
+
+-- ADBC: tables
+SELECT c.relname, CASE c.relkind WHEN 'r' THEN 'table' WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' WHEN 't' THEN 'TOAST table' WHEN 'f' THEN 'foreign table' WHEN 'p' THEN 'partitioned table' END AS reltype FROM pg_catalog.pg_class c LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'merged' AND c.relkind = ANY('{"p", "f", "t", "m", "v", "r"}')

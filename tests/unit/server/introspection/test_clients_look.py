@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy
 from psycopg.types import TypeInfo
 
-from tests.unit.server.introspection.conftest import shop_catalog
+from tests.support.shop import shop_catalog
 
 
 def address(described, driver=""):
@@ -32,7 +32,7 @@ def test_sqlalchemy_sees_schemas_and_views(inspector):
     views = {*(view.name for view in catalog.views), *(query.name for query in catalog.queries)}
     assert set(inspector.get_view_names()) == views
     assert inspector.get_view_names(schema="alerts") == ["dear"]
-    assert inspector.get_table_names(schema="tables") == ["shops"]
+    assert "history" in inspector.get_table_names(schema="trilayer")
     assert inspector.has_table("totals", schema="batch")
     assert not inspector.has_table("nothing")
 
@@ -102,6 +102,13 @@ def test_values_of_the_catalogs_types_are_read(ours, binary):
     assert names[:2] == ["pg_catalog", "pg_toast"]
     (nothing,) = cursor.execute("SELECT relpartbound FROM pg_class LIMIT 1").fetchone()
     assert nothing is None
+
+
+def test_an_array_is_read_as_clients_write_it(ours):
+    sql = "SELECT relname FROM pg_class WHERE relkind = ANY(%s::text[]) AND relname = 'totals'"
+    for kinds in ('{"p", "v" ,"r"}', "{p,v}", "{ v }", ["p", "v"]):
+        assert ours.execute(f"{sql} AND relnamespace = 'merged'::regnamespace", [kinds]).fetchall()
+    assert not ours.execute(sql, ['{"p", "r"}']).fetchall()
 
 
 def test_psycopg_finds_types(ours):
