@@ -202,7 +202,7 @@ class Session:
             logger.exception("a statement has failed unexpectedly")
             self._failed(Fault("XX000", f"internal error: {error}", "The server's log has more"))
             self._after_failure(kind)
-        if kind in (b"Q", b"S", b"H"):
+        if kind in (b"Q", b"S", b"H") or state.skips:  # a client may wait for an error
             await self._drain()
 
     def _after_failure(self, kind: bytes) -> None:
