@@ -9,7 +9,7 @@ READY := .venv/.ready
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(shell command -v $(name))))
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
-.PHONY: help demo up test check mutants lint types format notebooks bench faults soak pins clean java
+.PHONY: help demo up test check mutants lint types format console notebooks bench faults soak pins clean java
 
 help:  ## list these commands
 	@sed -n 's/^\([.a-z]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name what; do \
@@ -44,6 +44,10 @@ types: $(READY)  ## check types (mypy)
 format: $(READY)  ## format the code and apply automatic fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+console:  ## bundle the web console into trilayer/server/console (needs Node.js)
+	@command -v npm >/dev/null || { echo "npm must be on the PATH; got none; run: sudo apt-get install nodejs npm" >&2; exit 1; }
+	cd console && npm ci --ignore-scripts --no-audit --no-fund && node build.mjs
 
 notebooks: $(READY)  ## run the notebooks on a new store and save their outputs
 	@$(BIN)/python -m tests.support.notebooks
