@@ -63,7 +63,8 @@ def test_asyncpg_finds_the_types_of_parameters_and_reads_by_portals(served):
         limited = "SELECT i FROM (SELECT range AS i FROM range(100)) ORDER BY i LIMIT $1 OFFSET $2"
         assert [row["i"] for row in await client.fetch(limited, 2, 5)] == [5, 6]
         moment = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
-        later = "SELECT count(*) FROM (SELECT TIMESTAMPTZ '2026-06-01 00:00:00+00' AS seen) WHERE seen > $1"
+        seen = "(SELECT TIMESTAMPTZ '2026-06-01 00:00:00+00' AS seen)"
+        later = f"SELECT count(*) FROM {seen} WHERE seen > $1"
         assert await client.fetchval(later, moment) == 1
         rows = []
         async with client.transaction(readonly=True):
