@@ -118,6 +118,10 @@ class Settings(BaseSettings):
             " certificate"
         ),
     )
+    serve_names: list[str] = Field(
+        default_factory=list,
+        description="names by which browsers reach the server, beside localhost and serve_host",
+    )
     serve_port: int = Field(
         5433, ge=0, le=65535, description="port for clients of PostgreSQL; 0: a free one"
     )
