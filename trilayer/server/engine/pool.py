@@ -83,10 +83,12 @@ class Worker:
         self._reader, self._writer, self._pool = reader, writer, pool
         self.pid = pid
         # A pid is that of another process once the worker has ended; this is not.
-        self._handle = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
+        self._handle: int | None = None
+        with suppress(AttributeError, OSError):  # only Linux has it
+            self._handle = os.pidfd_open(pid)
         self._why: Refusal | None = None
         self.version: int | None = None
-        self.ended = False
+        self.ended = self.has_place = False
         self.looks: bool | None = None
 
     async def open(
@@ -200,7 +202,8 @@ class Worker:
     async def _receive(self) -> tuple[bytes, bytes]:
         """The next frame. Raises Refusal for one that refuses, or if the worker has ended."""
         try:
-            async with asyncio.timeout(self._pool.limits.timeout_s):
+            # A client that reads slowly keeps its worker, but does not keep others from theirs.
+            async with self._pool.running, asyncio.timeout(self._pool.limits.timeout_s):
                 kind, body = await frames.read(self._reader)
         except TimeoutError:
             self.end()
@@ -275,6 +278,7 @@ class Pool:
 
     Attributes:
         limits: What questions may take.
+        running: Held while a worker is waited for, so that not too many compute at once.
     """
 
     def __init__(self, project: Project, limits: Limits | None = None) -> None:
@@ -286,7 +290,8 @@ class Pool:
         """
         self.limits = limits or Limits()
         self._project = project
-        self._running = asyncio.Semaphore(self.limits.workers)
+        self.running = asyncio.Semaphore(self.limits.workers)
+        self._places = asyncio.Semaphore(2 * self.limits.workers + self.limits.transactions)
         self._idle: list[Worker] = []
         self._workers: set[Worker] = set()
         self._pinned = self._seen_state = 0
@@ -312,26 +317,25 @@ class Pool:
         Raises:
             Refusal: There is no answer.
         """
-        async with self.running():
-            worker = await self.lease(question.version, fresh=False)
-            try:
-                worker, opened = await self.open(worker, question)
-            except Refusal:
+        worker = await self.lease(question.version, fresh=False)
+        try:
+            worker, opened = await self.open(worker, question)
+        except Refusal:
+            self.give_back(worker)
+            raise
+        except BaseException:
+            self._end(worker)
+            raise
+        answer = Answer(worker, opened)
+        try:
+            yield answer
+        finally:
+            # What the caller raises, be it a refusal, says nothing of what the worker has yet to
+            # send, which would be taken for the next answer.
+            if answer.ended:
                 self.give_back(worker)
-                raise
-            except BaseException:
+            else:
                 self._end(worker)
-                raise
-            answer = Answer(worker, opened)
-            try:
-                yield answer
-            finally:
-                # What the caller raises, be it a refusal, says nothing of what the worker has yet
-                # to send, which would be taken for the next answer.
-                if answer.ended:
-                    self.give_back(worker)
-                else:
-                    self._end(worker)
 
     async def open(self, worker: Worker, question: Question, *rest: Any) -> tuple[Worker, Opened]:
         """Begins an answer on the newest state, by another worker if this one does not have it.
@@ -368,10 +372,6 @@ class Pool:
         """The process ids of the workers."""
         return [worker.pid for worker in self._workers]
 
-    def running(self) -> asyncio.Semaphore:
-        """To be held while a question is answered, so that not too many are at once."""
-        return self._running
-
     async def state(self) -> int:
         """The number of the newest state, after looking for new data in the store.
 
@@ -392,6 +392,16 @@ class Pool:
             fresh: Whether its state must be the newest now. Otherwise it looks at its first answer,
                 which is cheaper.
         """
+        await self._places.acquire()
+        try:
+            worker = await self._leased(version, fresh=fresh)
+        except BaseException:
+            self._places.release()
+            raise
+        worker.has_place = True
+        return worker
+
+    async def _leased(self, version: int | None, *, fresh: bool) -> Worker:
         newest = await self.state() if fresh else self._seen_state
         for worker in [w for w in self._idle if w.state != newest or w.has_ended()]:
             self._end(worker)
@@ -406,6 +416,7 @@ class Pool:
 
     def give_back(self, worker: Worker) -> None:
         """Keeps a worker for the next question, if it may be used again."""
+        self._leave_place(worker)
         if worker.ended or len(self._idle) >= self.limits.workers:
             self._end(worker)
         elif worker not in self._idle:
@@ -435,9 +446,15 @@ class Pool:
 
     def _end(self, worker: Worker, why: Refusal | None = None) -> None:
         worker.end(why)
+        self._leave_place(worker)
         self._workers.discard(worker)
         with suppress(ValueError):
             self._idle.remove(worker)
+
+    def _leave_place(self, worker: Worker) -> None:
+        if worker.has_place:
+            worker.has_place = False
+            self._places.release()
 
     # -- the loader --------------------------------------------------------------------------------
 

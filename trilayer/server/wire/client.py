@@ -78,14 +78,13 @@ class Client:
 
         The first request to a worker must be `open`, or not be about what is newest.
         """
-        async with self._pool.running():
-            if self._worker is None or (self._worker.ended and not self._transaction):
-                self._worker = await self._pool.lease(self.version, fresh=False)
-            self._at_work = True
-            try:
-                yield self._worker
-            finally:
-                self._at_work = False
+        if self._worker is None or (self._worker.ended and not self._transaction):
+            self._worker = await self._pool.lease(self.version, fresh=False)
+        self._at_work = True
+        try:
+            yield self._worker
+        finally:
+            self._at_work = False
 
     def cancel(self) -> None:
         """Ends the answer that is computed, if one is."""
