@@ -197,7 +197,7 @@ def test_a_loss_is_accepted_beside_the_stack(project):
     _until_nothing_is_left(project, timeout_s=20)
 
 
-def _saved_definitions_are_run_by_the_speed_layer_alone(project, process):
+def _saved_definitions_are_run_by_the_speed_layer_and_the_server(project, process):
     home = project.folder / ".trilayer"
     file = project.folder / f"{project.module}.py"
     text, before = file.read_text(), {p.name: p.pid for p in processes.list_running(home)}
@@ -221,6 +221,7 @@ def _saved_definitions_are_run_by_the_speed_layer_alone(project, process):
     project.run("speed", "restart")
     after = {p.name: p.pid for p in processes.list_running(home)}
     assert after.pop("speed") not in (before.pop("speed"), second)
+    assert after.pop("serve") != before.pop("serve")  # it answers the saved definitions
     assert after == before
     _replay(project, 50)
     until(project.has_all, timeout_s=240)
