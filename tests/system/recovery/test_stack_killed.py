@@ -184,7 +184,7 @@ def test_a_loss_is_accepted_beside_the_stack(project):
     batch.communicate()
     wait_for_settled_tick(project)
     project.run("batch", "run")
-    _saved_definitions_are_run_by_the_speed_layer_alone(project, process)
+    _saved_definitions_are_run_by_the_speed_layer_and_the_server(project, process)
     assert clean(project.run("verify", "--json")[0])
     process.send_signal(signal.SIGINT)
     status, said = ended_with(process)
