@@ -19,3 +19,10 @@ def served(tmp_path_factory):
 def client(served):
     with served.client(autocommit=True) as client:
         yield client
+
+
+def pytest_collection_modifyitems(items):
+    """What starts servers is left out of the quick inner loop."""
+    for item in items:
+        if {"http", "introspection"} & set(item.path.parts):
+            item.add_marker(pytest.mark.slow)
