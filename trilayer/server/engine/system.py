@@ -274,7 +274,7 @@ RELATIONS: Mapping[str, tuple[pa.Schema, Callable[[Project, Connection], Rows]]]
 - `history`: the publications that are kept, a row for each stream.
 - `segments`: what the speed layer has committed; see `Connection.segments`.
 - `lag`: how far the log extends beyond the head, by partition; empty if no broker answers.
-- `quarantine`: the events that do not fit their schema, which are not corrected yet.
+- `quarantine`: the events that do not fit their schema, also those replayed or discarded since.
 - `provenance`: what the answers of this snapshot are based on, by partition.
 - `reconciliation`: the keys that both layers had to compute for the publication in force.
 - `processes`: the processes of the local stack.
