@@ -253,8 +253,10 @@ class Snapshot:
         for alert in self._catalog.alerts:
             if f"Table with name {alert.name} does" in says:
                 return f"; {alert.name} is an alert: ask alerts.{alert.name}"
+        named = re.search(r'Table with name "?([\w.]+)"? does', says)
         return did_you_mean(
-            "", [v.name for v in self._catalog.views] + [q.name for q in self._catalog.queries]
+            named[1].split(".")[-1] if named else "",
+            [v.name for v in self._catalog.views] + [q.name for q in self._catalog.queries],
         )
 
     def _columns(self) -> set[str]:
@@ -552,7 +554,7 @@ class Connection:
         It includes the lag behind the broker if that can be reached.
         """
         with self._lock:
-            loaded = self._refresh.refresh()
+            loaded = self._refreshed()
         return self.with_lag(self._provenance(loaded))
 
     def with_lag(self, provenance: Provenance) -> Provenance:
@@ -707,7 +709,7 @@ def _open(
 
 
 def _lock_down(database: duckdb.DuckDBPyConnection) -> None:
-    """From here on the analyst's SQL runs: no files, no settings, nothing but the views."""
+    """Forbids files and settings, because SQL of analysts runs from here on."""
     database.execute("SET enable_external_access = false")
     database.execute("SET allowed_configs = ['search_path']; SET lock_configuration = true")
 

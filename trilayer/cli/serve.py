@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from trilayer.cli.context import err
+from trilayer.cli.context import out
 from trilayer.operations.project import Project, project
 from trilayer.server.serving import Addresses
 from trilayer.server.serving import serve as run
@@ -58,5 +58,5 @@ def _say(ready_file: Path | None, at: Addresses) -> None:
         next_ = ready_file.with_suffix(".next")
         next_.write_text(json.dumps({"console": at.console, "psql": at.psql}))
         next_.replace(ready_file)
-    err.print(f"console       {at.console}", soft_wrap=True)
-    err.print(f"SQL clients   {at.psql}", soft_wrap=True)
+    out.print(f"console       {at.console}", soft_wrap=True)
+    out.print(f"SQL clients   {at.psql}", soft_wrap=True)

@@ -42,7 +42,7 @@ def add(
 def remove(name: str) -> None:
     """Removes a user. Clients that are connected stay so."""
     users(load_settings()).remove(name)
-    out.print(f"{name} is no user any more")
+    out.print(f"The user {name} is removed.")
 
 
 @app.command("list")

@@ -130,7 +130,9 @@ def _is_taken(host: str, port: int) -> bool:
 def _web_access(known: Users, settings: Settings) -> WebAccess:
     """Who may ask by HTTP. Without users, whoever is on this machine may read."""
     return WebAccess(
-        known.role if known.all() else None, hosts=[settings.serve_host, *settings.serve_names]
+        known.role,
+        hosts=[settings.serve_host, *settings.serve_names],
+        has_users=lambda: bool(known.all()),
     )
 
 

@@ -78,5 +78,5 @@ def test_a_version_that_is_not_kept_is_refused_and_named(served):
         pytest.raises(errors.SyntaxErrorOrAccessRuleViolation, match="9"),
     ):
         client.execute(COUNTS)
-    with pytest.raises(psycopg.OperationalError, match="NAME@VERSION"):
+    with pytest.raises(psycopg.OperationalError, match="trilayer@VERSION"):
         served.client("trilayer@newest")

@@ -99,8 +99,9 @@ def test_pg8000_and_asyncpg_prove_a_password(guarded, certificate):
 
     async def ask():
         client = await asyncpg.connect(
-            host="localhost", port=guarded.port, user="ann", password=PASSWORD, ssl=tls
-        )
+            host="localhost", port=guarded.port, user="ann", password=PASSWORD, ssl=tls,
+            database="trilayer",
+        )  # fmt: skip
         found = await client.fetchval("SELECT 41 + 1")
         await client.close()
         return found

@@ -151,3 +151,36 @@ def test_what_is_no_message_ends_the_connection(served, given, says):
 def test_a_layer_or_version_that_is_not_there_is_refused(served):
     with pytest.raises(psycopg.OperationalError, match="search_path must be one of"):
         served.client(options="-c search_path=quick")
+
+
+def test_a_client_chooses_layer_and_time_limit(served):
+    with served.client(autocommit=True) as client:
+        client.execute("SET search_path TO speed")
+        assert client.execute("SHOW search_path").fetchone() == ("speed, tables",)
+        assert client.execute("SELECT current_schema()").fetchone() == ("speed",)
+        with pytest.raises(errors.InvalidParameterValue, match="must be one of merged"):
+            client.execute("SET search_path = nonsense")
+        client.execute("SET statement_timeout = '300ms'")
+        with pytest.raises(errors.QueryCanceled, match=r"0\.3 s have passed"):
+            client.execute("SELECT count(*) FROM range(1000000000000)")
+        client.execute("RESET statement_timeout")
+        assert client.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_savepoint_saves_the_transaction(served):
+    with served.client() as client:
+        client.execute("SELECT 1")
+        with pytest.raises(errors.UndefinedColumn), client.transaction():
+            client.execute("SELECT nothing")
+        assert client.execute("SELECT 2").fetchone() == (2,)
+
+
+def test_what_is_not_there_is_refused_by_name(served):
+    with pytest.raises(psycopg.OperationalError, match="trilayer@VERSION; got shop"):
+        served.client("shop")
+    with served.client(autocommit=True) as client:
+        with pytest.raises(errors.FeatureNotSupported, match="portals"):
+            client.execute("DECLARE c CURSOR FOR SELECT 1")
+        with pytest.raises(errors.UndefinedTable) as raised:
+            client.execute("SELECT * FROM totls")
+        assert raised.value.diag.message_hint == "did you mean 'totals'?"

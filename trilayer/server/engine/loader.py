@@ -105,7 +105,7 @@ class _Loader:
 
 
 def _reap() -> None:
-    """Takes leave of workers that have ended."""
+    """Reaps workers that have ended."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

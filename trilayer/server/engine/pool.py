@@ -40,7 +40,7 @@ class Limits:
         workers: How many questions are answered at once; further ones wait.
         threads: How many threads answer one question.
         memory_mb: How much memory a question may take, beside the views.
-        timeout_s: How long the engine may work on one question, in seconds.
+        timeout_s: How long a worker may take for the next part of an answer, in seconds.
         transactions: How many transactions may keep a worker to themselves.
         statement_bytes: The length of the longest statement, with its parameters.
         rows: The most rows of an answer; 0 for any number.
@@ -68,6 +68,9 @@ class Worker:
         pid: The id of its process.
         state: The number of the state on which it answers.
         looks: Whether it has to look if that is still the newest; see `engine.worker.Open`.
+        version: The publication on which it has answered; None for the newest state.
+        timeout_s: Its client's own limit on the time of an answer, in seconds; None for none.
+        ended: Whether it was killed.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class Worker:
         self.version: int | None = None
         self.ended = self.has_place = False
         self.looks: bool | None = None
+        self.timeout_s: float | None = None
 
     async def open(
         self,
@@ -126,7 +130,7 @@ class Worker:
         return document["oids"], schema
 
     def _check(self, question: Question) -> None:
-        """Raises Refusal for a statement that is too long to be parsed."""
+        """Remembers the version. Raises Refusal for a statement that is too long to be parsed."""
         given = sum(len(value or b"") for value in question.parameters.values)
         size, most = len(question.sql.encode()) + given, self._pool.limits.statement_bytes
         if size > most:
@@ -163,6 +167,11 @@ class Worker:
                 self.end()
                 raise Refusal("54000", f"an answer must have at most {most:,} bytes", FEWER)
             yield body
+
+    @property
+    def _limit_s(self) -> float:
+        most = self._pool.limits.timeout_s
+        return most if self.timeout_s is None else min(self.timeout_s, most)
 
     def has_ended(self) -> bool:
         """Whether its process has ended."""
@@ -203,14 +212,13 @@ class Worker:
         """The next frame. Raises Refusal for one that refuses, or if the worker has ended."""
         try:
             # A client that reads slowly keeps its worker, but does not keep others from theirs.
-            async with self._pool.running, asyncio.timeout(self._pool.limits.timeout_s):
+            async with self._pool.running, asyncio.timeout(self._limit_s):
                 kind, body = await frames.read(self._reader)
         except TimeoutError:
             self.end()
             raise Refusal(
                 "57014",
-                "canceling statement due to statement timeout:"
-                f" {self._pool.limits.timeout_s:g} s have passed",
+                f"canceling statement due to statement timeout: {self._limit_s:g} s have passed",
             ) from None
         except (asyncio.IncompleteReadError, ConnectionError):
             raise self._lost() from None
@@ -417,6 +425,7 @@ class Pool:
     def give_back(self, worker: Worker) -> None:
         """Keeps a worker for the next question, if it may be used again."""
         self._leave_place(worker)
+        worker.timeout_s = None
         if worker.ended or len(self._idle) >= self.limits.workers:
             self._end(worker)
         elif worker not in self._idle:

@@ -43,7 +43,7 @@ def add(app: FastAPI, engine: Engine, state: State, access: Access, limits: Limi
         return {
             "user": client.name,
             "role": client.role,
-            "login": access.authenticate is not None,
+            "login": access.checks is not None,
             "version": version("trilayer"),
         }
 

@@ -76,6 +76,10 @@ class Client:
         return self.role == "admin"
 
 
+def _always() -> bool:
+    return True
+
+
 @dataclass(frozen=True)
 class Access:
     """Who may ask, and under which names the server is known.
@@ -86,11 +90,18 @@ class Access:
         hosts: Names of the server beside localhost, 127.0.0.1 and [::1].
         guests: Whether somebody on this machine may read without a login although there are
             passwords.
+        has_users: Whether anybody has a login now.
     """
 
     authenticate: Authenticate | None = None
     hosts: Collection[str] = ()
     guests: bool = False
+    has_users: Callable[[], bool] = _always
+
+    @property
+    def checks(self) -> Authenticate | None:
+        """Checks a login; None as long as nobody has one."""
+        return self.authenticate if self.has_users() else None
 
 
 class Guard:
@@ -165,15 +176,15 @@ class Guard:
     async def _client(self, scope: Scope, headers: Headers) -> Client | None:
         address = scope["client"][0] if scope.get("client") else ""
         given = headers.get("authorization")
-        if given and self._access.authenticate is not None:
-            name, role = await self._login(given, self._access.authenticate)
+        if given and self._access.checks is not None:
+            name, role = await self._login(given, self._access.checks)
             return Client(name or None, role, address)
         if scope["path"] in OPEN:
             return None
-        if self._access.authenticate is None or self._access.guests:
+        if self._access.checks is None or self._access.guests:
             if _is_loopback(address):
                 return Client(None, "reader", address)
-            if self._access.authenticate is None:
+            if self._access.checks is None:
                 raise Failure(
                     403,
                     NOT_ALLOWED,
@@ -222,7 +233,7 @@ def admin_of(request: Request, access: Access) -> Client:
     client = client_of(request)
     if client.is_admin:
         return client
-    if access.authenticate is None:
+    if access.checks is None:
         raise Failure(
             403,
             NOT_ALLOWED,

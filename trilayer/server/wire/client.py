@@ -15,7 +15,13 @@ class Client:
 
     Outside of a transaction it has one until `settle`, which is called when the client has seen
     everything that it asked for.
+
+    Attributes:
+        version: The publication on which answers are based; None for the newest state.
+        timeout_s: The client's own limit on the time of an answer, in seconds; None for none.
     """
+
+    timeout_s: float | None = None
 
     def __init__(self, pool: Pool, version: int | None) -> None:
         """A client that has no worker yet.
@@ -81,6 +87,7 @@ class Client:
         if self._worker is None or (self._worker.ended and not self._transaction):
             self._worker = await self._pool.lease(self.version, fresh=False)
         self._at_work = True
+        self._worker.timeout_s = self.timeout_s
         try:
             yield self._worker
         finally:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from trilayer.server.engine.question import Output, Refusal
 
 _COPY = re.compile(
-    r"\s*COPY\s+(?:\((?P<query>.*)\)|(?P<table>[^\s(]+)\s*(?:\((?P<columns>[^()]*)\))?)\s+TO\s+STDOUT"
+    r"(?:\s|--[^\n]*\n|/\*.*?\*/)*COPY\s+(?:\((?P<query>.*)\)|(?P<table>[^\s(]+)\s*(?:\((?P<columns>[^()]*)\))?)\s+TO\s+STDOUT"
     r"\b\s*(?:WITH\b\s*)?(?P<options>.*?);?\s*",
     re.IGNORECASE | re.DOTALL,
 )
+_IS_COPY = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*COPY\b", re.IGNORECASE | re.DOTALL)
 _WORDS = re.compile(r"\w+|'[^']*'")
 
 
@@ -39,7 +40,7 @@ def copy_of(sql: str) -> Copy | None:
     Raises:
         Refusal: It copies elsewhere, or with an option that is not known.
     """
-    if not re.match(r"\s*COPY\b", sql, re.IGNORECASE):
+    if not _IS_COPY.match(sql):
         return None
     if (found := _COPY.fullmatch(sql)) is None:
         raise Refusal("42501", "COPY must be COPY ... TO STDOUT, since views are read-only")

@@ -12,7 +12,7 @@ import ssl
 from collections import Counter
 from collections.abc import Callable
 
-from serving_layer.connection import LAYERS, Layer
+from serving_layer.connection import Layer
 from trilayer.server import introspection
 from trilayer.server.engine.pool import Pool
 from trilayer.server.engine.question import Refusal
@@ -22,6 +22,7 @@ from trilayer.server.wire.authentication import Access, authenticate
 from trilayer.server.wire.client import Client
 from trilayer.server.wire.messages import Fault, ProtocolFault, Startup
 from trilayer.server.wire.session import Session
+from trilayer.server.wire.setting import layer_of
 from trilayer_core.errors import EnvironmentFault, UsageError
 
 logger = logging.getLogger("trilayer.server")
@@ -188,7 +189,9 @@ async def _startup(
     while True:
         length = int.from_bytes(await reader.readexactly(4), "big")
         if not 8 <= length <= MOST_STARTUP_BYTES:
-            raise ProtocolFault(f"a startup message must be of 8 bytes or more; got {length}")
+            raise ProtocolFault(
+                f"a startup message must have 8 to {MOST_STARTUP_BYTES:,} bytes; got {length:,}"
+            )
         startup = messages.startup(await reader.readexactly(length - 4))
         if startup.code not in (messages.TLS, messages.GSSAPI):
             return startup, encrypted
@@ -208,15 +211,15 @@ def _chosen(startup: Startup) -> tuple[Layer, int | None]:
     """The layer and the version that a client asks for.
 
     Raises:
-        ProtocolFault: There is no such layer or database.
+        Refusal: There is no such layer or database.
     """
     option = _OPTION.search(startup.options.get("options", ""))
     given = startup.options.get("search_path") or (option and (option[1] or option[2])) or "merged"
-    first = given.split(",")[0].strip().strip('"')
-    layer = next((layer for layer in LAYERS if layer == first), None)
-    if layer is None:
-        raise ProtocolFault(f"search_path must be one of {', '.join(LAYERS)}; got {given!r}")
+    layer = layer_of(given)
     database, at, version = startup.options.get("database", DATABASE).partition("@")
-    if at and not version.isdecimal():
-        raise ProtocolFault(f"database must be NAME or NAME@VERSION; got {database}{at}{version}")
+    if database != DATABASE or (at and not version.isdecimal()):
+        raise Refusal(
+            "3D000",
+            f"database must be {DATABASE} or {DATABASE}@VERSION; got {database}{at}{version}",
+        )
     return layer, int(version) if at else None

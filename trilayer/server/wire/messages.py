@@ -16,17 +16,17 @@ PROTOCOL = 3 << 16
 """Version 3.0, as the first number of a startup message."""
 
 CANCEL, TLS, GSSAPI = ((1234 << 16) + minor for minor in (5678, 5679, 5680))
-"""What else a startup message may begin with."""
+"""Codes that stand in place of a version in a startup message."""
 
 MOST_BYTES = 1 << 20
 """The length of the longest message that a client may send."""
 
 IDLE, IN_TRANSACTION, FAILED = b"I", b"T", b"E"
-"""What a session is in, as `ready` says it."""
+"""The states of a session's transaction, as `ready` says them."""
 
 
 class ProtocolFault(Exception):
-    """A client has sent what is no message. Its connection ends."""
+    """A client has sent something that is not a message. Its connection ends."""
 
 
 class Body:
@@ -142,7 +142,7 @@ def _text(text: str) -> bytes:
 
 
 def authenticated() -> bytes:
-    """The client may go on without a password."""
+    """The client is accepted: it needs no password, or has proven it."""
     return _message(b"R", struct.pack(">i", 0))
 
 

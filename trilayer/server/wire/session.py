@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -27,6 +27,7 @@ from trilayer.server.wire import messages
 from trilayer.server.wire.client import Client
 from trilayer.server.wire.copying import Copy, copy_of
 from trilayer.server.wire.messages import Body, Fault, Field, ProtocolFault, Startup
+from trilayer.server.wire.setting import Setting, layer_of, seconds_of, setting_of
 
 logger = logging.getLogger("trilayer.server")
 
@@ -150,8 +151,8 @@ class Session:
     async def _receive(self) -> tuple[bytes, Body] | None:
         """The next message; None if the client has left."""
         try:
-            idle = self._state.transaction != messages.IDLE
-            async with asyncio.timeout(IDLE_S if idle else None):
+            in_transaction = self._state.transaction != messages.IDLE
+            async with asyncio.timeout(IDLE_S if in_transaction else None):
                 kind = await self._reader.readexactly(1)
             length = int.from_bytes(await self._reader.readexactly(4), "big")
             if not 4 <= length <= messages.MOST_BYTES:
@@ -295,6 +296,10 @@ class Session:
     async def _command(self, sql: str) -> str | None:
         """Carries out a statement that has no answer; None if it has one."""
         word = _first_word(sql)
+        if _TO_SAVEPOINT.match(sql):  # no statement has changed anything
+            if self._state.transaction == messages.FAILED:
+                self._state.transaction = messages.IN_TRANSACTION
+            return "ROLLBACK"
         if self._state.transaction == messages.FAILED and word not in _END:
             raise Refusal(
                 "25P02",
@@ -304,17 +309,35 @@ class Session:
             await self._client.begin()
             self._state.transaction = messages.IN_TRANSACTION
             return "BEGIN" if word == "BEGIN" else "START TRANSACTION"
-        if _TO_SAVEPOINT.match(sql):
-            return "ROLLBACK"
         if word in _END:
             failed = self._state.transaction == messages.FAILED
             self._state.transaction = messages.IDLE
             self._state.portals.clear()
             self._client.end()
             return "ROLLBACK" if failed or word in _UNDO else "COMMIT"
+        if word in ("DECLARE", "FETCH", "MOVE"):
+            raise Refusal(
+                "0A000",
+                f"cursors must be portals of the extended protocol; got {word}",
+                "Read all rows, or let the client fetch some at a time by its protocol",
+            )
         if word in _IGNORED:
+            if (chosen := setting_of(sql)) is not None:
+                self._choose(chosen)
             return word
         return None
+
+    def _choose(self, chosen: Setting) -> None:
+        """Sets what has an effect here; the rest is only remembered."""
+        if chosen.name == "search_path":
+            self._layer = layer_of(chosen.value)
+            self._known = replace(self._known, layer=self._layer)
+            return
+        if chosen.name == "statement_timeout":
+            self._client.timeout_s = seconds_of(chosen.value)
+        self._known = replace(
+            self._known, settings={**self._known.settings, chosen.name: chosen.value}
+        )
 
     async def _copy(self, copied: Copy, parameters: Parameters) -> None:
         await self._command("")  # which refuses it if the transaction has failed
@@ -451,7 +474,7 @@ _END = ("COMMIT", "END", *_UNDO)
 _IGNORED = frozenset(
     {"SET", "RESET", "DISCARD", "DEALLOCATE", "SAVEPOINT", "RELEASE", "UNLISTEN", "CLOSE"}
 )
-"""Statements about the session. Nothing that they could change changes an answer."""
+"""Statements about the session, which have no answer."""
 
 
 _TO_SAVEPOINT = re.compile(r"\s*ROLLBACK\s+(?:WORK\s+|TRANSACTION\s+)?TO\b", re.IGNORECASE)
