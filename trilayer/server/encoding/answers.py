@@ -137,10 +137,26 @@ class _Csv:
         return b"" if names is None else (",".join(map(_quoted, names)) + "\n").encode()
 
     def batch(self, rows: pa.RecordBatch) -> pa.Buffer:
+        return _joined(self.lines(rows))
+
+    def lines(self, rows: pa.RecordBatch) -> pa.Array:
+        """A line for each row."""
         return _lines([pc.fill_null(_field(column), "") for column in rows.columns], ",")
 
     def end(self) -> bytes:
         return b""
+
+
+class _Lines(Protocol):
+    """Makes lines of text."""
+
+    def begin(self) -> bytes:
+        """What comes before the rows."""
+        ...
+
+    def lines(self, rows: pa.RecordBatch) -> pa.Array:
+        """A line for each row."""
+        ...
 
 
 class _Text:
@@ -149,27 +165,24 @@ class _Text:
     def begin(self) -> bytes:
         return b""
 
-    def batch(self, rows: pa.RecordBatch) -> pa.Buffer:
+    def lines(self, rows: pa.RecordBatch) -> pa.Array:
         return _lines([_escaped(column) for column in rows.columns], "\t")
-
-    def end(self) -> bytes:
-        return b""
 
 
 class _Copied:
-    """What another encoder makes, in CopyData messages."""
+    """Lines in CopyData messages, one for each, as some clients expect that."""
 
-    def __init__(self, inner: Encoder) -> None:
+    def __init__(self, inner: _Lines) -> None:
         self._inner = inner
 
     def begin(self) -> bytes:
         return _copy_data(self._inner.begin())
 
-    def batch(self, rows: pa.RecordBatch) -> bytes:
-        return _copy_data(self._inner.batch(rows))
+    def batch(self, rows: pa.RecordBatch) -> pa.Buffer:
+        return values.framed(self._inner.lines(rows).cast(pa.large_binary()), b"d")
 
     def end(self) -> bytes:
-        return _copy_data(self._inner.end())
+        return b""
 
 
 class _CopiedBinary:
@@ -201,9 +214,14 @@ def _copy_data(data: bytes | pa.Buffer) -> bytes:
     return b"d" + (view.nbytes + 4).to_bytes(4, "big") + view if view.nbytes else b""
 
 
-def _lines(fields: Sequence[pa.Array], separator: str) -> pa.Buffer:
+def _lines(fields: Sequence[pa.Array], separator: str) -> pa.Array:
     lines = pc.binary_join_element_wise(*fields, _large(separator))
-    return pc.binary_join_element_wise(lines, _large("\n"), _large("")).buffers()[2]
+    return pc.binary_join_element_wise(lines, _large("\n"), _large(""))
+
+
+def _joined(lines: pa.Array) -> pa.Buffer:
+    data: pa.Buffer = lines.buffers()[2]
+    return data
 
 
 _ESCAPES = {

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 import struct
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from decimal import Context, Decimal
 
 import pyarrow as pa
 import sqlglot
@@ -35,7 +37,7 @@ _TOKEN = re.compile(
 UNKNOWN = 0
 """The type of a parameter that the client has not declared."""
 
-TEXT_OID, _BIGINT_OID = 25, 20
+TEXT_OID, NUMERIC_OID, _BIGINT_OID, _BYTEA_OID = 25, 1700, 20, 17
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,45 @@ def _timestamp(data: bytes) -> str:
     return (datetime(2000, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)).isoformat()
 
 
+def _uuid(data: bytes) -> str:
+    return str(uuid.UUID(bytes=data))
+
+
+def _time(data: bytes) -> str:
+    seconds, us = divmod(struct.unpack(">q", data)[0], 1_000_000)
+    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{us:06d}"
+
+
+def _interval(data: bytes) -> str:
+    us, days, months = struct.unpack(">qii", data)
+    return f"{months} months {days} days {us} microseconds"
+
+
+def _bytes_text(data: bytes) -> str:
+    """Bytes as DuckDB writes them in a text that it casts to BLOB."""
+    return "".join(f"\\x{byte:02X}" for byte in data)
+
+
+def _bytea(text: bytes) -> bytes:
+    """Bytes from their text: hexadecimal, or as they are."""
+    return bytes.fromhex(text[2:].decode()) if text.startswith(b"\\x") else text
+
+
+def _decimal(data: bytes) -> str:
+    """A number from groups of four digits, with the place of the first before the point."""
+    number, weight, sign, scale = struct.unpack_from(">hhHH", data)
+    if sign not in (0, _NEGATIVE):
+        return "nan"
+    groups = struct.unpack_from(f">{number}h", data, 8)
+    whole = sum(group * 10_000 ** (number - 1 - place) for place, group in enumerate(groups))
+    value = Decimal(whole).scaleb(4 * (weight - number + 1), _WIDE)
+    return f"{-value if sign else value:.{scale}f}"
+
+
+_NEGATIVE = 0x4000
+_WIDE = Context(prec=2_000)
+
+
 def _naive(data: bytes) -> str:
     return _timestamp(data).removesuffix("+00:00")
 
@@ -80,6 +121,11 @@ _KNOWN: Mapping[int, _Known] = {
     26: _Known("BIGINT", _number(">I")),
     1042: _Known("VARCHAR", bytes.decode),
     1043: _Known("VARCHAR", bytes.decode),
+    17: _Known("BLOB", _bytes_text),
+    1083: _Known("TIME", _time),
+    1186: _Known("INTERVAL", _interval),
+    NUMERIC_OID: _Known("DECIMAL(38, 9)", _decimal),
+    2950: _Known("UUID", _uuid),
     1082: _Known("DATE", _date),
     1114: _Known("TIMESTAMP", _naive),
     1184: _Known("TIMESTAMPTZ", _timestamp),
@@ -91,12 +137,17 @@ _ELEMENTS = {1000: 16, 1002: 18, 1003: 19, 1005: 21, 1007: 23, 1009: 25, 1015: 1
 """The types of the elements of arrays that clients declare."""
 
 
+ONE_DIMENSION = "an array must have one dimension"
+
+
 def _list(value: bytes, format_: int, oid: int) -> str:
     """An array of one dimension, as a list of DuckDB."""
     element = _KNOWN[_ELEMENTS[oid]]
     texts: list[str | None] = []
     if format_ == BINARY:
         dimensions, _, _ = struct.unpack_from(">iiI", value)
+        if dimensions > 1:
+            raise ParameterFault(ONE_DIMENSION)
         number = struct.unpack_from(">i", value, 12)[0] if dimensions else 0
         at = 20
         for _ in range(number):
@@ -105,6 +156,8 @@ def _list(value: bytes, format_: int, oid: int) -> str:
             texts.append(None if length < 0 else element.text(value[at : at + length]))
             at += max(length, 0)
     else:
+        if b"{" in value[1:] and b'"' not in value:
+            raise ParameterFault(ONE_DIMENSION)
         found = re.findall(r'"((?:[^"\\]|\\.)*)"|([^,{}]+)', value.decode())
         texts = [
             re.sub(r"\\(.)", r"\1", a) if a else (None if b == "NULL" else b) for a, b in found
@@ -252,10 +305,12 @@ def _literal(value: bytes | None, format_: int, oid: int) -> str:
     if value is None:
         return "NULL"
     known = _KNOWN.get(oid)
-    if oid in _ELEMENTS:
-        return _list(value, format_, oid)
     try:
-        if format_ != BINARY:
+        if oid in _ELEMENTS:
+            return _list(value, format_, oid)
+        if oid == _BYTEA_OID and format_ != BINARY:
+            text = _bytes_text(_bytea(value))
+        elif format_ != BINARY:
             text = value.decode()
         elif known:
             text = known.text(value)
@@ -263,7 +318,25 @@ def _literal(value: bytes | None, format_: int, oid: int) -> str:
             text = value.decode()
         else:
             raise ParameterFault(f"a parameter of type {oid} must be sent as text")
-    except (struct.error, UnicodeDecodeError, OverflowError) as error:
+        if oid == NUMERIC_OID:
+            return _number_literal(text)
+    except (struct.error, ValueError, OverflowError) as error:
         raise ParameterFault(f"a parameter must be a value of type {oid}: {error}") from None
     quoted = "'" + text.replace("'", "''") + "'"
     return _typed(quoted, oid)
+
+
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)")
+
+
+def _number_literal(text: str) -> str:
+    """A number with as many digits as it has."""
+    if not _NUMBER.fullmatch(text):
+        return f"CAST('{float(text)!r}' AS DOUBLE)"  # raises ValueError for what is no number
+    scale = len(text.partition(".")[2])
+    if scale > _MOST_DIGITS or len(text) - 2 > _MOST_DIGITS:
+        return f"CAST('{text}' AS DOUBLE)"
+    return f"CAST('{text}' AS DECIMAL({_MOST_DIGITS}, {scale}))"
+
+
+_MOST_DIGITS = 38

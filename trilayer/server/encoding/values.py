@@ -106,6 +106,18 @@ def rows(batch: pa.RecordBatch, formats: Sequence[int], kind: bytes = b"D") -> p
     return joined.buffers()[2]
 
 
+def framed(bodies: pa.Array, kind: bytes) -> pa.Buffer:
+    """A message of this type for each body."""
+    length = pc.binary_length(bodies).to_numpy(zero_copy_only=False) + 4
+    joined = pc.binary_join_element_wise(
+        pa.scalar(kind, pa.large_binary()),
+        _large(_fixed(length.astype(">i4"))),
+        bodies,
+        pa.scalar(b"", pa.large_binary()),
+    )
+    return joined.buffers()[2]
+
+
 FEW_ROWS = 16
 """Up to so many rows are put together one by one, which takes less time for them."""
 
@@ -235,8 +247,21 @@ def _bytea_text(array: pa.Array) -> pa.Array:
     )
 
 
+_MOST_DAYS, _MOST_US = 2**31 - 1, 2**63 - 1
+"""Infinity, as DuckDB stores it; its opposite is minus infinity."""
+
+
+def _since_2000(array: pa.Array, shift: int, most: int, big_endian: str) -> pa.Array:
+    """Numbers counted from 2000, of which the extremes are infinite; others stay within these."""
+    given = pc.fill_null(array, 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    moved = np.maximum(given, shift - most) - shift
+    moved[given == most] = most
+    moved[given == -most] = -most - 1
+    return _masked(_fixed(moved.astype(big_endian)), array)
+
+
 def _date(array: pa.Array) -> pa.Array:
-    return _number(">i4")(pc.subtract(array.cast(pa.int32()), _DAYS_TO_2000))
+    return _since_2000(array.cast(pa.int32()), _DAYS_TO_2000, _MOST_DAYS, ">i4")
 
 
 def _date_text(array: pa.Array) -> pa.Array:
@@ -265,8 +290,7 @@ _LAST_DAY = (date(9999, 12, 31) - date(1970, 1, 1)).days
 
 
 def _timestamp(array: pa.Array) -> pa.Array:
-    us = _us(array)
-    return _number(">i8")(pc.subtract(us, _DAYS_TO_2000 * _US_A_DAY))
+    return _since_2000(_us(array), _DAYS_TO_2000 * _US_A_DAY, _MOST_US, ">i8")
 
 
 def _us(array: pa.Array) -> pa.Array:
@@ -293,6 +317,8 @@ def _timestamps_text(zoned: bool) -> Encode:
 def _timestamp_text(zoned: bool) -> Callable[[pa.Scalar], str]:
     def one(value: pa.Scalar) -> str:
         us = value.cast(pa.timestamp("us", value.type.tz), safe=False).value
+        if abs(us) == _MOST_US:
+            return "infinity" if us > 0 else "-infinity"
         days, rest = divmod(us, _US_A_DAY)
         day = _day(days)
         era = " BC" if day.endswith(" BC") else ""
@@ -303,6 +329,8 @@ def _timestamp_text(zoned: bool) -> Callable[[pa.Scalar], str]:
 
 def _day(days: int) -> str:
     """A date as PostgreSQL writes it, of any year."""
+    if abs(days) == _MOST_DAYS:
+        return "infinity" if days > 0 else "-infinity"
     # Years of 400 are equally long, which brings every date into those that Python has.
     cycles, within = divmod(days + _DAYS_TO_YEAR_1, _DAYS_A_CYCLE)
     found = date(1, 1, 1) + timedelta(days=within)

@@ -187,9 +187,10 @@ class Worker:
         with suppress(ProcessLookupError):
             if self._handle is not None:
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
-                os.close(self._handle)
             else:
                 os.kill(self.pid, signal.SIGKILL)
+        if self._handle is not None:
+            os.close(self._handle)
         self._writer.close()
 
     async def _asked_for_columns(self, request: Request) -> tuple[dict[str, Any], pa.Schema] | None:

@@ -36,6 +36,9 @@ from trilayer_core.errors import TrilayerError
 
 logger = logging.getLogger("trilayer.server")
 
+MOST_COLUMNS = 1_664
+"""The most columns of an answer, as PostgreSQL has it."""
+
 ROWS_AT_ONCE = 16_384
 """The number of rows that are encoded at once."""
 
@@ -218,6 +221,11 @@ class Worker:
             snapshot = self._snapshot(question, stack)
             reader, provenance = _reader(snapshot, question, _with_values(question))
             columns = request.columns or reader.schema
+            if len(columns) > MOST_COLUMNS:
+                raise Refusal(
+                    "54011",
+                    f"an answer must have at most {MOST_COLUMNS:,} columns; got {len(columns):,}",
+                )
             encode = encoder(question.output, columns, question.formats)
             portal = _Portal(stack.pop_all(), snapshot, reader, encode, request.columns)
         self._portals[request.portal] = portal

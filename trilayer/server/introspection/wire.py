@@ -97,7 +97,7 @@ def declared(table: pa.Table, oids: Sequence[int]) -> pa.Table:
 
 def _declared(column: pa.ChunkedArray, oid: int) -> pa.ChunkedArray:
     oid = oid or _SEEN_AS.get(column.type, 0)
-    if not oid or oid not in shapes().type_names:
+    if not oid or oid not in shapes().type_names or type_of(column.type).oid == oid:
         return column
     row = shapes().types[shapes().type_names[oid]]
     is_array = row["typcategory"] == "A"

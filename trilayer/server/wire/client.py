@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from trilayer.server.engine.pool import CANCELLED, Opened, Pool, Worker
-from trilayer.server.engine.question import Question
+from trilayer.server.engine.question import Question, Refusal
 
 
 class Client:
@@ -37,18 +37,27 @@ class Client:
 
     async def begin(self) -> None:
         """Keeps a worker, and with it the state on which it answers, until `end`."""
-        if not self._transaction:
-            self._pool.pin()
-            self._transaction = True
+        if self._transaction:
+            return
+        self._pool.pin()
+        try:
             if self._worker is None:
                 self._worker = await self._pool.lease(self.version)
+        except BaseException:
+            self._pool.unpin()
+            raise
+        self._transaction = True
 
-    def end(self) -> None:
-        """Ends the transaction, if there is one."""
+    def end(self, *, sound: bool = True) -> None:
+        """Ends the transaction, if there is one.
+
+        Args:
+            sound: Whether all answers were read to their end.
+        """
         if self._transaction:
             self._transaction = False
             self._pool.unpin()
-        self.settle()
+        self.settle(sound=sound)
 
     def settle(self, *, sound: bool = True) -> None:
         """Gives the worker back, unless a transaction needs it.
@@ -90,6 +99,13 @@ class Client:
         self._worker.timeout_s = self.timeout_s
         try:
             yield self._worker
+        except Refusal:
+            raise
+        except BaseException:
+            # What the worker has yet to send would be taken for the next answer.
+            if self._worker is not None:
+                self._pool.drop(self._worker)
+            raise
         finally:
             self._at_work = False
 

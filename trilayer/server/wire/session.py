@@ -55,6 +55,9 @@ TOGETHER_BYTES = 1 << 16
 PATIENCE_S = 60.0
 """How long a client may leave an answer unread before its connection ends, in seconds."""
 
+LOOK_S = 1.0
+"""How often it is looked for a client that has gone while its answer is computed, in seconds."""
+
 IDLE_S = 600.0
 """How long a client may do nothing in a transaction, in seconds."""
 
@@ -80,12 +83,21 @@ class _Portal:
 
 @dataclass
 class _State:
-    """What a client has prepared, and the state of its transaction."""
+    """What a client has prepared, and the state of its transaction.
+
+    Attributes:
+        statements: The prepared statements.
+        portals: The portals.
+        transaction: The state of the transaction.
+        skips: Whether messages are skipped until the next Sync, after an error.
+        replaced: Whether a portal was bound again that was not read to its end.
+    """
 
     statements: dict[str, _Statement] = field(default_factory=dict)
     portals: dict[str, _Portal] = field(default_factory=dict)
     transaction: bytes = messages.IDLE
     skips: bool = False
+    replaced: bool = False
 
 
 class Session:
@@ -216,14 +228,21 @@ class Session:
         """The client has seen all that it has asked for. Outside of a transaction portals end."""
         state = self._state
         if state.transaction == messages.IDLE:
-            self._client.settle(sound=not any(portal.open for portal in state.portals.values()))
-            state.portals.clear()
+            self._client.settle(sound=self._forget_portals())
         self._send(messages.ready(state.transaction))
 
     def _failed(self, fault: Fault) -> None:
         self._send(messages.error(fault))
         if self._state.transaction == messages.IN_TRANSACTION:
             self._state.transaction = messages.FAILED
+
+    def _forget_portals(self) -> bool:
+        """Forgets all portals; whether all of them were read to their end."""
+        state = self._state
+        open_ = state.replaced or any(portal.open for portal in state.portals.values())
+        state.portals.clear()
+        state.replaced = False
+        return not open_
 
     def _send(self, data: bytes) -> None:
         """Keeps data for the client until it is enough, or until `_drain`."""
@@ -275,6 +294,7 @@ class Session:
     async def _answering(self) -> AsyncIterator[Worker]:
         """A worker, and a measurement of how long it answers."""
         with self._metrics.question("postgresql") as outcome:
+            self._watch = asyncio.get_running_loop().call_later(LOOK_S, self._look)
             try:
                 async with self._client.worker() as worker:
                     yield worker
@@ -282,6 +302,15 @@ class Session:
                 if refusal.code == CANCELLED.code:
                     outcome.set("timeout" if "timeout" in refusal.message else "cancelled")
                 raise
+            finally:
+                self._watch.cancel()
+
+    def _look(self) -> None:
+        """Ends the answer that is computed if its client has gone."""
+        if self._reader.at_eof() or self._writer.is_closing():
+            self._client.cancel()
+        else:
+            self._watch = asyncio.get_running_loop().call_later(LOOK_S, self._look)
 
     async def _statements(self, text: str) -> list[str]:
         """The statements of a text. Only a worker parses it, if it may be several."""
@@ -312,8 +341,7 @@ class Session:
         if word in _END:
             failed = self._state.transaction == messages.FAILED
             self._state.transaction = messages.IDLE
-            self._state.portals.clear()
-            self._client.end()
+            self._client.end(sound=self._forget_portals())
             return "ROLLBACK" if failed or word in _UNDO else "COMMIT"
         if word in ("DECLARE", "FETCH", "MOVE"):
             raise Refusal(
@@ -379,6 +407,8 @@ class Session:
         formats, given, results = body.int16s(), body.values(), body.int16s()
         parameters = Parameters(given, formats, statement.oids)
         question = self._question(statement.sql, "wire", parameters, results)
+        if (former := self._state.portals.get(name)) is not None and former.open:
+            self._state.replaced = True
         self._state.portals[name] = _Portal(statement.sql, question, statement.columns)
         self._send(messages.BIND_COMPLETE)
 

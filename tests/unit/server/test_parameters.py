@@ -1,0 +1,63 @@
+"""Parameters of every type that clients send, in text and binary, mean their value."""
+
+import datetime
+import uuid
+from decimal import Decimal
+
+import psycopg
+import pytest
+from psycopg import errors
+
+VALUES = [
+    Decimal("1.5"), Decimal("-0.001"), Decimal("12345678901234567890.5"), Decimal(0),
+    Decimal("10000"), Decimal("0.00012"), b"abc\x00\xff", uuid.UUID(int=5),
+    datetime.time(23, 59, 59, 1), datetime.timedelta(days=-3, hours=4), True, 2**40, 0.1, "it's",
+    datetime.date(2026, 1, 2), [1, 2, None],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("format_", ["t", "b"])
+@pytest.mark.parametrize("value", VALUES, ids=str)
+def test_a_value_comes_back(client, value, format_):
+    (found,) = client.execute(f"SELECT %{format_} AS v", (value,)).fetchone()
+    assert (str(found) if isinstance(value, uuid.UUID) else found) == (
+        str(value) if isinstance(value, uuid.UUID) else value
+    )
+
+
+def test_an_array_of_texts_comes_back(client):
+    texts = ["a,b", 'q"', None, "NULL", ""]
+    assert client.execute("SELECT %b", (texts,)).fetchone() == (texts,)
+
+
+@pytest.mark.parametrize("format_", ["t", "b"])
+def test_a_decimal_is_compared_as_what_it_is(client, format_):
+    assert client.execute(f"SELECT 2 = %{format_}", (Decimal("1.5"),)).fetchone() == (False,)
+    assert client.execute(f"SELECT %{format_} + 1", (Decimal("1.5"),)).fetchone() == (
+        Decimal("2.5"),
+    )
+
+
+@pytest.mark.parametrize("format_", ["t", "b"])
+def test_an_array_of_arrays_is_refused(client, format_):
+    with pytest.raises(errors.InvalidTextRepresentation, match="one dimension"):
+        client.execute(f"SELECT %{format_}", ([[1, 2], [3, 4]],))
+    assert client.execute("SELECT 1").fetchone() == (1,)
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_infinite_times(client, binary):
+    row = client.cursor(binary=binary)
+    for text in ("infinity", "-infinity"):
+        row.execute(f"SELECT '{text}'::DATE::VARCHAR")
+        assert row.fetchone() == (text,)
+    for type_ in ("DATE", "TIMESTAMP"):
+        with pytest.raises(psycopg.DataError, match=r"large|small"):
+            client.cursor(binary=binary).execute(f"SELECT 'infinity'::{type_}").fetchone()
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_a_date_beside_the_session_s_user(client, binary):
+    query = "SELECT DATE '2020-01-02', TIME '01:02:03', current_user"
+    found = client.cursor(binary=binary).execute(query).fetchone()
+    assert found == (datetime.date(2020, 1, 2), datetime.time(1, 2, 3), "analyst")

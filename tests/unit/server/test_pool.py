@@ -1,0 +1,102 @@
+"""The pool gives each client its own answers, whatever happened to the question before."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from psycopg import errors
+
+from tests.support.sales import catalog_on
+from trilayer.operations.project import Project
+from trilayer.server.engine.pool import Limits, Pool
+from trilayer.server.engine.question import Question, Refusal
+from trilayer.server.wire.client import Client
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.store.files import Store
+
+MANY = f"SELECT {', '.join(f'1 AS c{n}' for n in range(1_700))}"
+
+
+@pytest.fixture
+def project(tmp_path):
+    return Project(Settings(home=tmp_path), catalog_on("sales"), Store(str(tmp_path / "store")))
+
+
+async def answer(pool, sql):
+    async with pool.ask(Question(sql, output="json")) as found:
+        return b"".join([chunk async for chunk in found.chunks()])
+
+
+def test_an_answer_that_nobody_reads_is_not_another_client_s(project):
+    async def run():
+        async with Pool(project, Limits(workers=1)) as pool:
+            assert await answer(pool, "SELECT 'mine'") == b'[["mine"]]'
+            for _ in range(3):
+                with pytest.raises(ZeroDivisionError):
+                    await _fail(pool)
+                assert await answer(pool, "SELECT 'mine'") == b'[["mine"]]'
+            with pytest.raises(Refusal, match="wanted"):
+                async with pool.ask(Question("SELECT 'theirs'", output="json")):
+                    raise Refusal("0A000", "not what was wanted")
+            assert await answer(pool, "SELECT 'mine'") == b'[["mine"]]'
+
+    asyncio.run(run())
+
+
+async def _fail(pool):
+    client = Client(pool, None)
+    try:
+        async with client.worker():
+            await client.open(Question("SELECT 'theirs'", output="wire"))
+            raise ZeroDivisionError
+    finally:
+        client.settle()
+
+
+def test_a_transaction_that_can_t_begin_takes_no_place(project, monkeypatch):
+    async def run():
+        async with Pool(project, Limits(transactions=1)) as pool:
+            client = Client(pool, None)
+
+            async def refused(version=None, *, fresh=True):
+                raise Refusal("XX001", "the store can't be read")
+
+            with monkeypatch.context() as patched:
+                patched.setattr(pool, "lease", refused)
+                with pytest.raises(Refusal, match="can't be read"):
+                    await client.begin()
+            await client.begin()  # the only place is free
+            client.end()
+            await client.begin()
+            client.leave()
+
+    asyncio.run(run())
+
+
+def test_workers_that_were_killed_leave_no_descriptor(project):
+
+    async def run():
+        async with Pool(project) as pool:
+            before = None
+            for _ in range(6):
+                await answer(pool, "SELECT 1")
+                for worker in list(pool._workers):
+                    pool.drop(worker)
+                await pool.state()
+                await asyncio.sleep(0)
+                now = len(list(Path("/proc/self/fd").iterdir()))
+                before = before or now
+            assert now <= before + 1
+
+    asyncio.run(run())
+
+
+def test_too_many_columns_are_refused_and_nobody_else_notices(served):
+    with (
+        served.client(autocommit=True) as client,
+        pytest.raises(errors.TooManyColumns, match="1,664"),
+    ):
+        client.execute(MANY)
+    for number in range(6):
+        with served.client(autocommit=True) as client:
+            assert client.execute(f"SELECT 'answer-{number}'").fetchone() == (f"answer-{number}",)
