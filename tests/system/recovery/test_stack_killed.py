@@ -268,7 +268,7 @@ def test_a_cluster_set_after_a_crash_is_the_one_that_is_used(project, broker, sp
     file.write_text(text.replace('spark_remote = ""', f'spark_remote = "{spark_connect}"'))
     process = _up_with_airflow(project)
     names = {record.name for record in processes.list_running(home)}
-    assert {name for name in names if not name.startswith("airflow")} == {"speed"}
+    assert {name for name in names if not name.startswith("airflow")} == {"speed", "serve"}
     project.sent = 0
     project.produce(70)
     until(project.has_all, timeout_s=240)
