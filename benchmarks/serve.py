@@ -262,7 +262,11 @@ def _served(at: Path) -> Iterator[tuple[int, psutil.Process]]:
         stderr=(at / "serve.log").open("w"),
     )
     try:
-        _wait(lambda: psycopg.connect(f"host=127.0.0.1 port={port} user=bench").close())
+        _wait(
+            lambda: psycopg.connect(
+                f"host=127.0.0.1 port={port} dbname=trilayer user=bench"
+            ).close()
+        )
         yield port, psutil.Process(process.pid)
     finally:
         process.send_signal(signal.SIGTERM)

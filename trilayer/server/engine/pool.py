@@ -28,6 +28,9 @@ from trilayer.server.engine.worker import Close, Describe, Fetch, Open, Request,
 
 logger = logging.getLogger("trilayer.server")
 
+IDLE_FOR_EACH = 8
+"""How many workers are kept for each that may compute: as many clients ask in turn."""
+
 CANCELLED = Refusal("57014", "canceling statement due to user request")
 FEWER = "Ask for fewer rows or columns, or aggregate them"
 
@@ -427,7 +430,7 @@ class Pool:
         """Keeps a worker for the next question, if it may be used again."""
         self._leave_place(worker)
         worker.timeout_s = None
-        if worker.ended or len(self._idle) >= self.limits.workers:
+        if worker.ended or len(self._idle) >= IDLE_FOR_EACH * self.limits.workers:
             self._end(worker)
         elif worker not in self._idle:
             self._idle.append(worker)
