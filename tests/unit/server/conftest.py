@@ -1,5 +1,7 @@
 """A server on a store that has nothing yet: what needs no view is answered all the same."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.support.sales import catalog_on
@@ -24,5 +26,8 @@ def client(served):
 def pytest_collection_modifyitems(items):
     """What starts servers is left out of the quick inner loop."""
     for item in items:
-        if {"http", "introspection"} & set(item.path.parts):
+        if not item.path.is_relative_to(Path(__file__).parent):
+            continue
+        parts = {"http", "introspection", "test_monitoring.py"} & set(item.path.parts)
+        if parts or {"served", "guarded", "project"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
