@@ -165,9 +165,7 @@ class Snapshot:
                 f"{_first_line(error)}; to ask a file of your own, name it as a table:"
                 " `trilayer sql --table NAME=FILE`, or `connection.table(NAME, FILE)`"
             ) from None
-        except duckdb.ConversionException as error:
-            raise UsageError(f"a value does not fit its column: {_first_line(error)}") from None
-        except duckdb.OutOfRangeException as error:
+        except (duckdb.ConversionException, duckdb.OutOfRangeException) as error:
             raise UsageError(f"a value does not fit its column: {_first_line(error)}") from None
         except duckdb.TransactionException as error:
             raise UsageError(

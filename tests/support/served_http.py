@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import threading
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from types import SimpleNamespace
 
@@ -12,6 +11,7 @@ import pyarrow as pa
 import serving_layer
 from benchmarks.written import Written
 from tests.support.engine_in_process import EngineInProcess
+from tests.support.in_thread import InThread
 from trilayer import Stream, View, count
 from trilayer.operations.project import Project
 from trilayer.server.engine.question import Refusal
@@ -46,7 +46,7 @@ PROVENANCE = {
 }
 
 
-class ServedHttp:
+class ServedHttp(InThread):
     """A server on a free port, and clients of it."""
 
     def __init__(self, engine, project, access=None, limits=None, pool=None):
@@ -62,26 +62,10 @@ class ServedHttp:
             limits=limits,
             metrics=self.metrics,
         )
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="http server")
 
-    def __enter__(self):
-        self._thread.start()
-        assert self._ready.wait(30)
-        return self
-
-    def __exit__(self, *_):
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(30)
-        assert not self._thread.is_alive()
-
-    def _run(self):
-        async def run():
-            self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-            async with self._pool or nullcontext():
-                await serve(self._app, 0, self._stop, self._begun)
-
-        asyncio.run(run())
+    async def _serve(self):
+        async with self._pool or nullcontext():
+            await serve(self._app, 0, self._stop, self._begun)
 
     def _begun(self, port):
         self.port = port

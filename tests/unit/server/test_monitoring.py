@@ -1,13 +1,11 @@
 """The files for Prometheus and Grafana: what they ask for is what a running server has."""
 
-import asyncio
 import json
 import os
 import re
 import shutil
 import socket
 import subprocess
-import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -21,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
 from benchmarks.written import Written
+from tests.support.in_thread import InThread
 from tests.support.places import PROJECT
 from tests.support.served_http import SOLD, counts
 from tests.support.waiting import until
@@ -61,25 +60,13 @@ LAGGING = Lag(end={0: 8}, events=2, seconds=30.0, since_cut=60.0, ahead={})
 """What a broker would say."""
 
 
-class Serving:
+class Serving(InThread):
     """All that `trilayer serve` runs, in a thread of the test's process."""
 
     def __init__(self, project):
-        self._project, self._ready = project, threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="server")
+        self._project = project
 
-    def __enter__(self):
-        self._thread.start()
-        assert self._ready.wait(30)
-        return self
-
-    def __exit__(self, *_):
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(30)
-        assert not self._thread.is_alive()
-
-    async def _run(self):
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+    async def _serve(self):
         await serving.serve(self._project, self._stop, self._begun)
 
     def _begun(self, at):
