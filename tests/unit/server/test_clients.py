@@ -179,8 +179,6 @@ def test_what_is_not_there_is_refused_by_name(served):
     with pytest.raises(psycopg.OperationalError, match="trilayer@VERSION; got shop"):
         served.client("shop")
     with served.client(autocommit=True) as client:
-        with pytest.raises(errors.FeatureNotSupported, match="portals"):
-            client.execute("DECLARE c CURSOR FOR SELECT 1")
         with pytest.raises(errors.UndefinedTable) as raised:
             client.execute("SELECT * FROM totls")
         assert raised.value.diag.message_hint == "did you mean 'totals'?"

@@ -54,20 +54,35 @@ def encoder(output: str, schema: pa.Schema, formats: Sequence[int] = ()) -> Enco
             return _Copied(_Csv(schema))
         case "copy-binary":
             return _CopiedBinary()
-    return _Wire(list(formats) * len(schema) if len(formats) == 1 else formats)
+    return Wire(len(schema), formats)
 
 
-class _Wire:
-    def __init__(self, formats: Sequence[int]) -> None:
-        self._formats = formats
+class Wire:
+    """The row messages of PostgreSQL, which can also be sent in parts.
+
+    Attributes:
+        formats: The format of each column.
+    """
+
+    def __init__(self, columns: int, formats: Sequence[int] = ()) -> None:
+        """Encodes so many columns, with a format for each, or one for all; else all as text."""
+        each = len(formats) > 1
+        self.formats = list(formats) if each else list(formats or [values.TEXT]) * columns
 
     def begin(self) -> bytes:
+        """Nothing comes before the rows."""
         return b""
 
     def batch(self, rows: pa.RecordBatch) -> pa.Buffer:
-        return values.rows(rows, self._formats or [values.TEXT] * rows.num_columns)
+        """The messages of some rows."""
+        return values.rows(rows, self.formats)
+
+    def messages(self, rows: pa.RecordBatch) -> pa.LargeBinaryArray:
+        """The message of each row."""
+        return values.messages(rows, self.formats)
 
     def end(self) -> bytes:
+        """Nothing comes after the rows."""
         return b""
 
 

@@ -86,7 +86,20 @@ def rows(batch: pa.RecordBatch, formats: Sequence[int], kind: bytes = b"D") -> p
         kind: The type of the messages. The body of DataRow is also that of a row which is copied.
     """
     if batch.num_rows <= FEW_ROWS:
-        return _few_rows(batch, formats, kind)
+        return pa.py_buffer(b"".join(_few_messages(batch, formats, kind)))
+    return _many_messages(batch, formats, kind).buffers()[2]
+
+
+def messages(batch: pa.RecordBatch, formats: Sequence[int]) -> pa.LargeBinaryArray:
+    """The DataRow message of each row, with a format for each column."""
+    if batch.num_rows <= FEW_ROWS:
+        return pa.array(_few_messages(batch, formats, b"D"), pa.large_binary())
+    return _many_messages(batch, formats, b"D")
+
+
+def _many_messages(
+    batch: pa.RecordBatch, formats: Sequence[int], kind: bytes
+) -> pa.LargeBinaryArray:
     parts: list[pa.Array] = []
     sizes = np.full(batch.num_rows, 6 + 4 * batch.num_columns, np.int64)
     for column, format_ in zip(batch.columns, formats, strict=True):
@@ -96,14 +109,13 @@ def rows(batch: pa.RecordBatch, formats: Sequence[int], kind: bytes = b"D") -> p
         sizes += np.maximum(length, 0)
         parts += [_fixed(length.astype(">i4")), pc.fill_null(encoded, b"")]
     number = batch.num_columns.to_bytes(2, "big")
-    joined = pc.binary_join_element_wise(
+    return pc.binary_join_element_wise(
         pa.scalar(kind, pa.large_binary()),
         _large(_fixed(sizes.astype(">i4"))),
         pa.scalar(number, pa.large_binary()),
         *map(_large, parts),
         pa.scalar(b"", pa.large_binary()),
     )
-    return joined.buffers()[2]
 
 
 def framed(bodies: pa.Array, kind: bytes) -> pa.Buffer:
@@ -122,19 +134,19 @@ FEW_ROWS = 16
 """Up to so many rows are put together one by one, which takes less time for them."""
 
 
-def _few_rows(batch: pa.RecordBatch, formats: Sequence[int], kind: bytes) -> pa.Buffer:
+def _few_messages(batch: pa.RecordBatch, formats: Sequence[int], kind: bytes) -> list[bytes]:
     columns = [
         _encoded(column, format_) for column, format_ in zip(batch.columns, formats, strict=True)
     ]
     number = batch.num_columns.to_bytes(2, "big")
-    messages = []
+    found = []
     for row in zip(*columns, strict=True) if columns else [()] * batch.num_rows:
         body = number + b"".join(
             b"\xff\xff\xff\xff" if value is None else len(value).to_bytes(4, "big") + value
             for value in row
         )
-        messages.append(kind + (len(body) + 4).to_bytes(4, "big") + body)
-    return pa.py_buffer(b"".join(messages))
+        found.append(kind + (len(body) + 4).to_bytes(4, "big") + body)
+    return found
 
 
 def _encoded(column: pa.Array, format_: int) -> list[bytes | None]:

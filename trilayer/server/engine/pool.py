@@ -148,9 +148,9 @@ class Worker:
         found: list[str] = json.loads(body)
         return found
 
-    async def fetch(self, portal: str, most_rows: int) -> None:
+    async def fetch(self, request: Fetch) -> None:
         """Reads on in an answer; `rows` has what follows."""
-        await self._send(Fetch(portal, most_rows))
+        await self._send(request)
 
     async def close(self, portal: str) -> None:
         """Ends an answer that was not read to its end."""

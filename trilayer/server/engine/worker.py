@@ -12,7 +12,7 @@ import pickle
 import resource
 import socket
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,9 +27,10 @@ from trilayer.operations.project import Project
 from trilayer.operations.values import plain
 from trilayer.server import introspection
 from trilayer.server.encoding import parameters
-from trilayer.server.encoding.answers import Encoder, batches, encoder
+from trilayer.server.encoding.answers import Wire, encoder
 from trilayer.server.encoding.parameters import ParameterFault
 from trilayer.server.engine import frames, system
+from trilayer.server.engine.open_answer import OpenAnswer
 from trilayer.server.engine.question import Question, Refusal
 from trilayer.server.engine.refusals import refusal_of
 from trilayer_core.errors import TrilayerError
@@ -38,9 +39,6 @@ logger = logging.getLogger("trilayer.server")
 
 MOST_COLUMNS = 1_664
 """The most columns of an answer, as PostgreSQL has it."""
-
-ROWS_AT_ONCE = 16_384
-"""The number of rows that are encoded at once."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +63,21 @@ class Open:
 
 @dataclass(frozen=True)
 class Fetch:
-    """Reads on in an answer: so many rows, or all if it is 0."""
+    """Reads on in an answer.
+
+    Attributes:
+        portal: The name under which it is read.
+        most_rows: How many rows: 0 for all that are left.
+        passes: How many rows are passed over before them.
+        shown: Whether the rows are sent, and not only counted.
+        formats: The format of each column, or one for all; None if it is that of the question.
+    """
 
     portal: str
     most_rows: int = 0
+    passes: int = 0
+    shown: bool = True
+    formats: Sequence[int] | None = None
 
 
 @dataclass(frozen=True)
@@ -95,69 +104,6 @@ class Close:
 Request = Open | Fetch | Describe | Split | Close
 
 
-class _Portal:
-    """An answer that is being read."""
-
-    def __init__(
-        self,
-        stack: ExitStack,
-        snapshot: Snapshot,
-        reader: pa.RecordBatchReader,
-        encode: Encoder,
-        columns: pa.Schema | None,
-    ) -> None:
-        self.stack, self._snapshot, self.encode = stack, snapshot, encode
-        self.sent = 0
-        self._batches = batches(_conforming(reader, columns), ROWS_AT_ONCE)
-        self._left: pa.RecordBatch | None = None
-        self.begun = False
-
-    def take(self, most_rows: int) -> Iterator[pa.RecordBatch]:
-        """The next rows: so many, or all if it is 0."""
-        wanted = most_rows
-        while (batch := self._next()) is not None:
-            if most_rows and batch.num_rows > wanted:
-                self._left = batch.slice(wanted)
-                batch = batch.slice(0, wanted)
-            wanted -= batch.num_rows
-            yield batch
-            if most_rows and wanted == 0:
-                return
-
-    def is_over(self) -> bool:
-        """Whether no rows are left."""
-        if self._left is None:
-            self._left = self._next()
-        return self._left is None
-
-    def _next(self) -> pa.RecordBatch | None:
-        batch, self._left = self._left, None
-        while batch is None or not batch.num_rows:
-            batch = next(self._batches, None)
-            if batch is None:
-                self._snapshot.sound = True
-                return None
-        return batch
-
-
-def _conforming(
-    reader: pa.RecordBatchReader, columns: pa.Schema | None
-) -> Iterator[pa.RecordBatch]:
-    """Batches with the columns that the client was told of.
-
-    An unnamed column is named like its text, and a literal's type may depend on its value. So what
-    was described before values were bound can differ in both.
-    """
-    for batch in reader:
-        if columns is not None and batch.schema != columns:
-            arrays = [
-                column.cast(field.type)
-                for column, field in zip(batch.columns, columns, strict=True)
-            ]
-            batch = pa.RecordBatch.from_arrays(arrays, schema=columns)
-        yield batch
-
-
 class Worker:
     """Carries out the requests of one client at a time."""
 
@@ -175,7 +121,7 @@ class Worker:
         self._to, self._project, self._most_rows = to, project, most_rows
         self._out = frames.Out(to)
         self._connection = connection
-        self._portals: dict[str, _Portal] = {}
+        self._portals: dict[str, OpenAnswer] = {}
 
     def run(self) -> None:
         """Answers requests until the server closes the connection."""
@@ -201,7 +147,7 @@ class Worker:
             case Open():
                 self._open(request)
             case Fetch():
-                self._fetch(request.portal, request.most_rows)
+                self._fetch(request)
             case Describe():
                 self._describe(request.question)
             case Split():
@@ -227,29 +173,36 @@ class Worker:
                     f"an answer must have at most {MOST_COLUMNS:,} columns; got {len(columns):,}",
                 )
             encode = encoder(question.output, columns, question.formats)
-            portal = _Portal(stack.pop_all(), snapshot, reader, encode, request.columns)
+            portal = OpenAnswer(stack.pop_all(), snapshot, reader, encode, columns)
         self._portals[request.portal] = portal
         # Clients of PostgreSQL have no place for it.
         shown = question.output in ("arrow", "json", "csv")
         said = plain(provenance.to_json()) if shown else {}
         self._send_columns({"provenance": said}, columns)
         if request.most_rows is not None:
-            self._fetch(request.portal, request.most_rows)
+            self._fetch(Fetch(request.portal, request.most_rows))
 
-    def _fetch(self, name: str, most_rows: int) -> None:
+    def _fetch(self, request: Fetch) -> None:
+        name = request.portal
         if (portal := self._portals.get(name)) is None:
             raise Refusal("34000", f'portal "{name}" does not exist')
         try:
             if not portal.begun:
                 self._send_rows(portal.encode.begin())
                 portal.begun = True
+            if request.formats is not None:
+                portal.encode_as(Wire(len(portal.columns), request.formats))
+            if request.passes:
+                self._count(portal, portal.pass_over(request.passes))
             rows = 0
-            for batch in portal.take(most_rows):
-                portal.sent += batch.num_rows
-                if self._most_rows and portal.sent > self._most_rows:
-                    raise Refusal("54000", f"an answer must have at most {self._most_rows:,} rows")
-                self._send_rows(portal.encode.batch(batch))
-                rows += batch.num_rows
+            if request.shown:
+                for number, data in portal.take(request.most_rows):
+                    self._count(portal, number)
+                    self._send_rows(data)
+                    rows += number
+            else:
+                rows = portal.pass_over(request.most_rows)
+                self._count(portal, rows)
             over = portal.is_over()
             if over:
                 self._send_rows(portal.encode.end())
@@ -259,6 +212,12 @@ class Worker:
         if over:
             self._close(name)
         self._out.send(frames.DONE, _json({"rows": rows, "more": not over}))
+
+    def _count(self, answer: OpenAnswer, rows: int) -> None:
+        """Counts rows that were computed. Raises Refusal if they are too many."""
+        answer.rows += rows
+        if self._most_rows and answer.rows > self._most_rows:
+            raise Refusal("54000", f"an answer must have at most {self._most_rows:,} rows")
 
     def _send_rows(self, data: bytes | pa.Buffer) -> None:
         if len(data):

@@ -33,7 +33,14 @@ class Client:
         self.version = version
         self._pool = pool
         self._worker: Worker | None = None
-        self._transaction = self._at_work = False
+        self._transaction = False
+        self._at_work: Worker | None = None
+        self._held: set[Worker] = set()
+
+    @property
+    def holds(self) -> bool:
+        """Whether workers are held for cursors."""
+        return bool(self._held)
 
     async def begin(self) -> None:
         """Keeps a worker, and with it the state on which it answers, until `end`."""
@@ -48,16 +55,32 @@ class Client:
             raise
         self._transaction = True
 
-    def end(self, *, sound: bool = True) -> None:
+    def end(self, *, sound: bool = True, holds: bool = False) -> Worker | None:
         """Ends the transaction, if there is one.
 
         Args:
-            sound: Whether all answers were read to their end.
+            sound: Whether all answers were read to their end, except for those of cursors.
+            holds: Whether the worker is held for cursors, until it is given to `release`.
+
+        Returns:
+            The worker, if it is held.
         """
+        if self._transaction and holds and self._worker is not None:
+            worker, self._worker, self._transaction = self._worker, None, False
+            self._held.add(worker)
+            return worker
         if self._transaction:
             self._transaction = False
             self._pool.unpin()
         self.settle(sound=sound)
+        return None
+
+    def release(self, worker: Worker) -> None:
+        """Gives up a worker that was held for cursors."""
+        if worker in self._held:
+            self._held.remove(worker)
+            self._pool.unpin()
+            self._pool.drop(worker)
 
     def settle(self, *, sound: bool = True) -> None:
         """Gives the worker back, unless a transaction needs it.
@@ -85,37 +108,64 @@ class Client:
         """
         assert self._worker is not None
         self._worker, opened = await self._pool.open(self._worker, question, *rest)
+        self._at_work = self._worker
         return self._worker, opened
 
     @asynccontextmanager
-    async def worker(self) -> AsyncIterator[Worker]:
+    async def worker(self, held: Worker | None = None) -> AsyncIterator[Worker]:
         """The worker, for one request. `cancel` ends it meanwhile.
 
         The first request to a worker must be `open`, or not be about what is newest.
+
+        Args:
+            held: One that is held for a cursor, in its place.
         """
-        if self._worker is None or (self._worker.ended and not self._transaction):
+        if held is None and (
+            self._worker is None or (self._worker.ended and not self._transaction)
+        ):
             self._worker = await self._pool.lease(self.version, fresh=False)
-        self._at_work = True
-        self._worker.timeout_s = self.timeout_s
+        worker = held or self._worker
+        assert worker is not None
+        self._at_work = worker
+        worker.timeout_s = self.timeout_s
         try:
-            yield self._worker
+            yield worker
         except Refusal:
             raise
         except BaseException:
             # What the worker has yet to send would be taken for the next answer.
-            if self._worker is not None:
-                self._pool.drop(self._worker)
+            self._pool.drop(self._at_work)
             raise
         finally:
-            self._at_work = False
+            self._at_work = None
+
+    @asynccontextmanager
+    async def any_worker(self) -> AsyncIterator[Worker]:
+        """A worker for a request about no data: the client's, or another if that has ended."""
+        if self._worker is None or not self._worker.ended:
+            async with self.worker() as worker:
+                yield worker
+            return
+        worker = await self._pool.lease(self.version, fresh=False)
+        try:
+            yield worker
+        except Refusal:
+            self._pool.give_back(worker)
+            raise
+        except BaseException:
+            self._pool.drop(worker)
+            raise
+        self._pool.give_back(worker)
 
     def cancel(self) -> None:
         """Ends the answer that is computed, if one is."""
-        if self._worker is not None and self._at_work:
-            self._pool.drop(self._worker, CANCELLED)
+        if self._at_work is not None:
+            self._pool.drop(self._at_work, CANCELLED)
 
     def leave(self) -> None:
         """Ends everything of this client."""
+        for worker in list(self._held):
+            self.release(worker)
         if self._transaction:
             self._pool.unpin()
         if self._worker is not None:

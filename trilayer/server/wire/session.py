@@ -7,13 +7,14 @@ import logging
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
 from serving_layer.connection import Layer
 from trilayer.server import introspection
-from trilayer.server.encoding.values import TEXT, type_of
+from trilayer.server.encoding.values import BINARY, TEXT, type_of
+from trilayer.server.engine import worker as engine
 from trilayer.server.engine.pool import CANCELLED, Done, Worker
 from trilayer.server.engine.question import (
     NO_PARAMETERS,
@@ -26,7 +27,15 @@ from trilayer.server.metrics import Metrics
 from trilayer.server.wire import messages
 from trilayer.server.wire.client import Client
 from trilayer.server.wire.copying import Copy, copy_of
+from trilayer.server.wire.cursors import (
+    CURSOR_STATEMENTS,
+    Close,
+    Declare,
+    Fetch,
+    cursor_statement,
+)
 from trilayer.server.wire.messages import Body, Fault, Field, ProtocolFault, Startup
+from trilayer.server.wire.prepared import Portal, Prepared, Statement
 from trilayer.server.wire.setting import Setting, layer_of, seconds_of, setting_of
 
 logger = logging.getLogger("trilayer.server")
@@ -62,44 +71,6 @@ IDLE_S = 600.0
 """How long a client may do nothing in a transaction, in seconds."""
 
 
-@dataclass(frozen=True)
-class _Statement:
-    """A prepared statement. `columns` is None until they are asked for."""
-
-    sql: str
-    oids: Sequence[int]
-    columns: pa.Schema | None = None
-
-
-@dataclass
-class _Portal:
-    """A statement with values for its parameters, and how far its answer was read."""
-
-    sql: str
-    question: Question
-    columns: pa.Schema | None
-    open: bool = False
-
-
-@dataclass
-class _State:
-    """What a client has prepared, and the state of its transaction.
-
-    Attributes:
-        statements: The prepared statements.
-        portals: The portals.
-        transaction: The state of the transaction.
-        skips: Whether messages are skipped until the next Sync, after an error.
-        replaced: Whether a portal was bound again that was not read to its end.
-    """
-
-    statements: dict[str, _Statement] = field(default_factory=dict)
-    portals: dict[str, _Portal] = field(default_factory=dict)
-    transaction: bytes = messages.IDLE
-    skips: bool = False
-    replaced: bool = False
-
-
 class Session:
     """Answers one client until it leaves.
 
@@ -132,8 +103,12 @@ class Session:
         """
         self.pid, self._secret = pid, secret
         self._reader, self._writer, self._client = reader, writer, client
-        self._layer, self._known, self._metrics = layer, known, metrics
-        self._state = _State()
+        self._layer = self._first_layer = layer
+        self._known, self._metrics = known, metrics
+        self._prepared = Prepared()
+        self._transaction = messages.IDLE
+        # Whether messages are skipped until the next Sync, after an error.
+        self._skips = False
         self._kept: list[bytes] = []
         self._kept_bytes = 0
 
@@ -152,7 +127,7 @@ class Session:
         for name, value in said.items():
             self._send(messages.parameter(name, value))
         self._send(messages.cancel_key(self.pid, self._secret))
-        self._send(messages.ready(self._state.transaction))
+        self._send(messages.ready(self._transaction))
         await self._drain()
         try:
             while (message := await self._receive()) is not None:
@@ -163,8 +138,8 @@ class Session:
     async def _receive(self) -> tuple[bytes, Body] | None:
         """The next message; None if the client has left."""
         try:
-            in_transaction = self._state.transaction != messages.IDLE
-            async with asyncio.timeout(IDLE_S if in_transaction else None):
+            keeps = self._transaction != messages.IDLE or self._client.holds
+            async with asyncio.timeout(IDLE_S if keeps else None):
                 kind = await self._reader.readexactly(1)
             length = int.from_bytes(await self._reader.readexactly(4), "big")
             if not 4 <= length <= messages.MOST_BYTES:
@@ -182,15 +157,14 @@ class Session:
         return None if kind == b"X" else (kind, body)
 
     async def _answer(self, kind: bytes, body: Body) -> None:
-        state = self._state
-        if state.skips and kind != b"S":
+        if self._skips and kind != b"S":
             return
         try:
             match kind:
                 case b"Q":
                     await self._simple(body.text())
                 case b"S":
-                    state.skips = False
+                    self._skips = False
                     self._settle()
                 case b"P":
                     self._parse(body)
@@ -215,34 +189,34 @@ class Session:
             logger.exception("a statement has failed unexpectedly")
             self._failed(Fault("XX000", f"internal error: {error}", "The server's log has more"))
             self._after_failure(kind)
-        if kind in (b"Q", b"S", b"H") or state.skips:  # a client may wait for an error
+        if kind in (b"Q", b"S", b"H") or self._skips:  # a client may wait for an error
             await self._drain()
 
     def _after_failure(self, kind: bytes) -> None:
         if kind == b"Q":
             self._settle()
         else:
-            self._state.skips = True
+            self._skips = True
 
     def _settle(self) -> None:
         """The client has seen all that it has asked for. Outside of a transaction portals end."""
-        state = self._state
-        if state.transaction == messages.IDLE:
-            self._client.settle(sound=self._forget_portals())
-        self._send(messages.ready(state.transaction))
+        if self._transaction == messages.IDLE:
+            sound, _ = self._prepared.end_transaction(commits=True)
+            self._client.settle(sound=sound)
+        self._send(messages.ready(self._transaction))
+
+    def _end_transaction(self, *, commits: bool) -> None:
+        """Ends the transaction. The worker stays with the cursors that are held."""
+        self._transaction = messages.IDLE
+        sound, holding = self._prepared.end_transaction(commits=commits)
+        worker = self._client.end(sound=sound, holds=bool(holding))
+        for cursor in holding:
+            cursor.held_by = worker
 
     def _failed(self, fault: Fault) -> None:
         self._send(messages.error(fault))
-        if self._state.transaction == messages.IN_TRANSACTION:
-            self._state.transaction = messages.FAILED
-
-    def _forget_portals(self) -> bool:
-        """Forgets all portals; whether all of them were read to their end."""
-        state = self._state
-        open_ = state.replaced or any(portal.open for portal in state.portals.values())
-        state.portals.clear()
-        state.replaced = False
-        return not open_
+        if self._transaction == messages.IN_TRANSACTION:
+            self._transaction = messages.FAILED
 
     def _send(self, data: bytes) -> None:
         """Keeps data for the client until it is enough, or until `_drain`."""
@@ -279,24 +253,29 @@ class Session:
         for sql in statements:
             if (tag := await self._command(sql)) is not None:
                 self._send(messages.command_complete(tag))
-                continue
-            if (copied := copy_of(sql)) is not None:
-                await self._copy(copied, Parameters())
-                continue
-            question = self._question(sql)
-            async with self._answering():
-                worker, opened = await self._client.open(question)
-                self._send(messages.row_description(_fields(opened.schema, ())))
-                await self._send_rows(worker)
+            elif (copied := copy_of(sql)) is not None:
+                await self._copy(copied, NO_PARAMETERS)
+            elif (fetch := _fetch_of(sql)) is not None:
+                cursor = self._prepared.cursor(fetch.name)
+                assert cursor.columns is not None  # it is opened when it is declared
+                formats = cursor.question.formats
+                self._send(messages.row_description(_fields(cursor.columns, formats)))
+                await self._fetch(fetch, formats)
+            else:
+                question = self._question(sql)
+                async with self._answering():
+                    worker, opened = await self._client.open(question)
+                    self._send(messages.row_description(_fields(opened.schema, ())))
+                    self._send_end(await self._send_rows(worker))
         self._settle()
 
     @asynccontextmanager
-    async def _answering(self) -> AsyncIterator[Worker]:
-        """A worker, and a measurement of how long it answers."""
+    async def _answering(self, held: Worker | None = None) -> AsyncIterator[Worker]:
+        """A worker, or the one that has a cursor, and a measurement of how long it answers."""
         with self._metrics.question("postgresql") as outcome:
             self._watch = asyncio.get_running_loop().call_later(LOOK_S, self._look)
             try:
-                async with self._client.worker() as worker:
+                async with self._client.worker(held) as worker:
                     yield worker
             except Refusal as refusal:
                 if refusal.code == CANCELLED.code:
@@ -315,50 +294,65 @@ class Session:
     async def _statements(self, text: str) -> list[str]:
         """The statements of a text. Only a worker parses it, if it may be several."""
         whole = text.strip().rstrip(";").strip()
-        if not whole:
+        if _NOTHING.fullmatch(whole):
             return []
         if ";" not in whole:
             return [whole]
-        async with self._client.worker() as worker:
+        async with self._client.any_worker() as worker:
             return await worker.split(text)
 
-    async def _command(self, sql: str) -> str | None:
+    async def _command(self, sql: str, parameters: Parameters = NO_PARAMETERS) -> str | None:
         """Carries out a statement that has no answer; None if it has one."""
         word = _first_word(sql)
         if _TO_SAVEPOINT.match(sql):  # no statement has changed anything
-            if self._state.transaction == messages.FAILED:
-                self._state.transaction = messages.IN_TRANSACTION
+            if self._transaction == messages.FAILED:
+                self._transaction = messages.IN_TRANSACTION
             return "ROLLBACK"
-        if self._state.transaction == messages.FAILED and word not in _END:
+        if self._transaction == messages.FAILED and word not in _END:
             raise Refusal(
                 "25P02",
                 "current transaction is aborted, commands ignored until end of transaction block",
             )
         if word in _BEGIN:
             await self._client.begin()
-            self._state.transaction = messages.IN_TRANSACTION
+            self._transaction = messages.IN_TRANSACTION
             return "BEGIN" if word == "BEGIN" else "START TRANSACTION"
         if word in _END:
-            failed = self._state.transaction == messages.FAILED
-            self._state.transaction = messages.IDLE
-            self._client.end(sound=self._forget_portals())
-            return "ROLLBACK" if failed or word in _UNDO else "COMMIT"
-        if word in ("DECLARE", "FETCH", "MOVE"):
-            raise Refusal(
-                "0A000",
-                f"cursors must be portals of the extended protocol; got {word}",
-                "Read all rows, or let the client fetch some at a time by its protocol",
-            )
+            commits = self._transaction != messages.FAILED and word not in _UNDO
+            self._end_transaction(commits=commits)
+            return "COMMIT" if commits else "ROLLBACK"
+        if word in CURSOR_STATEMENTS:
+            return await self._cursor_command(cursor_statement(sql), parameters)
+        if word in ("DEALLOCATE", "DISCARD"):
+            await self._forget(sql)
         if word in _IGNORED:
             if (chosen := setting_of(sql)) is not None:
                 self._choose(chosen)
             return word
         return None
 
+    async def _forget(self, sql: str) -> None:
+        """Carries out DEALLOCATE or DISCARD."""
+        words = sql.split()
+        if words[-1].upper() != "ALL":
+            name = words[-1].strip('"')
+            if words[0].upper() == "DEALLOCATE":
+                self._prepared.statement(name)
+                del self._prepared.statements[name]
+            return
+        self._prepared.statements.clear()
+        if words[0].upper() == "DISCARD":
+            await self._close_cursors()
+            self._choose(Setting("all", ""))
+
     def _choose(self, chosen: Setting) -> None:
         """Sets what has an effect here; the rest is only remembered."""
+        if chosen.name == "all":  # of RESET
+            self._layer, self._client.timeout_s = self._first_layer, None
+            self._known = replace(self._known, layer=self._layer, settings={})
+            return
         if chosen.name == "search_path":
-            self._layer = layer_of(chosen.value)
+            self._layer = layer_of(chosen.value) if chosen.value else self._first_layer
             self._known = replace(self._known, layer=self._layer)
             return
         if chosen.name == "statement_timeout":
@@ -379,37 +373,136 @@ class Session:
                 else:
                     await self._send_part(part)
 
-    async def _send_rows(self, worker: Worker) -> bool:
-        """Sends the rows that the worker has been asked for; whether there are more."""
+    async def _send_rows(self, worker: Worker) -> Done:
+        """Sends the rows that the worker has been asked for, and says how many they were."""
         done = Done(0, more=False)
         async for part in worker.rows():
             if isinstance(part, Done):
                 done = part
             else:
                 await self._send_part(part)
+        return done
+
+    def _send_end(self, done: Done) -> None:
         self._send(
             messages.PORTAL_SUSPENDED
             if done.more
             else messages.command_complete(f"SELECT {done.rows}")
         )
-        return done.more
+
+    # -- cursors -----------------------------------------------------------------------------------
+
+    async def _cursor_command(
+        self, statement: Declare | Fetch | Close, parameters: Parameters
+    ) -> str | None:
+        """Carries out a statement about a cursor; None for a FETCH, which has an answer."""
+        match statement:
+            case Declare():
+                await self._declare(statement, parameters)
+                return "DECLARE CURSOR"
+            case Close(name=None):
+                await self._close_cursors()
+                return "CLOSE CURSOR ALL"
+            case Close(name=str(name)):
+                self._prepared.cursor(name)
+                await self._close_portal(name)
+                return "CLOSE CURSOR"
+            case Fetch(verb="MOVE"):
+                return f"MOVE {await self._read(statement, statement.rows)}"
+        return None
+
+    async def _declare(self, declare: Declare, parameters: Parameters) -> None:
+        alone = self._transaction == messages.IDLE
+        if alone and not declare.holds:
+            raise Refusal(
+                "25P01",
+                "DECLARE CURSOR can only be used in transaction blocks",
+                "Send BEGIN before it, or declare it WITH HOLD",
+            )
+        if alone:
+            await self._client.begin()
+        try:
+            formats = (BINARY,) if declare.is_binary else ()
+            question = self._question(declare.query, "wire", parameters, formats)
+            cursor = Portal(declare.query, question, None, is_cursor=True, holds=declare.holds)
+            self._prepared.bind(declare.name, cursor)
+            try:
+                async with self._answering():
+                    _, opened = await self._client.open(question, declare.name, None)
+            except BaseException:
+                del self._prepared.portals[declare.name]
+                raise
+            cursor.columns, cursor.open = opened.schema, True
+        finally:
+            if alone:
+                self._end_transaction(commits=True)
+
+    async def _fetch(self, fetch: Fetch, formats: Sequence[int], most: int = 0) -> Fetch | None:
+        """Sends the rows of a FETCH, but no more than `most` unless it is 0; what is left of it."""
+        whole = not most or (fetch.rows is not None and fetch.rows <= most)
+        rows = await self._read(fetch, fetch.rows if whole else most, formats)
+        if whole or not self._prepared.cursor(fetch.name).open:
+            self._send(messages.command_complete(f"FETCH {rows}"))
+            return None
+        self._send(messages.PORTAL_SUSPENDED)
+        left = None if fetch.rows is None else fetch.rows - rows
+        return Fetch(fetch.verb, fetch.name, left)
+
+    async def _read(
+        self, fetch: Fetch, rows: int | None, formats: Sequence[int] | None = None
+    ) -> int:
+        """Reads on in a cursor, sends what is shown, and returns the number of rows."""
+        cursor = self._prepared.cursor(fetch.name)
+        passes = fetch.passed(cursor.read)
+        if not cursor.open:
+            return 0
+        shown = fetch.verb == "FETCH"
+        try:
+            async with self._answering(cursor.held_by) as worker:
+                await worker.fetch(engine.Fetch(fetch.name, rows or 0, passes, shown, formats))
+                done = await self._send_rows(worker)
+        except BaseException:  # the worker has closed it, or has ended
+            self._prepared.portals.pop(fetch.name)
+            self._release(cursor)
+            raise
+        cursor.read += passes + done.rows
+        cursor.open = done.more
+        self._release(cursor)
+        return done.rows
+
+    async def _close_cursors(self) -> None:
+        for name in [name for name, one in self._prepared.portals.items() if one.is_cursor]:
+            await self._close_portal(name)
+
+    async def _close_portal(self, name: str) -> None:
+        portal = self._prepared.portals.pop(name, None)
+        if portal is None or not portal.open:
+            return
+        if portal.held_by is None or self._prepared.held(portal.held_by):
+            async with self._client.worker(portal.held_by) as worker:
+                await worker.close(name)
+        self._release(portal)
+
+    def _release(self, cursor: Portal) -> None:
+        """Gives up the worker that holds a cursor once it holds none."""
+        if cursor.held_by is not None and not self._prepared.held(cursor.held_by):
+            self._client.release(cursor.held_by)
+            cursor.held_by = None
 
     # -- the extended protocol ---------------------------------------------------------------------
 
     def _parse(self, body: Body) -> None:
         name, text, declared = body.text(), body.text(), body.int32s()
         sql = text.strip().rstrip(";").strip()
-        self._state.statements[name] = _Statement(sql, declared)
+        self._prepared.prepare(name, Statement(sql, declared))
         self._send(messages.PARSE_COMPLETE)
 
     def _bind(self, body: Body) -> None:
-        name, statement = body.text(), self._statement(body.text())
+        name, statement = body.text(), self._prepared.statement(body.text())
         formats, given, results = body.int16s(), body.values(), body.int16s()
         parameters = Parameters(given, formats, statement.oids)
         question = self._question(statement.sql, "wire", parameters, results)
-        if (former := self._state.portals.get(name)) is not None and former.open:
-            self._state.replaced = True
-        self._state.portals[name] = _Portal(statement.sql, question, statement.columns)
+        self._prepared.bind(name, Portal(statement.sql, question, statement.columns))
         self._send(messages.BIND_COMPLETE)
 
     async def _describe(self, body: Body) -> None:
@@ -417,23 +510,32 @@ class Session:
         if kind == b"P":
             await self._describe_portal(name)
             return
-        statement = self._statement(name)
-        if not statement.sql or _has_no_columns(statement.sql):
-            self._send(messages.parameter_description(statement.oids))
-            self._send(messages.NO_DATA)
-            return
-        question = self._question(statement.sql, "wire", Parameters(oids=statement.oids))
-        async with self._client.worker() as worker:
-            oids, columns = await worker.describe(question)
-        self._state.statements[name] = _Statement(statement.sql, oids, columns)
+        statement = self._prepared.statement(name)
+        sql, oids, columns = statement.sql, statement.oids, statement.columns
+        if (declare := _declare_of(sql)) is not None:
+            sql = declare.query
+        if not sql or _has_no_columns(sql):
+            pass
+        elif (fetch := _fetch_of(sql)) is not None:
+            columns = self._prepared.cursor(fetch.name).columns
+        else:
+            question = self._question(sql, "wire", Parameters(oids=oids))
+            async with self._client.worker() as worker:
+                oids, columns = await worker.describe(question)
+            self._prepared.prepare(name, Statement(statement.sql, oids, columns))
         self._send(messages.parameter_description(oids))
-        self._send(messages.row_description(_fields(columns, ())))
+        if columns is None or declare is not None:
+            self._send(messages.NO_DATA)
+        else:
+            self._send(messages.row_description(_fields(columns, ())))
 
     async def _describe_portal(self, name: str) -> None:
-        portal = self._portal(name)
-        if not portal.sql or _has_no_columns(portal.sql):
+        portal = self._prepared.portal(name)
+        if not portal.sql or _has_no_columns(portal.sql) or _declare_of(portal.sql):
             self._send(messages.NO_DATA)
             return
+        if (fetch := _fetch_of(portal.sql)) is not None:
+            portal.columns = self._prepared.cursor(fetch.name).columns
         if portal.columns is None:
             async with self._client.worker():
                 _, opened = await self._client.open(portal.question, name, None)
@@ -442,33 +544,40 @@ class Session:
 
     async def _execute(self, body: Body) -> None:
         name, most = body.text(), max(body.int32(), 0)
-        portal = self._portal(name)
+        portal = self._prepared.portal(name)
         if not portal.sql:
             self._send(messages.EMPTY_QUERY)
             return
-        if (tag := await self._command(portal.sql)) is not None:
+        if portal.is_cursor:
+            raise Refusal("0A000", f'cursor "{name}" must be read with FETCH')
+        given = portal.question.parameters
+        if (tag := await self._command(portal.sql, given)) is not None:
             self._send(messages.command_complete(tag))
             return
         if (copied := copy_of(portal.sql)) is not None:
-            await self._copy(copied, portal.question.parameters)
+            await self._copy(copied, given)
+            return
+        if (fetch := portal.rest or _fetch_of(portal.sql)) is not None:
+            portal.rest = await self._fetch(fetch, portal.question.formats, most)
             return
         async with self._answering() as worker:
             if portal.open:
-                await worker.fetch(name, most)
+                await worker.fetch(engine.Fetch(name, most))
             else:
                 worker, opened = await self._client.open(
                     portal.question, name, most, portal.columns
                 )
                 portal.columns = opened.schema
-            portal.open = await self._send_rows(worker)
+            done = await self._send_rows(worker)
+        portal.open = done.more
+        self._send_end(done)
 
     async def _close(self, body: Body) -> None:
         kind, name = body.take(1), body.text()
         if kind == b"S":
-            self._state.statements.pop(name, None)
-        elif (portal := self._state.portals.pop(name, None)) is not None and portal.open:
-            async with self._client.worker() as worker:
-                await worker.close(name)
+            self._prepared.statements.pop(name, None)
+        else:
+            await self._close_portal(name)
         self._send(messages.CLOSE_COMPLETE)
 
     def _question(
@@ -488,24 +597,14 @@ class Session:
             session=self._known,
         )
 
-    def _statement(self, name: str) -> _Statement:
-        if name not in self._state.statements:
-            raise Refusal("26000", f'prepared statement "{name}" does not exist')
-        return self._state.statements[name]
-
-    def _portal(self, name: str) -> _Portal:
-        if name not in self._state.portals:
-            raise Refusal("34000", f'portal "{name}" does not exist')
-        return self._state.portals[name]
-
 
 _BEGIN, _UNDO = ("BEGIN", "START"), ("ROLLBACK", "ABORT")
 _END = ("COMMIT", "END", *_UNDO)
-_IGNORED = frozenset(
-    {"SET", "RESET", "DISCARD", "DEALLOCATE", "SAVEPOINT", "RELEASE", "UNLISTEN", "CLOSE"}
-)
+_IGNORED = frozenset({"SET", "RESET", "DISCARD", "DEALLOCATE", "SAVEPOINT", "RELEASE", "UNLISTEN"})
 """Statements about the session, which have no answer."""
 
+_NOTHING = re.compile(r"(?:\s|;|--[^\n]*(?:\n|$)|/\*.*?\*/)*", re.DOTALL)
+"""A text with no statement."""
 
 _TO_SAVEPOINT = re.compile(r"\s*ROLLBACK\s+(?:WORK\s+|TRANSACTION\s+)?TO\b", re.IGNORECASE)
 
@@ -521,7 +620,22 @@ def _fields(columns: pa.Schema, formats: Sequence[int]) -> list[Field]:
 
 
 def _has_no_columns(sql: str) -> bool:
-    return _first_word(sql) in (*_BEGIN, *_END, *_IGNORED, "COPY")
+    return _first_word(sql) in (*_BEGIN, *_END, *_IGNORED, "COPY", "MOVE", "CLOSE")
+
+
+def _fetch_of(sql: str) -> Fetch | None:
+    """A FETCH; None for another statement."""
+    if _first_word(sql) != "FETCH":
+        return None
+    found = cursor_statement(sql)
+    assert isinstance(found, Fetch)
+    return found
+
+
+def _declare_of(sql: str) -> Declare | None:
+    """A DECLARE; None for another statement."""
+    found = cursor_statement(sql) if _first_word(sql) == "DECLARE" else None
+    return found if isinstance(found, Declare) else None
 
 
 def _first_word(sql: str) -> str:

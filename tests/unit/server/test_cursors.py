@@ -1,0 +1,219 @@
+"""Cursors: named ones of psycopg, psql's FETCH_COUNT, and what PostgreSQL says of a statement."""
+
+import os
+import shutil
+import signal
+import subprocess
+
+import pandas as pd
+import psycopg
+import psycopg2
+import pytest
+import sqlalchemy
+from psycopg import errors
+
+ROWS = "SELECT range AS i, 'v' || range AS v FROM range(5000)"
+
+
+@pytest.fixture
+def transaction(served):
+    """A client in a transaction."""
+    with served.client() as client:
+        yield client
+
+
+def declared(client, name="c", query=ROWS):
+    client.execute(f"DECLARE {name} NO SCROLL CURSOR FOR {query}")
+
+
+def fetched(client, what):
+    return [row[0] for row in client.execute(what).fetchall()]
+
+
+def test_a_cursor_is_read_in_parts_to_its_end(transaction):
+    declared(transaction)
+    assert fetched(transaction, "FETCH c") == [0]
+    assert fetched(transaction, "FETCH NEXT FROM c") == [1]
+    assert fetched(transaction, "FETCH 3 IN c") == [2, 3, 4]
+    assert fetched(transaction, "FETCH FORWARD 1000 FROM c") == list(range(5, 1005))
+    assert fetched(transaction, "FETCH RELATIVE 5 FROM c") == [1009]
+    assert fetched(transaction, "FETCH ABSOLUTE 1020 FROM c") == [1019]
+    assert fetched(transaction, "FETCH ALL FROM c") == list(range(1020, 5000))
+    assert fetched(transaction, "FETCH c") == []
+    assert transaction.execute("CLOSE c").statusmessage == "CLOSE CURSOR"
+
+
+def test_rows_are_passed_over_by_move(transaction):
+    declared(transaction)
+    assert transaction.execute("MOVE 10 FROM c").statusmessage == "MOVE 10"
+    assert fetched(transaction, "FETCH c") == [10]
+    assert transaction.execute("MOVE FORWARD ALL IN c").statusmessage == "MOVE 4989"
+    assert transaction.execute("FETCH 5 FROM c").statusmessage == "FETCH 0"
+
+
+def test_formats_are_those_of_each_fetch(transaction):
+    declared(transaction)
+    for binary in (False, True, False, True):
+        cursor = transaction.cursor(binary=binary)
+        expected = cursor.execute("SELECT 1").pgresult.fformat(0)
+        cursor.execute("FETCH 7 FROM c")
+        assert cursor.pgresult.fformat(0) == expected
+        assert cursor.fetchone()[1].startswith("v")
+    assert fetched(transaction, "FETCH c") == [28]
+
+
+def test_several_cursors_are_read_in_turn_on_one_snapshot(transaction):
+    declared(transaction, "a")
+    declared(transaction, '"B b"', "SELECT range FROM range(3)")
+    assert fetched(transaction, "FETCH 2 FROM a") == [0, 1]
+    assert fetched(transaction, 'FETCH 2 FROM "B b"') == [0, 1]
+    assert transaction.execute("SELECT 1").fetchone() == (1,)
+    assert fetched(transaction, "FETCH 2 FROM a") == [2, 3]
+    transaction.execute("CLOSE ALL")
+    with pytest.raises(errors.InvalidCursorName, match='cursor "a" does not exist'):
+        transaction.execute("FETCH a")
+
+
+@pytest.mark.parametrize(
+    ("statement", "error", "says"),
+    [
+        ("FETCH PRIOR FROM c", "55000", "cursor can only scan forward"),
+        ("FETCH BACKWARD 3 FROM c", "55000", "cursor can only scan forward"),
+        ("FETCH -1 FROM c", "55000", "cursor can only scan forward"),
+        ("FETCH LAST FROM c", "55000", "cursor can only scan forward"),
+        ("FETCH ABSOLUTE 1 FROM c", "55000", "cursor can only scan forward"),
+        ("FETCH 1 FROM d", "34000", 'cursor "d" does not exist'),
+        ("MOVE 1 FROM d", "34000", 'cursor "d" does not exist'),
+        ("CLOSE d", "34000", 'cursor "d" does not exist'),
+        ("FETCH sideways 3 FROM c", "42601", "must be DECLARE NAME CURSOR FOR SELECT"),
+        ("DECLARE c CURSOR FOR SELECT 1", "42P03", 'cursor "c" already exists'),
+        ("DECLARE d SCROLL CURSOR FOR SELECT 1", "0A000", "must move forward only; got SCROLL"),
+        ("DECLARE d CURSOR FOR DELETE FROM totals", "25006", "must be one SELECT"),
+        ("DECLARE d CURSOR FOR SELECT nothing", "42703", "nothing"),
+    ],
+)
+def test_a_statement_that_a_cursor_cannot_carry_out_is_refused(transaction, statement, error, says):
+    declared(transaction)
+    fetched(transaction, "FETCH 2 FROM c")
+    with pytest.raises(psycopg.Error, match=says) as raised:
+        transaction.execute(statement)
+    assert raised.value.sqlstate == error
+    transaction.rollback()
+    assert transaction.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_cursor_ends_with_its_transaction_unless_it_is_held(served):
+    with served.client(autocommit=True) as client:
+        with pytest.raises(errors.NoActiveSqlTransaction):
+            declared(client)
+        with client.transaction():
+            declared(client)
+        with pytest.raises(errors.InvalidCursorName):
+            client.execute("FETCH c")
+        client.execute("DECLARE kept CURSOR WITH HOLD FOR SELECT range FROM range(3000)")
+        with client.transaction():
+            client.execute("DECLARE later CURSOR WITH HOLD FOR SELECT range FROM range(9)")
+            assert fetched(client, "FETCH 2 FROM later") == [0, 1]
+        assert fetched(client, "FETCH 2 FROM kept") == [0, 1]
+        assert client.execute("SELECT 1").fetchone() == (1,)
+        assert fetched(client, "FETCH ALL FROM later") == [2, 3, 4, 5, 6, 7, 8]
+        assert len(fetched(client, "FETCH ALL FROM kept")) == 2998
+        client.execute("BEGIN")
+        client.execute("DECLARE undone CURSOR WITH HOLD FOR SELECT 1")
+        client.execute("ROLLBACK")
+        with pytest.raises(errors.InvalidCursorName):
+            client.execute("FETCH undone")
+
+
+def test_a_worker_is_free_again_when_its_held_cursors_are_closed(served):
+    with served.client(autocommit=True) as client:
+        for place in range(3 * served.pool.limits.transactions):
+            client.execute(f"DECLARE c{place} CURSOR WITH HOLD FOR SELECT range FROM range(9)")
+            assert fetched(client, f"FETCH 1 FROM c{place}") == [0]
+            if place % 2:
+                client.execute(f"CLOSE c{place}")
+            else:
+                client.execute(f"FETCH ALL FROM c{place}")
+        client.execute("DECLARE last CURSOR WITH HOLD FOR SELECT 1")
+        client.execute("DISCARD ALL")
+        with pytest.raises(errors.InvalidCursorName):
+            client.execute("FETCH last")
+
+
+def test_psycopg_reads_named_cursors(served):
+    with served.client() as client, client.cursor("named") as cursor:
+        cursor.itersize = 700
+        cursor.execute("SELECT range AS i FROM range(%s)", [2500])
+        assert [column.name for column in cursor.description] == ["i"]
+        assert [i for (i,) in cursor] == list(range(2500))
+    with (
+        served.client(autocommit=True) as client,
+        client.cursor("held", withhold=True, scrollable=False) as cursor,
+    ):
+        cursor.execute("SELECT range FROM range(30)")
+        cursor.scroll(5)
+        assert cursor.fetchmany(2) == [(5,), (6,)]
+    old = psycopg2.connect(host="127.0.0.1", port=served.port, user="ann", dbname="trilayer")
+    with old, old.cursor("named") as cursor:
+        cursor.execute("SELECT range FROM range(%s)", (5000,))
+        assert [i for (i,) in cursor] == list(range(5000))
+    old.close()
+
+
+def test_pandas_reads_an_answer_by_chunks(served):
+    address = f"postgresql+psycopg2://ann@127.0.0.1:{served.port}/trilayer"
+    engine = sqlalchemy.create_engine(address)
+    with engine.connect().execution_options(stream_results=True) as client:
+        chunks = list(pd.read_sql(sqlalchemy.text(ROWS), client, chunksize=2000))
+    assert [len(chunk) for chunk in chunks] == [2000, 2000, 1000]
+    engine.dispose()
+
+
+@pytest.mark.skipif(shutil.which("psql") is None, reason="needs psql")
+def test_psql_fetches_by_portions(served):
+    address = f"host=127.0.0.1 port={served.port} user=ann dbname=trilayer"
+    said = subprocess.run(
+        ["psql", "-X", "-A", "-t", "-v", "FETCH_COUNT=100", "-c", ROWS, address],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert said.stdout.split() == [f"{i}|v{i}" for i in range(5000)]
+
+
+def test_prepared_statements_are_forgotten_and_limited(served):
+    with served.client(autocommit=True) as client:
+        client.pgconn.prepare(b"one", b"SELECT 1")
+        assert client.pgconn.exec_prepared(b"one", []).status == psycopg.pq.ExecStatus.TUPLES_OK
+        client.execute("DEALLOCATE one")
+        found = client.pgconn.exec_prepared(b"one", [])
+        assert found.error_field(psycopg.pq.DiagnosticField.SQLSTATE) == b"26000"
+        for place in range(1000):
+            client.pgconn.prepare(b"s%d" % place, b"SELECT 1")
+        found = client.pgconn.prepare(b"more", b"SELECT 1")
+        assert found.error_field(psycopg.pq.DiagnosticField.SQLSTATE) == b"53400"
+        client.execute("DEALLOCATE ALL", prepare=False)
+        client.pgconn.prepare(b"more", b"SELECT 1")
+
+
+def test_reset_goes_back_to_what_the_client_began_with(served):
+    with served.client(options="-c search_path=batch", autocommit=True) as client:
+        client.execute("SET search_path = speed")
+        client.execute("RESET ALL")
+        assert client.execute("SHOW search_path").fetchone()[0].startswith("batch")
+
+
+@pytest.mark.parametrize("nothing", ["", ";", "-- hi", "/* a */ ; -- b\n;", "  "])
+def test_a_text_without_a_statement_is_an_empty_query(served, nothing):
+    with served.client(autocommit=True) as client:
+        found = client.pgconn.exec_(nothing.encode())
+        assert found.status == psycopg.pq.ExecStatus.EMPTY_QUERY
+
+
+def test_a_failed_transaction_ends_in_a_message_with_more(served):
+    with served.client(autocommit=True) as client:
+        client.execute("BEGIN")
+        client.execute("SELECT 1")
+        for pid in served.pool.pids:
+            os.kill(pid, signal.SIGKILL)
+        with pytest.raises(psycopg.Error):
+            client.execute("SELECT 1")
+        assert client.execute("ROLLBACK; SELECT 2").nextset()
