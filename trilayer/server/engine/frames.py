@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from collections.abc import Callable
 from typing import Final
 
 import pyarrow as pa
@@ -76,16 +77,20 @@ class Out:
             self._kept = bytearray()
 
 
-def receive(source: socket.socket) -> bytes | None:
-    """The body of the next request; None at the end."""
-    found = _exactly(source, HEAD_BYTES)
-    return _exactly(source, _HEAD.unpack(found)[1]) if found else None
+def receive(read: Callable[[int], bytes]) -> bytes | None:
+    """The body of the next request; None at the end.
+
+    Args:
+        read: Reads at most so many bytes, and none at the end.
+    """
+    head = _exactly(read, HEAD_BYTES)
+    return _exactly(read, _HEAD.unpack(head)[1]) if head else None
 
 
-def _exactly(source: socket.socket, size: int) -> bytes | None:
+def _exactly(read: Callable[[int], bytes], size: int) -> bytes | None:
     parts = []
     while size:
-        part = source.recv(min(size, 1 << 20))
+        part = read(min(size, 1 << 20))
         if not part:
             return None
         parts.append(part)
@@ -93,7 +98,36 @@ def _exactly(source: socket.socket, size: int) -> bytes | None:
     return b"".join(parts)
 
 
-async def read(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
-    """The next frame. Raises IncompleteReadError at the end."""
-    kind, size = _HEAD.unpack(await reader.readexactly(HEAD_BYTES))
-    return kind, await reader.readexactly(size)
+class In:
+    """Reads frames. Those that have come together are taken without waiting."""
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        """Reads from `reader`, from which nobody else may read."""
+        self._reader, self._kept = reader, b""
+
+    def ready(self) -> tuple[bytes, bytes] | None:
+        """The next frame, if it has come whole."""
+        kept = self._kept
+        if len(kept) < HEAD_BYTES:
+            return None
+        kind, size = _HEAD.unpack_from(kept)
+        end = HEAD_BYTES + size
+        if len(kept) < end:
+            return None
+        self._kept = kept[end:]
+        return kind, kept[HEAD_BYTES:end]
+
+    async def next(self) -> tuple[bytes, bytes]:
+        """The next frame. Raises IncompleteReadError at the end."""
+        while (frame := self.ready()) is None:
+            missing = HEAD_BYTES - len(self._kept)
+            if missing <= 0:
+                missing += _HEAD.unpack_from(self._kept)[1]
+            if missing > TOGETHER_BYTES:  # nothing behind a large frame is waited for
+                self._kept += await self._reader.readexactly(missing)
+                continue
+            data = await self._reader.read(TOGETHER_BYTES)
+            if not data:
+                raise asyncio.IncompleteReadError(self._kept, None)
+            self._kept += data
+        return frame

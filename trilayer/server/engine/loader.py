@@ -121,7 +121,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server decides when it ends
     to = socket.socket(fileno=int(sys.argv[1]))
     _die_with_parent(signal.SIGTERM)
-    told = frames.receive(to)
+    told = frames.receive(to.recv)
     if told is None:
         return
     sys.path[:], start = pickle.loads(told)  # from the server

@@ -16,6 +16,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -87,6 +88,7 @@ class Worker:
         """Takes over a worker that the loader has forked."""
         self.state = state
         self._reader, self._writer, self._pool = reader, writer, pool
+        self._in = frames.In(reader)
         self.pid = pid
         # A pid is that of another process once the worker has ended; this is not.
         self._handle: int | None = None
@@ -202,7 +204,7 @@ class Worker:
         if kind == frames.STALE:
             return None
         (size,) = struct.unpack(">I", body[:4])
-        return json.loads(body[4 : 4 + size]), pa.ipc.read_schema(pa.py_buffer(body[4 + size :]))
+        return json.loads(body[4 : 4 + size]), _schema(body[4 + size :])
 
     async def _send(self, request: Request) -> None:
         data = pickle.dumps(request)
@@ -214,10 +216,16 @@ class Worker:
 
     async def _receive(self) -> tuple[bytes, bytes]:
         """The next frame. Raises Refusal for one that refuses, or if the worker has ended."""
+        kind, body = self._in.ready() or await self._awaited()
+        if kind == frames.REFUSED:
+            raise Refusal(**json.loads(body))
+        return kind, body
+
+    async def _awaited(self) -> tuple[bytes, bytes]:
         try:
             # A client that reads slowly keeps its worker, but does not keep others from theirs.
             async with self._pool.running, asyncio.timeout(self._limit_s):
-                kind, body = await frames.read(self._reader)
+                return await self._in.next()
         except TimeoutError:
             self.end()
             raise Refusal(
@@ -226,9 +234,6 @@ class Worker:
             ) from None
         except (asyncio.IncompleteReadError, ConnectionError):
             raise self._lost() from None
-        if kind == frames.REFUSED:
-            raise Refusal(**json.loads(body))
-        return kind, body
 
     def _lost(self) -> Refusal:
         why = self._why or Refusal(
@@ -238,6 +243,11 @@ class Worker:
         )
         self.end()
         return why
+
+
+@lru_cache(maxsize=256)
+def _schema(data: bytes) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(data))
 
 
 @dataclass(frozen=True)
@@ -535,7 +545,8 @@ class _Loader:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        self._process, self._end, self._reader, self._writer = process, end, reader, writer
+        self._process, self._end, self._writer = process, end, writer
+        self._in = frames.In(reader)
 
     @staticmethod
     async def started(project: Project, limits: Limits, first_state: int) -> _Loader:
@@ -558,7 +569,7 @@ class _Loader:
 
     async def tell(self, what: bytes, end: socket.socket | None) -> dict[str, Any]:
         socket.send_fds(self._end, [what], [end.fileno()] if end else [])
-        _, body = await frames.read(self._reader)
+        _, body = await self._in.next()
         found: dict[str, Any] = json.loads(body)
         return found
 

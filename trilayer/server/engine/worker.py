@@ -125,7 +125,8 @@ class Worker:
 
     def run(self) -> None:
         """Answers requests until the server closes the connection."""
-        while (data := frames.receive(self._to)) is not None:
+        read = self._to.makefile("rb").read  # which takes head and body at once
+        while (data := frames.receive(read)) is not None:
             request: Request = pickle.loads(data)  # from the server, not from a client
             try:
                 self._answer(request)
