@@ -36,7 +36,7 @@ BENCHMARKS = (
 
 PARTS = {
     "alerts": ("stateless", "last-two", "pauses", "burst", "kill", "swap", "memory", "flink"),
-    "serve": ("points", "many", "rows", "killed", "idle"),
+    "serve": ("points", "many", "rows", "arrow", "killed", "idle", "fresh"),
 }
 """The parts of a benchmark that can be named after it, to run only these."""
 

@@ -147,7 +147,7 @@ def _refreshed(
     for _ in range(repeats):
         times = {kept: 0.0, on_demand: 0.0}
         for _ in range(TIMES):
-            _commit(kept._store, written, number, keys, random_, TOUCHED)
+            commit_segment(kept._store, written, number, keys, random_, TOUCHED)
             number += 1
             for connection in times:
                 times[connection] += seconds(connection.refresh)
@@ -209,11 +209,11 @@ def fill_store(store: Store, keys: int) -> Generation:
     )
     store.create_document(layout.generation_record(STREAM, generation.name), generation)
     for number in range(SEGMENTS):
-        _commit(store, generation, number, keys, random_, SEGMENT_ROWS)
+        commit_segment(store, generation, number, keys, random_, SEGMENT_ROWS)
     return generation
 
 
-def _commit(
+def commit_segment(
     store: Store, generation: Generation, number: int, keys: int, random_: random.Random, rows: int
 ) -> None:
     """Writes a micro-batch with `rows` keys."""

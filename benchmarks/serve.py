@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import os
+import random
 import shutil
 import signal
 import socket
@@ -17,24 +18,40 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import asyncpg
+import httpx
 import psutil
 import psycopg
 
 import serving_layer
 from benchmarks.figure import Figure, Options, ratios, say
-from benchmarks.query import CATALOG, KEYS, VIEW, fill_store, point_query, some_users
+from benchmarks.query import (
+    CATALOG,
+    KEYS,
+    SEGMENTS,
+    VIEW,
+    commit_segment,
+    fill_store,
+    point_query,
+    some_users,
+)
 from benchmarks.workload import home
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
+from trilayer_core.store.segments import Generation
 
-POINTS, CLIENTS, IDLE = 300, 16, 200
+POINTS, CLIENTS, IDLE, SUBSCRIBERS = 300, 16, 200, 50
 ALL = "SELECT * FROM by_user"
+TOTAL = "SELECT sum(sales) AS sales FROM by_user"
+QUESTIONS = 5
+"""How many different questions the subscribers ask."""
+
 FETCH = 1_000
 """The rows that a client with a row limit fetches at once."""
 
@@ -50,10 +67,11 @@ def measure(options: Options) -> Sequence[Figure]:
     keys = options.events(KEYS)
     with home() as at:
         settings, store = Settings(home=at, store=str(at / "store")), Store(str(at / "store"))
-        fill_store(store, keys)
+        generation = fill_store(store, keys)
+        commits = Commits(store, generation, keys)
         with (
             serving_layer.connect(CATALOG, settings, store) as connection,
-            _served(at) as (port, server),
+            _served(at) as (port, http, server),
             _postgres(at, connection.sql(ALL).rows()) as beside,
         ):
             wire = f"host=127.0.0.1 port={port} dbname=trilayer user=bench"
@@ -62,8 +80,10 @@ def measure(options: Options) -> Sequence[Figure]:
                 "points": lambda: _points(options, keys, connection, wire),
                 "many": lambda: _many(options, keys, wire),
                 "rows": lambda: _rows(options, wire, beside, server),
+                "arrow": lambda: _arrow(options, connection, http),
                 "killed": lambda: _killed(options, wire, server),
-                "idle": lambda: _idle(wire, server),
+                "idle": lambda: _idle(wire, http, server),
+                "fresh": lambda: _fresh(options, connection, commits, http),
             }
             return [
                 figure
@@ -213,6 +233,27 @@ async def _fetch(address: str) -> None:
         raise AssertionError("there must be rows")
 
 
+def _arrow(options: Options, connection: serving_layer.Connection, http: str) -> list[Figure]:
+    """All rows of the view as Arrow, in process and by HTTP."""
+    took: dict[str, list[float]] = {"in process": [], "by HTTP": []}
+    with serving_layer.connect(http) as remote:
+        reads = {
+            "in process": lambda: connection.sql(ALL).arrow().num_rows,
+            "by HTTP": lambda: remote.sql(ALL).arrow().num_rows,
+        }
+        if len({read() for read in reads.values()}) != 1:
+            raise AssertionError("both must have the same number of rows")
+        for _ in range(options.repeats):
+            for name, read in reads.items():
+                took[name].append(_seconds(read))
+    return [
+        *(Figure(f"a million rows as Arrow, {name}", "s", times) for name, times in took.items()),
+        Figure(
+            "HTTP / in process, Arrow", "", ratios(took["by HTTP"], took["in process"]), at_most=3
+        ),
+    ]
+
+
 def _killed(options: Options, wire: str, server: psutil.Process) -> list[Figure]:
     """How long the next answer takes after the workers were killed."""
     took = []
@@ -228,35 +269,131 @@ def _killed(options: Options, wire: str, server: psutil.Process) -> list[Figure]
     return [Figure("an answer after the worker was killed", "s", took, at_most=3)]
 
 
-def _idle(wire: str, server: psutil.Process) -> list[Figure]:
-    """What connections cost that ask nothing."""
+def _idle(wire: str, http: str, server: psutil.Process) -> list[Figure]:
+    """What connections and subscribers cost while nothing happens."""
     before = _resident_mib(server)
     clients = [psycopg.connect(wire, autocommit=True) for _ in range(IDLE)]
-    more = _resident_mib(server) - before
-    began = _processor_s(server)
-    time.sleep(10)
-    busy = _processor_s(server) - began
+    with _subscribed(http, SUBSCRIBERS):
+        more = _resident_mib(server) - before
+        began = _processor_s(server)
+        time.sleep(10)
+        busy = _processor_s(server) - began
     for client in clients:
         client.close()
+    what = f"{IDLE} idle connections and {SUBSCRIBERS} subscribers"
     return [
-        Figure(f"{IDLE} idle connections", "MiB more", [more], at_most=100),
-        Figure(f"processor time of {IDLE} idle connections in 10 s", "s", [busy], at_most=0.1),
+        Figure(what, "MiB more", [more], at_most=100),
+        Figure(f"processor time of {what} in 10 s", "s", [busy]),
     ]
+
+
+def _fresh(
+    options: Options, connection: serving_layer.Connection, commits: Commits, http: str
+) -> list[Figure]:
+    """How long after a commit subscribers know of it, and a reader that asks all the time."""
+    inside: list[float] = []
+    told: list[float] = []
+    with _subscribed(http, SUBSCRIBERS) as seen:
+        for _ in range(10 * options.repeats):
+            former = connection.sql(TOTAL).rows()
+            committed = commits.add()
+            while connection.sql(TOTAL).rows() == former:
+                pass
+            inside.append(1000 * (time.time() - committed))
+            _until(partial(_all_since, seen, committed))
+            told += [1000 * (at - committed) for at in seen]
+    later = statistics.median(told) - statistics.median(inside)
+    return [
+        Figure("commit to an in-process reader", "ms", inside),
+        Figure(f"commit to {SUBSCRIBERS} subscribers", "ms", told),
+        Figure("subscriber - reader, medians", "ms", [later], at_most=100),
+    ]
+
+
+def _all_since(times: Sequence[float], since: float) -> bool:
+    return all(at > since for at in times)
+
+
+@contextmanager
+def _subscribed(http: str, number: int) -> Iterator[list[float]]:
+    """Subscribers, all in one thread: the times at which they were last told of a change."""
+    seen = [0.0] * number
+    ends: list[Callable[[], object]] = []
+
+    async def listen(client: httpx.AsyncClient, place: int) -> None:
+        query = {"sql": f"{TOTAL} -- {place % QUESTIONS}"}
+        async with client.stream("GET", f"{http}v1/subscribe", params=query) as answer:
+            answer.raise_for_status()
+            async for line in answer.aiter_lines():
+                if line.startswith("event: ") and not line.endswith("progress"):
+                    seen[place] = time.time()
+
+    async def listen_all() -> None:
+        limits = httpx.Limits(max_connections=number)
+        async with httpx.AsyncClient(timeout=None, limits=limits) as client:
+            everyone = asyncio.gather(*(listen(client, place) for place in range(number)))
+            ends.append(partial(asyncio.get_running_loop().call_soon_threadsafe, everyone.cancel))
+            with suppress(asyncio.CancelledError):
+                await everyone
+
+    thread = threading.Thread(target=lambda: asyncio.run(listen_all()), daemon=True)
+    thread.start()
+    try:
+        _until(lambda: all(seen))
+        yield seen
+    finally:
+        for end in ends:
+            end()
+        thread.join()
+
+
+@dataclass
+class Commits:
+    """Adds segments to the store of the benchmark.
+
+    Attributes:
+        store: The store.
+        generation: The generation of the speed layer that commits.
+        keys: The number of keys.
+        number: The number of the next micro-batch.
+    """
+
+    store: Store
+    generation: Generation
+    keys: int
+    number: int = SEGMENTS
+
+    def add(self) -> float:
+        """Commits a micro-batch, and returns when it was done."""
+        commit_segment(
+            self.store, self.generation, self.number, self.keys, random.Random(self.number), 300
+        )
+        self.number += 1
+        return time.time()
 
 
 # -- the programs ----------------------------------------------------------------------------------
 
 
 @contextmanager
-def _served(at: Path) -> Iterator[tuple[int, psutil.Process]]:
-    """`trilayer serve` on the store of the benchmark: its port and process."""
+def _served(at: Path) -> Iterator[tuple[int, str, psutil.Process]]:
+    """`trilayer serve` on the store of the benchmark: its port, its page and its process."""
     (at / "trilayer.toml").write_text(
         f'catalog = "benchmarks.query:CATALOG"\nstore = "{at / "store"}"\nhome = "{at}"\n'
     )
-    port = _free_port()
+    port, web = _free_port(), _free_port()
     path = os.pathsep.join([str(Path.cwd()), *filter(None, [os.environ.get("PYTHONPATH")])])
     process = subprocess.Popen(
-        [sys.executable, "-m", "trilayer.cli", "serve", "--port", str(port)],
+        [
+            sys.executable,
+            "-m",
+            "trilayer.cli",
+            "serve",
+            "--port",
+            str(port),
+            "--http-port",
+            str(web),
+        ],
         cwd=at,
         env=os.environ | {"PYTHONPATH": path},
         stderr=(at / "serve.log").open("w"),
@@ -267,7 +404,7 @@ def _served(at: Path) -> Iterator[tuple[int, psutil.Process]]:
                 f"host=127.0.0.1 port={port} dbname=trilayer user=bench"
             ).close()
         )
-        yield port, psutil.Process(process.pid)
+        yield port, f"http://127.0.0.1:{web}/", psutil.Process(process.pid)
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(WAIT_S)
@@ -330,6 +467,14 @@ def _wait(connect: Callable[[], None]) -> None:
             time.sleep(0.1)
         else:
             return
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    until = time.monotonic() + WAIT_S
+    while not holds():
+        if time.monotonic() > until:
+            raise AssertionError(f"what is waited for must come within {WAIT_S:g} s")
+        time.sleep(0.001)
 
 
 def _seconds(work: Callable[[], object]) -> float:

@@ -40,7 +40,7 @@ class Limits:
     seconds: float = 60.0
     most_seconds: float = 3_600.0
     subscribers: int = 128
-    subscribers_each: int = 24
+    subscribers_each: int = 64
     shared: int = 32
     rows: int = 10_000
     waiting: int = 32
