@@ -54,7 +54,7 @@ CONSTANTS = {
     "pg_total_relation_size": "0::BIGINT", "pg_table_size": "0::BIGINT",
     "pg_indexes_size": "0::BIGINT", "pg_database_size": "0::BIGINT",
     "pg_tablespace_size": "0::BIGINT", "pg_relation_is_updatable": "0",
-    "pg_column_is_updatable": "false", "txid_current": "1::BIGINT", "age": "1",
+    "pg_column_is_updatable": "false", "txid_current": "1::BIGINT",
     "pg_current_xact_id": "'1'", "pg_current_wal_lsn": "NULL::VARCHAR",
     "pg_last_wal_replay_lsn": "NULL::VARCHAR", "pg_last_wal_receive_lsn": "NULL::VARCHAR",
     "inet_server_addr": "NULL::VARCHAR", "inet_client_addr": "NULL::VARCHAR",
@@ -81,10 +81,10 @@ RECORDS = {"_pg_expandarray": "expandarray", "aclexplode": "aclexplode",
             "pg_options_to_table": "pg_options_to_table"}  # fmt: skip
 """Functions that return rows, and the macros that return them as a list."""
 
-ROWS = frozenset({"unnest", "generate_series", "range"})
+ROWS = frozenset({"unnest", "generate_series"})
 """Functions of DuckDB that return rows of one column."""
 
-LEAST = {"current_setting": 1, "set_config": 2, "pg_has_role": 1, "format": 1,
+LEAST = {"current_setting": 1, "set_config": 2, "pg_has_role": 1,
          "generate_subscripts": 1, "array_length": 2, "pg_typeof": 1, "to_regtype": 1}  # fmt: skip
 """How many arguments a function must have to be rewritten."""
 

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from trilayer.server.introspection.types import type_name
+from trilayer.server.introspection.types import function_name, type_name
 
 _UNNAMED = "?column?"
 
 _FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.GroupConcat: "string_agg", exp.CurrentTimestamp: "now", exp.ArraySize: "array_length",
     exp.Substring: "substring", exp.StrPosition: "position",
-    exp.ArrayToString: "array_to_string", exp.Typeof: "pg_typeof", exp.CountIf: "count",
+    exp.ArrayToString: "array_to_string", exp.CountIf: "count",
     exp.LogicalAnd: "bool_and", exp.LogicalOr: "bool_or", exp.Pow: "power",
-    exp.ExplodingGenerateSeries: "generate_series", exp.GenerateSeries: "generate_series",
+    exp.ExplodingGenerateSeries: "generate_series",
     exp.CurrentVersion: "version", exp.RegexpReplace: "regexp_replace",
     exp.Explode: "unnest",
 }  # fmt: skip
@@ -82,6 +82,8 @@ def _name(node: exp.Expr) -> tuple[str, int]:
     if isinstance(node, exp.Trim):
         sides = {"TRAILING": "rtrim", "LEADING": "ltrim"}
         return sides.get(str(node.args.get("position")).upper(), "btrim"), 2
+    if isinstance(node, exp.GenerateSeries):
+        return function_name(node), 2
     if isinstance(node, exp.Func):
         return _FUNCTIONS.get(type(node)) or node.sql_name().lower(), 2
     return "", 0

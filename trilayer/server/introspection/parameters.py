@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from trilayer.server.introspection.shapes import shapes
-from trilayer.server.introspection.text import mentions, plain
+from trilayer.server.introspection.text import Written, mentions, plain
 from trilayer.server.introspection.types import is_registered, type_name
 
 _DECIDED = re.compile(r"\$\d+\s*::|\bCAST\s*\(\s*\$\d+\s+AS\b", re.IGNORECASE)
@@ -26,17 +26,17 @@ def parameter_types(sql: str) -> Mapping[int, int]:
     if "$" not in sql or not (_DECIDED.search(sql) or mentions(sql)):
         return {}
     try:
-        tree = sqlglot.parse_one(plain(sql), dialect="postgres")
+        tree = sqlglot.parse_one(plain(sql), dialect=Written)
     except SqlglotError:
         return {}
     found: dict[int, int] = {}
-    for parameter in tree.find_all(exp.Parameter):
+    for parameter in tree.find_all(exp.Placeholder):
         if parameter.name.isdecimal() and (name := _type_of(parameter)):
             found.setdefault(int(parameter.name), shapes().types[name]["oid"])
     return found
 
 
-def _type_of(parameter: exp.Parameter) -> str:
+def _type_of(parameter: exp.Placeholder) -> str:
     parent = parameter.parent
     if isinstance(parent, exp.Cast):
         name = type_name(parent.to)

@@ -28,8 +28,9 @@ from trilayer.server.introspection.functions import (
 from trilayer.server.introspection.naming import name_columns
 from trilayer.server.introspection.session import VERSION, Session
 from trilayer.server.introspection.shapes import CATALOG, SCHEMAS, Relation, shapes
-from trilayer.server.introspection.text import SHOW, dialect, plain
+from trilayer.server.introspection.text import SHOW, Written, plain
 from trilayer.server.introspection.types import (
+    asks_catalog,
     columns_of,
     expand_stars,
     function_name,
@@ -61,7 +62,7 @@ def rewritten(sql: str, session: Session) -> str:
 def rewrite(sql: str, session: Session) -> Rewritten:
     """A statement as DuckDB answers it.
 
-    One that can't be parsed as PostgreSQL's SQL is left as it is, for DuckDB to judge.
+    One that can't be parsed is left as it is, for DuckDB to judge.
 
     Args:
         sql: One statement, of which `mentions` is true.
@@ -70,7 +71,7 @@ def rewrite(sql: str, session: Session) -> Rewritten:
     if (shown := SHOW.match(sql)) is not None:
         return (shown["name"] and _shown(shown["name"], session)) or Rewritten(sql)
     try:
-        trees = sqlglot.parse(plain(sql), dialect=dialect(sql))
+        trees = sqlglot.parse(plain(sql), dialect=Written)
     except SqlglotError:
         return Rewritten(sql)
     tree = trees[0] if trees else None
@@ -78,7 +79,11 @@ def rewrite(sql: str, session: Session) -> Rewritten:
         return Rewritten(sql)
     for text in list(tree.find_all(exp.ByteString)):  # E'...', whose escapes are read by now
         text.replace(literal(text.name))
+    for given in tree.find_all(exp.PropertyEQ):  # a struct keeps the names that were written
+        if isinstance(given.this, exp.Identifier):
+            given.this.set("quoted", True)
     tree = normalize_identifiers(tree, dialect="postgres")
+    _mean_as_postgresql(tree)
     name_columns(tree)
     expand_stars(tree)
     columns = columns_of(tree)
@@ -137,6 +142,49 @@ def _registered(node: exp.Expr, type_: str) -> exp.Expr:
     return exp.Cast(this=node.copy(), to=kind)
 
 
+def _mean_as_postgresql(tree: exp.Expr) -> None:
+    """Gives operators over what the catalog contains the meaning that they have in PostgreSQL.
+
+    Clients expect that. Over everything else they mean what they mean to DuckDB.
+    """
+    kinds = (exp.Div, exp.Like, exp.ILike, exp.Format, exp.Coalesce, exp.DPipe, exp.Anonymous)
+    for node in list(tree.find_all(*kinds)):
+        if not asks_catalog(node):
+            continue
+        if isinstance(node, exp.Coalesce):
+            _coalesce(node)
+        elif isinstance(node, exp.DPipe):
+            if isinstance(node.expression, exp.Array):  # NULL for DuckDB if one list is
+                lists = [node.this, node.expression]
+                node.replace(exp.Anonymous(this="list_concat", expressions=lists))
+        elif isinstance(node, exp.Anonymous):
+            if node.name.lower() == "age" and len(node.expressions) == 1:
+                node.replace(literal(1))
+        elif isinstance(node, exp.Div):
+            if _is_integer(node.this) and _is_integer(node.expression):
+                node.replace(exp.IntDiv(this=node.this, expression=node.expression))
+        elif isinstance(node, exp.Format):
+            node.replace(formatted(_arguments(node)))
+        elif (
+            not isinstance(node.parent, exp.Escape)
+            and is_text(node.expression)
+            and "\\" in node.expression.name
+        ):  # DuckDB has no character that escapes unless it is said
+            node.replace(exp.Escape(this=node.copy(), expression=literal("\\")))
+
+
+def _is_duckdbs(kind: exp.DataType) -> bool:
+    """Whether a type is written as DuckDB knows it."""
+    udt = exp.DataType.Type.USERDEFINED
+    return all(part.this != udt for part in kind.find_all(exp.DataType))
+
+
+def _is_integer(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Cast):
+        return type_name(node.to) in ("int2", "int4", "int8")
+    return isinstance(node, exp.Literal) and node.is_int
+
+
 _DATABASE_COLUMNS = re.compile(r"datname|catalog_name|\w+_catalog")
 _USER_COLUMNS = frozenset({"rolname", "usename", "groname", "role_name", "grantee"})
 
@@ -163,7 +211,6 @@ class _Rewriting:
             "set_config": lambda given: given[1],
             "pg_has_role": lambda given: macro("_allowed", given[-1]),
             "pg_sleep": lambda _: literal(""),
-            "format": formatted,
             "json_build_object": lambda given: exp.Anonymous(this="json_object", expressions=given),
             "json_build_array": lambda given: exp.Anonymous(this="json_array", expressions=given),
             "generate_subscripts": subscripts,
@@ -203,12 +250,6 @@ class _Rewriting:
             return _any(node)
         if isinstance(node, exp.DPipe):
             return self._joined(node)
-        if isinstance(node, exp.Div) and _is_integer(node.this) and _is_integer(node.expression):
-            return exp.IntDiv(this=node.this, expression=node.expression)
-        if isinstance(node, exp.Coalesce):
-            return _coalesce(node)
-        if isinstance(node, exp.Like | exp.ILike):
-            return _like(node)
         if isinstance(node, exp.Substring) and is_text(node.args.get("start")):
             return exp.Anonymous(this="regexp_extract", expressions=[node.this, node.args["start"]])
         if isinstance(node, exp.Func):
@@ -271,7 +312,7 @@ class _Rewriting:
             given = [call.expressions[0], parsed("recursive := true")]
             select = exp.select(exp.Anonymous(this="unnest", expressions=given))
             return exp.Subquery(this=select, alias=alias)
-        if name == "pg_get_keywords":
+        if name in ("pg_get_keywords", "range"):
             return node
         if name in ROWS or alias is None:
             if alias is not None and not alias.args.get("columns"):
@@ -319,11 +360,11 @@ class _Rewriting:
         arguments = _arguments(node)
         if name in RECORDS:
             return exp.Anonymous(this="unnest", expressions=[macro(RECORDS[name], *arguments)])
-        if name in self._known and len(arguments) >= LEAST.get(name, 0):
+        if len(arguments) < LEAST.get(name, 0):
+            return node
+        if name in self._known:
             return self._known[name](arguments)
         if name in CONSTANTS:
-            if name == "age" and len(arguments) != 1:
-                return node
             return parsed(CONSTANTS[name])
         if re.fullmatch(r"has_\w+_privilege", name) and arguments:
             return macro("_allowed", arguments[-1])
@@ -351,6 +392,8 @@ class _Rewriting:
 
     def _cast(self, node: exp.Cast) -> exp.Expr:
         to, inner = type_name(node.to), node.this
+        if to.startswith("_") and not is_text(inner) and _is_duckdbs(node.to):
+            return node  # it may have a fixed size
         if is_registered(to):
             return self._to_number(to, inner)
         if to.startswith("_") and is_text(inner):
@@ -365,9 +408,6 @@ class _Rewriting:
         return exp.Cast(this=inner, to=exp.DataType.build(stored, dialect="duckdb"))
 
     def _joined(self, node: exp.DPipe) -> exp.Expr:
-        if isinstance(node.expression, exp.Array):  # DuckDB's operator returns NULL if one list is
-            lists = [node.this, node.expression]
-            return exp.Anonymous(this="list_concat", expressions=lists)
         for name in ("this", "expression"):
             if is_registered(_catalog_type(node.args[name])):
                 node.set(name, self._to_text(node.args[name].copy()))
@@ -446,12 +486,6 @@ def _expanded(node: exp.Expr) -> exp.Expr | None:
     return None
 
 
-def _is_integer(node: exp.Expr) -> bool:
-    if isinstance(node, exp.Cast):
-        return type_name(node.to) in ("int2", "int4", "int8")
-    return isinstance(node, exp.Literal) and node.is_int
-
-
 def _elements(text: str) -> list[str]:
     """The elements of an array as PostgreSQL writes it."""
     found = re.findall(r'"((?:[^"\\]|\\.)*)"|([^\s,{}"][^,{}]*)', text)
@@ -467,19 +501,10 @@ def _any(node: exp.Any | exp.All) -> exp.Expr:
     return node
 
 
-def _coalesce(node: exp.Coalesce) -> exp.Expr:
+def _coalesce(node: exp.Coalesce) -> None:
     for other in node.expressions:
         if is_text(other) and re.fullmatch(r"\{.*\}", other.name):
             other.replace(listed(_elements(other.name)))
-    return node
-
-
-def _like(node: exp.Expr) -> exp.Expr:
-    """DuckDB has no character that escapes unless it is said."""
-    pattern = node.expression
-    if isinstance(node.parent, exp.Escape) or not is_text(pattern) or "\\" not in pattern.name:
-        return node
-    return exp.Escape(this=node.copy(), expression=literal("\\"))
 
 
 def _bracket(node: exp.Bracket) -> exp.Expr:

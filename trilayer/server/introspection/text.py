@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import ClassVar
+
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.tokens import TokenType
 
 _QUOTED = r"""[eE]'(?:[^'\\]|\\.|'')*(?:'|\Z) | '[^']*(?:'|\Z)
     | \$\$(?:.*?\$\$|.*) | --[^\n]* | /\*(?:.*?\*/|.*)"""
@@ -37,18 +41,23 @@ def mentions(sql: str) -> bool:
     return any(match["found"] for match in _ABOUT.finditer(sql))
 
 
-_SESSION = re.compile(r"current_|session_|set_config|version|select", re.IGNORECASE)
+class Written(DuckDB):
+    """The SQL in which statements are read: that of DuckDB, as in all other statements.
 
+    A statement means the same whether it mentions the catalog or not. Types keep the names that
+    PostgreSQL has for them, for clients are told these.
+    """
 
-def dialect(sql: str) -> str:
-    """The dialect in which a statement is read: DuckDB's if it asks only about the session."""
-    found = (match["found"] for match in _ABOUT.finditer(sql))
-    return "duckdb" if all(_SESSION.match(f) for f in found if f) else "postgres"
+    class Tokenizer(DuckDB.Tokenizer):
+        """`varchar` is not `text`."""
+
+        KEYWORDS: ClassVar = {**DuckDB.Tokenizer.KEYWORDS, "VARCHAR": TokenType.VARCHAR}
 
 
 _FOREIGN = re.compile(
     _QUOTED
-    + r"""| (?P<collate>\bCOLLATE\s+(?:"?pg_catalog"?\s*\.\s*)?(?:"[^"]*"|\w+))
+    + r"""| (?P<collate>\bCOLLATE\s+(?:
+            "?pg_catalog"?\s*\.\s*(?:"[^"]*"|\w+) | "?(?:default|C|POSIX|ucs_basic)\b"?))
     | OPERATOR\s*\(\s*(?:pg_catalog\s*\.\s*)?(?P<operator>[^\s\w()]+)\s*\)
     | "(?:[^"]|"")*"
     | \bAS\s+(?P<label>select|table)\b
@@ -61,9 +70,9 @@ _FOREIGN = re.compile(
 def plain(sql: str) -> str:
     """The statement without what sqlglot does not parse.
 
-    Collations are left out, for there is one only. An operator is written without its schema, as
-    functions are, a column's name that is a keyword in quotes, and an array's type as PostgreSQL
-    itself names it: `_oid` for `oid[]`.
+    PostgreSQL's collations are left out, for there is one of them only. An operator is written
+    without its schema, as functions are, a column's name that is a keyword in quotes, and an
+    array's type as PostgreSQL itself names it: `_oid` for `oid[]`.
     """
 
     def replaced(match: re.Match[str]) -> str:

@@ -71,7 +71,7 @@ def type_name(kind: exp.DataType) -> str:
     if kind.this == exp.DataType.Type.ARRAY:
         inner = kind.expressions
         element = type_name(inner[0]) if inner and isinstance(inner[0], exp.DataType) else ""
-        return f"_{element}" if element else ""
+        return f"_{element}" if f"_{element}" in shapes().types else ""
     if kind.this == exp.DataType.Type.USERDEFINED:
         written = str(kind.args.get("kind") or "")
         quoted = written.rpartition(".")[2]
@@ -209,7 +209,7 @@ def _source(part: exp.Expr, known: Mapping[str, Columns]) -> Columns:
 
 
 _CALLED: Mapping[type[exp.Expr], str] = {
-    exp.ArraySize: "array_length", exp.Typeof: "pg_typeof", exp.Unnest: "unnest",
+    exp.ArraySize: "array_length", exp.Unnest: "unnest",
     exp.Explode: "unnest", exp.CurrentVersion: "version", exp.GenerateSeries: "generate_series",
     exp.ExplodingGenerateSeries: "generate_series",
 }  # fmt: skip
@@ -219,6 +219,8 @@ def function_name(node: exp.Expr) -> str:
     """The name by which PostgreSQL knows a function; empty if the node is none."""
     if isinstance(node, exp.Anonymous):
         return node.name.lower()
+    if isinstance(node, exp.GenerateSeries) and node.args.get("is_end_exclusive"):
+        return "range"
     return _CALLED.get(type(node)) or (
         node.sql_name().lower() if isinstance(node, exp.Func) else ""
     )
@@ -268,6 +270,28 @@ def _column(node: exp.Column, sources: Mapping[str, Columns]) -> str:
     # From an outer query, whose columns have names of their own in pg_catalog.
     is_open = bool(table) or None in sources.values()
     return shapes().base(shapes().columns[name]) if is_open and name in shapes().columns else ""
+
+
+def asks_catalog(node: exp.Expr) -> bool:
+    """Whether an expression is about something that the catalog, or the session, says."""
+    if any(function_name(f) in _OF_THE_SESSION for f in node.find_all(exp.Func)):
+        return True
+    for column in node.find_all(exp.Column):
+        name, select = column.name.lower(), column.find_ancestor(exp.Select)
+        if select is None:
+            continue
+        sources, table = _sources(select, {}), column.table.lower()
+        near = [sources[table]] if table in sources else [] if table else list(sources.values())
+        is_its = name in shapes().columns
+        found = [each for columns in near for each in columns or () if each.name.lower() == name]
+        if any(is_its or each.type.startswith("_") for each in found):
+            return True
+        if is_its and None not in near:  # of an outer query
+            return True
+    return False
+
+
+_OF_THE_SESSION = frozenset({"current_setting", "current_schema", "current_database"})
 
 
 def is_keyword(node: exp.Column) -> bool:
@@ -330,7 +354,6 @@ _RULES: Mapping[type[exp.Expr], Callable[..., str]] = {
     exp.Distinct: lambda node, of: of(node.expressions[0]),
     exp.Filter: lambda node, of: of(node.this),
     exp.Bracket: _bracket,
-    exp.Div: lambda node, of: of(node.this) if of(node.this) in ("int2", "int4", "int8") else "",
     exp.Length: lambda node, of: "int4",
 }
 
