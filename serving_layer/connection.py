@@ -159,7 +159,10 @@ class Snapshot:
             raise KeyboardInterrupt from None
         except duckdb.CatalogException as error:
             self._check_alerts(query)
-            raise UsageError(f"{_first_line(error)}{self._names_hint(str(error))}") from None
+            says = str(error)
+            if "Table with name" not in says:
+                raise UsageError(says.strip()) from None
+            raise UsageError(f"{_first_line(error)}{self._names_hint(says)}") from None
         except duckdb.PermissionException as error:
             raise UsageError(
                 f"{_first_line(error)}; to ask a file of your own, name it as a table:"

@@ -3,40 +3,64 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import duckdb
 
 from trilayer.server.engine.question import Refusal
 from trilayer_core.errors import CoverageError, IntegrityError, TrilayerError, UsageError
 
-_BY_TYPE: Sequence[tuple[type[BaseException], str]] = (
-    (duckdb.ParserException, "42601"),
-    (duckdb.SyntaxException, "42601"),
-    (duckdb.ConversionException, "22P02"),
-    (duckdb.OutOfRangeException, "22003"),
-    (duckdb.PermissionException, "42501"),
-    (duckdb.TransactionException, "25006"),
-    (duckdb.OutOfMemoryException, "53200"),
-    (duckdb.TypeMismatchException, "42804"),
-    (duckdb.InvalidInputException, "22023"),
-    (duckdb.NotImplementedException, "0A000"),
-    (duckdb.InternalException, "XX000"),
-    (MemoryError, "53200"),
-)
-
-_BY_TEXT: Mapping[str, str] = {
-    "Conversion Error": "22P02",
-    "Out of Range Error": "22003",
-    "Out of Memory Error": "53200",
-    "Invalid Input Error": "22023",
-    "Permission Error": "42501",
-    "Parser Error": "42601",
-    "Binder Error": "42703",
-    "Catalog Error": "42P01",
+_CODES: Mapping[str, tuple[str, Sequence[tuple[str, str]]]] = {
+    "Parser": ("42601", ()),
+    "Syntax": ("42601", ()),
+    "Catalog": (
+        "42P01",
+        (
+            (r"Function with name|Macro with name", "42883"),
+            (r"Type with name|Collation with name|configuration parameter", "42704"),
+        ),
+    ),
+    "Binder": (
+        "42000",
+        (
+            (r"Referenced table .* not found", "42P01"),
+            (r"Ambiguous reference to column", "42702"),
+            (r"Ambiguous reference to table|Duplicate alias", "42712"),
+            (r"Referenced column|not have a column|Column \".*\" does not exist", "42703"),
+            (r"Could not find key|Cannot extract field", "42703"),
+            (r"No function matches|does not support the supplied arguments", "42883"),
+            (r"Could not choose a best candidate", "42725"),
+            (r"GROUP BY clause|cannot be nested|cannot contain aggregates", "42803"),
+            (r"cannot contain window functions", "42P20"),
+            (r"term out of range", "42P10"),
+            (r"LIMIT/OFFSET cannot be negative", "2201W"),
+            (r"same number of result columns", "42601"),
+            (r"Cannot (?:compare|mix|concatenate|cast)|explicit cast|only be applied to", "42804"),
+        ),
+    ),
+    "Conversion": (
+        "22P02",
+        (
+            (r"(?:date|time\w*) field value out of range", "22008"),
+            (r"out of range", "22003"),
+            (r"(?:date|time\w*) field format", "22007"),
+        ),
+    ),
+    "Out of Range": ("22003", ()),
+    "Invalid Input": (
+        "22023",
+        ((r"Division by zero", "22012"), (r"More than one row returned by a subquery", "21000")),
+    ),
+    "Mismatch Type": ("42804", ()),
+    "Permission": ("42501", ()),
+    "TransactionContext": ("25006", ()),
+    "Out of Memory": ("53200", ()),
+    "Not implemented": ("0A000", ()),
+    "INTERNAL": ("XX000", ()),
 }
-"""By the first words of DuckDB, for errors that reach Python as those of Arrow."""
+"""The SQLSTATE of DuckDB's kinds of errors, and of those of their texts that have another."""
 
+_KIND = re.compile(rf"\b({'|'.join(_CODES)}) Error: ")
 _MARK = re.compile(r"\n*^LINE (\d+): (.*)\n( *)\^.*\Z", re.MULTILINE | re.DOTALL)
 
 
@@ -54,33 +78,57 @@ def refusal_of(error: BaseException, query: str = "") -> Refusal:
         return _of("XX001", text)
     if isinstance(error, MemoryError) and not text:
         text = "Out of Memory Error: the question needs more memory than a worker may have"
-    place = _position(text, query)
-    return _of(_code(error, text), _MARK.sub("", text), place)
+    cause = error.__context__ if isinstance(error, TrilayerError) else error
+    # What the serving layer makes of it has no mark any more.
+    said = str(cause).strip() if isinstance(cause, duckdb.Error) else text
+    if (kind := _KIND.search(said)) is None:
+        if isinstance(error, MemoryError):
+            return Refusal("53200", text)
+        readonly = "must be one SELECT" in text
+        other = "42000" if isinstance(error, UsageError) else "58000"
+        return _of("25006" if readonly else other, text)
+    code, special = _CODES[kind[1]]
+    plain = _MARK.sub("", said[kind.end() :]).strip()
+    code = next((special_ for what, special_ in special if re.search(what, plain)), code)
+    place = _position(said, query) or _place_of_name(code, plain, query)
+    message, hint = _parted(plain)
+    # The serving layer's own hint knows the views.
+    own = re.search(r"; ((?:did you mean|there is|to ask|\w+ is an? ).*)", text, re.DOTALL)
+    return Refusal(code, message, _sentence(own[1]) if own else hint, place)
 
 
-def _of(code: str, text: str, place: int = 0) -> Refusal:
+def _of(code: str, text: str) -> Refusal:
     """A refusal whose hint is what a message of this project says last: "..., got Y; do Z"."""
     parts = text.split("\n\nPossible solutions:")[0].split("; ")
     number = 2 if len(parts) > 1 and parts[1].startswith("got ") else 1
-    return Refusal(code, "; ".join(parts[:number]), "; ".join(parts[number:]), place)
+    return Refusal(code, "; ".join(parts[:number]), "; ".join(parts[number:]))
 
 
-def _code(error: BaseException, text: str) -> str:
-    causes = [error.__context__, error] if isinstance(error, TrilayerError) else [error]
-    for cause in causes:
-        if isinstance(cause, duckdb.CatalogException):
-            return "42883" if "Function with name" in str(cause) else "42P01"
-        if isinstance(cause, duckdb.BinderException):
-            return "42883" if "No function matches" in str(cause) else "42703"
-        for kind, code in _BY_TYPE:
-            if isinstance(cause, kind):
-                return code
-    if "must be one SELECT" in text:
-        return "25006"
-    for words, code in _BY_TEXT.items():
-        if words in text:
-            return code
-    return "42000" if isinstance(error, UsageError) else "58000"
+_MOST_CANDIDATES = 8
+
+
+def _parted(text: str) -> tuple[str, str]:
+    """What DuckDB says first, and the rest as a hint."""
+    message, _, rest = text.partition("\n")
+    first, dot, more = message.partition(". ")
+    if dot and re.match(r"You might need|In order to|Use TRY", more):
+        message, rest = first, f"{more}\n{rest}"
+    # It can't be set here.
+    rest = re.sub(r",? or SET \w.*|Use \"SET .*", "", rest, flags=re.DOTALL)
+    lines = [line.strip() for line in rest.splitlines() if line.strip()]
+    if "Candidate functions:" in lines:
+        place = lines.index("Candidate functions:") + 1
+        shown = lines[place : place + _MOST_CANDIDATES]
+        lines[place - 1 :] = [f"{lines[place - 1]} {', '.join(shown)}"]
+    hint = re.sub(
+        r"Candidate (?:bindings|tables|Entries): (?:: )?", "Did you mean ", " ".join(lines)
+    )
+    hint = re.sub(r"(Did you mean [^?]*)(?<!\?)\Z", r"\1?", hint)
+    return message.rstrip("!."), _sentence(hint)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _position(text: str, query: str) -> int:
@@ -99,3 +147,42 @@ def _position(text: str, query: str) -> int:
         return 0
     column = begins + spaces - (3 if line.startswith("...") and not whole.startswith("...") else 0)
     return sum(len(each) + 1 for each in lines[: number - 1]) + column + 1
+
+
+_NAMED = re.compile(
+    r"""(?:with\ name\ |named\ |[Cc]olumn\ (?:name\ |named\ )?|table\ |key\ |field\ |call\ |types\ )
+    "?'?(?P<name>[^\s"'(!]+)""",
+    re.VERBOSE,
+)
+_TOKEN = re.compile(
+    r"""'(?:[^']|'')*' | --[^\n]* | /\*.*?\*/ | \$\$.*?\$\$
+    | (?P<name>\w+|"(?:[^"]|"")*")""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def _place_of_name(code: str, text: str, query: str) -> int:
+    """Where a statement first has the name that an error is about; 0 if nowhere.
+
+    DuckDB marks no place if it finds the error before the statement runs.
+    """
+    if code[:2] != "42" or (named := _NAMED.search(text)) is None:
+        return 0
+    *before, wanted = named["name"].lower().split(".")
+    for place, name, is_qualified, is_call in _names(query):
+        if name != wanted or is_call != (code in ("42883", "42725")):
+            continue
+        # What is qualified is not ambiguous, and may be a column of another table.
+        if is_qualified and code in ("42702", "42703") and "not have a column" not in text:
+            continue
+        return place - len(".".join(before)) - 1 if before and is_qualified else place
+    return 0
+
+
+def _names(query: str) -> Iterator[tuple[int, str, bool, bool]]:
+    """The names in a statement: place, name, and whether it is qualified, and called."""
+    for token in _TOKEN.finditer(query):
+        if token["name"]:
+            name = token["name"].strip('"').replace('""', '"').lower()
+            before, after = query[: token.start()].rstrip(), query[token.end() :].lstrip()
+            yield token.start() + 1, name, before.endswith("."), after.startswith("(")

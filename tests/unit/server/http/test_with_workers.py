@@ -47,10 +47,10 @@ def test_answers(served, body, rows):
 @pytest.mark.parametrize(
     ("sql", "code", "position"),
     [
-        ("SELECT nothing FROM sold", "42703", 0),
+        ("SELECT nothing FROM sold", "42703", 8),
         ("SELECT 1\n  FROM FROM", "42601", 17),
-        ("FROM nothing", "42P01", 0),
-        ("SELECT 'x'::INT", "22P02", 0),
+        ("FROM nothing", "42P01", 6),
+        ("SELECT 'x'::INT", "22P02", 11),
         ("DROP TABLE sold", "25006", 0),
     ],
 )
