@@ -27,6 +27,7 @@ from sqlglot.errors import SqlglotError
 from serving_layer import history
 from serving_layer.alerts import LAYER, OUTPUT
 from serving_layer.arriving import ArrivingAlerts
+from serving_layer.held import held
 from serving_layer.kept import kept_table
 from serving_layer.lookup import lookup_table
 from serving_layer.refresh import Refresh
@@ -150,7 +151,7 @@ class Snapshot:
                 self._cursor.execute(f"SET VARIABLE {LAYER} = '{layer}'")
             self.layer = layer
         try:
-            yield self._cursor.sql(query)
+            yield held(self._cursor.sql(query))
         except RuntimeError as error:
             if "interrupted" in str(error).lower():
                 raise KeyboardInterrupt from None  # DuckDB ends a query so at Ctrl-C

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from decimal import Decimal
 
+import pyarrow as pa
+
 
 def plain(value: object) -> object:
     """A value for JSON; NaN and the infinities, which JSON lacks, as text."""
@@ -12,6 +14,8 @@ def plain(value: object) -> object:
         return value
     if isinstance(value, float):
         return value if value == value and abs(value) != float("inf") else str(value)
+    if isinstance(value, pa.MonthDayNano):
+        return interval_text(value)
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     if isinstance(value, dict):
@@ -41,11 +45,42 @@ def exact(value: object) -> object:
         return exact(int(text)) if text.lstrip("-").isdigit() else text
     if isinstance(value, timedelta):
         return str(value)
+    if isinstance(value, pa.MonthDayNano):
+        return interval_text(value)
     if isinstance(value, list | tuple):
         return [exact(item) for item in value]
     if isinstance(value, dict):
         return {name: exact(item) for name, item in value.items()}
     return plain(value)
+
+
+def interval_text(value: pa.MonthDayNano) -> str:
+    """An interval in PostgreSQL's style: `1 year 2 mons -3 days +04:05:06`.
+
+    Source: EncodeInterval in PostgreSQL's src/backend/utils/adt/datetime.c
+    """
+    months, days, ns = value
+    us = ns // 1000
+    years = int(months / 12)
+    parts: list[str] = []
+    is_behind_negative = False
+    for number, name in ((years, "year"), (months - 12 * years, "mon"), (days, "day")):
+        if number:
+            sign = "+" if is_behind_negative and number > 0 else ""
+            parts.append(f"{sign}{number} {name if number == 1 else name + 's'}")
+            is_behind_negative = number < 0
+    if us or not parts:
+        sign = "-" if us < 0 else "+" if is_behind_negative else ""
+        parts.append(sign + clock_text(abs(us)))
+    return " ".join(parts)
+
+
+def clock_text(us: int) -> str:
+    """A time of day in microseconds, with as many digits of the second as it has."""
+    seconds, fraction = divmod(us, 1_000_000)
+    minutes, second = divmod(seconds, 60)
+    text = f"{minutes // 60:02d}:{minutes % 60:02d}:{second:02d}"
+    return f"{text}.{fraction:06d}".rstrip("0") if fraction else text
 
 
 def as_text(value: object) -> str:

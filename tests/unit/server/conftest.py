@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import postgres
 from tests.support.sales import catalog_on
 from tests.support.served import Served
 from trilayer_core.runtime.settings import Settings
@@ -21,6 +22,15 @@ def served(tmp_path_factory):
 def client(served):
     with served.client(autocommit=True) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def postgresql():
+    """A PostgreSQL that has nothing yet."""
+    if postgres.programs() is None:
+        pytest.skip(postgres.MISSING)
+    with postgres.Postgres() as server:
+        yield server
 
 
 def pytest_collection_modifyitems(items):

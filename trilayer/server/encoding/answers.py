@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -117,7 +117,7 @@ class _Json:
         return b"["
 
     def batch(self, rows: pa.RecordBatch) -> bytes:
-        columns = [_python(column) for column in rows.columns]
+        columns = [values.python(column) for column in rows.columns]
         lines = ",\n".join(
             json.dumps([exact(value) for value in row], ensure_ascii=False)
             for row in zip(*columns, strict=True)
@@ -127,15 +127,6 @@ class _Json:
 
     def end(self) -> bytes:
         return b"]"
-
-
-def _python(column: pa.Array) -> list[Any]:
-    """The values of a column; those that Python lacks, such as the year 10000, as text."""
-    try:
-        found: list[Any] = column.to_pylist()
-    except (ValueError, OverflowError):
-        found = _text(column).to_pylist()
-    return found
 
 
 def _text(column: pa.Array) -> pa.Array:

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trilayer.operations.values import plain
+from trilayer.operations.values import clock_text, interval_text, plain
 
 TEXT, BINARY = 0, 1
 """The formats of values."""
@@ -334,7 +334,7 @@ def _timestamp_text(zoned: bool) -> Callable[[pa.Scalar], str]:
         days, rest = divmod(us, _US_A_DAY)
         day = _day(days)
         era = " BC" if day.endswith(" BC") else ""
-        return f"{day.removesuffix(' BC')} {_clock(rest)}{'+00' if zoned else ''}{era}"
+        return f"{day.removesuffix(' BC')} {clock_text(rest)}{'+00' if zoned else ''}{era}"
 
     return one
 
@@ -355,20 +355,13 @@ _DAYS_A_CYCLE = 146_097
 _DAYS_TO_YEAR_1 = (date(1970, 1, 1) - date(1, 1, 1)).days
 
 
-def _clock(us: int) -> str:
-    """A time of day, with as many digits of the second as it has."""
-    seconds, fraction = divmod(us, 1_000_000)
-    minutes, second = divmod(seconds, 60)
-    text = f"{minutes // 60:02d}:{minutes % 60:02d}:{second:02d}"
-    return f"{text}.{fraction:06d}".rstrip("0") if fraction else text
-
-
 def _time(array: pa.Array) -> pa.Array:
-    return _number(">i8")(array.cast(pa.time64("us")).cast(pa.int64()))
+    return _number(">i8")(array.cast(pa.time64("us"), safe=False).cast(pa.int64()))
 
 
 def _time_text(array: pa.Array) -> pa.Array:
-    return _each(lambda value: _clock(value.cast(pa.time64("us")).cast(pa.int64()).as_py()))(array)
+    us = array.cast(pa.time64("us"), safe=False).cast(pa.int64())
+    return _each(lambda value: clock_text(value.as_py()))(us)
 
 
 def _interval(value: pa.Scalar) -> bytes:
@@ -380,18 +373,7 @@ def _interval(value: pa.Scalar) -> bytes:
 
 
 def _interval_text(value: pa.Scalar) -> str:
-    """In PostgreSQL's own style: `1 year 2 mons -3 days 04:05:06`."""
-    months, days, ns = value.as_py()
-    us = ns // 1000
-    years, months = int(months / 12), months - 12 * int(months / 12)
-    parts = [
-        f"{number} {name if number == 1 else name + 's'}"
-        for number, name in ((years, "year"), (months, "mon"), (days, "day"))
-        if number
-    ]
-    if us or not parts:
-        parts.append(f"{'-' if us < 0 else ''}{_clock(abs(us))}")
-    return " ".join(parts)
+    return interval_text(value.as_py())
 
 
 def _numeric(array: pa.Array) -> pa.Array:
@@ -462,7 +444,41 @@ def numeric_binary(value: Decimal) -> bytes:
 
 
 def _json_text(array: pa.Array) -> pa.Array:
-    return _each(lambda value: json.dumps(plain(value.as_py()), ensure_ascii=False))(array)
+    return pa.array(
+        [
+            None if value is None else json.dumps(plain(value), ensure_ascii=False).encode()
+            for value in python(array)
+        ],
+        pa.binary(),
+    )
+
+
+def python(array: pa.Array) -> list[Any]:
+    """The values of an array; those that Python lacks, such as the year 10000, as text."""
+    try:
+        found: list[Any] = array.to_pylist()
+    except (ValueError, OverflowError):
+        found = [_python(value) for value in array]
+    return found
+
+
+def _python(value: pa.Scalar) -> Any:
+    if not value.is_valid:
+        return None
+    if isinstance(value, pa.StructScalar):
+        return {name: _python(inner) for name, inner in value.items()}
+    if isinstance(value, pa.MapScalar):
+        pairs = zip(value.values.field(0), value.values.field(1), strict=True)
+        return [(_python(key), _python(inner)) for key, inner in pairs]
+    if isinstance(value, pa.ListScalar | pa.LargeListScalar | pa.FixedSizeListScalar):
+        return [_python(inner) for inner in value.values]
+    if isinstance(value, pa.UnionScalar):
+        return _python(value.value)
+    try:
+        return value.as_py()
+    except (ValueError, OverflowError):
+        made: bytes = type_of(value.type).text(pa.array([value], value.type))[0].as_py()
+        return made.decode()
 
 
 # -- arrays ----------------------------------------------------------------------------------------
@@ -552,6 +568,9 @@ _TYPES: Mapping[pa.DataType, Type] = {
     pa.large_binary(): Type(17, -1, _bytea_text, lambda array: array.cast(pa.binary())),
     pa.date32(): Type(1082, 4, _date_text, _date),
     pa.time64("us"): Type(1083, 8, _time_text, _time),
-    pa.month_day_nano_interval(): Type(1186, 16, _each(_interval_text), _each(_interval)),
+    pa.time64("ns"): Type(1083, 8, _time_text, _time),
+    pa.month_day_nano_interval(): Type(
+        1186, 16, _each(lambda value: interval_text(value.as_py())), _each(_interval)
+    ),
     pa.null(): Type(25, -1, _text, _text),
 }

@@ -3,7 +3,6 @@
 import pytest
 
 import serving_layer
-from tests.support import postgres
 from tests.support.served import Served
 from tests.support.shop import shop_catalog
 from trilayer.server import introspection
@@ -34,15 +33,6 @@ def described(connection):
 def ours(described):
     with described.client(autocommit=True) as client:
         yield client
-
-
-@pytest.fixture(scope="session")
-def postgresql():
-    """A PostgreSQL that has nothing yet."""
-    if postgres.programs() is None:
-        pytest.skip(postgres.MISSING)
-    with postgres.Postgres() as server:
-        yield server
 
 
 @pytest.fixture(scope="session")
