@@ -569,8 +569,6 @@ _TYPES: Mapping[pa.DataType, Type] = {
     pa.date32(): Type(1082, 4, _date_text, _date),
     pa.time64("us"): Type(1083, 8, _time_text, _time),
     pa.time64("ns"): Type(1083, 8, _time_text, _time),
-    pa.month_day_nano_interval(): Type(
-        1186, 16, _each(lambda value: interval_text(value.as_py())), _each(_interval)
-    ),
+    pa.month_day_nano_interval(): Type(1186, 16, _each(_interval_text), _each(_interval)),
     pa.null(): Type(25, -1, _text, _text),
 }
