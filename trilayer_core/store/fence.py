@@ -47,8 +47,7 @@ class Fence:
 
     def newest(self) -> int:
         """The newest token; 0 before the first."""
-        names = self._store.names(layout.FENCE)
-        return max((int(name.removesuffix(".json")) for name in names), default=0)
+        return max(layout.numbers(self._store.names(layout.FENCE)), default=0)
 
     def take(self, what: str) -> int:
         """Takes a token with a new highest number: holders of older ones can't publish any more."""

@@ -51,8 +51,7 @@ class Generations:
     def spans(self, generation: str) -> list[tuple[int, int]]:
         """The (first, last) of the widest commits, in order, without those inside a wider one."""
         names = self._store.names(layout.commits(self.stream, generation))
-        stems = [name.removesuffix(".json") for name in names]
-        spans = sorted((int(stem[:12]), -int(stem[13:])) for stem in stems)
+        spans = sorted((first, -last) for first, last in layout.spans(names))
         widest: list[tuple[int, int]] = []
         for first, negative_last in spans:
             if not widest or -negative_last > widest[-1][1]:

@@ -6,6 +6,9 @@ order of the numbers.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 from trilayer_core.definitions.stream import Stream
 
 # -- publications and runs -------------------------------------------------------------------------
@@ -137,6 +140,20 @@ def segment(stream: Stream, name: str, first: int, last: int, part: str) -> str:
             that do not fit their schema.
     """
     return f"{generation(stream, name)}/{DATA}/{micro_batches(first, last)}-{part}.parquet"
+
+
+def numbers(names: Iterable[str]) -> list[int]:
+    """The numbers of documents that are named by one. Other files in their folder have none."""
+    return [int(stem) for name in names if (stem := name.removesuffix(".json")).isdecimal()]
+
+
+def spans(names: Iterable[str]) -> list[tuple[int, int]]:
+    """The first and last micro-batches of commits, by their names. Other files are none."""
+    found = map(_COMMIT_NAME.fullmatch, names)
+    return [(int(commit[1]), int(commit[2])) for commit in found if commit]
+
+
+_COMMIT_NAME = re.compile(r"(\d{12})-(\d{12})\.json", re.ASCII)
 
 
 def micro_batches(first: int, last: int) -> str:

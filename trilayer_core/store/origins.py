@@ -99,7 +99,7 @@ class Origins:
         if not self._store.exists(layout.origin(self._stream, 1)):
             return None
         names = self._store.names(layout.later_origins(self._stream))
-        return self._read(max((int(name.removesuffix(".json")) for name in names), default=1))
+        return self._read(max(layout.numbers(names), default=1))
 
     def all(self) -> list[Origin]:
         """All origins of the stream, oldest first."""

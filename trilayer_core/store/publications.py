@@ -72,8 +72,7 @@ class Publications:
 
         The pointer and other files in the folder have no number.
         """
-        names = self._store.names(layout.VERSIONS)
-        return [int(stem) for name in names if (stem := name.removesuffix(".json")).isdigit()]
+        return layout.numbers(self._store.names(layout.VERSIONS))
 
     def next_number(self) -> int:
         """The number after the highest of any version that exists."""

@@ -20,6 +20,7 @@ from trilayer_core.store.continuity import (
     lost_of,
 )
 from trilayer_core.store.cover import best_cover, computes, cover_from, ticks_by_commit
+from trilayer_core.store.fence import Fence
 from trilayer_core.store.generations import Generations
 from trilayer_core.store.intervals import (
     Interval,
@@ -40,6 +41,7 @@ from trilayer_core.store.publication import (
     choose_version,
     oldest_cut,
 )
+from trilayer_core.store.publications import Publications
 from trilayer_core.store.segments import Commit, Generation, Segment, standing
 
 STREAM = Stream("s", "k string, at timestamp", event_time="at")
@@ -526,3 +528,21 @@ def test_the_newest_generation_that_has_read_what_is_lost_has_departed(store):
     assert [departed(end) for end in (9, 8, 7, 5, 4)] == [0, 1, 2, 2, 3]
     store.write(layout.commit(STREAM, generation(2).name, 0, 0), b"{}")
     assert departed(7) == 1
+
+
+def test_a_file_with_a_foreign_name_is_no_commit(store):
+    generations, made = Generations(store, STREAM), generation(1)
+    generations.begin(made)
+    generations.write_commit(made.name, commit(0, (1000, ranges(p0=(0, 9)))))
+    for name in ("note.txt", "000000000001-000000000001.json~", "0-0.json", "copy of 0.json"):
+        store.write(f"{layout.commits(STREAM, made.name)}/{name}", b"?")
+    assert generations.spans(made.name) == [(0, 0)]
+    assert [one.first for one in generations.commits(made.name)] == [0]
+
+
+def test_numbers_are_those_of_the_documents_that_have_one(store):
+    for name in ("7.json", "note.txt", "x.json", "8.json.bak"):
+        store.write(f"{layout.FENCE}/{name}", b"{}")
+        store.write(f"{layout.VERSIONS}/{name}", b"{}")
+    assert Fence(store).newest() == 7
+    assert Publications(store).numbers() == [7]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import json
+import logging
 import os
 import pickle
 import signal
@@ -24,9 +25,12 @@ from serving_layer.connection import Connection
 from trilayer.operations.project import Project
 from trilayer.server import introspection
 from trilayer.server.engine import frames, system
+from trilayer.server.engine.question import Refusal
 from trilayer.server.engine.refusals import refusal_of
 from trilayer.server.engine.worker import Worker, limit_memory
 from trilayer_core.errors import TrilayerError
+
+logger = logging.getLogger("trilayer.server")
 
 REFRESH, FORK = b"R", b"F"
 """What the server asks for. A socket comes with FORK: the worker's end."""
@@ -75,6 +79,11 @@ class _Loader:
             self._connection.refresh()
         except (TrilayerError, OSError) as error:
             self._reply({"refused": refusal_of(error).to_json()})
+            return
+        except Exception as error:  # without the loader nothing is answered
+            logger.exception("loading has failed unexpectedly")
+            refusal = Refusal("XX000", f"internal error: {error!r}", "See the server's log")
+            self._reply({"refused": refusal.to_json()})
             return
         if self._connection.loaded is not self._loaded:
             self._loaded = self._connection.loaded
