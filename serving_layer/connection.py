@@ -13,7 +13,7 @@ import re
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -43,6 +43,7 @@ from serving_layer.tables import Tables, batch_table, speed_table
 from trilayer_core.compute.merging import open_duckdb, present_select, quoted_duckdb
 from trilayer_core.definitions.catalog import Catalog, Query, load_catalog
 from trilayer_core.definitions.expressions import check_name
+from trilayer_core.definitions.tables import Table
 from trilayer_core.definitions.view import View
 from trilayer_core.errors import EnvironmentFault, UsageError, did_you_mean
 from trilayer_core.log.lag import stream_lag
@@ -57,6 +58,9 @@ if TYPE_CHECKING:
 
 Layer = Literal["merged", "batch", "speed"]
 LAYERS: tuple[Layer, ...] = ("merged", "batch", "speed")
+
+Relations = Callable[[Provenance], Mapping[tuple[str, str], pa.Table]]
+"""Makes relations, by schema and name, for a snapshot of this provenance."""
 
 IDLE_S = 1.0
 """How long a transaction is kept for the next snapshot: `now()` is the moment when it began."""
@@ -378,7 +382,9 @@ class Connection:
         _lock_down(self._database)
 
     @contextmanager
-    def snapshot(self, version: int | None = None) -> Iterator[Snapshot]:
+    def snapshot(
+        self, version: int | None = None, relations: Relations | None = None
+    ) -> Iterator[Snapshot]:
         """Opens one state of all views, which does not change while it is in use.
 
         Args:
@@ -386,6 +392,8 @@ class Connection:
                 layers then answer as if it were in force: batch as it was published, speed from its
                 cut to the present head, and merged both. It is loaded into a database of its own,
                 of up to `serving_memory_mb`, which is discarded with the snapshot.
+            relations: What the snapshot has beside the views, as made from its provenance; see
+                `relation`.
 
         Raises:
             UsageError: The version is not kept.
@@ -394,12 +402,17 @@ class Connection:
                 Without a speed layer for these definitions, answers end at the cut, and the
                 provenance's `note` says so.
         """
-        opened = self._newest() if version is None else self._earlier(version)
+        opened = self._newest(relations) if version is None else self._earlier(version, relations)
         with opened as snapshot:
             yield snapshot
 
     @contextmanager
-    def _newest(self) -> Iterator[Snapshot]:
+    def _newest(self, relations: Relations | None) -> Iterator[Snapshot]:
+        if relations is not None:
+            with self._lock:
+                provenance = self._provenance(self._refreshed())
+            for (schema, name), rows in relations(provenance).items():
+                self.relation(schema, name, rows)
         with self.snapshots(1) as (snapshot,):
             yield snapshot
 
@@ -429,19 +442,29 @@ class Connection:
                         transaction.cursor.close()
 
     @contextmanager
-    def _earlier(self, version: int) -> Iterator[Snapshot]:
-        database, refresh = _open(self._catalog, self._settings, self._store)
+    def _earlier(self, version: int, relations: Relations | None) -> Iterator[Snapshot]:
+        database, refresh = _open(
+            self._catalog, self._settings, self._store, content=self._table_content
+        )
         with database:
             loaded = refresh.load(version)
+            provenance = self._provenance(loaded)
             for name, rows in self._tables.items():
                 _put_table(database, name, rows)
-            for (schema, name), rows in self._relations.items():
+            added = {**self._relations, **(relations(provenance) if relations else {})}
+            for (schema, name), rows in added.items():
                 _put_table(database, name, rows, schema)
             if self._install is not None:
                 self._install(database, self._catalog)
             database.execute("BEGIN TRANSACTION READ ONLY")
             database.execute(_search_path("merged"))
-            yield Snapshot(database, self._provenance(loaded), self._catalog, loaded)
+            yield Snapshot(database, provenance, self._catalog, loaded)
+
+    def _table_content(self, table: Table) -> pa.Table:
+        """The rows of a reference table as they were when this connection was opened."""
+        with self._database.cursor() as cursor:
+            name = quoted_duckdb(table.name)
+            return cursor.sql(f"FROM tables.{name}").to_arrow_table()
 
     def _on(self, loaded: Loaded) -> _Transaction:
         """A transaction that sees the tables in the state of `loaded`.
@@ -545,10 +568,6 @@ class Connection:
             with self._database.cursor() as cursor:
                 install(cursor, self._catalog)
             self._close_idle()
-
-    def loaded_provenance(self) -> Provenance:
-        """The provenance of what is loaded, without looking for more."""
-        return self._provenance(self._refresh.loaded)
 
     def provenance(self) -> Provenance:
         """The provenance of the present answer.
@@ -679,8 +698,11 @@ def _open(
     *,
     keep: bool = False,
     forks: bool = False,
+    content: Callable[[Table], pa.Table] | None = None,
 ) -> tuple[duckdb.DuckDBPyConnection, Refresh]:
     """A database with all schemas of a connection, and the `Refresh` that loads it.
+
+    The reference tables have this content, or what the store or their files have.
 
     If the process `forks`, the database has no threads, which a fork would not have either, and is
     not locked down before `detach`.
@@ -695,7 +717,8 @@ def _open(
         _create_views(database, catalog, layer, tables.kept.views if layer == "merged" else ())
     database.execute("CREATE SCHEMA tables")
     for table in catalog.all_tables:
-        _put_table(database, table.name, table_content(store, table, settings.table_max_mb))
+        rows = content(table) if content else table_content(store, table, settings.table_max_mb)
+        _put_table(database, table.name, rows)
     database.execute("CREATE SCHEMA arrivals")
     for view in catalog.views:
         # No key can have this name, because a leading underscore is reserved for trilayer.

@@ -43,7 +43,8 @@ def begin(store: Store) -> tuple[Run, Recomputed]:
     )
     store.create_document(f"{folder}/{number:08d}.json", interval)
     file = store.write_table(
-        f"batch/by_key/{run.token:08d}-full-abcdef/part.parquet", pa.table({"k": [1], "count": [1]})
+        f"batch/by_key/{run.token:08d}-full-abcdef/part.parquet",
+        pa.table({"k": pa.array([1], pa.int32()), "n__n": [1]}),
     )
     base = Publications(store).in_force()
     definitions = {VIEW.name: VIEW.fingerprint}

@@ -42,6 +42,7 @@ class Definitions:
         changelogs: What is declared of its changelogs, by name.
         alerts: What is declared of its alerts, by name.
         queries: The SQL of its queries, by name.
+        tables: Digests of its reference tables, by name.
     """
 
     views: dict[str, str]
@@ -51,6 +52,7 @@ class Definitions:
     changelogs: dict[str, list[str | int]] = field(default_factory=dict)
     alerts: dict[str, list[str | int]] = field(default_factory=dict)
     queries: dict[str, str] = field(default_factory=dict)
+    tables: dict[str, str] = field(default_factory=dict)
 
 
 def loaded(catalog: Catalog, folder: Path) -> Definitions:
@@ -66,6 +68,7 @@ def loaded(catalog: Catalog, folder: Path) -> Definitions:
         {c.name: [c.view.name, c.topic, c.partitions, c.compacted] for c in catalog.changelogs},
         {alert.name: [alert.fingerprint, alert.topic] for alert in catalog.alerts},
         {query.name: query.sql for query in catalog.queries},
+        {table.name: table.digest for table in catalog.all_tables},
     )
 
 

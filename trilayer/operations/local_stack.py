@@ -98,7 +98,13 @@ class _Beside:
 _SERVER = _Beside(
     SERVER,
     "the server",
-    lambda defined: (defined.views, defined.streams, defined.queries, defined.alerts),
+    lambda defined: (
+        defined.views,
+        defined.streams,
+        defined.queries,
+        defined.alerts,
+        defined.tables,
+    ),
     "The server starts again, to answer them.",
     (SERVER, "--any-port"),
 )

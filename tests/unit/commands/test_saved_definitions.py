@@ -9,8 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.support.published import VIEW
 from tests.support.waiting import until
-from trilayer.operations.definitions import Definitions, Watch, as_line, changes, saved
+from trilayer import Catalog, Table
+from trilayer.operations import local_stack
+from trilayer.operations.definitions import Definitions, Watch, as_line, changes, loaded, saved
 from trilayer_core.errors import EnvironmentFault, UsageError
 
 BEFORE = Definitions({"a": "1", "b": "1"}, {"s": "1"}, {}, ())
@@ -46,6 +49,18 @@ def test_without_a_publication_the_speed_layer_answers():
     assert changes(BEFORE, Definitions({"a": "2", "b": "1"}, {"s": "2"}, {}, ()), None) == [
         "Definitions were changed: a."
     ]
+
+
+def test_a_table_of_queries_has_the_server_started_again(tmp_path):
+    def defined(text):
+        (tmp_path / "lifts.csv").write_text(text)
+        table = Table("lifts", path=tmp_path / "lifts.csv", schema="name string")
+        return loaded(Catalog(views=[VIEW], tables=[table]), tmp_path)
+
+    before, same, after = (defined(f"name\n{name}\n") for name in ("red", "red", "blue"))
+    server = next(beside for beside in local_stack._BESIDE if beside.name == local_stack.SERVER)
+    assert server.work(before) == server.work(same) != server.work(after)
+    assert changes(before, after, PUBLISHED) == []
 
 
 def test_a_file_that_is_saved_is_noticed_once(tmp_path):

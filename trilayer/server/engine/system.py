@@ -36,17 +36,19 @@ def named_in(sql: str) -> set[str]:
     return {name.lower() for name in _NAME.findall(sql)} & set(RELATIONS)
 
 
-def relation(name: str, project: Project, connection: Connection) -> pa.Table:
-    """The present rows of a relation.
+def relation(
+    name: str, project: Project, connection: Connection, provenance: Provenance
+) -> pa.Table:
+    """The present rows of a relation, in a snapshot of this provenance.
 
     Raises:
         TrilayerError: What they consist of can't be read.
     """
     schema, make = RELATIONS[name]
-    return pa.Table.from_pylist(make(project, connection), schema)
+    return pa.Table.from_pylist(make(project, connection, provenance), schema)
 
 
-def _history(project: Project, connection: Connection) -> Rows:
+def _history(project: Project, connection: Connection, provenance: Provenance) -> Rows:
     return [
         {
             "version": version.version,
@@ -68,7 +70,7 @@ def _history(project: Project, connection: Connection) -> Rows:
     ]
 
 
-def _segments(project: Project, connection: Connection) -> Rows:
+def _segments(project: Project, connection: Connection, provenance: Provenance) -> Rows:
     return [
         {"stream": stream.name, **row}
         for stream in project.catalog.streams
@@ -76,8 +78,8 @@ def _segments(project: Project, connection: Connection) -> Rows:
     ]
 
 
-def _lag(project: Project, connection: Connection) -> Rows:
-    provenance = connection.with_lag(connection.loaded_provenance())
+def _lag(project: Project, connection: Connection, provenance: Provenance) -> Rows:
+    provenance = connection.with_lag(provenance)
     return [
         {
             "stream": name,
@@ -94,7 +96,7 @@ def _lag(project: Project, connection: Connection) -> Rows:
     ]
 
 
-def _quarantine(project: Project, connection: Connection) -> Rows:
+def _quarantine(project: Project, connection: Connection, provenance: Provenance) -> Rows:
     return [
         {
             "stream": event.stream,
@@ -112,15 +114,14 @@ def _quarantine(project: Project, connection: Connection) -> Rows:
     ]
 
 
-def _provenance(project: Project, connection: Connection) -> Rows:
-    found: Provenance = connection.loaded_provenance()
+def _provenance(project: Project, connection: Connection, provenance: Provenance) -> Rows:
     return [
         {
             "stream": name,
             "partition": partition,
-            "version": found.version,
-            "t": _time(found.t),
-            "kind": found.kind,
+            "version": provenance.version,
+            "t": _time(provenance.t),
+            "kind": provenance.kind,
             "cut": stream.cut.get(partition, 0),
             "head": head,
             "generation": stream.generation,
@@ -128,19 +129,19 @@ def _provenance(project: Project, connection: Connection) -> Rows:
             "quarantined": stream.quarantined_in_all,
             "note": stream.note,
         }
-        for name, stream in found.streams.items()
+        for name, stream in provenance.streams.items()
         for partition, head in sorted(stream.head.items())
     ]
 
 
-def _reconciliation(project: Project, connection: Connection) -> Rows:
+def _reconciliation(project: Project, connection: Connection, provenance: Provenance) -> Rows:
     rows: Rows = []
-    if connection.loaded_provenance().version is None:
+    if provenance.version is None:
         return rows
     for view in project.catalog.stored:
         keys = [key.name for key in view.keys]
         try:
-            table = connection.reconciliation(view.name)
+            table = connection.reconciliation(view.name, provenance.version)
         except CoverageError:
             continue
         for row in table.dicts():
@@ -164,7 +165,7 @@ def _reconciliation(project: Project, connection: Connection) -> Rows:
     return rows
 
 
-def _processes(project: Project, connection: Connection) -> Rows:
+def _processes(project: Project, connection: Connection, provenance: Provenance) -> Rows:
     return [
         {
             "name": process.name,
@@ -180,7 +181,7 @@ def _time(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromtimestamp(parse_time(text) / 1000, UTC)
 
 
-RELATIONS: Mapping[str, tuple[pa.Schema, Callable[[Project, Connection], Rows]]] = {
+RELATIONS: Mapping[str, tuple[pa.Schema, Callable[[Project, Connection, Provenance], Rows]]] = {
     "history": (
         pa.schema(
             {
@@ -276,6 +277,7 @@ RELATIONS: Mapping[str, tuple[pa.Schema, Callable[[Project, Connection], Rows]]]
 - `lag`: how far the log extends beyond the head, by partition; empty if no broker answers.
 - `quarantine`: the events that do not fit their schema, also those replayed or discarded since.
 - `provenance`: what the answers of this snapshot are based on, by partition.
-- `reconciliation`: the keys that both layers had to compute for the publication in force.
+- `reconciliation`: the keys that both layers had to compute for the publication on which answers
+  are based.
 - `processes`: the processes of the local stack.
 """

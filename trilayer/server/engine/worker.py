@@ -241,10 +241,18 @@ class Worker:
         self._send_columns({"oids": oids}, columns)
 
     def _snapshot(self, question: Question, stack: ExitStack) -> Snapshot:
-        for name in system.named_in(question.sql):
-            rows = system.relation(name, self._project, self._connection)
-            self._connection.relation(system.SCHEMA, name, rows)
-        return stack.enter_context(self._connection.snapshot(question.version))
+        named = system.named_in(question.sql)
+
+        def relations(provenance: Provenance) -> Mapping[tuple[str, str], pa.Table]:
+            return {
+                (system.SCHEMA, name): system.relation(
+                    name, self._project, self._connection, provenance
+                )
+                for name in named
+            }
+
+        opened = self._connection.snapshot(question.version, relations if named else None)
+        return stack.enter_context(opened)
 
     def _close(self, name: str) -> None:
         if (portal := self._portals.pop(name, None)) is not None:
