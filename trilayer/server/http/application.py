@@ -12,7 +12,15 @@ from starlette.staticfiles import StaticFiles
 
 from trilayer.server.http import changing, pages, reading, sql, subscribe
 from trilayer.server.http.engine import Engine
-from trilayer.server.http.faults import INTERNAL, INVALID, NOT_ALLOWED, NOT_FOUND, TOO_MUCH, Failure
+from trilayer.server.http.faults import (
+    INTERNAL,
+    INVALID,
+    NOT_ALLOWED,
+    NOT_FOUND,
+    TOO_MUCH,
+    Failure,
+    of_validation,
+)
 from trilayer.server.http.limits import USUAL, Limits
 from trilayer.server.http.questions import Questions
 from trilayer.server.http.security import Access, Guard
@@ -92,15 +100,8 @@ async def _failed(_request: Request, failure: Exception) -> Response:
 
 
 async def _invalid(_request: Request, error: Exception) -> Response:
-    """Says what is wrong with a request, without repeating what was sent."""
     assert isinstance(error, RequestValidationError)
-    found = [
-        f"{'.'.join(str(part) for part in one['loc'][1:]) or one['loc'][0]}: {one['msg']}"
-        for one in error.errors()
-    ]
-    return Failure(
-        400, INVALID, f"the request must be as /docs says; got {'; '.join(found)}"
-    ).response()
+    return of_validation(error.errors()).response()
 
 
 _CODES = {401: NOT_ALLOWED, 403: NOT_ALLOWED, 404: NOT_FOUND, 413: TOO_MUCH}

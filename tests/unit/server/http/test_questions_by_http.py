@@ -97,7 +97,7 @@ def test_numbers_that_javascript_can_not_hold_are_text(site):
         ({"sql": ALL, "more": 1}, 400, "more"),
         ({"sql": ALL, "id": "a b"}, 400, "id"),
         ({"sql": ALL, "timeout_s": 0}, 400, "timeout_s"),
-        ({}, 400, "sql: Field required"),
+        ({}, 400, "sql must be given; got nothing"),
         ({"sql": f"SELECT '{'x' * 65_536}'"}, 413, "at most 65,536 bytes"),
         ({"sql": f"SELECT '{'x' * 600_000}'"}, 413, "at most 524,288 bytes"),
     ],
@@ -109,6 +109,45 @@ def test_what_is_refused(site, body, status, said):
     error = answer.json()["error"]
     assert sorted(error) == ["code", "hint", "message", "position"]
     assert said in f"{error['message']} {error['hint']}"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({}, "sql must be given; got nothing"),
+        ({"sql": 7}, "sql must be text; got 7"),
+        ({"sql": "x", "layer": "fast"}, "layer must be 'merged', 'batch' or 'speed'; got 'fast'"),
+        ({"sql": "x", "version": 0}, "version must be at least 1; got 0"),
+        ({"sql": "x", "version": "1"}, "version must be a whole number; got '1'"),
+        ({"sql": "x", "max_rows": 2**63},
+         "max_rows must be less than 9,223,372,036,854,775,808; got 9223372036854775808"),
+        ({"sql": "x", "timeout_s": 0}, "timeout_s must be more than 0; got 0"),
+        ({"sql": "x", "timeout_s": True}, "timeout_s must be a number; got true"),
+        ({"sql": "x", "params": "a" * 50}, "params must be a list; got text of 50 characters"),
+        ({"sql": "x", "params": [{}]},
+         "params.0 must be true, false, a number, text or null; got an object"),
+        ({"sql": "x", "id": "a b"},
+         "id must be 1 to 64 letters, digits, hyphens and underscores; got 'a b'"),
+        ({"sql": "x", "more": 1}, "more must be left out; got a field that there is not"),
+        ([], "the body must be a JSON object; got 0 elements"),
+        ({"layer": 1},
+         "sql must be given; got nothing; layer must be 'merged', 'batch' or 'speed'; got 1"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_request_is_said_with_the_fields_name(site, body, said):
+    with site.served.client() as client:
+        error = client.post("/v1/sql", json=body).json()["error"]
+    assert error["message"] == said
+    assert error["hint"] == "See /docs for what a request may have"
+
+
+def test_what_is_wrong_with_an_address_or_a_text_is_said_too(site):
+    with site.served.client() as client:
+        asked = client.get("/v1/quarantine?limit=0&all=maybe").json()["error"]["message"]
+        headers = {"Content-Type": "application/json"}
+        broken = client.post("/v1/sql", content=b'{"sql": ', headers=headers).json()["error"]
+    assert asked == "limit must be at least 1; got '0'; all must be true or false; got 'maybe'"
+    assert broken["message"].startswith("the body must be JSON; got text that is none from")
 
 
 def test_an_unknown_form_is_refused(site):
