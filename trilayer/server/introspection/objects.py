@@ -12,6 +12,7 @@ from serving_layer.connection import LAYERS
 from trilayer.server.encoding.values import type_of
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.view import Key, Measure, View
+from trilayer_core.definitions.windows import AlignedWindow, RecentWindow, SessionWindow
 from trilayer_core.store.segments import TICK
 
 SCHEMAS = ("merged", "batch", "speed", "arrivals", "alerts", "tables", "trilayer")
@@ -54,7 +55,7 @@ class Object:
         columns: Its columns, in order.
         key: The columns that identify a row; empty if none are known to.
         comment: What it is, in words; empty if nothing is known.
-        definition: The SELECT of a view.
+        definition: What a view means, as a SELECT over its source; empty for a table.
     """
 
     schema: str
@@ -74,18 +75,17 @@ def objects(database: duckdb.DuckDBPyConnection, catalog: Catalog) -> list[Objec
         " ORDER BY list_position(?, schema_name), table_name, column_index",
         [list(SCHEMAS), list(SCHEMAS)],
     ).fetchall()
-    definitions = {
-        (schema, name): sql
-        for schema, name, sql in database.execute(
-            "SELECT schema_name, view_name, sql FROM duckdb_views() WHERE NOT internal"
+    views = set(
+        database.execute(
+            "SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal"
         ).fetchall()
-    }
+    )
     types = _types(database, {type_ for *_, type_ in of_columns})
     described: dict[tuple[str, str], list[tuple[str, int, int]]] = {}
     for schema, name, column, type_ in of_columns:
         described.setdefault((schema, name), []).append((column, *types[type_]))
     return [
-        _object(catalog, schema, name, columns, definitions.get((schema, name)))
+        _object(catalog, schema, name, columns, is_view=(schema, name) in views)
         for (schema, name), columns in described.items()
     ]
 
@@ -106,7 +106,8 @@ def _object(
     schema: str,
     name: str,
     columns: Sequence[tuple[str, int, int]],
-    sql: str | None,
+    *,
+    is_view: bool,
 ) -> Object:
     view = next((v for v in catalog.views if v.name == name), None)
     if schema not in (*LAYERS, "arrivals"):
@@ -117,12 +118,75 @@ def _object(
     return Object(
         schema,
         name,
-        "r" if sql is None else "v",
+        "v" if is_view else "r",
         [Attribute(*column, comments.get(column[0], "")) for column in columns],
         key,
         _comment(catalog, schema, name, view),
-        (sql or "").partition(" AS ")[2].rstrip().rstrip(";"),
+        f"{_definition(catalog, schema, name, view)};" if is_view else "",
     )
+
+
+def _definition(catalog: Catalog, schema: str, name: str, view: View | None) -> str:
+    """What the catalog says of a view. How it is computed is nobody's concern."""
+    if view is not None:
+        return meaning(view, by_tick=schema == "arrivals")
+    if (alert := next((a for a in catalog.alerts if a.name == name), None)) and schema == "alerts":
+        return f" SELECT *\n   FROM {alert.source.name}\n  WHERE {alert.rule}"
+    return next((q.sql.strip().rstrip(";") for q in catalog.queries if q.name == name), "")
+
+
+def meaning(view: View, *, by_tick: bool) -> str:
+    """The SELECT over its source that a view means, with windows as they were declared."""
+    shown = [_named(_key(key), key.name) for key in view.keys if key.shown]
+    measures = [_named(_call(measure), measure.name) for measure in view.measures]
+    by = [key.name if key.shown else _key(key) for key in view.keys]
+    ticks = [TICK] if by_tick else []
+    lines = [
+        " SELECT " + ",\n    ".join([*ticks, *shown, *measures]),
+        f"   FROM {view.source.name}",
+        *([f"  WHERE {view.where}"] if view.where else []),
+        f"  GROUP BY {', '.join([*ticks, *by])}",
+    ]
+    return "\n".join(lines)
+
+
+def _named(sql: str, name: str) -> str:
+    return sql if sql == name else f"{sql} AS {name}"
+
+
+def _key(key: Key) -> str:
+    window, sql = key.window, key.expression.sql
+    match window:
+        case SessionWindow():
+            return f"session({sql}, {_duration(window.gap_us)})"
+        case RecentWindow():
+            return f"recent({sql}, {_duration(window.size_us)}, {_duration(window.slide_us)})"
+        case AlignedWindow() if window.size_us == window.slide_us:
+            return f"tumbling({sql}, {_duration(window.size_us)})"
+        case AlignedWindow():
+            return f"sliding({sql}, {_duration(window.size_us)}, {_duration(window.slide_us)})"
+    return sql
+
+
+_UNITS = {
+    "day": 86_400_000_000,
+    "hour": 3_600_000_000,
+    "minute": 60_000_000,
+    "second": 1_000_000,
+    "millisecond": 1_000,
+    "microsecond": 1,
+}
+
+
+def _duration(us: int) -> str:
+    unit, size = next((unit, size) for unit, size in _UNITS.items() if us % size == 0)
+    return f"'{us // size} {unit}{'' if us == size else 's'}'"
+
+
+def _call(measure: Measure) -> str:
+    inputs = ", ".join(expression.sql for expression in measure.inputs.values())
+    where = f" FILTER (WHERE {measure.where.sql})" if measure.where else ""
+    return f"{measure.aggregate.kind.rstrip('_')}({inputs or '*'}){where}"
 
 
 def _comment(catalog: Catalog, schema: str, name: str, view: View | None) -> str:

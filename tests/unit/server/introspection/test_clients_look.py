@@ -10,6 +10,8 @@ import sqlalchemy
 from psycopg.types import TypeInfo
 
 from tests.support.shop import shop_catalog
+from trilayer import Stream, View, count, recent, session, sliding, tumbling
+from trilayer.server.introspection.objects import meaning
 
 
 def address(described, driver=""):
@@ -130,3 +132,45 @@ def test_nothing_of_the_catalog_can_be_written(ours):
         ours.execute("DELETE FROM pg_class")
     with pytest.raises(psycopg.Error):
         ours.execute("SELECT pg_read_file('x')")
+
+
+def test_a_views_definition_is_its_meaning_and_not_how_it_is_computed(ours):
+    sql = (
+        "SELECT schemaname || '.' || viewname, definition FROM pg_views WHERE schemaname = ANY(%s)"
+    )
+    schemas = ["merged", "batch", "speed", "arrivals", "alerts"]
+    found = dict(ours.execute(sql, [schemas]).fetchall())
+    assert found["merged.by_minute"].split("\n") == [
+        " SELECT shop,",
+        "    tumbling(at, '1 minute') AS minute,",
+        "    count(*) AS n,",
+        "    sum(price) AS revenue",
+        "   FROM sales",
+        "  GROUP BY shop, minute;",
+    ]
+    assert found["arrivals.totals"].startswith(" SELECT _tick,\n    shop,\n    count(*) AS n,")
+    assert found["arrivals.totals"].endswith(" FROM sales\n  GROUP BY _tick, shop;")
+    assert found["alerts.dear"] == " SELECT *\n   FROM sales\n  WHERE price > 100;"
+    best = "select shop, revenue from totals order by revenue desc limit 1"
+    assert best in found["speed.best"]
+    assert found["merged.totals"] == found["batch.totals"]
+    for definition in found.values():
+        assert not any(inner in definition for inner in ("_kept", "_batch", "_speed", "UNION"))
+
+
+def test_windows_are_written_as_they_were_declared():
+    stream = Stream("s", "k int, at timestamp", event_time="at")
+    for window, said in (
+        (tumbling("at", "1 day"), "tumbling(at, '1 day') AS w"),
+        (sliding("at", "90 seconds", "30 seconds"), "sliding(at, '90 seconds', '30 seconds') AS w"),
+        (session("at", "30 minutes"), "session(at, '30 minutes') AS w"),
+    ):
+        view = View(
+            "v", source=stream, key={"k": "k", "w": window}, aggregates={"n": count("k > 1")},
+            where="k > 0",
+        )  # fmt: skip
+        assert said in meaning(view, by_tick=False)
+        assert "WHERE k > 0" in meaning(view, by_tick=False)
+    last = View("v", source=stream, key={"k": "k", "w": recent("at", "1 hour", "1 minute")},
+                aggregates={"n": count()})  # fmt: skip
+    assert "GROUP BY k, recent(at, '1 hour', '1 minute')" in meaning(last, by_tick=False)
