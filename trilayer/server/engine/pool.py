@@ -320,11 +320,13 @@ class Pool:
         self._dialog = asyncio.Lock()
         self._loader: _Loader | None = None
         self._next_state: asyncio.Task[int] | None = None
+        self._left = asyncio.Event()
 
     async def __aenter__(self) -> Pool:
         return self
 
     async def __aexit__(self, *error: object) -> None:
+        self._left.set()
         for worker in list(self._workers):
             self._end(worker)
         if self._loader is not None:
@@ -404,6 +406,8 @@ class Pool:
         """
         if self._next_state is None:
             self._next_state = asyncio.create_task(self._look())
+            # Whoever waits may leave before it fails.
+            self._next_state.add_done_callback(lambda look: look.cancelled() or look.exception())
         return await asyncio.shield(self._next_state)
 
     async def lease(self, version: int | None = None, *, fresh: bool = True) -> Worker:
@@ -522,6 +526,8 @@ class Pool:
     async def _told(self, what: bytes, end: socket.socket | None = None) -> dict[str, Any]:
         """Tells the loader to do something, and returns its reply."""
         for _ in range(2):
+            if self._left.is_set():
+                raise Refusal("57P01", "the server is shutting down")
             if self._loader is None:
                 self._loader = await _Loader.started(
                     self._project, self.limits, self._seen_state + 1
@@ -529,6 +535,8 @@ class Pool:
             try:
                 return await self._loader.tell(what, end)
             except (ConnectionError, asyncio.IncompleteReadError):
+                if self._left.is_set():
+                    continue
                 logger.exception("the loader has ended, and is started again")
                 await self._loader.end()
                 self._loader = None
