@@ -1,4 +1,4 @@
-"""A server for clients of PostgreSQL, in a thread of the test's process."""
+"""Servers in a thread of the test's process: for clients of PostgreSQL, or as `trilayer serve`."""
 
 from pathlib import Path
 
@@ -6,6 +6,7 @@ import psycopg
 
 from tests.support.in_thread import InThread
 from trilayer.operations.project import Project
+from trilayer.server import serving
 from trilayer.server.engine.pool import Pool
 from trilayer.server.users import Users
 from trilayer.server.wire.authentication import Access
@@ -30,4 +31,23 @@ class Served(InThread):
     def client(self, dbname="trilayer", **options):
         return psycopg.connect(
             host="127.0.0.1", port=self.port, dbname=dbname, user="analyst", **options
+        )
+
+
+class Serving(InThread):
+    """All that `trilayer serve` runs, in a thread of the test's process."""
+
+    def __init__(self, project):
+        self._project = project
+
+    async def _serve(self):
+        await serving.serve(self._project, self._stop, self._begun)
+
+    def _begun(self, at):
+        self.wire, self.target = at.wire, f"127.0.0.1:{at.http}"
+        self._ready.set()
+
+    def client(self):
+        return psycopg.connect(
+            host="127.0.0.1", port=self.wire, dbname="trilayer", user="grafana", autocommit=True
         )

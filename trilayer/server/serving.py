@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from trilayer.operations.project import Project
 from trilayer.server.engine.pool import Limits, Pool
+from trilayer.server.engine.question import Refusal
 from trilayer.server.http import serving as web
 from trilayer.server.http.application import app
 from trilayer.server.http.security import Access as WebAccess
@@ -22,6 +25,8 @@ from trilayer.server.wire.authentication import Access
 from trilayer.server.wire.listen import DATABASE, Server, check_exposed
 from trilayer_core.errors import SettingsError
 from trilayer_core.runtime.settings import Settings
+
+logger = logging.getLogger("trilayer.server")
 
 USERS = "server-users.json"
 """The file of users, in the folder `home`."""
@@ -90,7 +95,7 @@ async def serve(
         if len(ports) == len(("wire", "http")):
             ready(Addresses(settings.serve_host, **ports, encrypted=may.encrypted))
 
-    async with Pool(project, limits(settings)) as pool:
+    async with Pool(project, limits(settings)) as pool, _loading(pool):
         metrics = Metrics()
         metrics.processes.workers = lambda: pool.pids
         wire = Server(pool, may, settings.serve_host, metrics)
@@ -116,6 +121,26 @@ async def serve(
                     key=settings.serve_key,
                 )
             )
+
+
+@asynccontextmanager
+async def _loading(pool: Pool) -> AsyncIterator[None]:
+    """Has the store loaded from now on, and not when the first question comes.
+
+    A store that has no answer yet, or can't be read, is no reason not to serve: it may be mended.
+    """
+
+    async def load() -> None:
+        try:
+            await pool.state()
+        except Refusal as refusal:
+            logger.warning("the store has no answer yet: %s; %s", refusal.message, refusal.hint)
+
+    loading = asyncio.create_task(load())
+    try:
+        yield
+    finally:
+        loading.cancel()
 
 
 def _is_taken(host: str, port: int) -> bool:

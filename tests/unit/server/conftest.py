@@ -33,11 +33,15 @@ def postgresql():
         yield server
 
 
+_WITH_SERVERS = {"http", "introspection", "test_earlier_versions.py", "test_monitoring.py",
+                 "test_starting.py"}  # fmt: skip
+
+
 def pytest_collection_modifyitems(items):
     """What starts servers is left out of the quick inner loop."""
     for item in items:
         if not item.path.is_relative_to(Path(__file__).parent):
             continue
-        parts = {"http", "introspection", "test_monitoring.py"} & set(item.path.parts)
+        parts = _WITH_SERVERS & set(item.path.parts)
         if parts or {"served", "guarded", "project"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)

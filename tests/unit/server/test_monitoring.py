@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import httpx
-import psycopg
 import pyarrow as pa
 import pytest
 import yaml
@@ -19,14 +18,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
 from benchmarks.written import Written
-from tests.support.in_thread import InThread
 from tests.support.places import PROJECT
+from tests.support.served import Serving
 from tests.support.served_http import SOLD, counts
 from tests.support.waiting import until
 from trilayer.cli.main import app
 from trilayer.operations.project import Project
 from trilayer.operations.quarantine import choose, discard
-from trilayer.server import serving
 from trilayer.server.http import state
 from trilayer_core.compute.parsing import REJECT
 from trilayer_core.log.lag import Lag
@@ -58,25 +56,6 @@ needs_promtool = pytest.mark.skipif(
 
 LAGGING = Lag(end={0: 8}, events=2, seconds=30.0, since_cut=60.0, ahead={})
 """What a broker would say."""
-
-
-class Serving(InThread):
-    """All that `trilayer serve` runs, in a thread of the test's process."""
-
-    def __init__(self, project):
-        self._project = project
-
-    async def _serve(self):
-        await serving.serve(self._project, self._stop, self._begun)
-
-    def _begun(self, at):
-        self.wire, self.target = at.wire, f"127.0.0.1:{at.http}"
-        self._ready.set()
-
-    def client(self):
-        return psycopg.connect(
-            host="127.0.0.1", port=self.wire, dbname="trilayer", user="grafana", autocommit=True
-        )
 
 
 def quarantine(written, reasons):

@@ -44,13 +44,6 @@ def head(kind: bytes, size: int) -> bytes:
     return _HEAD.pack(kind, size)
 
 
-def send(to: socket.socket, kind: bytes, body: bytes | pa.Buffer) -> None:
-    """Sends a frame, and waits until there is room for it."""
-    view = memoryview(body)
-    to.sendall(head(kind, view.nbytes))
-    to.sendall(view)
-
-
 class Out:
     """Sends frames, small ones together."""
 

@@ -110,7 +110,13 @@ class _Loader:
         os._exit(0)
 
     def _reply(self, document: Mapping[str, Any]) -> None:
-        frames.send(self._to, frames.DONE, json.dumps(document).encode())
+        _reply(self._to, document)
+
+
+def _reply(to: socket.socket, document: Mapping[str, Any]) -> None:
+    out = frames.Out(to)
+    out.send(frames.DONE, json.dumps(document).encode())
+    out.flush()
 
 
 def _reap() -> None:
@@ -134,12 +140,28 @@ def main() -> None:
     if told is None:
         return
     sys.path[:], start = pickle.loads(told)  # from the server
-    project = start.project
-    with Connection(project.catalog, project.settings, project.store, forks=True) as connection:
+    if (connection := _opened(to, start.project)) is not None:
+        with connection:
+            _Loader(to, start, connection).run()
+
+
+def _opened(to: socket.socket, project: Project) -> Connection | None:
+    """A connection whose views are described; None if the server has gone before there was one.
+
+    What prevents it, such as a file that has changed, may be mended while the server runs.
+    """
+    while True:
+        try:
+            connection = Connection(project.catalog, project.settings, project.store, forks=True)
+        except (TrilayerError, OSError) as error:
+            if to.recv(1) != REFRESH:
+                return None
+            _reply(to, {"refused": refusal_of(error).to_json()})
+            continue
         for name, (schema, _) in system.RELATIONS.items():
             connection.relation(system.SCHEMA, name, schema.empty_table())
         connection.describe(introspection.install)
-        _Loader(to, start, connection).run()
+        return connection
 
 
 if __name__ == "__main__":
