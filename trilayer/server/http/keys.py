@@ -9,6 +9,9 @@ from sqlglot.errors import SqlglotError
 from serving_layer.connection import LAYERS
 from trilayer_core.definitions.catalog import Catalog
 
+MOST_CHARACTERS = 4_096
+"""Longer statements are not looked at, because nobody is answered while one is parsed."""
+
 
 def whole_sql(sql: str) -> str:
     """The statement, where a name alone stands for all rows of that view or query."""
@@ -20,11 +23,14 @@ def whole_sql(sql: str) -> str:
 def key_of(sql: str, catalog: Catalog) -> list[str] | None:
     """The key of the view of which a statement selects all columns; None if it is another one.
 
-    A condition, an order and a limit leave each row what it is.
+    A condition, an order and a limit leave each row what it is. A statement that is very long or
+    nested very deeply is taken for another one.
     """
+    if len(sql) > MOST_CHARACTERS:
+        return None
     try:
         tree = sqlglot.parse_one(sql, dialect="duckdb")
-    except SqlglotError:
+    except (SqlglotError, RecursionError):
         return None
     if not isinstance(tree, exp.Select) or not all(type(e) is exp.Star for e in tree.expressions):
         return None

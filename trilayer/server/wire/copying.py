@@ -7,13 +7,18 @@ from dataclasses import dataclass
 
 from trilayer.server.engine.question import Output, Refusal
 
+LEADING = r"(?:\s|--[^\n]*\n|/\*.*?\*/)*+"
+"""Space and comments. It never backtracks, because a client chooses how many comments there are."""
+
 _COPY = re.compile(
-    r"(?:\s|--[^\n]*\n|/\*.*?\*/)*COPY\s+(?:\((?P<query>.*)\)|(?P<table>[^\s(]+)\s*(?:\((?P<columns>[^()]*)\))?)\s+TO\s+STDOUT"
-    r"\b\s*(?:WITH\b\s*)?(?P<options>.*?);?\s*",
+    LEADING + r"COPY\s+(?:\((?P<query>.*)\)|(?P<table>[^\s(]+)(?:\s*\((?P<columns>[^()]*)\))?)"
+    r"\s+TO\s+STDOUT\b\s*(?:WITH\b)?(?P<options>.*)",
     re.IGNORECASE | re.DOTALL,
 )
-_IS_COPY = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*COPY\b", re.IGNORECASE | re.DOTALL)
+_IS_COPY = re.compile(LEADING + r"COPY\b", re.IGNORECASE | re.DOTALL)
 _WORDS = re.compile(r"\w+|'[^']*'")
+MOST_WORDS = 100
+"""The most words of COPY's options."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,8 @@ def copy_of(sql: str) -> Copy | None:
 
 def _output(options: str) -> Output:
     words = [word.upper() for word in _WORDS.findall(options)]
+    if len(words) > MOST_WORDS:
+        raise Refusal("54000", f"options of COPY must be at most {MOST_WORDS} words")
     format_, header = "TEXT", False
     while words:
         match words:

@@ -26,7 +26,7 @@ from trilayer.server.engine.question import (
 from trilayer.server.metrics import Metrics
 from trilayer.server.wire import messages
 from trilayer.server.wire.client import Client
-from trilayer.server.wire.copying import Copy, copy_of
+from trilayer.server.wire.copying import LEADING, Copy, copy_of
 from trilayer.server.wire.cursors import (
     CURSOR_STATEMENTS,
     Close,
@@ -56,7 +56,7 @@ _SAID = {
 }
 """What a client is told about the server when it connects."""
 
-_COMMAND = re.compile(r"\s*(?:--[^\n]*\n\s*|/\*.*?\*/\s*)*(\w+)", re.DOTALL)
+_COMMAND = re.compile(LEADING + r"(\w+)", re.DOTALL)
 
 TOGETHER_BYTES = 1 << 16
 """Up to so many bytes are kept to be sent at once."""

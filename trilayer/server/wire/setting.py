@@ -9,8 +9,8 @@ from serving_layer.connection import LAYERS, Layer
 from trilayer.server.engine.question import Refusal
 
 _SET = re.compile(
-    r"\s*(?:SET\s+(?:SESSION\s+|LOCAL\s+)?(?P<name>\w+)\s*(?:=|\bTO\b)\s*(?P<value>.*?)"
-    r"|RESET\s+(?P<reset>\w+))\s*;?\s*",
+    r"\s*(?:SET\s+(?:SESSION\s+|LOCAL\s+)?(?P<name>\w+)\s*(?:=|\bTO\b)\s*(?P<value>.*)"
+    r"|RESET\s+(?P<reset>\w+)[\s;]*)",
     re.IGNORECASE | re.DOTALL,
 )
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|min|h|d)?")
@@ -34,7 +34,7 @@ def setting_of(sql: str) -> Setting | None:
     """What a statement sets; None if it sets nothing that has a name and a value."""
     if (found := _SET.fullmatch(sql)) is None:
         return None
-    value = (found["value"] or "").strip()
+    value = (found["value"] or "").strip().removesuffix(";").rstrip()
     if value.upper() == "DEFAULT":
         value = ""
     return Setting((found["name"] or found["reset"]).lower(), value.strip("'"))

@@ -1,0 +1,58 @@
+"""Texts that a client chooses so that reading them would take for ever: the server's own process
+reads each in one pass, because nobody is answered meanwhile.
+
+A pattern that tries again and again does not end within the life of a test run.
+"""
+
+import pytest
+
+from tests.support.sales import catalog_on
+from trilayer.server.engine.question import Refusal
+from trilayer.server.http.keys import MOST_CHARACTERS, key_of
+from trilayer.server.wire.copying import copy_of
+from trilayer.server.wire.session import _first_word
+from trilayer.server.wire.setting import Setting, setting_of
+
+MANY = 20_000
+CATALOG = catalog_on("sales")
+
+
+@pytest.mark.parametrize("end", ["(", "SELECT 1", ""])
+def test_comments_before_a_statement(end):
+    text = "/**/ --\n" * MANY + end
+    assert _first_word(text) == end.removesuffix(" 1").strip("(")
+    assert copy_of(text) is None
+
+
+def test_spaces_in_a_copy():
+    for text in (f"COPY x{' ' * MANY}y", f"COPY (SELECT 1){' ' * MANY}y"):
+        with pytest.raises(Refusal, match="COPY must be"):
+            copy_of(text)
+    copied = copy_of(f"COPY (SELECT 1) TO STDOUT{' ' * MANY}CSV{' ' * MANY};")
+    assert copied is not None
+    assert copied.output == "copy-csv"
+
+
+def test_many_options_of_a_copy():
+    with pytest.raises(Refusal, match="at most 100 words"):
+        copy_of(f"COPY (SELECT 1) TO STDOUT {'CSV ' * MANY}")
+
+
+def test_spaces_in_a_setting():
+    value = f"y{' ' * MANY}x"
+    assert setting_of(f"SET a = {value} ; ") == Setting("a", value)
+    assert setting_of(f"SET a = 'b';{' ' * MANY}") == Setting("a", "b")
+    assert setting_of(f"RESET a{' ' * MANY};") == Setting("a", "")
+
+
+@pytest.mark.parametrize(("opens", "closes"), [("(", ")"), ("[", "]"), ("- ", ""), ("NOT ", "")])
+def test_a_statement_that_is_nested_deeply_has_no_key(opens, closes):
+    for depth in (900, MANY):
+        sql = f"SELECT * FROM totals WHERE {opens * depth}1{closes * depth}"
+        assert key_of(sql, CATALOG) is None
+
+
+def test_a_statement_that_is_long_has_no_key():
+    sql = "SELECT * FROM totals WHERE n > 1"
+    assert key_of(sql, CATALOG) == ["shop"]
+    assert key_of(f"{sql}{' ' * MOST_CHARACTERS}", CATALOG) is None
