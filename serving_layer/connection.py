@@ -444,9 +444,16 @@ class Connection:
     @contextmanager
     def _earlier(self, version: int, relations: Relations | None) -> Iterator[Snapshot]:
         database, refresh = _open(
-            self._catalog, self._settings, self._store, content=self._table_content
+            self._catalog,
+            self._settings,
+            self._store,
+            content=self._table_content,
+            # Threads of a second database would take much of what a forked process may reserve.
+            forks=self._detached,
         )
         with database:
+            if self._detached:
+                _lock_down(database)
             loaded = refresh.load(version)
             provenance = self._provenance(loaded)
             for name, rows in self._tables.items():

@@ -121,6 +121,17 @@ def test_what_takes_too_much_memory_is_refused(served, sql):
         assert client.execute("SELECT 1").fetchone() == (1,)
 
 
+def test_threads_of_a_worker_leave_most_of_its_memory_to_questions(served):
+    """What is reserved for each thread counts, since what is limited is address space."""
+    with served.client() as client:  # in a transaction, all are answered by one worker
+        client.execute("SELECT 1")
+        before = {worker.pid: worker.num_threads() for worker in workers()}
+        client.execute("SELECT 1; SELECT relname FROM pg_catalog.pg_class")
+        client.execute("SELECT sum(sin(i)), 'x' || i % 100 AS k FROM range(3000000) t(i) GROUP BY k")
+        more = {w.num_threads() - before[w.pid] for w in workers() if w.pid in before}
+    assert max(more) <= 2
+
+
 @pytest.mark.parametrize("sql", FORBIDDEN)
 def test_files_settings_and_writes_are_refused(served, tmp_path, sql):
     file = tmp_path / "canary.txt"

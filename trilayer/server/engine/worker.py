@@ -15,6 +15,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from trilayer.server.engine import frames, system
 from trilayer.server.engine.open_answer import OpenAnswer
 from trilayer.server.engine.question import Question, Refusal
 from trilayer.server.engine.refusals import refusal_of
+from trilayer_core.compute.merging import open_duckdb
 from trilayer_core.errors import TrilayerError
 
 logger = logging.getLogger("trilayer.server")
@@ -291,10 +293,18 @@ def _with_values(question: Question) -> str:
         raise Refusal("22P02", str(error)) from None
 
 
+@cache
+def _parser() -> duckdb.DuckDBPyConnection:
+    """A database that only parses. That of the module would start threads, and what they reserve
+    counts for the worker's limit.
+    """
+    return open_duckdb(alone=True)
+
+
 def _statements(text: str) -> list[str]:
     """The statements of a text. One that can't be parsed is reported when it is run."""
     try:
-        return [statement.query for statement in duckdb.extract_statements(text)]
+        return [statement.query for statement in _parser().extract_statements(text)]
     except duckdb.Error:  # such as CLOSE ALL, which only PostgreSQL has
         return parameters.split(text)
 
