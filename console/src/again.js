@@ -14,7 +14,7 @@ export function loading(element, load, show, key = answersKey) {
   let known;
   let again = false;
   let shown = false;
-  fill(element, h("p", { class: "muted" }, "Loading …"));
+  fill(element, loadingText());
 
   async function now() {
     running?.abort();
@@ -49,6 +49,11 @@ export function loading(element, load, show, key = answersKey) {
       running?.abort();
     },
   };
+}
+
+/** What stands where something is being loaded. */
+export function loadingText() {
+  return h("p", { class: "muted" }, "Loading …");
 }
 
 /** What changes when answers change: the publication and the heads. */

@@ -2,18 +2,22 @@
 // 64-bit integers nor decimals, and its dates no microseconds.
 
 import { Precision, tableFromIPC, Type, Vector } from "apache-arrow";
-import { counted } from "./format.js";
+import { counted, double } from "./format.js";
 
 /**
  * The columns and rows of an answer.
  * Each column has a name, a type in words, a kind ("number", "time", "text", "boolean" or "other"),
- * and by row: `value`, which can be compared; `text`, as it is shown; and `number`, for a chart.
+ * and by row: `value`, which can be compared; `text`, as it is shown; `whole`, the text with all
+ * digits; and `number`, for a chart.
  */
 export function readAnswer(bytes) {
   const table = tableFromIPC(bytes);
   const columns = table.schema.fields.map((field, n) => column(field, table.getChildAt(n)));
   return { columns, rows: table.numRows };
 }
+
+/** How many digits of a double are shown, of at most 17 that it has. */
+export const DIGITS = 12;
 
 function column(field, vector) {
   const parts = vector?.data ?? [];
@@ -26,7 +30,8 @@ function column(field, vector) {
     type: typeName(type),
     kind,
     value: (row) => values[row],
-    text: (row) => (values[row] === null ? null : textOf(type, values[row])),
+    text: (row) => (values[row] === null ? null : textOf(type, values[row], DIGITS)),
+    whole: (row) => (values[row] === null ? null : textOf(type, values[row])),
     number: (row) => numberOf(type, values[row]),
   };
 }
@@ -130,7 +135,7 @@ function decimalAt(words, i, width) {
   return BigInt.asIntN(width * 32, number);
 }
 
-function textOf(type, value) {
+function textOf(type, value, digits = null) {
   if (value === null) return "null";
   switch (type.typeId) {
     case Type.Decimal:
@@ -142,9 +147,9 @@ function textOf(type, value) {
     case Type.Time:
       return timeText(BigInt(value), type.unit);
     case Type.Dictionary:
-      return textOf(type.dictionary, value);
-    case Type.Float: // the shortest text that is this number
-      return String(type.precision === Precision.DOUBLE ? value : shortest(value));
+      return textOf(type.dictionary, value, digits);
+    case Type.Float:
+      return type.precision === Precision.DOUBLE ? double(value, digits) : double(shortest(value));
     case Type.Interval:
       return intervalText(value);
     case Type.Binary:
@@ -154,12 +159,12 @@ function textOf(type, value) {
     case Type.List:
     case Type.LargeList:
     case Type.FixedSizeList:
-      return `[${value.map((part) => textOf(type.children[0].type, part)).join(", ")}]`;
+      return `[${value.map((part) => textOf(type.children[0].type, part, digits)).join(", ")}]`;
     case Type.Struct:
-      return `{${type.children.map((child, n) => `${child.name}: ${textOf(child.type, value[n])}`).join(", ")}}`;
+      return `{${type.children.map((child, n) => `${child.name}: ${textOf(child.type, value[n], digits)}`).join(", ")}}`;
     case Type.Map: {
       const [key, held] = type.children[0].type.children;
-      return `{${value.map(([k, v]) => `${textOf(key.type, k)}: ${textOf(held.type, v)}`).join(", ")}}`;
+      return `{${value.map(([k, v]) => `${textOf(key.type, k, digits)}: ${textOf(held.type, v, digits)}`).join(", ")}}`;
     }
     default:
       return String(value);

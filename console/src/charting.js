@@ -69,6 +69,7 @@ export function chartOf(columns, rows, layer) {
       zero: chosen.kind === "bars",
       height: 320,
       along: along.name,
+      up: up.length === 1 ? columns[up[0]].name : null,
       label: `${up.map((n) => columns[n].name).join(", ")} by ${along.name}`,
     });
     fill(place, rows > MOST && h("p", { class: "muted" }, `The first ${MOST} rows are drawn.`), drawn.element);

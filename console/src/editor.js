@@ -6,7 +6,7 @@ import { closeCompletion } from "@codemirror/autocomplete";
 import { sql } from "@codemirror/lang-sql";
 import { HighlightStyle, syntaxHighlighting } from "@codemirror/language";
 import { Compartment, Prec } from "@codemirror/state";
-import { EditorView, keymap } from "@codemirror/view";
+import { drawSelection, EditorView, keymap } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 import { basicSetup } from "codemirror";
 import { dialect } from "./dialect.js";
@@ -76,6 +76,7 @@ export function editor(text, run) {
       Prec.highest(keymap.of(keys)),
       typingOver,
       basicSetup,
+      matchMedia("(prefers-reduced-motion: reduce)").matches ? drawSelection({ cursorBlinkRate: 0 }) : [],
       language.of(sql({ dialect })),
       colours,
       look,

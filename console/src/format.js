@@ -13,6 +13,18 @@ export function tenths(number) {
   return TENTHS.format(number);
 }
 
+/**
+ * A double as its shortest text: no digits beyond those that it has, which String() adds from 2^53
+ * to 10^21. With `digits`, a fraction is rounded to that many.
+ */
+export function double(value, digits = null) {
+  if (!Number.isFinite(value)) return String(value);
+  if (Number.isInteger(value)) {
+    return Math.abs(value) < 2 ** 53 ? String(value) : value.toExponential();
+  }
+  return String(digits === null ? value : Number(value.toPrecision(digits)));
+}
+
 /** "1 event", "2 events". */
 export function counted(number, one, many = `${one}s`) {
   return `${count(number)} ${number === 1 ? one : many}`;
@@ -29,9 +41,14 @@ export function span(seconds) {
   if (seconds < 10) return `${tenths(seconds)} s`;
   const whole = Math.round(seconds);
   if (whole < 60) return `${whole} s`;
-  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
-  if (whole < 86400) return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
-  return `${Math.floor(whole / 86400)} d ${Math.floor((whole % 86400) / 3600)} h`;
+  if (whole < 3600) return units(whole, 60, "min", 1, "s");
+  if (whole < 86400) return units(whole, 3600, "h", 60, "min");
+  return units(whole, 86400, "d", 3600, "h");
+}
+
+function units(seconds, large, name, small, second) {
+  const rest = Math.floor((seconds % large) / small);
+  return `${Math.floor(seconds / large)} ${name}${rest ? ` ${rest} ${second}` : ""}`;
 }
 
 /** The seconds from one ISO time to another, or to now. */
@@ -39,7 +56,7 @@ export function seconds(from, to = null) {
   return ((to ? Date.parse(to) : Date.now()) - Date.parse(from)) / 1000;
 }
 
-/** The sum of the offsets of a cut; null without one. */
+/** How many events of the log are below a cut, which is the sum of its offsets; null without one. */
 export function total(cut) {
   return cut ? Object.values(cut).reduce((sum, offset) => sum + offset, 0) : null;
 }

@@ -41,7 +41,6 @@ function route({ focus = true } = {}) {
     if (link.dataset.page === chosen) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   const page = h("div", { class: `page ${chosen}` });
   fill(main, h("h1", {}, title), page);
   try {
@@ -91,10 +90,10 @@ function setUpConnection() {
       known = true;
       saySession();
     }
-    state.className = error ? "lost" : status ? "live" : "";
+    state.className = error ? "lost" : status ? "connected" : "";
     const wait = againAt ? Math.max(Math.ceil((againAt - Date.now()) / 1000), 0) : 0;
     const wrong = error?.answered ? error.message : "The connection is lost.";
-    const text = error ? `${wrong} It is tried again` : status ? "live" : "connecting";
+    const text = error ? `${wrong} It is tried again` : status ? "connected" : "connecting";
     if (words.textContent !== text) words.textContent = text;
     countdown.textContent = error ? (wait ? ` in ${wait} s.` : " now.") : "";
     const version = status?.publication ? `publication ${status.publication.version}${status.publication.held ? ", held" : ""}` : "";

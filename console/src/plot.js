@@ -37,8 +37,10 @@ function faint(name) {
  * series: {label, colour, kind: "line" | "steps" | "points" | "bars", fill, value}, where `value` is the
  * text of a row in the legend, if it is not the height; bands: [[upper, lower, colour]].
  * `along` is what x is, and `time` says whether x is seconds since 1970; `names` are the texts of x if it is a number of a row.
+ * `up` is what y is. `least_s` is the span of time that is shown at least, and `reversed` has the
+ * legend name the last series first.
  */
-export function chart({ series, data, bands = [], time = true, names = null, height = 170, label, along = "at", zero = false }) {
+export function chart({ series, data, bands = [], time = true, names = null, height = 170, label, along = null, up = null, zero = false, least_s = 0, reversed = false }) {
   const place = h("div", { class: "chart", role: "img", "aria-label": label });
   let plot = null;
   let shown = data;
@@ -46,11 +48,15 @@ export function chart({ series, data, bands = [], time = true, names = null, hei
   function make() {
     plot?.destroy();
     plot = new uPlot(options(), shown, place);
+    if (!reversed) return;
+    const [, ...rows] = place.querySelectorAll(".u-legend .u-series");
+    for (const row of rows.reverse()) row.parentNode.append(row);
   }
 
   function options() {
     const axis = { stroke: colour("muted"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
-    const x = { ...axis, space: 70, size: 28 };
+    const named = (text) => text && { label: text, labelSize: 18, labelFont: "11px system-ui, sans-serif" };
+    const x = { ...axis, ...named(along && (time && !names ? `${along} (UTC)` : along)), space: 70, size: 28 };
     if (time && !names) {
       x.incrs = TIMES;
       x.values = (_, splits, axisNumber, space, step) => splits.map((at) => stamp(at, step));
@@ -66,12 +72,12 @@ export function chart({ series, data, bands = [], time = true, names = null, hei
       cursor: { y: false, drag: { x: true, y: false } },
       legend: { live: true },
       scales: {
-        x: { time: time && !names, range: names ? () => [-0.6, names.length - 0.4] : undefined },
+        x: { time: time && !names, range: names ? () => [-0.6, names.length - 0.4] : time ? spanned : undefined },
         y: { range: zero ? (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.05 : 1] : fitted },
       },
-      axes: [x, { ...axis, size: 64, values: (_, splits) => splits.map(number) }],
+      axes: [x, { ...axis, ...named(up), size: 64, values: (_, splits) => splits.map(number) }],
       series: [
-        { label: time && !names ? `${along} (UTC)` : along, value: (plotted, at) => (names ? (names[at] ?? "–") : newest(at ?? plotted.data[0].at(-1))) },
+        { label: time && !names ? `${along ?? "at"} (UTC)` : along, value: (plotted, at) => (names ? (names[at ?? names.length - 1] ?? "–") : newest(at ?? plotted.data[0].at(-1))) },
         ...series.map(oneSeries),
       ],
       bands: bands.map(([upper, lower, name]) => ({ series: [upper, lower], fill: faint(name) })),
@@ -89,10 +95,21 @@ export function chart({ series, data, bands = [], time = true, names = null, hei
       points: { show: kind === "points" || (kind === "steps" && shown[0].length < 30), size: 6, fill: stroke },
       // Where the pointer is, else the newest.
       value: (plotted, at, n, row) => {
-        if (value) return row === null ? "–" : value(row);
-        return number(row === null && !names ? plotted.data[n].at(-1) : at);
+        const newest = plotted.data[n].length - 1;
+        if (value) return newest < 0 ? "–" : value(row ?? newest);
+        return number(row === null ? plotted.data[n][newest] : at);
       },
     };
+  }
+
+  /** The times of the data, from `least_s` before the newest: a single one has no span of its own. */
+  function spanned(plotted, low, high) {
+    const at = plotted.data[0];
+    const last = at.at(-1) ?? Date.now() / 1000;
+    const first = at[0] ?? last;
+    const least = first === last ? Math.max(least_s, MINUTE) : least_s;
+    const whole = low === null || (low === first && high >= last); // not a part that was enlarged
+    return whole && last - first < least ? [last - least, last] : [low, high];
   }
 
   function newest(at) {

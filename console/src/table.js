@@ -48,7 +48,8 @@ export function answerTable(columns, rows, { caption = "", decorate = null, sort
       columns.map((column) => {
         const text = column.text(row);
         if (text === null) return h("td", { class: `${column.kind} null` }, "NULL");
-        return h("td", { class: column.kind }, decorate?.(column.name, text, row) ?? text);
+        const whole = column.whole(row);
+        return h("td", { class: column.kind, title: whole === text ? null : whole }, decorate?.(column.name, text, row) ?? text);
       }),
     );
   }

@@ -1,5 +1,6 @@
 // The switch between the system's theme, light and dark.
 
+import { fill, h } from "./dom.js";
 import { recolour } from "./plot.js";
 
 const NEXT = { system: "light", light: "dark", dark: "system" };
@@ -10,7 +11,7 @@ export function setUpTheme(button) {
   const root = document.documentElement;
   const say = () => {
     const theme = root.dataset.theme ?? "system";
-    button.textContent = `${SIGN[theme]} ${theme}`;
+    fill(button, SIGN[theme], h("span", { class: "word" }, ` ${theme}`)); // a narrow page has only the sign
     button.setAttribute("aria-label", `Theme: ${theme}. Change to ${NEXT[theme]}.`);
   };
   button.addEventListener("click", () => {

@@ -27,9 +27,9 @@ function streamText(name, stream, layer) {
   const batch = total(stream.cut) ?? 0;
   const speed = stream.speed_events ?? 0;
   const parts = {
-    merged: `Of the stream ${name}, the batch layer has the first ${counted(batch, "offset")} and the speed layer the next ${count(speed)}`,
-    batch: `Of the stream ${name}, it has the first ${counted(batch, "offset")}`,
-    speed: `Of the stream ${name}, it has the ${counted(speed, "offset")} from the cut on`,
+    merged: `Of the stream ${name}, the batch layer has the first ${counted(batch, "event")} and the speed layer the next ${count(speed)}`,
+    batch: `Of the stream ${name}, it has the first ${counted(batch, "event")}`,
+    speed: `Of the stream ${name}, it has the ${counted(speed, "event")} from the cut on`,
   };
   const unfit = stream.quarantined ? `; ${count(stream.quarantined)} of those after the cut are in quarantine and not counted` : "";
   return `${parts[layer]}${unfit}.`;

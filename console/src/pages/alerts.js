@@ -1,6 +1,6 @@
 // The alerts as they come, each with its state.
 
-import { loading } from "../again.js";
+import { loading, loadingText } from "../again.js";
 import { question } from "../asking.js";
 import { choice, fill, h, terms } from "../dom.js";
 import { errorText } from "../errors.js";
@@ -31,6 +31,7 @@ catalog = Catalog(views=[by_card], alerts=[velocity])`;
 export function alerts(page, { parts: [chosen], parameters }) {
   let stop = null;
   let left = false;
+  fill(page, loadingText());
   catalog().then(
     ({ alerts: found }) => {
       if (left) return;
@@ -64,7 +65,7 @@ function none() {
   return [
     h("p", { class: "note" }, "The catalog declares no alerts. An alert is a rule that each event of a stream is judged by, within milliseconds by the speed layer and again, exactly, by the batch layer."),
     h("p", {}, "This is how to declare one, in the file of the catalog; ", h("code", {}, "trilayer up"), " then runs the process that judges events:"),
-    h("pre", {}, EXAMPLE),
+    h("pre", { tabindex: "0" }, EXAMPLE),
     h("p", { class: "muted" }, "The file docs/alerts.md explains rules, profiles and states."),
   ];
 }

@@ -1,6 +1,6 @@
 // How late the events of the speed layer's share arrived, by tick.
 
-import { loading } from "../again.js";
+import { loading, loadingText } from "../again.js";
 import { question } from "../asking.js";
 import { choice, fill, h, layerName } from "../dom.js";
 import { errorText } from "../errors.js";
@@ -9,12 +9,12 @@ import { chart } from "../plot.js";
 import { catalog } from "../server.js";
 import { answerTable } from "../table.js";
 
-/** The bounds of how late a window's events may be, in seconds, and what they are called. */
+/** The bounds of how late a window's events may be, in seconds, the names of their columns, and the legend. */
 const BOUNDS = [
-  [60, "within a minute"],
-  [3600, "within an hour"],
-  [86400, "within a day"],
-  [Infinity, "later"],
+  [60, "within_a_minute", "at most 1 min late"],
+  [3600, "within_an_hour", "1 min to 1 h late"],
+  [86400, "within_a_day", "1 h to 1 day late"],
+  [Infinity, "later", "more than 1 day late"],
 ];
 /** All of it is the speed layer's; the later, the stronger. */
 const COLOURS = ["late-1", "late-2", "late-3", "late-4"];
@@ -22,6 +22,7 @@ const COLOURS = ["late-1", "late-2", "late-3", "late-4"];
 export function lateness(page, { parts: [chosen] }) {
   let stop = null;
   let left = false;
+  fill(page, loadingText());
   catalog().then(
     ({ views }) => {
       if (left) return;
@@ -59,12 +60,13 @@ function showView(place, view) {
       const windowed = Boolean(windowOf(view));
       fill(
         place,
+        h("p", { class: "muted" }, windowed
+          ? "An event is late by the time from the end of its window to the start of the tick in which it arrived. If that is below zero, the window was still open."
+          : `The view ${view.name} has no window, so this shows only how much arrived in each tick.`),
         answer.rows ? charts(answer, windowed, drawn) : h("p", { class: "note" }, "Nothing has arrived since the cut."),
         answer.rows ? answerTable(answer.columns, answer.rows, { caption: `By tick, ${view.name}`, sort: { column: 0, descending: true }, decorate: spans }) : null,
-        h("p", { class: "muted" }, windowed
-          ? `How late is from the end of a row's window to the start of its tick; below zero the window was still open. Found in ${tenths(answer.ms)} ms by:`
-          : `The view ${view.name} has no window, so this shows only how much arrived in each tick. Found in ${tenths(answer.ms)} ms by:`),
-        h("pre", {}, sql),
+        h("p", { class: "muted" }, `Found in ${tenths(answer.ms)} ms by:`),
+        h("pre", { tabindex: "0" }, sql),
         h("p", {}, h("a", { href: `#/sql?${new URLSearchParams({ q: sql })}` }, "Ask it in SQL")),
       );
     },
@@ -93,7 +95,7 @@ function sqlFor(view) {
     BOUNDS.forEach(([bound], n) => {
       const over = n > 0 && `${late} > ${BOUNDS[n - 1][0]}`;
       const under = bound < Infinity && `${late} <= ${bound}`;
-      parts.push(`coalesce(${events} filter (where ${[over, under].filter(Boolean).join(" and ")}), 0) as ${quoted(BOUNDS[n][1].replaceAll(" ", "_"))}`);
+      parts.push(`coalesce(${events} filter (where ${[over, under].filter(Boolean).join(" and ")}), 0) as ${quoted(BOUNDS[n][1])}`);
     });
   }
   return `select ${parts.join(",\n  ")}\nfrom arrivals.${quoted(view.name)}\ngroup by _tick\norder by _tick`;
@@ -109,20 +111,24 @@ function charts({ columns, rows }, windowed, drawn) {
   const ticks = order.map((row) => named("_tick").number(row));
   const counted_ = named("events") ? "events" : "keys";
   const shares = windowed
-    ? BOUNDS.map(([, name], n) => ({ name, colour: COLOURS[n], column: named(name.replaceAll(" ", "_")) }))
+    ? BOUNDS.map(([, column, name], n) => ({ name, colour: COLOURS[n], column: named(column) }))
     : [{ name: counted_, colour: "speed", column: named(counted_) }];
   // Bars are drawn over each other, the sum of all first, so that they look stacked.
   const stacked = shares.map((_, n) => order.map((row) => shares.slice(0, n + 1).reduce((sum, { column }) => sum + column.number(row), 0)));
-  const names = order.map((row) => named("_tick").text(row).slice(11, 19));
+  const texts = order.map((row) => named("_tick").text(row));
+  const oneDay = texts[0].slice(0, 10) === texts.at(-1).slice(0, 10);
+  const names = texts.map((text) => (oneDay ? text.slice(11, 19) : text.slice(5, 16)));
   const one = chart({
     series: shares.map(({ name, colour, column }) => ({ label: name, colour, kind: "bars", value: (row) => count(column.number(row)) })).reverse(),
     data: [order, ...stacked.reverse()],
     names,
     zero: true,
     height: 240,
-    along: "tick (UTC)",
+    along: "tick in which they arrived (UTC)",
+    up: counted_,
+    reversed: true,
     label: `What arrived in each of ${rows} ticks, by how late it was`,
   });
   drawn.push(one);
-  return [h("h2", {}, `${counted_ === "events" ? "Events" : "Keys"} by tick of arrival${windowed ? " and by how late they were" : ""}, ${counted(rows, "tick")} since the cut`), one.element];
+  return [h("h2", {}, `${counted_ === "events" ? "Events" : "Keys"} by tick of arrival${windowed ? " and by how late they were" : ""}: ${counted(rows, "tick")} since the cut`), one.element];
 }

@@ -1,5 +1,6 @@
 // How far each stream is, how the layers share it, what runs, and what is wrong.
 
+import { loadingText } from "../again.js";
 import { draw, fill, h, layerName, setStyle, terms } from "../dom.js";
 import { rate, samples, watch } from "../feed.js";
 import { count, counted, percent, seconds, span, tenths, time, total } from "../format.js";
@@ -8,6 +9,9 @@ import { plainTable } from "../table.js";
 import { marked } from "../marked.js";
 import { warningsOf } from "../warnings.js";
 
+/** Up to how many partitions are shown unasked. */
+const FEW = 8;
+
 export function overview(page) {
   const warnings = h("section", { "aria-label": "Warnings" });
   const facts = h("section", { class: "facts", "aria-label": "In short" });
@@ -15,6 +19,7 @@ export function overview(page) {
   const processes = h("section", {});
   fill(page, warnings, facts, streams, processes);
   const cards = new Map();
+  fill(warnings, loadingText());
   const stop = watch(({ status }) => {
     if (!status) return;
     draw(warnings, warningsOf(status), showWarnings);
@@ -50,7 +55,7 @@ function factsOf({ publication, views, streams }) {
     ["T", publication ? `${time(publication.t)} UTC` : "–"],
     ["since T", publication ? span(Math.floor(publication.lag_s / 5) * 5) : "–"],
     ["views", `${count(Object.keys(views).length)} with ${counted(rows, "row")}`],
-    ["streams", `${count(all.length)} up to offset ${count(events)}`],
+    ["streams", `${count(all.length)} with ${counted(events, "event")}`],
   ];
 }
 
@@ -66,12 +71,16 @@ function streamCard(name) {
     ],
     bands: [[1, 2, "speed"]],
     data: [[], [], []],
-    label: `Offsets of ${name} over time: the head, up to which merged answers reach, and the cut, up to which the batch layer reaches`,
+    up: "events",
+    least_s: 60,
+    label: `Events of ${name} over time: those below the head, up to which merged answers reach, and those below the cut, up to which the batch layer reaches`,
   });
   const above = chart({
     series: [{ label: "speed", colour: "speed", kind: "steps", fill: true }],
     data: [[], []],
     zero: true,
+    up: "events",
+    least_s: 60,
     label: `The speed layer's share of ${name} over time, in events`,
   });
   const element = h(
@@ -103,12 +112,12 @@ function streamCard(name) {
       const perSecond = rate(name);
       const unfit = stream.quarantined_in_all;
       draw(numbers, [head, cut, end, stream.lag_events, stream.lag_s, perSecond, unfit], () => terms([
-        ["head", count(head)],
-        ["cut", count(cut)],
-        ["end", end === null ? "unknown" : count(end)],
+        ["in the log", end === null ? "unknown" : counted(end, "event")],
+        ["up to the head", counted(head, "event")],
+        ["batch layer", counted(cut, "event")],
+        ["speed layer", counted(stream.speed_events, "event")],
         ["lag", stream.lag_events === null ? "unknown" : `${counted(stream.lag_events, "event")}, ${span(stream.lag_s)}`],
         ["events a second", perSecond === null ? "…" : tenths(perSecond)],
-        ["speed layer", counted(stream.speed_events, "event")],
         ["quarantined", unfit ? h("a", { href: `#/quarantine/${encodeURIComponent(name)}` }, count(unfit)) : "0"],
       ]));
       draw(partitions, [stream.head, stream.cut, stream.end], () => partitionsOf(stream, partitions));
@@ -124,7 +133,7 @@ function streamCard(name) {
 }
 
 function partitionsOf({ head, cut, end }, place) {
-  const open = place.querySelector("details")?.open;
+  const open = place.querySelector("details")?.open ?? Object.keys(head).length <= FEW;
   const rows = Object.keys(head)
     .sort((a, b) => a - b)
     .map((partition) => [partition, count(cut[partition]), count(head[partition]), end ? count(end[partition]) : "unknown"]);
@@ -132,7 +141,7 @@ function partitionsOf({ head, cut, end }, place) {
     "details",
     { open },
     h("summary", {}, counted(rows.length, "partition")),
-    plainTable([["partition", "number"], ["cut", "number"], ["head", "number"], ["end", "number"]], rows),
+    plainTable([["partition", "number"], ["cut", "number"], ["head", "number"], ["end of the log", "number"]], rows, "Offsets by partition"),
   );
 }
 

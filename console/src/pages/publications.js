@@ -1,6 +1,6 @@
 // The publications that are kept: when each was cut, what it changed, and how the layers agreed.
 
-import { loading, publicationsKey } from "../again.js";
+import { loading, loadingText, publicationsKey } from "../again.js";
 import { askTwice } from "../confirm.js";
 import { choice, fill, h, layerName, terms } from "../dom.js";
 import { errorText } from "../errors.js";
@@ -56,19 +56,22 @@ function timeline(found) {
     series: [{ label: "batch", colour: "batch", kind: "steps", fill: true }],
     data: [at, found.map((each) => each.events)],
     zero: true,
+    along: "published",
+    up: "events",
+    least_s: 600,
     label: "Events below the cut of each publication, by the time of publishing",
   });
 }
 
 function tableOf(found, chosen) {
-  const heads = [["version", "number"], ["kind"], ["T (UTC)", "time"], ["took", "number"], ["events", "number"], ["new", "number"], ["changed keys", "number"], ["corrected", "number"], ["differing", "number"]];
+  const heads = [["version", "number"], ["kind"], ["T (UTC)", "time"], ["published after T", "number"], ["events", "number"], ["new", "number"], ["changed keys", "number"], ["corrected", "number"], ["differing", "number"]];
   const rows = found.map((each) => {
     const base = found.find(({ version }) => version === each.base);
     return [
       h("a", { href: `#/publications/${each.version}`, "aria-current": String(each.version) === chosen ? "true" : null }, String(each.version)),
       h("span", { class: "tags" }, h("span", { class: `tag ${each.kind}` }, each.kind), each.in_force && h("span", { class: "tag force" }, "in force"), !each.published && h("span", { class: "tag" }, "never in force")),
       time(each.t),
-      span(seconds(each.t, each.published_at)),
+      afterT(each),
       count(each.events),
       base ? `+${count(each.events - base.events)}` : "–",
       count(sum(each.changed_keys)),
@@ -77,6 +80,11 @@ function tableOf(found, chosen) {
     ];
   });
   return plainTable(heads, rows.reverse(), "Publications that are kept, newest first");
+}
+
+/** How long after its T a publication was written; its run may have begun at any time in between. */
+function afterT({ t, published_at: at }) {
+  return span(seconds(t, at));
 }
 
 function sum(numbers) {
@@ -91,7 +99,7 @@ function showOne(place, one, view, kind, back) {
     h("div", { class: "tools" }, h("h2", {}, `Publication ${one.version}`), back && !one.in_force && one.published && h("button", { type: "button", class: "danger", onclick: back }, `Roll back to version ${one.version}`)),
     terms([
       ["T", `${time(one.t)} UTC`],
-      ["published", `${time(one.published_at)} UTC`],
+      ["published", `${time(one.published_at)} UTC, ${afterT(one)} after T`],
       ["computed from", one.base === null ? "all events" : `version ${one.base} and what came since`],
       ...(one.looked_t ? [["nothing new up to", `${time(one.looked_t)} UTC`]] : []),
     ]),
@@ -130,7 +138,7 @@ function byKey(place, version, view, kind) {
     }),
     part,
   );
-  fill(part, h("p", { class: "muted" }, "Loading …"));
+  fill(part, loadingText());
   ask(path("/v1/reconciliation", { view, version, kind, limit: 1000 }), { signal: asking.signal }).then(
     (found) => {
       const tagged = (name, text) => (name === "_kind" ? h("span", { class: `tag ${text}` }, text) : null);

@@ -5,7 +5,7 @@ import { chartOf } from "../charting.js";
 import { choice, download, fill, h } from "../dom.js";
 import { editor } from "../editor.js";
 import { errorText } from "../errors.js";
-import { count, counted, tenths } from "../format.js";
+import { count, counted, quoted, tenths } from "../format.js";
 import { asked, remember } from "../history.js";
 import { marked } from "../marked.js";
 import { ask, catalog } from "../server.js";
@@ -47,7 +47,10 @@ export function sqlPage(page, { parameters }) {
   complete();
   offerVersions();
   if (parameters.get("q")) run();
-  else write.focus();
+  else {
+    write.focus();
+    suggest();
+  }
 
   function layers() {
     return choice("Layer", LAYERS.map((name) => [name, name]), layer, (name) => {
@@ -70,9 +73,23 @@ export function sqlPage(page, { parameters }) {
     const options = [["", "newest"], ...kept.map(({ version: each, in_force: now }) => [String(each), now ? `${each} (in force)` : String(each)])];
     fill(versions, choice("Based on", options, "", (each) => {
       version = each ? Number(each) : null;
-      button.live.disabled = version !== null; // an older publication's answer does not move
+      busy(running !== null);
       if (version !== null) endLive();
     }));
+  }
+
+  /** Says what can be asked while nothing has been. */
+  async function suggest() {
+    const { views, queries } = await catalog().catch(() => ({ views: [], queries: [] }));
+    const questions = examples(views, queries);
+    if (!questions.length || result.hasChildNodes() || running || stopLive) return;
+    const offer = (sql) => h("li", {}, h("button", { type: "button", onclick: () => (write.set(sql), run()) }, sql));
+    fill(
+      result,
+      h("p", { class: "muted" }, "Write one SELECT above and run it with Ctrl-Enter, or try one of these:"),
+      h("ul", { class: "history", "aria-label": "Examples" }, questions.map(offer)),
+      h("p", { class: "muted" }, "The page ", h("a", { href: "#/views" }, "Views"), " has all names and columns."),
+    );
   }
 
   function listEarlier() {
@@ -84,6 +101,8 @@ export function sqlPage(page, { parameters }) {
   function busy(is) {
     button.run.disabled = is;
     button.cancel.disabled = !is;
+    button.live.disabled = is || version !== null; // an older publication's answer does not move
+    button.csv.disabled = is;
     state.textContent = is ? "The question runs …" : "";
   }
 
@@ -207,4 +226,16 @@ export function sqlPage(page, { parameters }) {
     endLive();
     stopChart?.();
   };
+}
+
+/** Questions that a catalog's first views and queries answer. */
+function examples(views, queries) {
+  const [view] = views;
+  const measure = view?.aggregates[0];
+  return [
+    view && `select * from ${quoted(view.name)} limit 20`,
+    measure && `select * from ${quoted(view.name)} order by ${quoted(measure.name)} desc limit 10`,
+    view && `select count(*) as keys from ${quoted(view.name)}`,
+    queries.length && `select * from ${quoted(queries[0].name)}`,
+  ].filter(Boolean);
 }

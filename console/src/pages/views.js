@@ -1,6 +1,6 @@
 // The catalog's views and queries: what they are, and a look at their rows in each layer.
 
-import { answersKey, loading } from "../again.js";
+import { answersKey, loading, loadingText } from "../again.js";
 import { question } from "../asking.js";
 import { fill, h, layerName, terms } from "../dom.js";
 import { errorText } from "../errors.js";
@@ -15,6 +15,7 @@ const LOOK = 200;
 export function views(page, { parts: [chosen, layer = "merged"] }) {
   let stop = null;
   let left = false;
+  fill(page, loadingText());
   catalog().then(
     (found) => {
       if (left) return;
@@ -86,7 +87,7 @@ function showQuery(part, query, layer) {
     part,
     h("h2", {}, query.name),
     h("p", { class: "muted" }, "A query of the catalog over its views:"),
-    h("pre", {}, query.sql),
+    h("pre", { tabindex: "0" }, query.sql),
     layerTabs(query.name, layer, LAYERS.slice(0, 3)),
     rows,
   );

@@ -52,48 +52,89 @@ def add(app: FastAPI, state: State, metrics: Metrics, limits: Limits) -> None:
 
 
 def page(openapi: Mapping[str, Any]) -> str:
-    """The endpoints of an OpenAPI document as a page that needs nothing else."""
-    info = openapi["info"]
+    """The endpoints of an OpenAPI document as a page without scripts, in the console's look."""
+    title = escape(openapi["info"]["title"])
+    operations = [
+        (path, method, operation)
+        for path, methods in openapi["paths"].items()
+        for method, operation in methods.items()
+    ]
     return "".join(
         [
-            '<!doctype html><html lang="en"><meta charset="utf-8">',
-            f"<title>{escape(info['title'])}</title><h1>{escape(info['title'])}</h1>",
-            '<p>The same as <a href="/openapi.json">OpenAPI</a>.</p>',
+            '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>Endpoints · {title}</title>",
+            '<link rel="icon" href="/console/icon.svg" type="image/svg+xml">',
+            '<link rel="stylesheet" href="/console/docs.css"></head><body>',
+            f"<header><h1>Endpoints of {title}</h1>",
+            '<p>The same as <a href="/openapi.json">OpenAPI</a>, for people. ',
+            '<a href="/console/">The console</a> is made with them.</p></header>',
+            '<nav aria-label="Endpoints"><ul>',
             *(
-                part
-                for path, methods in openapi["paths"].items()
-                for method, operation in methods.items()
-                for part in _operation(path, method, operation, openapi)
+                f'<li><a href="#{operation["operationId"]}">{_name(path, method)}</a></li>'
+                for path, method, operation in operations
             ),
-            "</html>",
+            "</ul></nav><main>",
+            *(part for one in operations for part in _operation(*one, openapi)),
+            "</main></body></html>",
         ]
     )
+
+
+def _name(path: str, method: str) -> str:
+    return f"<code><b>{method.upper()}</b> {escape(path)}</code>"
 
 
 def _operation(
     path: str, method: str, operation: Mapping[str, Any], openapi: Mapping[str, Any]
 ) -> Iterator[str]:
-    yield f"<h2><code>{method.upper()} {escape(path)}</code></h2>"
-    yield f"<p>{escape(operation.get('description', ''))}</p>"
+    yield f'<section><h2 id="{operation["operationId"]}">{_name(path, method)}</h2>'
+    yield f"<p>{_text(operation.get('description', ''))}</p>"
     rows = [
-        (one["name"], one["in"], _type(one["schema"]), one["required"], one["schema"])
+        (one["name"], one["in"], _type(one["schema"]), one["required"], one["schema"], "")
         for one in operation.get("parameters", [])
     ]
     with suppress(KeyError):
         body = operation["requestBody"]["content"]["application/json"]["schema"]
         schema = openapi["components"]["schemas"][body["$ref"].rpartition("/")[2]]
-        yield f"<pre>{escape(schema.get('description', ''))}</pre>"
         required = schema.get("required", ())
+        meanings = _attributes(schema.get("description", ""))
         rows += [
-            (name, "body", _type(one), name in required, one)
+            (name, "body", _type(one), name in required, one, meanings.get(name, ""))
             for name, one in schema["properties"].items()
         ]
     if rows:
-        yield "<table><tr><th>name<th>in<th>type<th>default</tr>"
-        for name, where, type_, needed, one in rows:
+        explained = any(said for *_, said in rows)
+        yield '<div class="scroll"><table><thead><tr><th>name<th>in<th>type<th>default'
+        yield "<th>what it is" if explained else ""
+        yield "</thead><tbody>"
+        for name, where, type_, needed, one, said in rows:
             default = "required" if needed else escape(str(one.get("default", "")))
             yield f"<tr><td><code>{escape(name)}</code><td>{where}<td>{escape(type_)}<td>{default}"
-        yield "</table>"
+            yield f"<td>{_text(said)}" if explained else ""
+        yield "</tbody></table></div>"
+    yield "</section>"
+
+
+def _text(text: str) -> str:
+    """A docstring as HTML: what stands between backquotes is code."""
+    parts = escape(text).split("`")
+    return "".join(f"<code>{part}</code>" if n % 2 else part for n, part in enumerate(parts))
+
+
+def _attributes(docstring: str) -> dict[str, str]:
+    """What a docstring's section `Attributes` says, by name."""
+    lines = docstring.partition("Attributes:\n")[2].splitlines()
+    indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+    found: dict[str, str] = {}
+    name = ""
+    for line in lines:
+        if line[:indent].strip() == "" and line[indent : indent + 1].strip():
+            name, _, text = line.strip().partition(": ")
+            found[name] = text
+        elif name and line.strip():
+            found[name] += f" {line.strip()}"
+    return found
 
 
 def _type(schema: Mapping[str, Any]) -> str:

@@ -109,8 +109,12 @@ def test_the_page_of_endpoints_asks_no_other_server(site):
     with site.served.client() as client:
         page = client.get("/docs").text
         paths = client.get("/openapi.json").json()["paths"]
-    for path in paths:
+    for path, methods in paths.items():
         assert path in page
+        for operation in methods.values():
+            assert page.count(f'"#{operation["operationId"]}"') == 1
+            assert page.count(f'id="{operation["operationId"]}"') == 1
+    assert "<td>How many rows are returned at most; null for all.<tr>" in page
     assert re.findall(r"https?://|<script|<style|style=", page) == []
 
 
