@@ -1,33 +1,32 @@
-"""The console in a browser, on a server that runs in a thread of the test's process."""
+"""The console in a browser, on `trilayer serve` as a process of its own."""
 
-import asyncio
-import base64
+import json
+import os
+import re
 import shutil
-import threading
+import subprocess
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 
 import httpx
 import pyarrow as pa
+from playwright.sync_api import expect, sync_playwright
 
 import serving_layer
-import trilayer.server
 from benchmarks.written import Written
-from tests.support.engine_in_process import EngineInProcess
+from tests.support.places import PROJECT
+from tests.support.waiting import until
 from trilayer import Alert, Catalog, Stream, View, count, sum_, tumbling
-from trilayer.operations.project import Project
-from trilayer.server.http.application import app
-from trilayer.server.http.limits import Limits
-from trilayer.server.http.security import Access
-from trilayer.server.http.serving import serve
-from trilayer.server.http.state import State
+from trilayer.local.processes import trilayer_command
+from trilayer.server.serving import users
 from trilayer_core.compute.grouping import partial_schema
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
 
-CONSOLE = Path(trilayer.server.__file__).parent / "console"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+PATIENCE_MS = 30_000
+"""How long a page may take to show something while other tests need the processors."""
 
 SALES = Stream("sales", "buyer string, price int, at timestamp", event_time="at")
 BY_MINUTE = View(
@@ -37,13 +36,59 @@ BY_MINUTE = View(
     aggregates={"n": count(), "revenue": sum_("price")},
 )
 DEAR = Alert("dear", source=SALES, key=["buyer"], rule="price > 100")
+CATALOG = Catalog(views=[BY_MINUTE])
+WITH_ALERT = Catalog(views=[BY_MINUTE], alerts=[DEAR])
 MINUTE_MS = 60_000
-ADMIN = {"Authorization": "Basic " + base64.b64encode(b"root:secret").decode()}
+
+ADMIN = {"http_credentials": {"username": "root", "password": "secret"}}
+READER = {"http_credentials": {"username": "ann", "password": "secret"}}
+"""Options of a page that is opened by a user of a site with `users`."""
 
 
 def found_browser():
     """The path of a browser of this machine; None if it has none."""
     return next(filter(None, map(shutil.which, BROWSERS)), None)
+
+
+@contextmanager
+def opened_browser():
+    """The browser of this machine."""
+    expect.set_options(timeout=PATIENCE_MS)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found_browser(), args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def opened_pages(browser):
+    """Opens pages of a console, each as a visitor of its own. Nothing may be wrong in them that is
+    not `expected`: no error or warning in the browser's console, no request to another server.
+    """
+    contexts, wrong = [], []
+
+    def open_page(address, place, expected=(), script="", **options):
+        context = browser.new_context(**options)
+        contexts.append(context)
+        context.add_init_script(script)
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE_MS)
+
+        def said(text):
+            if not any(re.search(each, text) for each in expected):
+                wrong.append(text)
+
+        page.on("console", lambda m: said(m.text) if m.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: said(str(error)))
+        mine = (address, f"blob:{address}")
+        page.on("request", lambda r: None if r.url.startswith(mine) else said(r.url))
+        page.goto(f"{address}{place}" if place.startswith("docs") else f"{address}#/{place}")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert wrong == [], wrong
 
 
 def sold(minute, **revenues):
@@ -62,20 +107,27 @@ class Site:
     """A store with two publications and two ticks of a speed layer, and its server.
 
     Attributes:
-        url: The address of the console.
+        address: The address of the server.
         written: The store's writer.
         connection: Asks the same store.
     """
 
-    def __init__(self, folder, alerts=(), empty=False):
-        settings = Settings(home=folder, store=str(folder / "store"), keep_versions=5)
+    def __init__(self, folder, catalog="CATALOG", *, empty=False, with_users=False):
+        self._folder, self._home = folder, folder / "home"
+        self._environment = os.environ | {
+            "PYTHONPATH": str(PROJECT),
+            "TRILAYER_CATALOG": f"{__name__}:{catalog}",
+            "TRILAYER_STORE": str(folder / "store"),
+            "TRILAYER_HOME": str(self._home),
+        }
+        settings = Settings(home=self._home, store=str(folder / "store"))
         store = Store(settings.store)
         if not empty:
             self._write(store)
-        catalog = Catalog(views=[BY_MINUTE], alerts=alerts)
-        self.connection = serving_layer.connect(catalog, settings, store)
-        self._project = Project(settings, catalog, store)
-        self._ready = threading.Event()
+        if with_users:
+            users(settings).put("root", "secret", "admin")
+            users(settings).put("ann", "secret", "reader")
+        self.connection = serving_layer.connect(globals()[catalog], settings, store)
 
     def _write(self, store):
         self.written = Written(store, BY_MINUTE)
@@ -92,32 +144,27 @@ class Site:
 
     def running_questions(self):
         """How many questions the server is answering."""
-        origin = self.url.removesuffix("/console/")
-        return len(httpx.get(f"{origin}/v1/sql", trust_env=False).json()["questions"])
-
-    async def _serve(self):
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        engine, limits = EngineInProcess(self.connection), Limits()
-        state = State(self._project, engine, limits)
-        logins = {("root", "secret"): "admin"}
-        access = Access(lambda name, password: logins.get((name, password)), guests=True)
-        made = app(engine, state, access=access, limits=limits, console=CONSOLE)
-        await serve(made, 0, self._stop, self._begun)
-        state.close()
-
-    def _begun(self, port):
-        self.url = f"http://127.0.0.1:{port}/console/"
-        self._ready.set()
+        return len(httpx.get(f"{self.address}v1/sql", trust_env=False).json()["questions"])
 
     @contextmanager
     def running(self):
         """Serves until the block is left."""
-        thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="console")
-        thread.start()
-        try:
-            assert self._ready.wait(30)
-            yield self
-        finally:
-            self._loop.call_soon_threadsafe(self._stop.set)
-            thread.join(30)
-            assert not thread.is_alive()
+        ready, log = self._folder / "serve.ready", self._folder / "serve.log"
+        command = trilayer_command(
+            "serve", "--port", "0", "--http-port", "0", "--ready-file", str(ready)
+        )
+        with (
+            self.connection,
+            log.open("w") as said,
+            subprocess.Popen(
+                command, cwd=self._folder, env=self._environment, stdout=said, stderr=said
+            ) as process,
+        ):
+            try:
+                until(lambda: ready.exists() or process.poll() is not None, timeout_s=60)
+                assert process.poll() is None, log.read_text()
+                self.address = json.loads(ready.read_text())["console"]
+                yield self
+            finally:
+                process.terminate()
+                assert process.wait(60) == 0, log.read_text()

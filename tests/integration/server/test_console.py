@@ -1,75 +1,67 @@
 """The console in a real browser, on a real server over a store."""
 
 import csv
-import re
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
-from tests.support.console import ADMIN, DEAR, MINUTE_MS, Site, found_browser, sold
+from tests.support.console import (
+    ADMIN,
+    MINUTE_MS,
+    READER,
+    Site,
+    found_browser,
+    opened_browser,
+    opened_pages,
+    sold,
+)
 from tests.support.waiting import until
-
-sync_api = pytest.importorskip("playwright.sync_api")
-expect = sync_api.expect
 
 pytestmark = pytest.mark.slow
 
-PATIENCE_MS = 30_000
-"""How long a page may take to show something while other tests need the processors."""
-
 SUMS = "SELECT buyer, sum(revenue) AS revenue FROM by_minute GROUP BY buyer ORDER BY buyer"
+PHONE = {"viewport": {"width": 390, "height": 800}}
 
 
 @pytest.fixture(scope="module")
 def browser():
-    path = found_browser()
-    if path is None:
+    if found_browser() is None:
         pytest.skip("the console's tests need a browser; run: sudo apt-get install chromium")
-    expect.set_options(timeout=PATIENCE_MS)
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+    with opened_browser() as browser:
         yield browser
-        browser.close()
 
 
-@pytest.fixture
-def site(tmp_path, request):
-    """The one place that says how the server is started."""
-    site = Site(tmp_path, **getattr(request, "param", {}))
-    with site.connection, site.running():
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """A site that no test changes, without users, and with an alert in its catalog."""
+    with Site(tmp_path_factory.mktemp("site"), "WITH_ALERT").running() as site:
+        yield site
+
+
+@pytest.fixture(scope="module")
+def changing(tmp_path_factory):
+    """A site whose store tests change, and which only its users may ask."""
+    with Site(tmp_path_factory.mktemp("changing"), with_users=True).running() as site:
         yield site
 
 
 @pytest.fixture
-def open_page(browser, site):
-    """Opens a page of the console; nothing may be wrong in it that the test does not expect."""
-    contexts, wrong = [], []
-
-    def open_page(place, expected=(), **options):
-        context = browser.new_context(**options)
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(PATIENCE_MS)
-
-        def said(text):
-            if not any(re.search(each, text) for each in expected):
-                wrong.append(text)
-
-        page.on("console", lambda m: said(m.text) if m.type in ("error", "warning") else None)
-        page.on("pageerror", lambda error: said(str(error)))
-        origin = site.url.removesuffix("/console/")
-        page.on("request", lambda r: said(r.url) if foreign(r.url, origin) else None)
-        page.goto(f"{site.url}#/{place}")
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert wrong == []
+def empty(tmp_path):
+    with Site(tmp_path, empty=True).running() as site:
+        yield site
 
 
-def foreign(url, origin):
-    return not url.startswith((f"{origin}/", f"blob:{origin}/"))
+@pytest.fixture
+def visit(browser):
+    """Opens a page of a site."""
+    with opened_pages(browser) as open_page:
+        yield lambda site, place, **more: open_page(site.address, place, **more)
+
+
+@pytest.fixture
+def open_page(visit, site):
+    return lambda place, **more: visit(site, place, **more)
 
 
 def ask(page, sql):
@@ -88,30 +80,37 @@ def rows(page):
     ]
 
 
-@pytest.mark.parametrize(
-    ("place", "title", "text"),
-    [
-        ("overview", "Overview", "No process of the local stack runs"),
-        ("views", "Views", "key: the start of the window"),
-        ("sql", "SQL", "Run"),
-        ("publications", "Publications", "Publication 2"),
-        ("quarantine", "Quarantine", "No event waits in quarantine."),
-        ("lateness", "Lateness", "2 ticks since the cut"),
-        ("alerts", "Alerts", "The catalog declares no alerts."),
-    ],
-)
+PAGES = [
+    ("overview", "Overview", "No process of the local stack runs"),
+    ("views", "Views", "key: the start of the window"),
+    ("sql", "SQL", "select * from by_minute limit 20"),
+    ("publications", "Publications", "Publication 2"),
+    ("quarantine", "Quarantine", "No event waits in quarantine."),
+    ("lateness", "Lateness", "2 ticks since the cut"),
+    ("alerts", "Alerts", "There is none yet."),
+]
+
+
+def go(page, place):
+    page.goto(page.url.split("#")[0] + f"#/{place}")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_each_page_loads_and_fits_a_phone(open_page, place, title, text, scheme):
-    page = open_page(place, color_scheme=scheme, viewport={"width": 390, "height": 800})
-    expect(page.get_by_role("heading", name=title, exact=True, level=1)).to_be_visible()
-    expect(page.locator("main")).to_contain_text(text)
-    expect(page.locator("#connection")).to_have_text("live")
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+def test_each_page_loads_and_fits_a_phone(open_page, scheme):
+    page = open_page("overview", color_scheme=scheme, **PHONE)
+    for place, title, text in PAGES:
+        go(page, place)
+        expect(page.get_by_role("heading", name=title, exact=True, level=1)).to_be_visible()
+        expect(page.locator("main")).to_contain_text(text)
+        expect(page.locator("#connection")).to_have_text("connected")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), place
+    for link in page.locator("nav a").all():
+        box = link.bounding_box()
+        assert 0 <= box["x"] < box["x"] + box["width"] <= 390, link.inner_text()
 
 
-@pytest.mark.parametrize("site", [{"empty": True}], indirect=True, ids=["empty"])
-def test_a_store_without_anything_says_what_to_do(open_page):
-    page = open_page("overview", expected=["409"])
+def test_a_store_without_anything_says_what_to_do(empty, visit):
+    page = visit(empty, "overview", expected=["409"])
     warnings = page.locator("section[aria-label=Warnings]")
     expect(warnings).to_contain_text("There is no publication yet.")
     expect(warnings).to_contain_text("trilayer up starts both layers.")
@@ -119,20 +118,50 @@ def test_a_store_without_anything_says_what_to_do(open_page):
         ("views", "revenue"),
         ("publications", "There is no publication yet."),
         ("lateness", "no layer has run on its stream yet"),
+        ("alerts", "The catalog declares no alerts."),
     ):
-        page.goto(page.url.split("#")[0] + f"#/{place}")
+        go(page, place)
         expect(page.locator("main")).to_contain_text(text)
 
 
+DRAWN = """
+window.drawn = [];
+const { fillText } = CanvasRenderingContext2D.prototype;
+CanvasRenderingContext2D.prototype.fillText = function (text, ...place) {
+  window.drawn.push(text);
+  return fillText.call(this, text, ...place);
+};
+"""
+"""Keeps the texts that charts draw."""
+
+
 def test_overview_shows_what_the_layers_share(open_page):
-    page = open_page("overview")
+    page = open_page("overview", script=DRAWN)
     card = page.locator("article", has_text="sales")
     expect(card).to_contain_text("batch 50 %")
     expect(card).to_contain_text("speed 50 %")
     shown = card.locator("dl div").all_inner_texts()
-    assert {"head\n18", "cut\n9", "speed layer\n9 events"} <= set(shown)
+    wanted = {
+        "in the log\nunknown",
+        "up to the head\n18 events",
+        "batch layer\n9 events",
+        "speed layer\n9 events",
+    }
+    assert wanted <= set(shown)
+    offsets = card.locator("details tbody tr").all_inner_texts()
+    assert [row.split() for row in offsets] == [["0", "9", "18", "unknown"]]
     expect(card.locator("canvas")).to_have_count(2)
     expect(page.locator("section[aria-label=Warnings]")).to_contain_text("trilayer batch run")
+
+
+@pytest.mark.parametrize("place", ["overview", "publications"])
+def test_a_chart_names_its_axes_and_shows_no_years_for_one_moment(open_page, place):
+    page = open_page(place, script=DRAWN)
+    until(lambda: "events" in page.evaluate("drawn"))
+    drawn = page.evaluate("drawn")
+    times = [text for text in drawn if ":" in text]
+    assert times
+    assert not [text for text in drawn if text.startswith("20") and "-" in text]
 
 
 def test_a_view_has_in_each_layer_what_sql_answers(open_page, site):
@@ -151,7 +180,7 @@ def test_a_question_is_typed_run_sorted_and_remembered(open_page, site, tmp_path
     wanted = [[buyer, str(revenue)] for buyer, revenue in site.answer(SUMS)]
     assert rows(page) == wanted
     expect(page.locator(".provenance")).to_contain_text("merged from publication 2 (full")
-    expect(page.locator(".provenance")).to_contain_text("the first 9 offsets")
+    expect(page.locator(".provenance")).to_contain_text("the first 9 events")
 
     page.get_by_role("button", name="revenue").click()
     by_revenue = sorted(wanted, key=lambda row: int(row[1]))
@@ -168,7 +197,7 @@ def test_a_question_is_typed_run_sorted_and_remembered(open_page, site, tmp_path
 
     page.reload()
     page.locator("summary", has_text="Questions asked before").click()
-    expect(page.locator(".history li")).to_have_text([SUMS])
+    expect(page.locator("details .history li")).to_have_text([SUMS])
 
 
 def test_values_that_numbers_of_a_browser_do_not_hold_are_exact(open_page):
@@ -178,7 +207,8 @@ def test_values_that_numbers_of_a_browser_do_not_hold_are_exact(open_page):
         "SELECT 9007199254740993::BIGINT, '-12345678901234567890.05'::DECIMAL(38,2),"
         " '1969-12-31 23:59:59.999999'::TIMESTAMP, '2026-02-03'::DATE,"
         " 18446744073709551615::UBIGINT,"
-        " [1.50::DECIMAL(4,2), NULL], INTERVAL '1 month 2 days', NULL",
+        " [1.50::DECIMAL(4,2), NULL], INTERVAL '1 month 2 days', NULL,"
+        " 123456789012345678901::DOUBLE, 0.1::DOUBLE + 0.2, 9007199254740991::DOUBLE",
     )
     assert rows(page) == [
         [
@@ -190,8 +220,18 @@ def test_values_that_numbers_of_a_browser_do_not_hold_are_exact(open_page):
             "[1.50, null]",
             "1 month 2 days",
             "NULL",
+            "1.2345678901234568e+20",
+            "0.3",
+            "9007199254740991",
         ]
     ]
+    expect(page.get_by_text("0.3", exact=True)).to_have_attribute("title", "0.30000000000000004")
+
+
+def test_an_empty_page_of_sql_offers_questions(open_page, site):
+    page = open_page("sql")
+    page.get_by_role("button", name="select * from by_minute order by n desc limit 10").click()
+    assert len(rows(page)) == len(site.answer("SELECT 1 FROM by_minute"))
 
 
 def test_a_large_answer_is_cut_and_says_so(open_page):
@@ -224,8 +264,9 @@ def test_a_question_is_cancelled_in_the_server_too(open_page, site):
     until(lambda: site.running_questions() == 0)
 
 
-def test_a_live_answer_moves(open_page, site):
-    page = open_page("sql")
+def test_a_live_answer_moves(visit, changing):
+    site = changing
+    page = visit(site, "sql", **READER)
     ask(page, SUMS)
     page.get_by_role("button", name="Live").click()
     expect(page.locator("main")).to_contain_text("kept current")
@@ -239,9 +280,15 @@ def test_lateness_is_what_arrivals_has(open_page, site):
     wanted = site.answer("SELECT count(*), sum(n) FROM arrivals.by_minute GROUP BY _tick")
     assert sorted((int(row[1]), int(row[2])) for row in rows(page)) == sorted(wanted)
     expect(page.locator("canvas")).to_be_visible()
+    assert page.locator(".u-legend th").all_inner_texts() == [
+        "tick in which they arrived (UTC)",
+        "at most 1 min late",
+        "1 min to 1 h late",
+        "1 h to 1 day late",
+        "more than 1 day late",
+    ]
 
 
-@pytest.mark.parametrize("site", [{"alerts": [DEAR]}], indirect=True, ids=["dear"])
 def test_an_alert_has_its_states_counted(open_page):
     page = open_page("alerts")
     for state in ("early", "confirmed", "withdrawn", "added"):
@@ -251,14 +298,15 @@ def test_an_alert_has_its_states_counted(open_page):
     expect(page.locator("main")).to_contain_text("Alert dear: no event has been judged yet.")
 
 
-def test_a_reader_is_not_offered_what_an_admin_may_do(open_page):
-    page = open_page("publications/1")
+def test_a_reader_is_not_offered_what_an_admin_may_do(visit, changing):
+    page = visit(changing, "publications/1", **READER)
+    expect(page.locator("#who")).to_have_text("ann (reader)")
     expect(page.locator("main")).to_contain_text("Publication 1")
     expect(page.get_by_role("button", name="Roll back")).to_have_count(0)
 
 
-def test_a_rollback_is_asked_twice(open_page):
-    page = open_page("publications/1", extra_http_headers=ADMIN)
+def test_a_rollback_is_asked_twice(visit, changing):
+    page = visit(changing, "publications/1", **ADMIN)
     expect(page.locator("#who")).to_have_text("root (admin)")
     page.get_by_role("button", name="Roll back to version 1").click()
     page.get_by_role("button", name="Go on").click()
@@ -278,14 +326,28 @@ def test_a_rollback_is_asked_twice(open_page):
 
 def test_a_lost_connection_is_said_and_comes_back(open_page):
     page = open_page("overview", expected=["ERR_INTERNET_DISCONNECTED"])
-    expect(page.locator("#connection")).to_have_text("live")
+    expect(page.locator("#connection")).to_have_text("connected")
     page.context.set_offline(True)
     expect(page.locator("#connection")).to_contain_text("The connection is lost.")
     page.keyboard.press("2")
     expect(page.get_by_role("alert")).to_contain_text("The server does not answer.")
     page.context.set_offline(False)
-    expect(page.locator("#connection")).to_have_text("live")
+    expect(page.locator("#connection")).to_have_text("connected")
     expect(page.locator("main")).to_contain_text("Rows of merged.by_minute")
+
+
+FOCUSED = """
+() => {
+  const now = document.activeElement;
+  const outlined = (element) => element && getComputedStyle(element).outlineStyle !== "none";
+  const seen = outlined(now) || outlined(now.closest(".editor"));
+  return { there: now !== document.body, seen, text: now.outerHTML.slice(0, 200) };
+}
+"""
+REACHABLE = """
+() => [...document.querySelectorAll("a, button, select, input, summary, pre, .scroll, .editor")]
+  .filter((element) => !element.disabled && element.checkVisibility()).length
+"""
 
 
 def test_the_keyboard_reaches_everything(open_page):
@@ -294,9 +356,40 @@ def test_the_keyboard_reaches_everything(open_page):
     expect(page.locator(".skip")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator("main")).to_be_focused()
-    for digit, title in enumerate(("Overview", "Views", "SQL"), start=1):
+    for digit, (place, title, text) in enumerate(PAGES, start=1):
         page.keyboard.press(str(digit))
         expect(page.locator("h1")).to_have_text(title)
+        expect(page.locator("main")).to_contain_text(text)
+        page.locator(".skip").focus()
+        reached = {page.evaluate(FOCUSED)["text"]}
+        while True:
+            page.keyboard.press("Tab")
+            focused = page.evaluate(FOCUSED)
+            if not focused["there"] or focused["text"] in reached:
+                break
+            assert focused["seen"], (place, focused["text"])
+            reached.add(focused["text"])
+        page.locator("main").focus()
+        assert len(reached) == page.evaluate(REACHABLE), (place, reached)
+
+
+def test_motion_is_reduced_where_that_is_asked_for(open_page):
+    blinking = "document.querySelector('.editor').shadowRoot.getAnimations().length"
+    for wish, moves in (("no-preference", True), ("reduce", False)):
+        page = open_page("overview", reduced_motion=wish)
+        bar = page.locator(".bar .batch").first
+        expect(bar).to_have_css("transition-duration", "0.4s" if moves else "0s")
+        go(page, "sql")
+        page.locator(".cm-content").click()
+        expect(page.locator(".cm-cursor")).to_be_visible()
+        assert bool(page.evaluate(blinking)) == moves
+
+
+def test_the_page_of_endpoints_is_readable(open_page):
+    page = open_page("docs", **PHONE)
+    expect(page.locator("section").first).to_have_css("border-top-style", "solid")
+    expect(page.locator("main")).to_contain_text("Answers one SELECT as JSON, CSV or an Arrow")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_the_theme_is_chosen_and_remembered(open_page):
