@@ -6,11 +6,14 @@ No event is missed, each alert has what came before its event, and the batch lay
 import json
 import random
 import threading
+from contextlib import contextmanager
 
 import pytest
+from playwright.sync_api import expect
 
 import serving_layer
 from tests.support.alert_topics import expected, produce, sent
+from tests.support.console import found_browser, opened_browser, opened_pages
 from tests.support.project import Project, clean, ended, kill_group, wait_for_settled_tick
 from tests.support.waiting import until
 from trilayer_core.store.alerts import AlertGenerations
@@ -120,6 +123,34 @@ class Story:
         return process
 
 
+@contextmanager
+def console_of(project):
+    """A function that waits for what the console should show of `rising`: the numbers by state, and
+    the state of the newest alert. The page stays open, so that it has to follow.
+    """
+    if found_browser() is None:
+        yield lambda *_: None  # the console's own tests say so
+        return
+    ready = project.folder / "serve.ready"
+    process = project.start("serve", "--port", "0", "--http-port", "0", "--ready-file", str(ready))
+    until(lambda: ready.exists() or process.poll() is not None, timeout_s=60)
+    assert process.poll() is None, process.communicate()
+    with opened_browser() as browser, opened_pages(browser) as open_page:
+        page = open_page(json.loads(ready.read_text())["console"], "alerts/rising")
+
+        def shows(states, newest):
+            for state in ("early", "confirmed", "withdrawn", "added"):
+                number = page.locator("dl dd", has=page.locator(f".tag.{state}"))
+                expect(number).to_have_text(f"{state} {states.get(state, 0):,}")
+            rows = page.locator("table.answer tbody tr")
+            expect(rows).to_have_count(min(sum(states.values()), 200))
+            expect(rows.first.locator(".tag")).to_have_text(newest)
+
+        yield shows
+    process.terminate()
+    assert ended(process) == 0
+
+
 def test_alerts_are_exact_through_kills_publications_and_a_rollback(project):
     story = Story(project)
     process = story.start()
@@ -134,15 +165,19 @@ def test_alerts_are_exact_through_kills_publications_and_a_rollback(project):
     rising = len(story.rising())
     until(lambda: story.states("rising") == {"confirmed": rising})
     _another_generation_has_the_profile(story)
-    story.produce(300)
-    story.check_all_sent()
-    until(lambda: len(story.sent("above")) > 20, timeout_s=60)
-    assert {one["profile_version"] for (one, *_) in story.sent("above").values()} == {1}
-    early = len(story.rising()) - rising
-    until(lambda: story.states("rising") == {"confirmed": rising, "early": early})
-    wait_for_settled_tick(project)
-    project.run("batch", "run")
-    project.run("batch", "run", "--full")
+    with console_of(project) as shows:
+        shows({"confirmed": rising}, "confirmed")
+        story.produce(300)
+        story.check_all_sent()
+        until(lambda: len(story.sent("above")) > 20, timeout_s=60)
+        assert {one["profile_version"] for (one, *_) in story.sent("above").values()} == {1}
+        early = len(story.rising()) - rising
+        until(lambda: story.states("rising") == {"confirmed": rising, "early": early})
+        shows({"confirmed": rising, "early": early}, "early")
+        wait_for_settled_tick(project)
+        project.run("batch", "run")
+        project.run("batch", "run", "--full")
+        shows({"confirmed": rising + early}, "confirmed")
     above = len(story.sent("above"))
     until(lambda: story.states("above") == {"confirmed": above})
     assert story.states("rising") == {"confirmed": rising + early}
