@@ -23,6 +23,13 @@ def test_text_is_that_of_postgresql(client):
     )
 
 
+def test_small_decimals_have_no_exponent(client):
+    numbers = ("0", "0.00000012", "-0.00000012", "1.00000012", "NULL")
+    rows = ", ".join(f"({number}::DECIMAL(18,8))" for number in numbers)
+    expected = b"0.00000000\n0.00000012\n-0.00000012\n1.00000012\n\\N\n"
+    assert copied(client, f"COPY (FROM (VALUES {rows})) TO STDOUT") == expected
+
+
 def test_csv_tells_null_from_an_empty_text(client):
     assert copied(client, f"COPY ({ROWS}) TO STDOUT WITH (FORMAT csv, HEADER)") == (
         b'i,s,d,day\n1,"a\tb\\c\nd",1.5,2026-11-26\n2,,,\n3,"",2.0,\n'

@@ -68,7 +68,7 @@ def type_of(arrow: pa.DataType) -> Type:
             value.modifier,
         )
     if pa.types.is_decimal(arrow):
-        return Type(1700, -1, _text, _numeric, ((arrow.precision << 16) | arrow.scale) + 4)
+        return Type(1700, -1, _decimal_text, _numeric, ((arrow.precision << 16) | arrow.scale) + 4)
     if pa.types.is_timestamp(arrow):
         oid = 1184 if arrow.tz else 1114
         return Type(oid, 8, _timestamps_text(bool(arrow.tz)), _timestamp)
@@ -210,6 +210,20 @@ def _as_bytes(value: str | bytes) -> bytes:
 
 def _text(array: pa.Array) -> pa.Array:
     return array.cast(pa.string()).cast(pa.binary())
+
+
+def _decimal_text(array: pa.Array) -> pa.Array:
+    """Numbers without an exponent, which PostgreSQL never writes and some clients do not read."""
+    text, scale = array.cast(pa.string()), array.type.scale
+    small = pc.fill_null(pc.match_substring(text, "E-"), False)
+    if pc.any(small).as_py():
+        whole = pa.decimal128(array.type.precision, 0)
+        digits = pa.Array.from_buffers(whole, len(array), array.buffers(), offset=array.offset)
+        signed = digits.cast(pa.string())
+        sign = pc.if_else(pc.starts_with(signed, "-"), "-0.", "0.")
+        padded = pc.utf8_lpad(pc.utf8_ltrim(signed, "-"), scale, "0")
+        text = pc.if_else(small, pc.binary_join_element_wise(sign, padded, ""), text)
+    return text.cast(pa.binary())
 
 
 def _boolean_text(array: pa.Array) -> pa.Array:
