@@ -16,6 +16,32 @@ VALUES = [
 ]  # fmt: skip
 
 
+WITHOUT_TYPE = [
+    ("SELECT $1::DATE", "2026-12-28 +01", "2026-12-28"),  # as JDBC sends a date
+    ("SELECT $1::TIMESTAMP", "2026-12-28 +01", "2026-12-28 00:00:00"),
+    ("SELECT $1::TIMESTAMPTZ", "2026-12-28 +01", "2026-12-27 23:00:00+00"),
+    ("SELECT TIMESTAMPTZ '2026-12-27 23:30:00+00' > $1", "2026-12-28 +01:00", "t"),
+    ("SELECT d FROM (SELECT DATE '2026-12-28' AS d) WHERE d = $1", "2026-12-28 +00", "2026-12-28"),
+    ("SELECT 'on 2026-12-28 +01' = 'on ' || $1", "2026-12-28 +01", "t"),
+    ("SELECT $1::INTEGER[]", "{1,NULL,3}", "{1,NULL,3}"),
+    ("SELECT $1", "{1,NULL,3}", "{1,NULL,3}"),
+    ("SELECT $1::BLOB", r"\x00ff41", r"\x00ff41"),
+    ("SELECT $1::VARCHAR", r"\x00ff41", r"\x00ff41"),
+]
+
+
+@pytest.mark.parametrize(("sql", "given", "found"), WITHOUT_TYPE)
+def test_a_text_without_a_type_is_read_as_postgresql_reads_it(client, sql, given, found):
+    answer = client.pgconn.exec_params(sql.encode(), [given.encode()])
+    assert answer.error_message == b""
+    assert answer.get_value(0, 0) == found.encode()
+
+
+def test_bytes_without_a_type_have_that_of_the_statement(client):
+    answer = client.pgconn.exec_params(b"SELECT $1::BLOB", [b"\x00\xff"], param_formats=[1])
+    assert answer.get_value(0, 0) == rb"\x00ff"
+
+
 @pytest.mark.parametrize("format_", ["t", "b"])
 @pytest.mark.parametrize("value", VALUES, ids=str)
 def test_a_value_comes_back(client, value, format_):

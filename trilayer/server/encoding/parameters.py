@@ -37,7 +37,7 @@ _TOKEN = re.compile(
 UNKNOWN = 0
 """The type of a parameter that the client has not declared."""
 
-TEXT_OID, NUMERIC_OID, _BIGINT_OID, _BYTEA_OID = 25, 1700, 20, 17
+TEXT_OID, NUMERIC_OID, _BIGINT_OID, _BYTEA_OID, _TIMESTAMPTZ_OID = 25, 1700, 20, 17, 1184
 
 
 @dataclass(frozen=True)
@@ -186,6 +186,30 @@ def number_of(query: str) -> int:
     return max(numbers, default=0)
 
 
+_READ_BY_TYPE = re.compile(
+    rb"\{.*\} | \\x(?:[0-9a-fA-F]{2})* | \d{4,}-\d\d-\d\d\ [+-]\d\d(?::\d\d)?",
+    re.DOTALL | re.VERBOSE,
+)
+"""Texts that PostgreSQL reads otherwise than DuckDB: arrays, bytes, and dates with a time zone."""
+
+
+def need_types(values: Sequence[bytes | None], formats: Sequence[int], oids: Sequence[int]) -> bool:
+    """Whether a value without a declared type can only be read with the type that it has here.
+
+    Such are binary values, arrays, bytes, and the dates of JDBC, which have a time zone.
+    """
+    return any(
+        value is not None
+        and (oids[place] if place < len(oids) else UNKNOWN) == UNKNOWN
+        and (_format(formats, place) == BINARY or _READ_BY_TYPE.fullmatch(value) is not None)
+        for place, value in enumerate(values)
+    )
+
+
+def _format(formats: Sequence[int], place: int) -> int:
+    return formats[place if len(formats) > 1 else 0] if formats else 0
+
+
 def inferred(query: str, declared: Sequence[int], columns: Callable[[str], pa.Schema]) -> list[int]:
     """The type of each parameter: what was declared, else what the statement compares it with.
 
@@ -273,7 +297,7 @@ def with_values(
     """
     literals = []
     for place, value in enumerate(values):
-        format_ = formats[place if len(formats) > 1 else 0] if formats else 0
+        format_ = _format(formats, place)
         literals.append(_literal(value, format_, oids[place] if place < len(oids) else UNKNOWN))
 
     return _replaced(query, literals)
@@ -312,6 +336,8 @@ def _literal(value: bytes | None, format_: int, oid: int) -> str:
             text = _bytes_text(_bytea(value))
         elif format_ != BINARY:
             text = value.decode()
+            if (found := _ZONED_DATE.fullmatch(text)) and oid in _DATED:
+                text = f"{found[1]} 00:00{found[2]}" if oid == _TIMESTAMPTZ_OID else found[1]
         elif known:
             text = known.text(value)
         elif oid == UNKNOWN:  # the client was told that it is text
@@ -325,6 +351,10 @@ def _literal(value: bytes | None, format_: int, oid: int) -> str:
     quoted = "'" + text.replace("'", "''") + "'"
     return _typed(quoted, oid)
 
+
+_ZONED_DATE = re.compile(r"(\d{4,}-\d\d-\d\d) ([+-]\d\d(?::\d\d)?)")
+_DATED = (1082, 1114, _TIMESTAMPTZ_OID)
+"""The types that read a date with a time zone, which only matters to the last."""
 
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)")
 

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +166,7 @@ class Worker:
         if request.looks is False:
             self._connection.has_nothing_more()
         self._close(request.portal)
-        question = request.question
+        question = self._with_types(request.question)
         with ExitStack() as stack:
             snapshot = self._snapshot(question, stack)
             reader, provenance = _reader(snapshot, question, _with_values(question))
@@ -230,12 +231,30 @@ class Worker:
         text, schema = _json(document), columns.serialize().to_pybytes()
         self._out.send(frames.COLUMNS, struct.pack(">I", len(text)) + text + schema)
 
-    def _describe(self, question: Question) -> None:
+    def _with_types(self, question: Question) -> Question:
+        """The question with types for parameters that have none, if their values need them."""
+        given = question.parameters
+        if introspection.mentions(question.sql) or not parameters.need_types(
+            given.values, given.formats, given.oids
+        ):
+            return question
+        # One that the statement gives no type stays a literal without a type.
+        declared = _declared(question)
+        oids = [
+            known or (found if found != parameters.TEXT_OID else parameters.UNKNOWN)
+            for known, found in zip_longest(declared, self._inferred(question), fillvalue=0)
+        ]
+        return replace(question, parameters=replace(given, oids=oids))
+
+    def _inferred(self, question: Question) -> list[int]:
         def columns_of(query: str) -> pa.Schema:
             with ExitStack() as stack:  # one that fails ends its snapshot
                 return self._snapshot(question, stack).table(query, question.layer, rows=0).schema
 
-        oids = parameters.inferred(question.sql, _declared(question), columns_of)
+        return parameters.inferred(question.sql, _declared(question), columns_of)
+
+    def _describe(self, question: Question) -> None:
+        oids = self._inferred(question)
         with ExitStack() as stack:
             snapshot = self._snapshot(question, stack)
             trial = parameters.on_trial(question.sql, oids)
