@@ -127,7 +127,9 @@ def test_threads_of_a_worker_leave_most_of_its_memory_to_questions(served):
         client.execute("SELECT 1")
         before = {worker.pid: worker.num_threads() for worker in workers()}
         client.execute("SELECT 1; SELECT relname FROM pg_catalog.pg_class")
-        client.execute("SELECT sum(sin(i)), 'x' || i % 100 AS k FROM range(3000000) t(i) GROUP BY k")
+        client.execute(
+            "SELECT sum(sin(i)), 'x' || i % 100 AS k FROM range(3000000) t(i) GROUP BY k"
+        )
         more = {w.num_threads() - before[w.pid] for w in workers() if w.pid in before}
     assert max(more) <= 2
 

@@ -10,8 +10,9 @@ from tests.support.sales import catalog_on
 from trilayer.server.engine.question import Refusal
 from trilayer.server.http.keys import MOST_CHARACTERS, key_of
 from trilayer.server.wire.copying import copy_of
-from trilayer.server.wire.session import _first_word
+from trilayer.server.wire.cursors import cursor_statement
 from trilayer.server.wire.setting import Setting, setting_of
+from trilayer.server.wire.text import first_word, is_nothing
 
 MANY = 20_000
 CATALOG = catalog_on("sales")
@@ -20,8 +21,25 @@ CATALOG = catalog_on("sales")
 @pytest.mark.parametrize("end", ["(", "SELECT 1", ""])
 def test_comments_before_a_statement(end):
     text = "/**/ --\n" * MANY + end
-    assert _first_word(text) == end.removesuffix(" 1").strip("(")
+    assert first_word(text) == end.removesuffix(" 1").strip("(")
     assert copy_of(text) is None
+
+
+def test_comments_without_a_statement():
+    assert is_nothing("/**/ --\n;" * MANY)
+    assert not is_nothing("/**/ --\n" * MANY + "x")
+    assert not is_nothing("/**/" * MANY + "/*")
+
+
+@pytest.mark.parametrize(
+    "begin",
+    ["/**/", "DECLARE ", "DECLARE c ", "DECLARE c CURSOR ", "FETCH ", "FETCH FORWARD ", "MOVE 1 ",
+     "FETCH 1 FROM ", "CLOSE ", 'CLOSE "'],
+)  # fmt: skip
+@pytest.mark.parametrize("filling", [" ", "a ", "1", "CURSOR ", "FORWARD ", '"" ', "/**/"])
+def test_a_statement_about_a_cursor_that_is_none(begin, filling):
+    with pytest.raises(Refusal):
+        cursor_statement(f"{begin}{filling * MANY}(")
 
 
 def test_spaces_in_a_copy():

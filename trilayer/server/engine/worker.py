@@ -314,8 +314,9 @@ def _with_values(question: Question) -> str:
 
 @cache
 def _parser() -> duckdb.DuckDBPyConnection:
-    """A database that only parses. That of the module would start threads, and what they reserve
-    counts for the worker's limit.
+    """A database that only parses.
+
+    That of the module would start threads, and what they reserve counts for the worker's limit.
     """
     return open_duckdb(alone=True)
 

@@ -6,9 +6,7 @@ import re
 from dataclasses import dataclass
 
 from trilayer.server.engine.question import Output, Refusal
-
-LEADING = r"(?:\s|--[^\n]*\n|/\*.*?\*/)*+"
-"""Space and comments. It never backtracks, because a client chooses how many comments there are."""
+from trilayer.server.wire.text import LEADING
 
 _COPY = re.compile(
     LEADING + r"COPY\s+(?:\((?P<query>.*)\)|(?P<table>[^\s(]+)(?:\s*\((?P<columns>[^()]*)\))?)"

@@ -10,22 +10,22 @@ import re
 from dataclasses import dataclass
 
 from trilayer.server.engine.question import Refusal
+from trilayer.server.wire.text import LEADING
 
-_COMMENTS = r"(?:\s|--[^\n]*\n|/\*.*?\*/)*"
-_NAME = r'(?P<name>"(?:[^"]|"")+"|\w+)'
+_NAME = r'(?P<name>"(?:[^"]|"")++"|\w++)'
 _DECLARE = re.compile(
-    rf"{_COMMENTS}DECLARE\s+{_NAME}\s+(?P<options>(?:\w+\s+)*?)CURSOR\s+"
-    r"(?:(?P<hold>WITH|WITHOUT)\s+HOLD\s+)?FOR\s+(?P<query>.+)",
+    rf"{LEADING}DECLARE\s++{_NAME}\s++(?P<options>(?:(?!CURSOR\s)\w++\s++)*+)CURSOR\s++"
+    r"(?:(?P<hold>WITH|WITHOUT)\s++HOLD\s++)?FOR\s++(?P<query>.+)",
     re.IGNORECASE | re.DOTALL,
 )
 _FETCH = re.compile(
-    rf"{_COMMENTS}(?P<verb>FETCH|MOVE)\s+"
-    r"(?:(?P<direction>NEXT|PRIOR|FIRST|LAST|ALL|(?:FORWARD|BACKWARD)(?:\s+(?:ALL|[-+]?\d+))?"
-    r"|(?:(?:ABSOLUTE|RELATIVE)\s+)?[-+]?\d+)\s+)?"
-    rf"(?:(?:FROM|IN)\s+)?{_NAME}",
+    rf"{LEADING}(?P<verb>FETCH|MOVE)\s++"
+    r"(?:(?P<direction>NEXT|PRIOR|FIRST|LAST|ALL|(?:FORWARD|BACKWARD)(?:\s++(?:ALL\b|[-+]?\d++))?"
+    r"|(?:(?:ABSOLUTE|RELATIVE)\s++)?[-+]?\d++)\s++)?"
+    rf"(?:(?:FROM|IN)\s++)?{_NAME}",
     re.IGNORECASE | re.DOTALL,
 )
-_CLOSE = re.compile(rf"{_COMMENTS}CLOSE\s+{_NAME}", re.IGNORECASE | re.DOTALL)
+_CLOSE = re.compile(rf"{LEADING}CLOSE\s++{_NAME}", re.IGNORECASE | re.DOTALL)
 
 CURSOR_STATEMENTS = ("DECLARE", "FETCH", "MOVE", "CLOSE")
 """The first words of the statements about cursors."""

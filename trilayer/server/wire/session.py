@@ -26,7 +26,7 @@ from trilayer.server.engine.question import (
 from trilayer.server.metrics import Metrics
 from trilayer.server.wire import messages
 from trilayer.server.wire.client import Client
-from trilayer.server.wire.copying import LEADING, Copy, copy_of
+from trilayer.server.wire.copying import Copy, copy_of
 from trilayer.server.wire.cursors import (
     CURSOR_STATEMENTS,
     Close,
@@ -37,6 +37,7 @@ from trilayer.server.wire.cursors import (
 from trilayer.server.wire.messages import Body, Fault, Field, ProtocolFault, Startup
 from trilayer.server.wire.prepared import Portal, Prepared, Statement
 from trilayer.server.wire.setting import Setting, layer_of, seconds_of, setting_of
+from trilayer.server.wire.text import first_word, is_nothing
 
 logger = logging.getLogger("trilayer.server")
 
@@ -55,8 +56,6 @@ _SAID = {
     "in_hot_standby": "off",
 }
 """What a client is told about the server when it connects."""
-
-_COMMAND = re.compile(LEADING + r"(\w+)", re.DOTALL)
 
 TOGETHER_BYTES = 1 << 16
 """Up to so many bytes are kept to be sent at once."""
@@ -294,7 +293,7 @@ class Session:
     async def _statements(self, text: str) -> list[str]:
         """The statements of a text. Only a worker parses it, if it may be several."""
         whole = text.strip().rstrip(";").strip()
-        if _NOTHING.fullmatch(whole):
+        if is_nothing(whole):
             return []
         if ";" not in whole:
             return [whole]
@@ -303,7 +302,7 @@ class Session:
 
     async def _command(self, sql: str, parameters: Parameters = NO_PARAMETERS) -> str | None:
         """Carries out a statement that has no answer; None if it has one."""
-        word = _first_word(sql)
+        word = first_word(sql)
         if _TO_SAVEPOINT.match(sql):  # no statement has changed anything
             if self._transaction == messages.FAILED:
                 self._transaction = messages.IN_TRANSACTION
@@ -603,8 +602,6 @@ _END = ("COMMIT", "END", *_UNDO)
 _IGNORED = frozenset({"SET", "RESET", "DISCARD", "DEALLOCATE", "SAVEPOINT", "RELEASE", "UNLISTEN"})
 """Statements about the session, which have no answer."""
 
-_NOTHING = re.compile(r"(?:\s|;|--[^\n]*(?:\n|$)|/\*.*?\*/)*", re.DOTALL)
-"""A text with no statement."""
 
 _TO_SAVEPOINT = re.compile(r"\s*ROLLBACK\s+(?:WORK\s+|TRANSACTION\s+)?TO\b", re.IGNORECASE)
 
@@ -620,12 +617,12 @@ def _fields(columns: pa.Schema, formats: Sequence[int]) -> list[Field]:
 
 
 def _has_no_columns(sql: str) -> bool:
-    return _first_word(sql) in (*_BEGIN, *_END, *_IGNORED, "COPY", "MOVE", "CLOSE")
+    return first_word(sql) in (*_BEGIN, *_END, *_IGNORED, "COPY", "MOVE", "CLOSE")
 
 
 def _fetch_of(sql: str) -> Fetch | None:
     """A FETCH; None for another statement."""
-    if _first_word(sql) != "FETCH":
+    if first_word(sql) != "FETCH":
         return None
     found = cursor_statement(sql)
     assert isinstance(found, Fetch)
@@ -634,13 +631,8 @@ def _fetch_of(sql: str) -> Fetch | None:
 
 def _declare_of(sql: str) -> Declare | None:
     """A DECLARE; None for another statement."""
-    found = cursor_statement(sql) if _first_word(sql) == "DECLARE" else None
+    found = cursor_statement(sql) if first_word(sql) == "DECLARE" else None
     return found if isinstance(found, Declare) else None
-
-
-def _first_word(sql: str) -> str:
-    found = _COMMAND.match(sql)
-    return found[1].upper() if found else ""
 
 
 def _fault(refusal: Refusal) -> Fault:
