@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from tests.support.jvm import QUICK_JVM
@@ -28,6 +29,10 @@ os.environ["AIRFLOW_HOME"] = str(PROJECT / ".trilayer" / "tests-airflow" / WORKE
 
 # It tells of its connections' end when pytest has closed what it would write to.
 logging.getLogger("py4j").setLevel(logging.CRITICAL)
+
+# How long an example takes says more about the machine than about what is tested.
+hypothesis.settings.register_profile("trilayer", deadline=None)
+hypothesis.settings.load_profile("trilayer")
 
 _numbers = itertools.count(1)
 

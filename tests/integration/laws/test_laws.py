@@ -204,7 +204,6 @@ ENGINES = {
 }
 DRAWN = settings(
     max_examples=2,
-    deadline=None,
     derandomize=True,
     database=None,
     phases=[Phase.generate],  # nothing can fail while groups are drawn

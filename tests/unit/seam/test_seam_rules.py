@@ -28,7 +28,7 @@ from trilayer_core.seam import (
     tick_of,
 )
 
-DRAWN = settings(max_examples=150, deadline=None, derandomize=True, database=None)
+DRAWN = settings(max_examples=150, derandomize=True, database=None)
 REBUILD = "; rebuild the speed layer: `trilayer speed run --rebuild`"
 OFFSETS = st.integers(0, 12)
 CUTS = st.dictionaries(st.integers(0, 2), OFFSETS, max_size=3)

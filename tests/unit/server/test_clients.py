@@ -181,4 +181,4 @@ def test_what_is_not_there_is_refused_by_name(served):
     with served.client(autocommit=True) as client:
         with pytest.raises(errors.UndefinedTable) as raised:
             client.execute("SELECT * FROM totls")
-        assert raised.value.diag.message_hint == "did you mean 'totals'?"
+        assert raised.value.diag.message_hint == "Did you mean 'totals'?"

@@ -33,9 +33,16 @@ def serving(store, tmp_path):
     return on
 
 
-def loaders():
+def all_loaders():
     found = psutil.Process().children()
     return [child for child in found if loader.__name__ in child.cmdline()]
+
+
+@pytest.fixture
+def loaders():
+    """The loaders that were started since the test began."""
+    before = all_loaders()
+    return lambda: [found for found in all_loaders() if found not in before]
 
 
 def ready(server):
@@ -47,7 +54,7 @@ def asked(server, sql):
         return client.execute(sql).fetchall()
 
 
-def test_an_empty_store_is_loaded_before_the_first_question(serving):
+def test_an_empty_store_is_loaded_before_the_first_question(serving, loaders):
     with serving(CATALOG) as server:
         until(loaders)
         assert ready(server).status_code == 200

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trilayer.server.encoding import values
@@ -19,7 +19,6 @@ def encoded(array, *, binary):
 
 
 @pytest.mark.parametrize(("precision", "scale"), DECIMALS)
-@settings(deadline=None)
 @given(data=st.data())
 def test_decimals_in_binary(precision, scale, data):
     most = 10**precision - 1
