@@ -22,7 +22,7 @@ class Served(InThread):
 
     async def _serve(self):
         async with Pool(self._project, self._limits) as self.pool:
-            await Server(self.pool, self._access).run(0, self._stop, self._begun)
+            await Server(self.pool, self._access, "127.0.0.1").run(0, self._stop, self._begun)
 
     def _begun(self, port):
         self.port = port

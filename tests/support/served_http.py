@@ -65,7 +65,7 @@ class ServedHttp(InThread):
 
     async def _serve(self):
         async with self._pool or nullcontext():
-            await serve(self._app, 0, self._stop, self._begun)
+            await serve(self._app, 0, self._stop, self._begun, "127.0.0.1")
 
     def _begun(self, port):
         self.port = port

@@ -175,7 +175,7 @@ def limits(settings: Settings) -> Limits:
         rows=settings.serve_rows,
         bytes=settings.serve_bytes,
         connections=settings.serve_connections,
-        client_connections=settings.serve_connections,
+        client_connections=settings.serve_connections_each,
     )
 
 

@@ -144,6 +144,9 @@ class Settings(BaseSettings):
     serve_connections: int = Field(
         500, ge=1, description="most clients of PostgreSQL that are connected"
     )
+    serve_connections_each: int = Field(
+        300, ge=1, description="most of them from one address, so that others find room"
+    )
 
     speed_trigger_s: float = Field(0.0, ge=0, description="minimum time between two micro-batches")
     speed_max_events: int = Field(

@@ -2,7 +2,9 @@
 
 import asyncio
 import base64
+import socket
 import ssl
+import struct
 
 import asyncpg
 import pg8000.native
@@ -12,6 +14,8 @@ import pytest
 from tests.support.certificates import write_certificate
 from tests.support.sales import catalog_on
 from tests.support.served import Served
+from trilayer.operations.project import Project
+from trilayer.server import serving
 from trilayer.server.users import Users, Verifier
 from trilayer.server.wire import scram
 from trilayer.server.wire.authentication import Access
@@ -166,3 +170,43 @@ def test_an_address_that_others_reach_needs_passwords_and_encryption(users, tmp_
             with pytest.raises(UsageError, match="passwords and encryption"):
                 check_exposed(host, access)
     check_exposed("0.0.0.0", Access(users, tls, True))
+
+
+def test_a_server_that_others_reach_does_not_start_without_them(tmp_path):
+    settings = Settings(serve_host="0.0.0.0", home=tmp_path)
+    project = Project(settings, catalog_on("sales"), Store(str(tmp_path / "store")))
+    with pytest.raises(UsageError, match="passwords and encryption"):
+        asyncio.run(serving.serve(project, asyncio.Event(), lambda at: None))
+
+
+def test_clients_of_one_address_leave_room_for_others(tmp_path):
+    limits = serving.limits(Settings(serve_connections=10, serve_connections_each=2))
+    store = Store(str(tmp_path / "store"))
+    with Served(catalog_on("sales"), Settings(), store, limits) as served:
+        with served.client(), served.client():
+            with pytest.raises(psycopg.OperationalError, match=r"at most 2 .* from one address"):
+                served.client()
+            with _connected(served.port, "127.0.0.2") as other:
+                assert other.recv(1) == b"R"
+        served.client().close()
+
+
+def test_clients_of_all_addresses_are_limited(tmp_path):
+    limits = serving.limits(Settings(serve_connections=2))
+    store = Store(str(tmp_path / "store"))
+    with (
+        Served(catalog_on("sales"), Settings(), store, limits) as served,
+        _connected(served.port, "127.0.0.2") as first,
+        _connected(served.port, "127.0.0.3") as second,
+    ):
+        assert (first.recv(1), second.recv(1)) == (b"R", b"R")
+        with _connected(served.port, "127.0.0.4") as third:
+            assert b"at most 2 clients may be connected\0" in third.recv(1_000)
+
+
+def _connected(port, address):
+    """A client of an address of its own, which has sent its startup message."""
+    made = socket.create_connection(("127.0.0.1", port), source_address=(address, 0), timeout=30)
+    body = struct.pack(">i", 3 << 16) + b"user\0a\0database\0trilayer\0\0"
+    made.sendall(struct.pack(">i", len(body) + 4) + body)
+    return made

@@ -14,7 +14,6 @@ from fastapi import FastAPI
 
 from trilayer_core.errors import EnvironmentFault
 
-HOST = "127.0.0.1"
 CLOSING_S = 3
 """How long answers that are being sent may take when the server ends, in seconds."""
 
@@ -44,7 +43,7 @@ async def serve(
     port: int,
     stop: asyncio.Event,
     on_ready: Callable[[int], None],
-    host: str = HOST,
+    host: str,
     *,
     certificate: Path | None = None,
     key: Path | None = None,

@@ -6,6 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 VERSION = "15.0"
+"""The version of PostgreSQL as which the server presents itself."""
+
+_REPORTED = ("server_version", "server_encoding", "client_encoding", "DateStyle", "IntervalStyle",
+             "TimeZone", "integer_datetimes", "standard_conforming_strings",
+             "default_transaction_read_only", "in_hot_standby", "application_name")  # fmt: skip
+"""The settings that a client is told when it connects."""
+
 _OTHERS = ("tables", "alerts", "arrivals")
 
 
@@ -59,7 +66,15 @@ class Session:
             "lc_collate": "C",
             "lc_ctype": "C",
             "datestyle": "ISO, MDY",
+            "intervalstyle": "postgres",
+            "integer_datetimes": "on",
+            "standard_conforming_strings": "on",
             "in_hot_standby": "off",
             "jit": "off",
         }
         return own | {name.lower(): value for name, value in self.settings.items()}
+
+    def reported(self) -> Mapping[str, str]:
+        """The settings that a client is told when it connects, by name as PostgreSQL writes it."""
+        known = self.all_settings()
+        return {name: known[name.lower()] for name in _REPORTED}

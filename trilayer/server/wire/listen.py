@@ -27,9 +27,6 @@ from trilayer_core.errors import EnvironmentFault, UsageError
 
 logger = logging.getLogger("trilayer.server")
 
-HOST = "127.0.0.1"
-"""The address on which the server listens unless another is given."""
-
 DATABASE = "trilayer"
 STARTUP_S = 10.0
 """How long a client may take for its startup message, in seconds."""
@@ -44,7 +41,7 @@ class Server:
     """Answers the clients of PostgreSQL from a pool of workers."""
 
     def __init__(
-        self, pool: Pool, access: Access, host: str = HOST, metrics: Metrics | None = None
+        self, pool: Pool, access: Access, host: str, metrics: Metrics | None = None
     ) -> None:
         """Prepares it; `run` listens.
 
@@ -53,11 +50,7 @@ class Server:
             access: Who may connect.
             host: The address on which it listens.
             metrics: What is measured.
-
-        Raises:
-            UsageError: The address can be reached from elsewhere, without passwords or encryption.
         """
-        check_exposed(host, access)
         self._pool, self._access, self._host = pool, access, host
         self._metrics = metrics or Metrics()
         self._sessions: dict[int, Session] = {}

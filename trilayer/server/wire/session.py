@@ -41,21 +41,6 @@ from trilayer.server.wire.text import first_word, is_nothing
 
 logger = logging.getLogger("trilayer.server")
 
-SERVER_VERSION = "15.0 (trilayer)"
-
-_SAID = {
-    "server_version": SERVER_VERSION,
-    "server_encoding": "UTF8",
-    "client_encoding": "UTF8",
-    "DateStyle": "ISO, MDY",
-    "IntervalStyle": "postgres",
-    "TimeZone": "UTC",
-    "integer_datetimes": "on",
-    "standard_conforming_strings": "on",
-    "default_transaction_read_only": "on",
-    "in_hot_standby": "off",
-}
-"""What a client is told about the server when it connects."""
 
 TOGETHER_BYTES = 1 << 16
 """Up to so many bytes are kept to be sent at once."""
@@ -122,8 +107,7 @@ class Session:
         if startup.minor or refused:
             self._send(messages.older_protocol(refused))
         self._send(messages.authenticated())
-        said = _SAID | {"application_name": startup.options.get("application_name", "")}
-        for name, value in said.items():
+        for name, value in self._known.reported().items():
             self._send(messages.parameter(name, value))
         self._send(messages.cancel_key(self.pid, self._secret))
         self._send(messages.ready(self._transaction))

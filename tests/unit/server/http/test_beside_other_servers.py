@@ -21,7 +21,7 @@ def test_signals_are_left_to_the_process(tmp_path):
     async def run():
         before, stop, ports = handlers(), asyncio.Event(), asyncio.Queue()
         async with asyncio.TaskGroup() as group:
-            group.create_task(serve(made.served._app, 0, stop, ports.put_nowait))
+            group.create_task(serve(made.served._app, 0, stop, ports.put_nowait, "127.0.0.1"))
             port = await ports.get()
             assert handlers() == before
             async with httpx.AsyncClient(trust_env=False) as client:
@@ -37,4 +37,6 @@ def test_a_port_that_is_taken(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(EnvironmentFault, match=f"can't listen on 127.0.0.1:{port}"):
-            asyncio.run(serve(made.served._app, port, asyncio.Event(), lambda port: None))
+            asyncio.run(
+                serve(made.served._app, port, asyncio.Event(), lambda port: None, "127.0.0.1")
+            )
