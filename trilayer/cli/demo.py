@@ -20,7 +20,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from serving_layer import Result
-from serving_layer.connection import Layer
+from serving_layer.snapshot import Layer
 from trilayer.cli.context import err, out
 from trilayer.operations import demo as operation
 from trilayer.operations.alert_watch import Arrived, Score

@@ -19,7 +19,9 @@ from rich.markup import escape
 from rich.table import Table
 
 import serving_layer
-from serving_layer.connection import LAYERS, Connection, Layer, Provenance, Result, Snapshot
+from serving_layer.connection import Connection
+from serving_layer.result import Provenance, Result
+from serving_layer.snapshot import LAYERS, Layer, Snapshot
 from trilayer.cli.context import err, out
 from trilayer.operations.project import project
 from trilayer.operations.values import as_text, plain

@@ -24,7 +24,7 @@ import httpx
 
 import serving_layer
 from serving_layer import Connection, Provenance, Result
-from serving_layer.connection import LAYERS, Layer
+from serving_layer.snapshot import LAYERS, Layer
 from trilayer.local import airflow, processes
 from trilayer.operations.alert_watch import (
     AlertWatch,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from serving_layer.connection import StreamProvenance
+from serving_layer.result import StreamProvenance
 from trilayer.operations.project import Project
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import CoverageError

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import duckdb
 import pyarrow as pa
 
-from serving_layer.connection import Snapshot
+from serving_layer.snapshot import Snapshot
 from trilayer.operations.verification.recompute import Recomputed
 from trilayer_core.compute.grouping import partial_schema
 from trilayer_core.compute.merging import (

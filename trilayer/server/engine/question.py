@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from serving_layer.connection import Layer
+from serving_layer.snapshot import Layer
 from trilayer.server.introspection import Session
 
 Output = Literal[

@@ -23,8 +23,9 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from serving_layer.connection import Connection, Snapshot
+from serving_layer.connection import Connection
 from serving_layer.result import Provenance
+from serving_layer.snapshot import Snapshot
 from trilayer.operations.project import Project
 from trilayer.operations.values import plain
 from trilayer.server import introspection

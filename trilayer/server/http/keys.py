@@ -6,7 +6,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from serving_layer.connection import LAYERS
+from serving_layer.snapshot import LAYERS
 from trilayer_core.definitions.catalog import Catalog
 
 MOST_CHARACTERS = 4_096

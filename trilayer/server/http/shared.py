@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from serving_layer.connection import Layer
+from serving_layer.snapshot import Layer
 from trilayer.server.engine.question import Question, Refusal
 from trilayer.server.http.columns import columns_json
 from trilayer.server.http.engine import Engine, chunks_of

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from serving_layer.connection import Layer
+from serving_layer.snapshot import Layer
 from trilayer.server.engine.question import Output, Parameters, Question, Refusal
 from trilayer.server.http.columns import columns_json
 from trilayer.server.http.engine import Answer, Engine, chunks_of

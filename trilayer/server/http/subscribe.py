@@ -12,7 +12,7 @@ from fastapi import FastAPI, Header, Query, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from serving_layer.connection import Layer
+from serving_layer.snapshot import Layer
 from trilayer.server.engine.question import Refusal
 from trilayer.server.http.engine import Engine
 from trilayer.server.http.faults import TOO_MANY, Failure, of_refusal

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import duckdb
 import pyarrow as pa
 
-from serving_layer.connection import LAYERS
+from serving_layer.snapshot import LAYERS
 from trilayer.server.encoding.values import type_of
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.view import Key, Measure, View

@@ -12,7 +12,7 @@ import ssl
 from collections import Counter
 from collections.abc import Callable
 
-from serving_layer.connection import Layer
+from serving_layer.snapshot import Layer
 from trilayer.server import introspection
 from trilayer.server.engine.pool import Pool
 from trilayer.server.engine.question import Refusal

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from serving_layer.connection import Layer
+from serving_layer.snapshot import Layer
 from trilayer.server import introspection
 from trilayer.server.encoding.values import BINARY, TEXT, type_of
 from trilayer.server.engine import worker as engine

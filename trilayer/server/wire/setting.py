@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from serving_layer.connection import LAYERS, Layer
+from serving_layer.snapshot import LAYERS, Layer
 from trilayer.server.engine.question import Refusal
 
 _SET = re.compile(

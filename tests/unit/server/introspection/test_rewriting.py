@@ -220,7 +220,7 @@ def test_a_statement_means_the_same_if_it_mentions_the_catalog(connection, descr
     def values(sql):
         with connection._database.cursor() as database:
             rows = [repr(row) for row in database.sql(sql).fetchall()]
-        return rows if "order by" in sql else sorted(rows)
+        return rows if "order by" in sql.lower() else sorted(rows)
 
     differ = {}
     for expression in EXPRESSIONS:
