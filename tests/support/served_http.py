@@ -17,7 +17,7 @@ from trilayer.operations.project import Project
 from trilayer.server.engine.question import Refusal
 from trilayer.server.http.application import app
 from trilayer.server.http.limits import Limits
-from trilayer.server.http.security import Access
+from trilayer.server.http.security import WebAccess
 from trilayer.server.http.serving import serve
 from trilayer.server.http.state import State
 from trilayer.server.metrics import Metrics
@@ -58,7 +58,7 @@ class ServedHttp(InThread):
         self._app = app(
             engine,
             self.state,
-            access=access or Access(),
+            access=access or WebAccess(),
             limits=limits,
             metrics=self.metrics,
         )

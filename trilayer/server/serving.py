@@ -17,7 +17,7 @@ from trilayer.server.engine.pool import Limits, Pool
 from trilayer.server.engine.question import Refusal
 from trilayer.server.http import serving as web
 from trilayer.server.http.application import app
-from trilayer.server.http.security import Access as WebAccess
+from trilayer.server.http.security import WebAccess
 from trilayer.server.http.state import State
 from trilayer.server.metrics import Metrics
 from trilayer.server.users import Users

@@ -27,7 +27,7 @@ from trilayer.server import introspection
 from trilayer.server.engine import frames, system
 from trilayer.server.engine.question import Refusal
 from trilayer.server.engine.refusals import refusal_of
-from trilayer.server.engine.worker import Worker, limit_memory
+from trilayer.server.engine.worker import Executor, limit_memory
 from trilayer_core.errors import TrilayerError
 
 logger = logging.getLogger("trilayer.server")
@@ -106,7 +106,7 @@ class _Loader:
         )
         limit_memory(self._start.memory_mb)
         with suppress(ConnectionError):
-            Worker(end, self._start.project, self._connection, self._start.most_rows).run()
+            Executor(end, self._start.project, self._connection, self._start.most_rows).run()
         os._exit(0)
 
     def _reply(self, document: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from serving_layer.snapshot import Layer
-from trilayer.server.introspection import Session
+from trilayer.server.introspection import SessionInfo
 
 Output = Literal[
     "arrow", "json", "csv", "wire",
@@ -39,7 +39,7 @@ class Parameters:
 
 
 NO_PARAMETERS = Parameters()
-NOBODY = Session()
+NOBODY = SessionInfo()
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Question:
     parameters: Parameters = NO_PARAMETERS
     formats: Sequence[int] = ()
     most_rows: int | None = None
-    session: Session = NOBODY
+    session: SessionInfo = NOBODY
 
 
 LOST = "58030"

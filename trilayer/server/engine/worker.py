@@ -108,7 +108,7 @@ class Close:
 Request = Open | Fetch | Describe | Split | Close
 
 
-class Worker:
+class Executor:
     """Carries out the requests of one client at a time."""
 
     def __init__(

@@ -23,19 +23,19 @@ from trilayer.server.http.faults import (
 )
 from trilayer.server.http.limits import USUAL, Limits
 from trilayer.server.http.questions import Questions
-from trilayer.server.http.security import Access, Guard
+from trilayer.server.http.security import Guard, WebAccess
 from trilayer.server.http.state import State
 from trilayer.server.http.subscribe import Subscriptions
 from trilayer.server.metrics import Metrics
 
-OPEN_TO_THIS_MACHINE = Access()
+OPEN_TO_THIS_MACHINE = WebAccess()
 
 
 def app(
     engine: Engine,
     state: State,
     *,
-    access: Access = OPEN_TO_THIS_MACHINE,
+    access: WebAccess = OPEN_TO_THIS_MACHINE,
     limits: Limits = USUAL,
     metrics: Metrics | None = None,
     console: Path | None = None,

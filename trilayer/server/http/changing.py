@@ -19,7 +19,7 @@ from trilayer.operations.batch import deliver_all
 from trilayer.operations.corrections import Sent, send_corrections
 from trilayer.operations.project import Project
 from trilayer.server.http.faults import INVALID, Failure
-from trilayer.server.http.security import Access, Client, admin_of
+from trilayer.server.http.security import Client, WebAccess, admin_of
 from trilayer.server.http.state import State
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.seam import format_time
@@ -59,7 +59,7 @@ class Replay(BaseModel):
     again: bool = False
 
 
-def add(app: FastAPI, state: State, access: Access) -> None:
+def add(app: FastAPI, state: State, access: WebAccess) -> None:
     """Adds the endpoints to an application."""
 
     @app.post("/v1/rollback", tags=["operations"])

@@ -16,7 +16,7 @@ from trilayer.server.http import catalog
 from trilayer.server.http.engine import Engine
 from trilayer.server.http.faults import BROKEN, INVALID, Failure
 from trilayer.server.http.limits import Limits
-from trilayer.server.http.security import Access, client_of
+from trilayer.server.http.security import WebAccess, client_of
 from trilayer.server.http.state import Kind, State
 from trilayer.server.http.watch import state_of
 
@@ -33,7 +33,7 @@ class Answered(BaseModel):
     provenance: dict[str, Any]
 
 
-def add(app: FastAPI, engine: Engine, state: State, access: Access, limits: Limits) -> None:
+def add(app: FastAPI, engine: Engine, state: State, access: WebAccess, limits: Limits) -> None:
     """Adds the endpoints to an application."""
 
     @app.get("/v1/session", tags=["state"])

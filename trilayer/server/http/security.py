@@ -81,7 +81,7 @@ def _always() -> bool:
 
 
 @dataclass(frozen=True)
-class Access:
+class WebAccess:
     """Who may ask, and under which names the server is known.
 
     Attributes:
@@ -107,7 +107,7 @@ class Access:
 class Guard:
     """Checks every request before the application sees it, and adds headers to each answer."""
 
-    def __init__(self, app: ASGIApp, access: Access, limits: Limits) -> None:
+    def __init__(self, app: ASGIApp, access: WebAccess, limits: Limits) -> None:
         self._app, self._access, self._limits = app, access, limits
         self._hosts = {*SELF, *(host.lower().strip("[]") for host in access.hosts)}
         self._remembered: dict[bytes, tuple[str, Role, float]] = {}
@@ -224,7 +224,7 @@ def client_of(request: Request) -> Client:
     return client
 
 
-def admin_of(request: Request, access: Access) -> Client:
+def admin_of(request: Request, access: WebAccess) -> Client:
     """Who sends a request that changes something.
 
     Raises:

@@ -26,7 +26,7 @@ from trilayer.server.introspection.functions import (
     subscripts,
 )
 from trilayer.server.introspection.naming import name_columns
-from trilayer.server.introspection.session import VERSION, Session
+from trilayer.server.introspection.session import VERSION, SessionInfo
 from trilayer.server.introspection.shapes import CATALOG, SCHEMAS, Relation, shapes
 from trilayer.server.introspection.text import SHOW, Written, plain
 from trilayer.server.introspection.types import (
@@ -54,12 +54,12 @@ class Rewritten:
     oids: Sequence[int] = ()
 
 
-def rewritten(sql: str, session: Session) -> str:
+def rewritten(sql: str, session: SessionInfo) -> str:
     """See `rewrite`; without the types."""
     return rewrite(sql, session).sql
 
 
-def rewrite(sql: str, session: Session) -> Rewritten:
+def rewrite(sql: str, session: SessionInfo) -> Rewritten:
     """A statement as DuckDB answers it.
 
     One that can't be parsed is left as it is, for DuckDB to judge.
@@ -98,7 +98,7 @@ def _oid(type_: str) -> int:
     return 0
 
 
-def _shown(name: str, session: Session) -> Rewritten | None:
+def _shown(name: str, session: SessionInfo) -> Rewritten | None:
     """The answer to SHOW; None if there is no such setting."""
     wanted = " ".join(name.replace('"', "").lower().split())
     wanted = {"transaction isolation level": "transaction_isolation", "time zone": "timezone",
@@ -112,7 +112,7 @@ def _shown(name: str, session: Session) -> Rewritten | None:
     return Rewritten(f'SELECT {literal(value).sql("duckdb")} AS "{known.get(wanted, wanted)}"')
 
 
-def _setting(name: str, session: Session) -> str | None:
+def _setting(name: str, session: SessionInfo) -> str | None:
     given = session.all_settings().get(name.lower())
     if given is not None:
         return given
@@ -192,7 +192,7 @@ _USER_COLUMNS = frozenset({"rolname", "usename", "groname", "role_name", "grante
 class _Rewriting:
     """Rewrites the statements of one session."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: SessionInfo) -> None:
         self._session = session
         self._path = listed(session.path)
         self._user = literal(session.user)

@@ -17,7 +17,7 @@ _OTHERS = ("tables", "alerts", "arrivals")
 
 
 @dataclass(frozen=True)
-class Session:
+class SessionInfo:
     """A client's session.
 
     Attributes:

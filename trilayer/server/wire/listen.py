@@ -109,7 +109,7 @@ class Server:
             layer, version = _chosen(startup)
             pid = next(self._pids)
             client = Client(self._pool, version)
-            known = introspection.Session(
+            known = introspection.SessionInfo(
                 startup.options.get("database", DATABASE),
                 user,
                 layer,

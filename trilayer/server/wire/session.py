@@ -68,7 +68,7 @@ class Session:
         writer: asyncio.StreamWriter,
         client: Client,
         layer: Layer,
-        known: introspection.Session,
+        known: introspection.SessionInfo,
         metrics: Metrics,
         pid: int,
         secret: bytes,

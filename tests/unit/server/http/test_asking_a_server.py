@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 
 import serving_layer
 from trilayer.cli.main import app
-from trilayer.server.http.security import Access
+from trilayer.server.http.security import WebAccess
 from trilayer_core.errors import CoverageError, EnvironmentFault, UsageError
 
 QUERIES = [
@@ -58,7 +58,9 @@ def test_the_catalog_of_a_server(site):
 
 
 def test_logins(serving):
-    access = Access(lambda name, password: "reader" if (name, password) == ("a b", "p@:") else None)
+    access = WebAccess(
+        lambda name, password: "reader" if (name, password) == ("a b", "p@:") else None
+    )
     served = serving(access=access)
     place = served.url.removeprefix("http://")
     with serving_layer.connect(f"http://a%20b:p%40%3A@{place}") as connection:

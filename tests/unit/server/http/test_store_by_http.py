@@ -15,11 +15,11 @@ from trilayer.operations.status import project_status
 from trilayer.server.engine.question import Refusal
 from trilayer.server.http import state
 from trilayer.server.http.limits import Limits
-from trilayer.server.http.security import Access
+from trilayer.server.http.security import WebAccess
 from trilayer.server.http.state import THREADS
 from trilayer_core.runtime.settings import Settings
 
-ADMIN = Access(lambda name, password: "admin" if password == "secret" else None)
+ADMIN = WebAccess(lambda name, password: "admin" if password == "secret" else None)
 
 
 def get(served, path, status=200, **options):

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from trilayer.server.http import security
-from trilayer.server.http.security import Access
+from trilayer.server.http.security import WebAccess
 
 PASSWORDS = {("ann", "one"): "reader", ("root", "two"): "admin", ("", "token"): "reader"}
 
@@ -14,7 +14,7 @@ def authenticate(name, password):
     return PASSWORDS.get((name, password))
 
 
-WITH_PASSWORDS = Access(authenticate)
+WITH_PASSWORDS = WebAccess(authenticate)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ WITH_PASSWORDS = Access(authenticate)
     ],
 )
 def test_only_names_of_the_server_are_answered(serving, host, status):
-    served = serving(access=Access(hosts=["board.example"]))
+    served = serving(access=WebAccess(hosts=["board.example"]))
     with served.client(headers={"Host": host}) as client:
         for path in ("/v1/session", "/healthz"):
             assert client.get(path).status_code == status
@@ -128,7 +128,7 @@ def test_wrong_logins(serving, given, monkeypatch):
 
 
 def test_guests_read_and_are_asked_to_log_in_for_more(serving):
-    with serving(access=Access(authenticate, guests=True)).client() as client:
+    with serving(access=WebAccess(authenticate, guests=True)).client() as client:
         assert client.get("/v1/session").json()["role"] == "reader"
         assert client.post("/v1/rollback", json={}).status_code == 401
 
@@ -168,7 +168,7 @@ def test_a_password_is_not_checked_for_every_request(serving):
         checked.append(name)
         return authenticate(name, password)
 
-    with serving(access=Access(slow)).client(auth=("ann", "one")) as client:
+    with serving(access=WebAccess(slow)).client(auth=("ann", "one")) as client:
         for _ in range(5):
             client.get("/v1/session")
     assert checked == ["ann"]

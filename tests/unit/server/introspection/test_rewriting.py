@@ -8,7 +8,7 @@ import pytest
 
 from tests.support import postgres_shapes
 from trilayer.server.introspection import (
-    Session,
+    SessionInfo,
     mentions,
     parameter_types,
     rewrite,
@@ -16,7 +16,7 @@ from trilayer.server.introspection import (
 )
 from trilayer.server.introspection.shapes import SCHEMAS, shapes
 
-SESSION = Session("trilayer@7", "ana", "speed", "psql", {"Work_Mem": "1GB"}, 42)
+SESSION = SessionInfo("trilayer@7", "ana", "speed", "psql", {"Work_Mem": "1GB"}, 42)
 
 ABOUT = [
     "SELECT * FROM pg_class",
