@@ -12,8 +12,6 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
-import pyarrow as pa
-
 COLUMNS: Final = b"T"
 """An answer begins: the length of a JSON document, the document, and an Arrow schema."""
 
@@ -51,7 +49,7 @@ class Out:
         """Sends to `to`."""
         self._to, self._kept = to, bytearray()
 
-    def send(self, kind: bytes, body: bytes | pa.Buffer) -> None:
+    def send(self, kind: bytes, body: bytes | memoryview) -> None:
         """Sends a frame, or keeps it until `flush`."""
         view = memoryview(body)
         self._kept += head(kind, view.nbytes)

@@ -64,6 +64,11 @@ class Limits:
     connections: int = 500
     client_connections: int = 300
 
+    def check_statement(self, size: int) -> None:
+        """Raises Refusal if so many bytes, with parameters, are too long for a statement."""
+        if size > (most := self.statement_bytes):
+            raise Refusal("54000", f"a statement must have at most {most:,} bytes; got {size:,}")
+
 
 class Worker:
     """A worker process, which one client has for itself.
@@ -137,9 +142,7 @@ class Worker:
     def _check(self, question: Question) -> None:
         """Remembers the version. Raises Refusal for a statement that is too long to be parsed."""
         given = sum(len(value or b"") for value in question.parameters.values)
-        size, most = len(question.sql.encode()) + given, self._pool.limits.statement_bytes
-        if size > most:
-            raise Refusal("54000", f"a statement must have at most {most:,} bytes; got {size:,}")
+        self._pool.limits.check_statement(len(question.sql.encode()) + given)
         self.version = question.version
 
     async def split(self, text: str) -> list[str]:

@@ -44,6 +44,9 @@ logger = logging.getLogger("trilayer.server")
 MOST_COLUMNS = 1_664
 """The most columns of an answer, as PostgreSQL has it."""
 
+MOST_BYTES = 1 << 20
+"""How much is sent in one frame, of which the server holds one for each client."""
+
 
 @dataclass(frozen=True)
 class Open:
@@ -225,8 +228,8 @@ class Executor:
             raise Refusal("54000", f"an answer must have at most {self._most_rows:,} rows")
 
     def _send_rows(self, data: bytes | pa.Buffer) -> None:
-        if len(data):
-            self._out.send(frames.ROWS, data)
+        for at in range(0, len(data), MOST_BYTES):
+            self._out.send(frames.ROWS, memoryview(data)[at : at + MOST_BYTES])
 
     def _send_columns(self, document: Mapping[str, Any], columns: pa.Schema) -> None:
         text, schema = _json(document), columns.serialize().to_pybytes()

@@ -42,6 +42,15 @@ class Client:
         """Whether workers are held for cursors."""
         return bool(self._held)
 
+    @property
+    def has_worker(self) -> bool:
+        """Whether it keeps a worker, which nobody else has meanwhile."""
+        return self._worker is not None
+
+    def check(self, text: str) -> None:
+        """Raises Refusal for a statement that is too long to be looked at."""
+        self._pool.limits.check_statement(len(text.encode()))
+
     async def begin(self) -> None:
         """Keeps a worker, and with it the state on which it answers, until `end`."""
         if self._transaction:

@@ -31,9 +31,13 @@ DATABASE = "trilayer"
 STARTUP_S = 10.0
 """How long a client may take for its startup message, in seconds."""
 
+CLOSING_S = 10.0
+"""How long a client may take for what is left to read when its connection ends, in seconds."""
+
 MOST_STARTUP_BYTES = 10_000
 KEY_BYTES = 4
 
+_VERSION = re.compile(r"[0-9]{1,18}")
 _OPTION = re.compile(r"-c\s*search_path=(\S+)|--search_path=(\S+)")
 
 
@@ -130,9 +134,15 @@ class Server:
             writer.write(messages.error(Fault("08P01", str(error), severity="FATAL")))
         except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
             logger.debug("a client has left: %s", error)
+        except Exception:
+            logger.exception("a connection has failed unexpectedly")
+            fault = Fault("XX000", "internal error", "The server's log has more", severity="FATAL")
+            writer.write(messages.error(fault))
         finally:
             self._clients[address] -= 1
             writer.close()
+            # One that does not read what is left would keep its descriptor, and no longer counts.
+            asyncio.get_running_loop().call_later(CLOSING_S, writer.transport.abort)
 
     def _admit(self, address: str) -> None:
         """Raises Refusal if there are too many clients."""
@@ -210,7 +220,7 @@ def _chosen(startup: Startup) -> tuple[Layer, int | None]:
     given = startup.options.get("search_path") or (option and (option[1] or option[2])) or "merged"
     layer = layer_of(given)
     database, at, version = startup.options.get("database", DATABASE).partition("@")
-    if database != DATABASE or (at and not version.isdecimal()):
+    if database != DATABASE or (at and not _VERSION.fullmatch(version)):
         raise Refusal(
             "3D000",
             f"database must be {DATABASE} or {DATABASE}@VERSION; got {database}{at}{version}",

@@ -11,8 +11,8 @@ from trilayer.server.engine.pool import Worker
 from trilayer.server.engine.question import Question, Refusal
 from trilayer.server.wire.cursors import Fetch
 
-MOST = 1_000
-"""The most statements, and the most portals, that a client may have at once."""
+MOST, MOST_BYTES = 2_000, 1 << 22
+"""The most statements and portals that a client may keep, and their bytes."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,11 @@ class Statement:
     sql: str
     oids: Sequence[int]
     columns: pa.Schema | None = None
+
+    @property
+    def size(self) -> int:
+        """How many bytes of the client it keeps."""
+        return len(self.sql) + 4 * len(self.oids)
 
 
 @dataclass
@@ -55,6 +60,12 @@ class Portal:
     held_by: Worker | None = None
     read: int = 0
     rest: Fetch | None = None
+
+    @property
+    def size(self) -> int:
+        """How many bytes of the client it keeps."""
+        given = self.question.parameters
+        return len(self.sql) + sum(len(value or b"") + 8 for value in given.values)
 
 
 @dataclass
@@ -92,24 +103,35 @@ class Prepared:
 
     def prepare(self, name: str, statement: Statement) -> None:
         """Keeps a statement. Raises Refusal if there are too many."""
-        if len(self.statements) >= MOST and name not in self.statements:
-            raise Refusal(
-                "53400",
-                f"a client may have at most {MOST:,} prepared statements",
-                "Close some, or send DEALLOCATE ALL",
-            )
+        self._check_room(statement, self.statements.get(name))
         self.statements[name] = statement
+
+    def deallocate(self, name: str) -> None:
+        """Forgets a statement. Raises Refusal if there is none of this name."""
+        self.statement(name)
+        del self.statements[name]
 
     def bind(self, name: str, portal: Portal) -> None:
         """Keeps a portal. Raises Refusal if there are too many, or if a cursor has the name."""
         former = self.portals.get(name)
         if former is not None and former.is_cursor:
             raise Refusal("42P03", f'cursor "{name}" already exists')
-        if len(self.portals) >= MOST and former is None:
-            raise Refusal("53400", f"a client may have at most {MOST:,} portals", "Close some")
+        self._check_room(portal, former)
         if former is not None and former.open:
             self.replaced = True
         self.portals[name] = portal
+
+    def _check_room(self, more: Statement | Portal, former: Statement | Portal | None) -> None:
+        """Raises Refusal if there is no room for another one in place of a former one."""
+        kept = [*self.statements.values(), *self.portals.values(), more]
+        size = sum(one.size for one in kept) - (former.size if former else 0)
+        if len(kept) - bool(former) > MOST or size > MOST_BYTES:
+            raise Refusal(
+                "53200",
+                f"a client may keep {MOST:,} statements and portals, of {MOST_BYTES:,} bytes"
+                " together",
+                "Close those that are not needed, or send DEALLOCATE ALL",
+            )
 
     def end_transaction(self, *, commits: bool) -> tuple[bool, list[Portal]]:
         """Forgets portals, except for cursors that were or are to be held.

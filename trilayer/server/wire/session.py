@@ -52,7 +52,10 @@ LOOK_S = 1.0
 """How often it is looked for a client that has gone while its answer is computed, in seconds."""
 
 IDLE_S = 600.0
-"""How long a client may do nothing in a transaction, in seconds."""
+"""How long a client that keeps a worker may take for its next message, in seconds."""
+
+MOST_SETTINGS, MOST_SETTING_BYTES = 200, 1_000
+"""The most settings of a client that are remembered, and the longest value."""
 
 
 class Session:
@@ -121,15 +124,16 @@ class Session:
     async def _receive(self) -> tuple[bytes, Body] | None:
         """The next message; None if the client has left."""
         try:
-            keeps = self._transaction != messages.IDLE or self._client.holds
+            # Half a message keeps the worker as well as none.
+            keeps = self._client.has_worker or self._client.holds
             async with asyncio.timeout(IDLE_S if keeps else None):
                 kind = await self._reader.readexactly(1)
-            length = int.from_bytes(await self._reader.readexactly(4), "big")
-            if not 4 <= length <= messages.MOST_BYTES:
-                raise ProtocolFault(
-                    f"a message must have at most {messages.MOST_BYTES:,} bytes; got {length:,}"
-                )
-            body = Body(await self._reader.readexactly(length - 4))
+                length = int.from_bytes(await self._reader.readexactly(4), "big")
+                if not 4 <= length <= messages.MOST_BYTES:
+                    raise ProtocolFault(
+                        f"a message must have at most {messages.MOST_BYTES:,} bytes; got {length:,}"
+                    )
+                body = Body(await self._reader.readexactly(length - 4))
         except asyncio.IncompleteReadError:
             return None
         except TimeoutError:
@@ -172,7 +176,8 @@ class Session:
             logger.exception("a statement has failed unexpectedly")
             self._failed(Fault("XX000", f"internal error: {error}", "The server's log has more"))
             self._after_failure(kind)
-        if kind in (b"Q", b"S", b"H") or self._skips:  # a client may wait for an error
+        # A client may wait for an error; and one that asks without reading must wait.
+        if kind in (b"Q", b"S", b"H") or self._skips or not self._kept:
             await self._drain()
 
     def _after_failure(self, kind: bytes) -> None:
@@ -230,6 +235,7 @@ class Session:
     # -- the simple protocol -----------------------------------------------------------------------
 
     async def _simple(self, text: str) -> None:
+        self._client.check(text)
         statements = await self._statements(text)
         if not statements:
             self._send(messages.EMPTY_QUERY)
@@ -307,26 +313,25 @@ class Session:
         if word in CURSOR_STATEMENTS:
             return await self._cursor_command(cursor_statement(sql), parameters)
         if word in ("DEALLOCATE", "DISCARD"):
-            await self._forget(sql)
+            return word + await self._forget(sql)
         if word in _IGNORED:
             if (chosen := setting_of(sql)) is not None:
                 self._choose(chosen)
             return word
         return None
 
-    async def _forget(self, sql: str) -> None:
-        """Carries out DEALLOCATE or DISCARD."""
-        words = sql.split()
-        if words[-1].upper() != "ALL":
-            name = words[-1].strip('"')
-            if words[0].upper() == "DEALLOCATE":
-                self._prepared.statement(name)
-                del self._prepared.statements[name]
-            return
+    async def _forget(self, sql: str) -> str:
+        """Carries out DEALLOCATE or DISCARD, and returns the second part of its tag."""
+        command, name = first_word(sql), sql.split()[-1]
+        if name.upper() != "ALL":
+            if command == "DEALLOCATE":
+                self._prepared.deallocate(name.strip('"'))
+            return ""
         self._prepared.statements.clear()
-        if words[0].upper() == "DISCARD":
+        if command == "DISCARD":
             await self._close_cursors()
             self._choose(Setting("all", ""))
+        return " ALL"  # by which clients know that they have to prepare again
 
     def _choose(self, chosen: Setting) -> None:
         """Sets what has an effect here; the rest is only remembered."""
@@ -338,6 +343,13 @@ class Session:
             self._layer = layer_of(chosen.value) if chosen.value else self._first_layer
             self._known = replace(self._known, layer=self._layer)
             return
+        others = self._known.settings.keys() - {chosen.name}
+        if len(others) >= MOST_SETTINGS or len(chosen.value) > MOST_SETTING_BYTES:
+            raise Refusal(
+                "53400",
+                f"a client may have {MOST_SETTINGS} settings, each of at most"
+                f" {MOST_SETTING_BYTES:,} characters",
+            )
         if chosen.name == "statement_timeout":
             self._client.timeout_s = seconds_of(chosen.value)
         self._known = replace(
@@ -476,6 +488,7 @@ class Session:
 
     def _parse(self, body: Body) -> None:
         name, text, declared = body.text(), body.text(), body.int32s()
+        self._client.check(text)
         sql = text.strip().rstrip(";").strip()
         self._prepared.prepare(name, Statement(sql, declared))
         self._send(messages.PARSE_COMPLETE)
