@@ -25,8 +25,14 @@ CUT_OFF = "ASGI callable returned without completing response"
 """What uvicorn reports as an error of the application. An answer is cut off so on purpose."""
 
 
+LEFT = "'NoneType' object has no attribute '_write_appdata'"
+"""What asyncio raises when an answer is sent by TLS to a client that has just left."""
+
+
 def _is_unexpected(record: logging.LogRecord) -> bool:
-    return not record.getMessage().startswith(CUT_OFF)
+    error = record.exc_info[1] if record.exc_info else None
+    has_left = isinstance(error, AttributeError) and str(error) == LEFT
+    return not has_left and not record.getMessage().startswith(CUT_OFF)
 
 
 class _Server(uvicorn.Server):

@@ -294,6 +294,7 @@ class Remembered:
             return self._found
         if self._reading is None:
             self._reading = asyncio.create_task(self._fill())
+            self._reading.add_done_callback(_take_error)
         return await asyncio.shield(self._reading)
 
     async def _fill(self) -> Any:
@@ -303,3 +304,9 @@ class Remembered:
             return self._found
         finally:
             self._reading = None
+
+
+def _take_error(reading: asyncio.Task[Any]) -> None:
+    """Takes the error of a reading that nobody waits for any more, which would be logged."""
+    if not reading.cancelled():
+        reading.exception()
