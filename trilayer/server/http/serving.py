@@ -76,6 +76,9 @@ async def serve(
         server_header=False,
         proxy_headers=False,
         ws="none",
+        # httptools, which is taken where it is installed, lets a client that has sent a further
+        # request leave without telling the answer that is being sent: it would never end.
+        http="h11",
         timeout_graceful_shutdown=CLOSING_S,
         limit_concurrency=CONNECTIONS,
         ssl_certfile=certificate,

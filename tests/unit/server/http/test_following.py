@@ -1,6 +1,7 @@
 """Answers that are followed: a snapshot, then each change, by server-sent events."""
 
 import json
+import socket
 import threading
 
 import pytest
@@ -267,6 +268,19 @@ def test_a_subscriber_that_takes_nothing_is_let_go(serving):
             return served.metrics.registry.get_sample_value("trilayer_subscribers") == 0
 
         until(forgotten)
+
+
+def test_a_subscriber_that_leaves_a_further_request_behind_is_let_go(serving):
+    served = serving(a=EXAMPLE, limits=Limits(beat_s=0.05))
+
+    def subscribers():
+        return served.metrics.registry.get_sample_value("trilayer_subscribers")
+
+    with socket.create_connection(("127.0.0.1", served.port), timeout=60) as raw:
+        head = "HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        raw.sendall(f"GET /v1/subscribe?sql=a {head}GET /healthz {head}".encode())
+        until(lambda: subscribers() == 1)
+    until(lambda: subscribers() == 0)
 
 
 def test_a_store_that_hangs_ends_a_subscription(serving):
