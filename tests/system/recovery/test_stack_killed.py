@@ -12,7 +12,9 @@ import time
 
 import psutil
 import pytest
+from playwright.sync_api import expect
 
+from tests.support.console import found_browser, opened_browser, opened_pages
 from tests.support.faults.catalogue import cut_log
 from tests.support.project import Project, clean, ended, ended_with, event, wait_for_settled_tick
 from tests.support.waiting import until
@@ -95,11 +97,45 @@ def _until_nothing_is_left(project, *, timeout_s=40):
         assert _left(project) == [], f"after {timeout_s} s"
 
 
+def _its_console_shows_the_stack(project):
+    """What only a stack has: the end of the log, the lag and the processes, as they change."""
+    if found_browser() is None:
+        return  # the console's own tests say so
+    home = project.folder / ".trilayer"
+    address = json.loads((home / "serve.ready").read_text())["console"]
+    with opened_browser() as browser, opened_pages(browser) as open_page:
+        page = open_page(address, "overview")
+        card = page.locator("article", has_text="clicks")
+
+        def shows(head, lag):
+            said = {"in the log": f"{head + lag:,} events", "up to the head": f"{head:,} events"}
+            for term, what in said.items():
+                expect(card.locator("dl div", has_text=term)).to_have_text(f"{term}{what}")
+            expect(card.locator("dl div", has_text="lag")).to_contain_text(f"lag{lag} events, ")
+
+        shows(project.sent, 0)
+        speed = psutil.Process(processes.running(home, "speed").pid)
+        suspended = [speed, *speed.children(recursive=True)]
+        for process in suspended:
+            process.suspend()
+        _replay(project, 500)
+        shows(project.sent - 500, 500)
+        for process in suspended:
+            process.resume()
+        shows(project.sent, 0)
+        table = page.get_by_role("region", name="Processes of the local stack")
+        named = [row.split()[:2] for row in table.locator("tbody tr").all_inner_texts()]
+        running = processes.list_running(home)
+        assert sorted(named) == sorted([one.name, str(one.pid)] for one in running)
+        assert {"kafka", "spark", "speed", "serve"} <= {one.name for one in running}
+
+
 def test_without_its_broker_the_stack_says_so_and_ends(project):
     home = project.folder / ".trilayer"
     process = _up(project)
     _replay(project, 1000)
     until(project.has_all, timeout_s=240)
+    _its_console_shows_the_stack(project)
     psutil.Process(processes.running(home, "kafka").pid).kill()
     assert ended(process) == 1
     _until_nothing_is_left(project)
