@@ -9,7 +9,7 @@ READY := .venv/.ready
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(shell command -v $(name))))
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
-.PHONY: help demo up test check mutants lint types format console notebooks bench faults soak pins clean java
+.PHONY: help demo up test tools check mutants lint types format console notebooks bench faults soak pins clean java
 
 help:  ## list these commands
 	@sed -n 's/^\([.a-z]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name what; do \
@@ -23,6 +23,9 @@ up: $(READY)  ## run the local stack until Ctrl-C
 
 test: lint types  ## run lint, types and all tests, with Spark and a real broker
 	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+
+tools:  ## install the programs that some tests need (Debian: Chromium, PostgreSQL, Prometheus, Node.js, Go, JDK)
+	@bash tests/support/install_tools.sh
 
 check: lint  ## run lint, types and the fast tests, in a minute: no broker and no Spark
 	@said=$$(mktemp); $(BIN)/mypy >$$said 2>&1 & types=$$!; \
@@ -46,7 +49,7 @@ format: $(READY)  ## format the code and apply automatic fixes
 	$(BIN)/ruff format .
 
 console:  ## bundle the web console into trilayer/server/console (needs Node.js)
-	@command -v npm >/dev/null || { echo "npm must be on the PATH; got none; run: sudo apt-get install nodejs npm" >&2; exit 1; }
+	@command -v npm >/dev/null || { echo "npm must be on the PATH; got none; run: make tools" >&2; exit 1; }
 	cd console && npm ci --ignore-scripts --no-audit --no-fund && node build.mjs
 
 notebooks: $(READY)  ## run the notebooks on a new store and save their outputs

@@ -59,8 +59,6 @@ TEXT, BINARY = 0, 1
 POSTGRES = Path("/usr/lib/postgresql/15/bin")
 WAIT_S = 60.0
 
-INSTALL = "sudo apt-get install postgresql"
-
 
 def measure(options: Options) -> Sequence[Figure]:
     """The figures of this benchmark."""
@@ -414,7 +412,7 @@ def _served(at: Path) -> Iterator[tuple[int, str, psutil.Process]]:
 def _postgres(at: Path, rows: Sequence[tuple[Any, ...]]) -> Iterator[str]:
     """PostgreSQL with the same rows, as its address."""
     if not (POSTGRES / "postgres").exists():
-        raise AssertionError(f"PostgreSQL 15 must be installed; run: {INSTALL}")
+        raise AssertionError("PostgreSQL 15 must be installed; run: make tools")
     data, port = at / "postgres", _free_port()
     data.mkdir()
     user = "nobody" if os.getuid() == 0 else None  # PostgreSQL does not run as root

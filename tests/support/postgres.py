@@ -10,9 +10,11 @@ from pathlib import Path
 
 import psycopg
 
+from tests.support.places import INSTALL
+
 VERSION = 15
 PLACES = [f"/usr/lib/postgresql/{VERSION}/bin", "/opt/homebrew/opt/postgresql@15/bin"]
-MISSING = f"needs PostgreSQL {VERSION}: sudo apt-get install postgresql"
+MISSING = f"PostgreSQL {VERSION} is not installed; {INSTALL}"
 
 
 def programs():

@@ -16,6 +16,7 @@ from tests.support.console import (
     opened_pages,
     sold,
 )
+from tests.support.places import INSTALL
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -27,7 +28,7 @@ PHONE = {"viewport": {"width": 390, "height": 800}}
 @pytest.fixture(scope="module")
 def browser():
     if found_browser() is None:
-        pytest.skip("the console's tests need a browser; run: sudo apt-get install chromium")
+        pytest.skip(f"Chromium is not installed; {INSTALL}")
     with opened_browser() as browser:
         yield browser
 

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
 from benchmarks.written import Written
-from tests.support.places import PROJECT
+from tests.support.places import INSTALL, PROJECT
 from tests.support.served import Serving
 from tests.support.served_http import SOLD, counts
 from tests.support.waiting import until
@@ -48,10 +48,9 @@ TARGETS = [(panel["title"], target) for panel in PANELS for target in panel["tar
 EXPRESSIONS = [(title, target["expr"]) for title, target in TARGETS if "expr" in target]
 QUERIES = {title: target["rawSql"] for title, target in TARGETS if "rawSql" in target}
 
-INSTALL = "apt-get install -y --no-install-recommends prometheus"
 PROMTOOL, PROMETHEUS = shutil.which("promtool"), shutil.which("prometheus")
 needs_promtool = pytest.mark.skipif(
-    PROMTOOL is None, reason=f"promtool is not installed: {INSTALL}"
+    PROMTOOL is None, reason=f"promtool is not installed; {INSTALL}"
 )
 
 LAGGING = Lag(end={0: 8}, events=2, seconds=30.0, since_cut=60.0, ahead={})
@@ -277,7 +276,7 @@ SCRAPED_THRICE = "count_over_time(trilayer_stream_lag_events[1m]) > 2"
 def prometheus(served, tmp_path_factory):
     """A Prometheus with the files, which scrapes the server more often."""
     if PROMETHEUS is None:
-        pytest.skip(f"prometheus is not installed: {INSTALL}")
+        pytest.skip(f"prometheus is not installed; {INSTALL}")
     folder = tmp_path_factory.mktemp("prometheus")
     (job,) = CONFIG["scrape_configs"]
     config = CONFIG | {

@@ -7,6 +7,7 @@ import subprocess
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.support.places import INSTALL
 from tests.support.served_http import opened
 from trilayer.server.engine.question import Refusal
 
@@ -72,9 +73,7 @@ def test_names_are_those_of_the_project(site):
     assert all(name.startswith("trilayer_") for name in names)
 
 
-@pytest.mark.skipif(
-    PROMTOOL is None, reason="promtool is not installed: apt-get install prometheus"
-)
+@pytest.mark.skipif(PROMTOOL is None, reason=f"promtool is not installed; {INSTALL}")
 def test_promtool_has_no_complaint(site):
     site.served.ask("FROM sold")
     checked = subprocess.run(
