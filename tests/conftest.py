@@ -37,8 +37,9 @@ hypothesis.settings.load_profile("trilayer")
 _numbers = itertools.count(1)
 
 FIRST = (
-    "test_real_scheduler", "test_stack_killed", "test_faults", "test_processes_killed",
-    "test_standalone_spark", "test_packaging", "test_damages", "test_laws",
+    "test_stack_killed", "test_real_scheduler", "test_faults", "test_processes_killed",
+    "test_standalone_spark", "test_alerts_killed", "test_embedded_kafka", "test_notebooks",
+    "test_damages", "test_batch_alerts",
 )  # fmt: skip
 """Files that take minutes: begun first, they wait while the others work, and none is at work alone
 at the end.
