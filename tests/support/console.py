@@ -124,6 +124,7 @@ class Site:
         store = Store(settings.store)
         if not empty:
             self._write(store)
+        self._login = ("root", "secret") if with_users else None
         if with_users:
             users(settings).put("root", "secret", "admin")
             users(settings).put("ann", "secret", "reader")
@@ -144,7 +145,10 @@ class Site:
 
     def running_questions(self):
         """How many questions the server is answering."""
-        return len(httpx.get(f"{self.address}v1/sql", trust_env=False).json()["questions"])
+        return len(self._get("v1/sql").json()["questions"])
+
+    def _get(self, path):
+        return httpx.get(f"{self.address}{path}", auth=self._login, trust_env=False, timeout=60)
 
     @contextmanager
     def running(self):
@@ -164,6 +168,8 @@ class Site:
                 until(lambda: ready.exists() or process.poll() is not None, timeout_s=60)
                 assert process.poll() is None, log.read_text()
                 self.address = json.loads(ready.read_text())["console"]
+                # Its workers have started once it has answered what pages ask first.
+                until(lambda: self._get("v1/status").status_code == 200, timeout_s=60)
                 yield self
             finally:
                 process.terminate()

@@ -1,4 +1,8 @@
-"""The console in a real browser, on a real server over a store."""
+"""The console in a real browser, on a real server over a store.
+
+A server takes seconds to start, so that one serves nearly all tests. Those that change its store
+are the last ones.
+"""
 
 import csv
 from pathlib import Path
@@ -35,15 +39,9 @@ def browser():
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """A site that no test changes, without users, and with an alert in its catalog."""
-    with Site(tmp_path_factory.mktemp("site"), "WITH_ALERT").running() as site:
-        yield site
-
-
-@pytest.fixture(scope="module")
-def changing(tmp_path_factory):
-    """A site whose store tests change, and which only its users may ask."""
-    with Site(tmp_path_factory.mktemp("changing"), with_users=True).running() as site:
+    """A site that only its users may ask, with an alert in its catalog."""
+    folder = tmp_path_factory.mktemp("site")
+    with Site(folder, "WITH_ALERT", with_users=True).running() as site:
         yield site
 
 
@@ -55,14 +53,15 @@ def empty(tmp_path):
 
 @pytest.fixture
 def visit(browser):
-    """Opens a page of a site."""
+    """Opens a page of a site, as a guest."""
     with opened_pages(browser) as open_page:
         yield lambda site, place, **more: open_page(site.address, place, **more)
 
 
 @pytest.fixture
 def open_page(visit, site):
-    return lambda place, **more: visit(site, place, **more)
+    """Opens a page of the site, as its reader."""
+    return lambda place, **more: visit(site, place, **{**READER, **more})
 
 
 def ask(page, sql):
@@ -265,17 +264,6 @@ def test_a_question_is_cancelled_in_the_server_too(open_page, site):
     until(lambda: site.running_questions() == 0)
 
 
-def test_a_live_answer_moves(visit, changing):
-    site = changing
-    page = visit(site, "sql", **READER)
-    ask(page, SUMS)
-    page.get_by_role("button", name="Live").click()
-    expect(page.locator("main")).to_contain_text("kept current")
-    site.written.commit(sold(3, zoe=77), 3, 6 * MINUTE_MS)
-    expect(page.locator("table.answer")).to_contain_text("zoe")
-    assert sorted(rows(page)) == [[buyer, str(sum_)] for buyer, sum_ in site.answer(SUMS)]
-
-
 def test_lateness_is_what_arrivals_has(open_page, site):
     page = open_page("lateness/by_minute")
     wanted = site.answer("SELECT count(*), sum(n) FROM arrivals.by_minute GROUP BY _tick")
@@ -299,30 +287,11 @@ def test_an_alert_has_its_states_counted(open_page):
     expect(page.locator("main")).to_contain_text("Alert dear: no event has been judged yet.")
 
 
-def test_a_reader_is_not_offered_what_an_admin_may_do(visit, changing):
-    page = visit(changing, "publications/1", **READER)
+def test_a_reader_is_not_offered_what_an_admin_may_do(open_page):
+    page = open_page("publications/1")
     expect(page.locator("#who")).to_have_text("ann (reader)")
     expect(page.locator("main")).to_contain_text("Publication 1")
     expect(page.get_by_role("button", name="Roll back")).to_have_count(0)
-
-
-def test_a_rollback_is_asked_twice(visit, changing):
-    page = visit(changing, "publications/1", **ADMIN)
-    expect(page.locator("#who")).to_have_text("root (admin)")
-    page.get_by_role("button", name="Roll back to version 1").click()
-    page.get_by_role("button", name="Go on").click()
-    expect(page.locator("dialog")).to_contain_text("Really put version 1 in force?")
-    page.get_by_role("button", name="Leave it").click()
-    expect(page.locator("#in-force")).to_have_text("publication 2")
-
-    page.get_by_role("button", name="Roll back to version 1").click()
-    page.get_by_label("Hold it").check()
-    page.get_by_label("Why it is held").fill("a look at it")
-    page.get_by_role("button", name="Go on").click()
-    page.get_by_role("button", name="Yes, roll back to version 1").click()
-    expect(page.locator("dialog")).to_contain_text("Version 1 is in force.")
-    page.get_by_role("button", name="Close").click()
-    expect(page.locator("#in-force")).to_have_text("publication 1, held")
 
 
 def test_a_lost_connection_is_said_and_comes_back(open_page):
@@ -351,27 +320,29 @@ REACHABLE = """
 """
 
 
+def reached(page):
+    """How many elements the tabulator goes through, all of which must show that they have focus."""
+    page.locator(".skip").focus()
+    passed = set()
+    while (focused := page.evaluate(FOCUSED))["there"] and focused["text"] not in passed:
+        assert focused["seen"], focused["text"]
+        passed.add(focused["text"])
+        page.keyboard.press("Tab")
+    page.locator("main").focus()
+    return len(passed)
+
+
 def test_the_keyboard_reaches_everything(open_page):
     page = open_page("overview")
     page.keyboard.press("Tab")
     expect(page.locator(".skip")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator("main")).to_be_focused()
-    for digit, (place, title, text) in enumerate(PAGES, start=1):
+    for digit, (_, title, text) in enumerate(PAGES, start=1):
         page.keyboard.press(str(digit))
         expect(page.locator("h1")).to_have_text(title)
         expect(page.locator("main")).to_contain_text(text)
-        page.locator(".skip").focus()
-        reached = {page.evaluate(FOCUSED)["text"]}
-        while True:
-            page.keyboard.press("Tab")
-            focused = page.evaluate(FOCUSED)
-            if not focused["there"] or focused["text"] in reached:
-                break
-            assert focused["seen"], (place, focused["text"])
-            reached.add(focused["text"])
-        page.locator("main").focus()
-        assert len(reached) == page.evaluate(REACHABLE), (place, reached)
+        until(lambda: reached(page) == page.evaluate(REACHABLE))  # parts of a page come later
 
 
 def test_motion_is_reduced_where_that_is_asked_for(open_page):
@@ -403,3 +374,32 @@ def test_the_theme_is_chosen_and_remembered(open_page):
     page.reload()
     expect(button).to_contain_text("dark")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
+
+
+def test_a_live_answer_moves(open_page, site):
+    page = open_page("sql")
+    ask(page, SUMS)
+    page.get_by_role("button", name="Live").click()
+    expect(page.locator("main")).to_contain_text("kept current")
+    site.written.commit(sold(3, zoe=77), 3, 6 * MINUTE_MS)
+    expect(page.locator("table.answer")).to_contain_text("zoe")
+    assert sorted(rows(page)) == [[buyer, str(sum_)] for buyer, sum_ in site.answer(SUMS)]
+
+
+def test_a_rollback_is_asked_twice(open_page):
+    page = open_page("publications/1", **ADMIN)
+    expect(page.locator("#who")).to_have_text("root (admin)")
+    page.get_by_role("button", name="Roll back to version 1").click()
+    page.get_by_role("button", name="Go on").click()
+    expect(page.locator("dialog")).to_contain_text("Really put version 1 in force?")
+    page.get_by_role("button", name="Leave it").click()
+    expect(page.locator("#in-force")).to_have_text("publication 2")
+
+    page.get_by_role("button", name="Roll back to version 1").click()
+    page.get_by_label("Hold it").check()
+    page.get_by_label("Why it is held").fill("a look at it")
+    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Yes, roll back to version 1").click()
+    expect(page.locator("dialog")).to_contain_text("Version 1 is in force.")
+    page.get_by_role("button", name="Close").click()
+    expect(page.locator("#in-force")).to_have_text("publication 1, held")
