@@ -14,6 +14,7 @@ import { sqlPage } from "./pages/sql.js";
 import { views } from "./pages/views.js";
 import { session } from "./server.js";
 import { setUpTheme } from "./theme.js";
+import { sentence } from "./words.js";
 
 const PAGES = {
   overview: ["Overview", overview],
@@ -92,7 +93,7 @@ function setUpConnection() {
     }
     state.className = error ? "lost" : status ? "connected" : "";
     const wait = againAt ? Math.max(Math.ceil((againAt - Date.now()) / 1000), 0) : 0;
-    const wrong = error?.answered ? error.message : "The connection is lost.";
+    const wrong = error?.answered ? sentence(error.message) : "The connection is lost.";
     const text = error ? `${wrong} It is tried again` : status ? "connected" : "connecting";
     if (words.textContent !== text) words.textContent = text;
     countdown.textContent = error ? (wait ? ` in ${wait} s.` : " now.") : "";

@@ -58,7 +58,7 @@ function timeline(found) {
     zero: true,
     along: "published",
     up: "events",
-    least_s: 600,
+    least_s: 60,
     label: "Events below the cut of each publication, by the time of publishing",
   });
 }
