@@ -318,7 +318,8 @@ def _go(library):
         pytest.skip(f"pgx needs a newer Go, from go.dev/dl: {asked.stderr.strip()}")
     with _made("go", folder.iterdir(), program) as is_stale:
         if is_stale:
-            go("build", "-o", program, ".", check=True)
+            # Go compiles its own library, too, in a quarter less time without inlining.
+            go("build", "-gcflags=all=-l", "-o", program, ".", check=True)
     return Program([program, library])
 
 
