@@ -59,3 +59,20 @@ def test_a_mistake_beside_parameters_is_marked_in_what_the_client_wrote(client):
     with pytest.raises(psycopg.errors.UndefinedColumn) as failed:
         client.execute(f"SELECT %s::INT, nn {FROM}", [1_000_000])
     assert failed.value.diag.statement_position == "17"
+
+
+@pytest.mark.parametrize(
+    "marked",
+    [
+        "\n\n  SELECT ^nn " + FROM,
+        "-- a comment\nSELECT ^nn " + FROM + ";",
+        f"SELECT n {FROM}; SELECT 'ä';\n SELECT ^nn {FROM}",
+        f"COPY (SELECT ^nn {FROM}) TO STDOUT",
+        f"SELECT 1; COPY (SELECT ^nn {FROM}) TO STDOUT",
+        f"DECLARE c CURSOR WITH HOLD FOR SELECT ^nn {FROM}",
+    ],
+)
+def test_a_mistake_is_marked_in_the_whole_text(client, marked):
+    with pytest.raises(psycopg.errors.UndefinedColumn) as failed:
+        client.execute(marked.replace("^", "").encode())
+    assert int(failed.value.diag.statement_position) == marked.find("^") + 1

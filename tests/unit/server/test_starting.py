@@ -57,7 +57,7 @@ def asked(server, sql):
 def test_an_empty_store_is_loaded_before_the_first_question(serving, loaders):
     with serving(CATALOG) as server:
         until(loaders)
-        assert ready(server).status_code == 200
+        until(lambda: ready(server).status_code == 200)
         assert asked(server, "SELECT 1") == [(1,)]
         assert len(loaders()) == 1
     assert not loaders()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 
 import pyarrow as pa
@@ -239,24 +239,31 @@ class Session:
         statements = await self._statements(text)
         if not statements:
             self._send(messages.EMPTY_QUERY)
+        at = 0
         for sql in statements:
-            if (tag := await self._command(sql)) is not None:
-                self._send(messages.command_complete(tag))
-            elif (copied := copy_of(sql)) is not None:
-                await self._copy(copied, NO_PARAMETERS)
-            elif (fetch := _fetch_of(sql)) is not None:
-                cursor = self._prepared.cursor(fetch.name)
-                assert cursor.columns is not None  # it is opened when it is declared
-                formats = cursor.question.formats
-                self._send(messages.row_description(_fields(cursor.columns, formats)))
-                await self._fetch(fetch, formats)
-            else:
-                question = self._question(sql)
-                async with self._answering():
-                    worker, opened = await self._client.open(question)
-                    self._send(messages.row_description(_fields(opened.schema, ())))
-                    self._send_end(await self._send_rows(worker))
+            at = max(text.find(sql, at), at)
+            with _placed(at):
+                await self._answer_simply(sql)
         self._settle()
+
+    async def _answer_simply(self, sql: str) -> None:
+        """Answers one statement of the simple protocol."""
+        if (tag := await self._command(sql)) is not None:
+            self._send(messages.command_complete(tag))
+        elif (copied := copy_of(sql)) is not None:
+            await self._copy(sql, copied, NO_PARAMETERS)
+        elif (fetch := _fetch_of(sql)) is not None:
+            cursor = self._prepared.cursor(fetch.name)
+            assert cursor.columns is not None  # it is opened when it is declared
+            formats = cursor.question.formats
+            self._send(messages.row_description(_fields(cursor.columns, formats)))
+            await self._fetch(fetch, formats)
+        else:
+            question = self._question(sql)
+            async with self._answering():
+                worker, opened = await self._client.open(question)
+                self._send(messages.row_description(_fields(opened.schema, ())))
+                self._send_end(await self._send_rows(worker))
 
     @asynccontextmanager
     async def _answering(self, held: Worker | None = None) -> AsyncIterator[Worker]:
@@ -282,7 +289,7 @@ class Session:
 
     async def _statements(self, text: str) -> list[str]:
         """The statements of a text. Only a worker parses it, if it may be several."""
-        whole = text.strip().rstrip(";").strip()
+        whole = text.rstrip().rstrip(";").rstrip()
         if is_nothing(whole):
             return []
         if ";" not in whole:
@@ -311,7 +318,7 @@ class Session:
             self._end_transaction(commits=commits)
             return "COMMIT" if commits else "ROLLBACK"
         if word in CURSOR_STATEMENTS:
-            return await self._cursor_command(cursor_statement(sql), parameters)
+            return await self._cursor_command(sql, parameters)
         if word in ("DEALLOCATE", "DISCARD"):
             return word + await self._forget(sql)
         if word in _IGNORED:
@@ -356,11 +363,12 @@ class Session:
             self._known, settings={**self._known.settings, chosen.name: chosen.value}
         )
 
-    async def _copy(self, copied: Copy, parameters: Parameters) -> None:
+    async def _copy(self, sql: str, copied: Copy, parameters: Parameters) -> None:
         await self._command("")  # which refuses it if the transaction has failed
         question = self._question(copied.query, copied.output, parameters)
         async with self._answering():
-            worker, opened = await self._client.open(question)
+            with _placed(max(sql.find(copied.query), 0)):
+                worker, opened = await self._client.open(question)
             self._send(messages.copy_out(int(copied.is_binary), len(opened.schema)))
             async for part in worker.rows():
                 if isinstance(part, Done):
@@ -387,13 +395,12 @@ class Session:
 
     # -- cursors -----------------------------------------------------------------------------------
 
-    async def _cursor_command(
-        self, statement: Declare | Fetch | Close, parameters: Parameters
-    ) -> str | None:
+    async def _cursor_command(self, sql: str, parameters: Parameters) -> str | None:
         """Carries out a statement about a cursor; None for a FETCH, which has an answer."""
-        match statement:
+        match statement := cursor_statement(sql):
             case Declare():
-                await self._declare(statement, parameters)
+                with _placed(max(sql.find(statement.query), 0)):
+                    await self._declare(statement, parameters)
                 return "DECLARE CURSOR"
             case Close(name=None):
                 await self._close_cursors()
@@ -489,7 +496,7 @@ class Session:
     def _parse(self, body: Body) -> None:
         name, text, declared = body.text(), body.text(), body.int32s()
         self._client.check(text)
-        sql = text.strip().rstrip(";").strip()
+        sql = "" if is_nothing(text) else text.rstrip().rstrip(";").rstrip()
         self._prepared.prepare(name, Statement(sql, declared))
         self._send(messages.PARSE_COMPLETE)
 
@@ -551,7 +558,7 @@ class Session:
             self._send(messages.command_complete(tag))
             return
         if (copied := copy_of(portal.sql)) is not None:
-            await self._copy(copied, given)
+            await self._copy(portal.sql, copied, given)
             return
         if (fetch := portal.rest or _fetch_of(portal.sql)) is not None:
             portal.rest = await self._fetch(fetch, portal.question.formats, most)
@@ -601,6 +608,17 @@ _IGNORED = frozenset({"SET", "RESET", "DISCARD", "DEALLOCATE", "SAVEPOINT", "REL
 
 
 _TO_SAVEPOINT = re.compile(r"\s*ROLLBACK\s+(?:WORK\s+|TRANSACTION\s+)?TO\b", re.IGNORECASE)
+
+
+@contextmanager
+def _placed(at: int) -> Iterator[None]:
+    """Counts the position of a mistake from the start of a text, of which a part is run."""
+    try:
+        yield
+    except Refusal as refusal:
+        if refusal.position:
+            refusal.position += at
+        raise
 
 
 def _fields(columns: pa.Schema, formats: Sequence[int]) -> list[Field]:
