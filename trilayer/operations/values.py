@@ -25,7 +25,7 @@ def plain(value: object) -> object:
     isoformat = getattr(value, "isoformat", None)
     if isoformat:
         return isoformat().replace("+00:00", "Z")
-    text = str(value)
+    text = decimal_text(value) if isinstance(value, Decimal) else str(value)
     return int(text) if text.lstrip("-").isdigit() else text
 
 
@@ -41,7 +41,7 @@ def exact(value: object) -> object:
         return value if -EXACT <= value <= EXACT else str(value)
     if isinstance(value, Decimal):
         # A sum of bigints is a decimal without a fraction.
-        text = str(value)
+        text = decimal_text(value)
         return exact(int(text)) if text.lstrip("-").isdigit() else text
     if isinstance(value, timedelta):
         return str(value)
@@ -52,6 +52,11 @@ def exact(value: object) -> object:
     if isinstance(value, dict):
         return {name: exact(item) for name, item in value.items()}
     return plain(value)
+
+
+def decimal_text(value: Decimal) -> str:
+    """A decimal with all its digits: Python writes a small one as `1E-8`."""
+    return format(value, "f")
 
 
 def interval_text(value: pa.MonthDayNano) -> str:

@@ -35,6 +35,7 @@ def served(tmp_path_factory):
         ({"sql": "FROM sold WHERE false"}, []),
         ({"sql": "FROM sold ORDER BY buyer", "max_rows": 1}, [["ann", 1]]),
         ({"sql": "SELECT 1.50::DECIMAL(9,2), 'NaN'::DOUBLE, [1]"}, [["1.50", "nan", [1]]]),
+        ({"sql": "SELECT 0::DECIMAL(9,8), [1e-8::DECIMAL(9,8)]"}, [["0.00000000", ["0.00000001"]]]),
     ],
 )
 def test_answers(served, body, rows):
