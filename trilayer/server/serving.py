@@ -98,6 +98,12 @@ async def serve(
     async with Pool(project, limits(settings)) as pool, _loading(pool):
         metrics = Metrics()
         metrics.processes.workers = lambda: pool.pids
+        loop = asyncio.get_running_loop()
+        metrics.gauge(
+            "trilayer_tasks",
+            "What the server has under way, such as connections.",
+            lambda: len(asyncio.all_tasks(loop)),
+        )
         wire = Server(pool, may, settings.serve_host, metrics)
         site = app(
             pool,

@@ -3,7 +3,7 @@
     python -m tests.support.faults [--seed N] [--minutes N] [FAULT...]
 
 Prints what was seen as the table of `docs/reliability.md`; exit code 1 where anything was not as
-promised.
+promised. The fault `fuzz-server` has no stack: it is given alone, and attacks `trilayer serve`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,12 @@ from pathlib import Path
 from tests.support.faults.catalogue import BY_NAME, FAULTS, Fault
 from tests.support.faults.run import Seen, run_fault
 from tests.support.faults.stack import NAMESPACE, Report, Stack, leftovers
+from tests.support.fuzz.run import fuzz
 from tests.support.places import JARS
 from trilayer_core.runtime import class_archive, jars
 from trilayer_core.runtime.settings import Settings
+
+FUZZ = "fuzz-server"
 
 
 def main() -> int:
@@ -37,9 +40,17 @@ def main() -> int:
         "--minutes", type=float, default=0, help="begin rounds for so long; one round unless given"
     )
     parser.add_argument(
-        "faults", nargs="*", choices=[*BY_NAME, []], metavar="FAULT", help="all unless given"
+        "faults",
+        nargs="*",
+        choices=[*BY_NAME, FUZZ, []],
+        metavar="FAULT",
+        help=f"all unless given; or {FUZZ} alone",
     )
     chosen = parser.parse_args()
+    if FUZZ in chosen.faults:
+        if len(chosen.faults) > 1:
+            parser.error(f"{FUZZ} must be given alone")
+        return _fuzz(chosen.minutes or 1.0, chosen.seed)
     _with_disks()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))
     only = f' FAULTS="{" ".join(chosen.faults)}"' if chosen.faults else ""
@@ -68,6 +79,14 @@ def main() -> int:
         f" {wrong} faults not as promised"
     )
     return 1 if wrong else 0
+
+
+def _fuzz(minutes: float, seed: int) -> int:
+    print(f"seed {seed}; again with: make faults SEED={seed} FAULTS={FUZZ}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="faults-") as folder:
+        report = fuzz(Path(folder), 60 * minutes, seed, _say)
+    print(report)
+    return 1 if report.wrong else 0
 
 
 def _with_disks() -> None:

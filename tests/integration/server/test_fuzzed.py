@@ -1,0 +1,75 @@
+"""Fuzzed, truncated and slow messages: the short form of `make faults FAULTS=fuzz-server`."""
+
+import random
+
+import pytest
+
+from tests.support.fuzz import mutations, recordings
+from tests.support.fuzz.attacks import Attacker, Seen, ill_formed
+from tests.support.fuzz.run import CANARY, fuzz
+
+SECONDS = 12
+SEED = 5
+
+
+@pytest.mark.slow
+def test_a_server_outlives_what_is_no_protocol(tmp_path):
+    """No crash, bounded memory, nothing left behind, and right answers for everybody else."""
+    report = fuzz(tmp_path, SECONDS, SEED)
+    assert report.wrong == [], str(report)
+    assert report.seen.counts["connections"] > 20
+    assert all(good.answers for good in report.good)
+
+
+# -- the fuzzing's own parts: each must be able to find what it is there to find -------------------
+
+
+def test_messages_and_requests_are_told_apart():
+    startup = bytes.fromhex("0000000900030000") + b"\0"
+    sent = [recordings.TLS_REQUEST, startup, b"Q\0\0\0\x06x\0", b"X\0\0\0\4"]
+    assert recordings.messages(b"".join(sent)) == sent
+    asked = [b"GET /a HTTP/1.1\r\nHost: b\r\n\r\n", b"POST / HTTP/1.1\r\n\r\nGET /"]
+    assert recordings.requests(b"".join(asked)) == asked
+
+
+def test_a_seed_determines_what_is_sent():
+    recorded = [[b"start", *(mutations.framed(b"Q", bytes([n, 0])) for n in range(5))]]
+    requests = [[b"POST / HTTP/1.1\r\nHost: b\r\nContent-Length: 2\r\n\r\n{}"]]
+    for make, of in ((mutations.conversation, recorded), (mutations.exchange, requests)):
+        first, second, other = (
+            [make(random.Random(seed), of, 3) for _ in range(40)] for seed in (1, 1, 2)
+        )
+        assert first == second
+        assert first != other
+
+
+@pytest.mark.parametrize(
+    ("reply", "is_wrong"),
+    [
+        (b"", False),
+        (b"NR\0\0\0\x08\0\0\0\0Z\0\0\0\5I", False),
+        (b"Z\0\0\0\5ID\0\0\1", False),
+        (b"Z\0\0\0\5I\0", False),
+        (b"Z\0\0\0\5II\0\0\0\3", True),
+        (b"?\0\0\0\5I", True),
+    ],
+)
+def test_a_reply_that_is_no_message_is_found(reply, is_wrong):
+    assert bool(ill_formed(reply)) == is_wrong
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"E\0\0\0\x20SERROR\0VERROR\0CXX000\0Minternal\0\0",
+        b"E\0\0\0\x20SERROR\0VERROR\0C08P01\0M" + CANARY.encode() + b"\0\0",
+        b"x\0\0\0\4",
+    ],
+)
+def test_what_no_server_may_reply_is_found(reply):
+    seen = Seen()
+    attacker = Attacker("0", [], seen, None, CANARY.encode())
+    attacker._replies += reply
+    attacker._judge(attacker._check_wire, [b"sent"])
+    assert len(seen.wrong) == 1
+    assert "sent b'sent'" in seen.wrong[0]
