@@ -23,6 +23,7 @@ pytestmark = pytest.mark.slow
 CANARY = "canary-7d1f2c"
 TIMEOUT_S = 4.0
 MEMORY_MB = 512
+CLIENTS = 60
 
 ENDLESS = [
     "SELECT levenshtein(repeat('a', 300000), repeat('b', 300000))",
@@ -75,7 +76,7 @@ FORBIDDEN = [
 def served(tmp_path_factory):
     os.environ["TRILAYER_CANARY"] = CANARY
     store = Store(str(tmp_path_factory.mktemp("attacked") / "store"))
-    limits = Limits(timeout_s=TIMEOUT_S, memory_mb=MEMORY_MB, client_connections=40, workers=2)
+    limits = Limits(timeout_s=TIMEOUT_S, memory_mb=MEMORY_MB, client_connections=CLIENTS, workers=2)
     with Served(catalog_on("sales"), Settings(), store, limits) as server:
         yield server
     del os.environ["TRILAYER_CANARY"]
@@ -208,8 +209,27 @@ def test_other_clients_are_unharmed(served):
     assert beside < max(20 * alone, 0.5)
 
 
+def test_endless_questions_keep_nobody_from_asking(served):
+    """Of more clients than compute at once; each is interrupted after `TIMEOUT_S`."""
+    idle = [served.client(autocommit=True) for _ in range(8)]
+    try:
+        for client in idle:
+            client.pgconn.send_query(ENDLESS[1].encode())
+            client.pgconn.flush()
+        until(lambda: len(workers()) >= len(idle))
+        with served.client(autocommit=True) as other:
+            for _ in range(20):
+                assert other.execute("SELECT 1").fetchone() == (1,)
+        states = {worker.status() for worker in workers()}
+        assert psutil.STATUS_STOPPED in states
+    finally:
+        for client in idle:
+            client.close()
+
+
 def test_clients_that_do_not_read_keep_nobody_from_asking(served):
-    idle = [served.client(autocommit=True) for _ in range(6)]
+    """Even if they have all places, of which there are 36 here."""
+    idle = [served.client(autocommit=True) for _ in range(38)]
     try:
         for client in idle:
             client.pgconn.send_query(b"SELECT * FROM range(1000000000000)")
@@ -279,9 +299,9 @@ def test_a_loader_that_is_killed_is_started_again(served):
 
 
 def test_too_many_connections_are_refused(served):
-    clients = [served.client(autocommit=True) for _ in range(40)]
+    clients = [served.client(autocommit=True) for _ in range(CLIENTS)]
     try:
-        with pytest.raises(psycopg.OperationalError, match="at most 40 clients"):
+        with pytest.raises(psycopg.OperationalError, match=f"at most {CLIENTS} clients"):
             served.client()
     finally:
         for client in clients:

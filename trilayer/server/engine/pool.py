@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import os
 import pickle
 import select
@@ -13,6 +14,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -25,6 +27,7 @@ from trilayer.operations.project import Project
 from trilayer.server.engine import frames, loader
 from trilayer.server.engine.loader import Start
 from trilayer.server.engine.question import LOST, Question, Refusal
+from trilayer.server.engine.turns import Turns
 from trilayer.server.engine.worker import Close, Describe, Fetch, Open, Request, Split
 
 logger = logging.getLogger("trilayer.server")
@@ -32,7 +35,15 @@ logger = logging.getLogger("trilayer.server")
 IDLE_FOR_EACH = 8
 """How many workers are kept for each that may compute: as many clients ask in turn."""
 
+UNREAD_S = 5.0
+"""How long an answer may be left unread while others wait for a worker, in seconds."""
+
 CANCELLED = Refusal("57014", "canceling statement due to user request")
+UNREAD = Refusal(
+    "53300",
+    "others wait for the worker of this answer, of which nothing was read for a while",
+    "Read answers at once, or ask in a transaction",
+)
 FEWER = "Ask for fewer rows or columns, or aggregate them"
 
 
@@ -79,6 +90,9 @@ class Worker:
         looks: Whether it has to look if that is still the newest; see `engine.worker.Open`.
         version: The publication on which it has answered; None for the newest state.
         timeout_s: Its client's own limit on the time of an answer, in seconds; None for none.
+        computed_s: How long it has computed for its question, in seconds.
+        kept: Whether its client is in a transaction.
+        unread_since: Since when its client has not asked for more; infinite while it computes.
         ended: Whether it was killed.
     """
 
@@ -104,6 +118,25 @@ class Worker:
         self.ended = self.has_place = False
         self.looks: bool | None = None
         self.timeout_s: float | None = None
+        self.computed_s = 0.0
+        self.kept, self.unread_since = False, math.inf
+
+    def pause(self) -> None:
+        """Stops the process, until `go_on`."""
+        self._signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Lets the process compute again."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.ended:
+            return
+        with suppress(ProcessLookupError):
+            if self._handle is not None:
+                signal.pidfd_send_signal(self._handle, number)
+            else:
+                os.kill(self.pid, number)
 
     async def open(
         self,
@@ -140,7 +173,8 @@ class Worker:
         return document["oids"], schema
 
     def _check(self, question: Question) -> None:
-        """Remembers the version. Raises Refusal for a statement that is too long to be parsed."""
+        """Begins another question. Raises Refusal for a statement that is too long to be parsed."""
+        self.computed_s = 0.0
         given = sum(len(value or b"") for value in question.parameters.values)
         self._pool.limits.check_statement(len(question.sql.encode()) + given)
         self.version = question.version
@@ -191,12 +225,8 @@ class Worker:
         """Kills it. Whoever waits for an answer gets the refusal `why`."""
         if self.ended:
             return
+        self._signal(signal.SIGKILL)
         self.ended, self._why = True, why
-        with suppress(ProcessLookupError):
-            if self._handle is not None:
-                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
-            else:
-                os.kill(self.pid, signal.SIGKILL)
         if self._handle is not None:
             os.close(self._handle)
         self._writer.close()
@@ -227,7 +257,8 @@ class Worker:
     async def _awaited(self) -> tuple[bytes, bytes]:
         try:
             # A client that reads slowly keeps its worker, but does not keep others from theirs.
-            async with self._pool.running, asyncio.timeout(self._limit_s):
+            self.unread_since = math.inf
+            async with self._pool.turns.turn(self), asyncio.timeout(self._limit_s):
                 return await self._in.next()
         except TimeoutError:
             self.end()
@@ -237,6 +268,8 @@ class Worker:
             ) from None
         except (asyncio.IncompleteReadError, ConnectionError):
             raise self._lost() from None
+        finally:
+            self.unread_since = time.monotonic()
 
     def _lost(self) -> Refusal:
         why = self._why or Refusal(
@@ -303,7 +336,7 @@ class Pool:
 
     Attributes:
         limits: What questions may take.
-        running: Held while a worker is waited for, so that not too many compute at once.
+        turns: Taken while a worker is waited for, so that not too many compute at once.
     """
 
     def __init__(self, project: Project, limits: Limits | None = None) -> None:
@@ -315,7 +348,7 @@ class Pool:
         """
         self.limits = limits or Limits()
         self._project = project
-        self.running = asyncio.Semaphore(self.limits.workers)
+        self.turns = Turns(self.limits.workers)
         self._places = asyncio.Semaphore(2 * self.limits.workers + self.limits.transactions)
         self._idle: list[Worker] = []
         self._workers: set[Worker] = set()
@@ -421,14 +454,30 @@ class Pool:
             fresh: Whether its state must be the newest now. Otherwise it looks at its first answer,
                 which is cheaper.
         """
-        await self._places.acquire()
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(1):
+                    await self._places.acquire()
+                    break
+            self._make_room()
         try:
             worker = await self._leased(version, fresh=fresh)
         except BaseException:
             self._places.release()
             raise
-        worker.has_place = True
+        worker.has_place, worker.unread_since = True, time.monotonic()
         return worker
+
+    def _make_room(self) -> None:
+        """Ends the answer that was left unread for longest, if that is long enough."""
+        latest = time.monotonic() - UNREAD_S
+        unread = [
+            worker
+            for worker in self._workers
+            if worker.has_place and not worker.kept and worker.unread_since < latest
+        ]
+        if unread:
+            self._end(min(unread, key=lambda worker: worker.unread_since), UNREAD)
 
     async def _leased(self, version: int | None, *, fresh: bool) -> Worker:
         newest = await self.state() if fresh else self._seen_state
@@ -446,7 +495,7 @@ class Pool:
     def give_back(self, worker: Worker) -> None:
         """Keeps a worker for the next question, if it may be used again."""
         self._leave_place(worker)
-        worker.timeout_s = None
+        worker.timeout_s, worker.kept = None, False
         if worker.ended or len(self._idle) >= IDLE_FOR_EACH * self.limits.workers:
             self._end(worker)
         elif worker not in self._idle:

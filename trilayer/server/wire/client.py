@@ -62,7 +62,7 @@ class Client:
         except BaseException:
             self._pool.unpin()
             raise
-        self._transaction = True
+        self._transaction = self._worker.kept = True
 
     def end(self, *, sound: bool = True, holds: bool = False) -> Worker | None:
         """Ends the transaction, if there is one.
@@ -118,6 +118,7 @@ class Client:
         assert self._worker is not None
         self._worker, opened = await self._pool.open(self._worker, question, *rest)
         self._at_work = self._worker
+        self._worker.kept = self._transaction
         return self._worker, opened
 
     @asynccontextmanager
