@@ -105,4 +105,5 @@ class Turns:
                 longest.pause()
             running.append(turn)
             turn.begin()
-        self._timer = asyncio.get_running_loop().call_later(SLICE_S / 4, self._share)
+        if any(turn.since is None for turn in self._turns):
+            self._timer = asyncio.get_running_loop().call_later(SLICE_S / 4, self._share)
