@@ -24,7 +24,7 @@ from tests.support.jvm import QUICK_JVM
 from tests.support.places import JARS, PROJECT
 from tests.support.waiting import until
 from trilayer.local import kafka, processes
-from trilayer_core.runtime import jars
+from trilayer_core.runtime import class_archive, jars
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import latest_tick
@@ -41,11 +41,15 @@ SPARK_CONF = {
     # beside the speed layer.
     "spark.cores.max": "1",
     "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": QUICK,
     "spark.driver.extraJavaOptions": QUICK,
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
+
+
+def with_archive() -> str:
+    """The options of a JVM that is no driver: those get the archive of Spark's classes anyway."""
+    return f"{QUICK} {class_archive.java_option(Settings(jars=JARS))}"
 
 
 class Machines:
@@ -94,7 +98,7 @@ class Machines:
         env = {
             "SPARK_HOME": str(SPARK_HOME),
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": QUICK,
+            "SPARK_DAEMON_JAVA_OPTS": with_archive(),
         }
         return self.start(main.partition(".")[0], [*program, *address, *arguments], env)
 
@@ -151,7 +155,7 @@ class Project:
             jars=JARS,
             bootstrap_servers=bootstrap_servers,
             spark_master=spark_master,
-            spark_conf=SPARK_CONF,
+            spark_conf=SPARK_CONF | {"spark.executor.extraJavaOptions": with_archive()},
             tick_s=1,
             settle_s=0.2,
             batch_memory_mb=512,
@@ -202,7 +206,7 @@ def counted(connection: serving_layer.Connection) -> dict[str, int]:
 
 
 @pytest.fixture
-def machines(tmp_path) -> Iterator[Machines]:
+def machines(tmp_path, shared_classes) -> Iterator[Machines]:
     machines = Machines(tmp_path)
     try:
         yield machines
