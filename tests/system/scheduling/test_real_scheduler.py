@@ -30,6 +30,10 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
 SCHEDULER = "airflow-scheduler"
 ENDED = ("success", "failed")
+RARELY_S = 2 * 60 * 60
+"""`batch_every_s` once two intervals have been published: the tests after that trigger their runs,
+and would wait for each scheduled run that begins meanwhile.
+"""
 
 MINE = '''"""A DAG of one's own, which knows no more of trilayer than the name of a view."""
 from airflow.sdk import DAG, Asset, task
@@ -55,7 +59,7 @@ def arguments(folder: Path) -> dict:
 
 
 class Scheduled:
-    """A project whose batch layer Airflow runs, every minute."""
+    """A project whose batch layer Airflow runs, every minute in the first test."""
 
     def __init__(self, project: Project, home: Path, running: airflow.Airflow, spark) -> None:
         self.project, self.home, self.airflow, self._spark = project, home, running, spark
@@ -148,6 +152,10 @@ class Scheduled:
 
         until(is_quiet, timeout_s=400)
 
+    def is_rarely_scheduled(self) -> bool:
+        """Whether Airflow has parsed the DAG since `batch_every_s` became `RARELY_S`."""
+        return self.get("/dags/lambda_batch/details")["timetable_summary"] == "0 */2 * * *"
+
     def pause_when_quiet(self) -> None:
         """Pauses lambda_batch between two runs; a run that is paused would wait."""
         while True:
@@ -202,20 +210,21 @@ def scheduled(tmp_path_factory, broker, spark, spark_connect, new_topic):
 
 
 def test_two_scheduled_intervals_are_published_while_events_stream_in(scheduled):
-    def more() -> bool:
-        scheduled.project.produce(50)
-        return (
-            len(
-                [
-                    r
-                    for r in scheduled.runs()
-                    if r["run_type"] == "scheduled" and r["state"] == "success"
-                ]
-            )
-            >= 2
-        )
+    """Some events arrive whenever a run or a task has begun or ended."""
+    seen: list = []
 
-    until(more, timeout_s=400)
+    def begun(number: int, *states: str) -> bool:
+        runs = scheduled.runs()
+        tasks = [scheduled.tasks(r["dag_run_id"]) for r in runs if r["state"] == "running"]
+        now = [{name: task["state"] for name, task in of_run.items()} for of_run in tasks]
+        if [len(runs), *now] != seen:
+            scheduled.project.produce(50)
+            seen[:] = [len(runs), *now]
+        return len([r for r in runs if r["state"] in states]) >= number
+
+    until(lambda: begun(2, "running", "success"), timeout_s=400)
+    scheduled.project.set("batch_every_s", RARELY_S)
+    until(lambda: begun(2, "success") and scheduled.is_rarely_scheduled(), timeout_s=400)
     first, second = [r for r in scheduled.runs() if r["run_type"] == "scheduled"][:2]
     for run, publication in (
         (first, Publications(scheduled.project.store).versions()[0]),
@@ -296,20 +305,21 @@ def test_a_full_recompute_equals_what_is_published_though_a_task_is_killed(sched
     """The killed task is retried, and the answer is the same. What is published starts the DAGs
     that are scheduled on a view.
     """
+
+    def full() -> list[str]:
+        return [r["dag_run_id"] for r in scheduled.runs() if r["conf"].get("full")]
+
+    def nightly() -> list[str]:
+        return [r["dag_run_id"] for r in scheduled.runs("lambda_full_recompute")]
+
+    scheduled.quiet()
+    before = scheduled.version
     names = ("lambda_full_recompute", "example_on_publish", "mine")
     for name in names:
         airflow.pause(scheduled.api, name, False)
-    before = scheduled.version
-    scheduled.quiet()
-
-    def full() -> set[str]:
-        return {r["dag_run_id"] for r in scheduled.runs() if r["conf"].get("full")}
-
-    # Airflow made up for last night's full recompute when the DAG was switched on.
-    former = full()
-    report_id = scheduled.trigger("lambda_full_recompute")
-    until(lambda: bool(full() - former), timeout_s=120)
-    (run_id,) = full() - former
+    # Airflow makes up for last night's full recompute when the DAG is switched on.
+    until(lambda: bool(full()), timeout_s=120)
+    ((run_id,), (report_id,)) = full(), nightly()
     folder = str(scheduled.project.folder)
 
     def killed() -> bool:
@@ -351,11 +361,12 @@ def test_a_full_recompute_equals_what_is_published_though_a_task_is_killed(sched
 def test_a_backfill_publishes_nothing_twice(scheduled):
     scheduled.quiet()
     newest = Publications(scheduled.project.store).in_force()
-    began = datetime.fromtimestamp(newest.t_ms / 1000, UTC) - timedelta(minutes=30)
+    interval_ms = RARELY_S * 1000
+    began = datetime.fromtimestamp((newest.t_ms // interval_ms - 5) * RARELY_S, UTC)
     body = {
         "dag_id": "lambda_batch",
         "from_date": began.isoformat(),
-        "to_date": (began + timedelta(minutes=1)).isoformat(),
+        "to_date": (began + timedelta(seconds=RARELY_S)).isoformat(),
         "max_active_runs": 1,
         "reprocess_behavior": "none",
         "run_backwards": False,
