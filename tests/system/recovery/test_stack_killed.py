@@ -79,22 +79,23 @@ def _replay(project, events):
     project.sent += events
 
 
-def _left(project):
+def _left(project, but=None):
     """What runs still: the names of recorded processes, and command lines with the project's
-    folder.
+    folder. Those that name `but` are left out.
     """
     mine = (" ".join(p.info["cmdline"] or []) for p in psutil.process_iter(["cmdline"]))
-    return [
+    left = [
         *(record.name for record in processes.list_running(project.folder / ".trilayer")),
         *(command for command in mine if str(project.folder) in command),
     ]
+    return [one for one in left if but is None or but not in one]
 
 
-def _until_nothing_is_left(project, *, timeout_s=40):
+def _until_nothing_is_left(project, *, but=None, timeout_s=40):
     try:
-        until(lambda: not _left(project), timeout_s=timeout_s)
+        until(lambda: not _left(project, but), timeout_s=timeout_s)
     except AssertionError:
-        assert _left(project) == [], f"after {timeout_s} s"
+        assert _left(project, but) == [], f"after {timeout_s} s"
 
 
 def _its_console_shows_the_stack(project):
@@ -171,14 +172,81 @@ def test_without_its_spark_a_batch_run_and_the_stack_say_so_and_end(project):
     _until_nothing_is_left(project)
 
 
+def _up_with_airflow(project):
+    """`up`, when its Airflow answers and has taken the batch's DAG."""
+    home = project.folder / ".trilayer"
+    process = project.start("up")
+
+    def is_well():
+        running = airflow.running(home)
+        return running is not None and airflow.is_healthy(running)
+
+    until(lambda: is_well() or process.poll() is not None, timeout_s=180)
+    with airflow.running(home).client() as api:
+        until(
+            lambda: not api.get("/dags/lambda_batch").json().get("is_paused", True), timeout_s=120
+        )
+    return process
+
+
 def test_without_up_its_processes_end(project):
-    process = _up(project)
+    process = _up_with_airflow(project)
     wait_for_settled_tick(project)
     project.run("batch", "run")
     project.check_answers()
+    assert len(_left(project, but="airflow")) > 4
     process.kill()
-    assert ended(process) == -signal.SIGKILL
-    _until_nothing_is_left(project)
+    assert ended(process, timeout_s=90) == -signal.SIGKILL
+    _until_nothing_is_left(project, but="airflow")
+    # The scheduler waits for the task that it runs, which tries five times, with growing pauses of
+    # a random length, to reach the API server that has ended.
+    _until_nothing_is_left(project, timeout_s=240)
+
+
+@pytest.fixture
+def on_a_cluster(project, broker, spark_connect):
+    """The project with another broker and Spark, and a new store for its topic there."""
+    file, store = project.folder / "trilayer.toml", project.folder / "store"
+    text, sent = file.read_text(), project.sent
+    kept = store.rename(project.folder / "store-of-the-stack")
+    project.set("bootstrap_servers", broker.bootstrap)
+    project.set("spark_remote", spark_connect)
+    project.sent = 0
+    yield project
+    project.end()
+    shutil.rmtree(store)
+    kept.rename(store)
+    file.write_text(text)
+    project.sent = sent
+
+
+def test_a_cluster_set_after_a_crash_is_the_one_that_is_used(on_a_cluster):
+    """What a killed stack has left in its home says where its own broker and Spark were, not where
+    the next ones are. Airflow is started beside them, a scheduler that ends is started again, and
+    all of it ends with Ctrl-C.
+    """
+    project = on_a_cluster
+    home = project.folder / ".trilayer"
+    process = _up_with_airflow(project)
+    names = {record.name for record in processes.list_running(home)}
+    assert {name for name in names if not name.startswith("airflow")} == {"speed", "serve"}
+    project.produce(70)
+    until(project.has_all, timeout_s=240)
+    project.check_answers()
+    scheduler = processes.running(home, "airflow-scheduler")
+    psutil.Process(scheduler.pid).kill()
+
+    def another_one_runs():
+        found = processes.running(home, "airflow-scheduler")
+        return found is not None and found.pid != scheduler.pid
+
+    until(another_one_runs, timeout_s=60)
+    project.run("batch", "run")
+    process.send_signal(signal.SIGINT)
+    status, said = ended_with(process)
+    assert status == 0
+    assert "airflow-scheduler ended by itself; it is started again in 5 s" in said, said
+    _until_nothing_is_left(project, timeout_s=60)
 
 
 def test_a_loss_is_accepted_beside_the_stack(project):
@@ -195,7 +263,7 @@ def test_a_loss_is_accepted_beside_the_stack(project):
             random.Random(1),
             within=True,
         )
-    (home / "speed.ready").unlink()
+    (home / "speed.ready").unlink(missing_ok=True)
     process = project.start("up", "--no-airflow")
     until(lambda: LOST in (home / "logs" / "speed.log").read_text(), timeout_s=240)
     assert LOST in project.run("batch", "run", expect=1)[1]
@@ -262,64 +330,3 @@ def _saved_definitions_are_run_by_the_speed_layer_and_the_server(project, proces
     _replay(project, 50)
     until(project.has_all, timeout_s=240)
     project.check_answers()
-
-
-def _up_with_airflow(project):
-    """`up`, when its Airflow answers and has taken the batch's DAG."""
-    home = project.folder / ".trilayer"
-    process = project.start("up")
-
-    def is_well():
-        running = airflow.running(home)
-        return running is not None and airflow.is_healthy(running)
-
-    until(lambda: is_well() or process.poll() is not None, timeout_s=180)
-    with airflow.running(home).client() as api:
-        until(
-            lambda: not api.get("/dags/lambda_batch").json().get("is_paused", True), timeout_s=120
-        )
-    return process
-
-
-def test_airflow_ends_with_a_stack_that_is_killed(project):
-    process = _up_with_airflow(project)
-    process.kill()
-    assert ended(process, timeout_s=90) == -signal.SIGKILL
-    # The scheduler waits for the task that it runs, which tries five times, with growing pauses of
-    # a random length, to reach the API server that has ended.
-    _until_nothing_is_left(project, timeout_s=240)
-
-
-def test_a_cluster_set_after_a_crash_is_the_one_that_is_used(project, broker, spark_connect):
-    """What a killed stack has left in its home says where its own broker and Spark were, not where
-    the next ones are. Airflow is started beside them, a scheduler that ends is started again, and
-    all of it ends with Ctrl-C.
-    """
-    home = project.folder / ".trilayer"
-    shutil.rmtree(project.folder / "store")  # of the topic at the other broker
-    file = project.folder / "trilayer.toml"
-    text = file.read_text().replace(
-        'bootstrap_servers = ""', f'bootstrap_servers = "{broker.bootstrap}"'
-    )
-    file.write_text(text.replace('spark_remote = ""', f'spark_remote = "{spark_connect}"'))
-    process = _up_with_airflow(project)
-    names = {record.name for record in processes.list_running(home)}
-    assert {name for name in names if not name.startswith("airflow")} == {"speed", "serve"}
-    project.sent = 0
-    project.produce(70)
-    until(project.has_all, timeout_s=240)
-    project.check_answers()
-    scheduler = processes.running(home, "airflow-scheduler")
-    psutil.Process(scheduler.pid).kill()
-
-    def another_one_runs():
-        found = processes.running(home, "airflow-scheduler")
-        return found is not None and found.pid != scheduler.pid
-
-    until(another_one_runs, timeout_s=60)
-    project.run("batch", "run")
-    process.send_signal(signal.SIGINT)
-    status, said = ended_with(process)
-    assert status == 0
-    assert "airflow-scheduler ended by itself; it is started again in 5 s" in said, said
-    _until_nothing_is_left(project, timeout_s=60)
