@@ -19,6 +19,7 @@ from kafka import KafkaProducer
 import serving_layer
 from tests.support.jvm import QUICK_JVM
 from tests.support.places import JARS, PROJECT
+from tests.support.waiting import until
 from trilayer.local import processes
 from trilayer_core.definitions.catalog import Catalog, load_catalog
 from trilayer_core.log.broker import Log
@@ -215,9 +216,23 @@ class Project:
         assert self.answers()["by_user"] == self.expected_by_user()
 
     def has_all(self) -> bool:
-        """Whether the merged view has counted as many events as were sent; for waiting."""
-        with serving_layer.connect(self.catalog(), self.settings(), self.store) as connection:
-            (row,) = connection.sql("select coalesce(sum(n), 0) as n from by_user").dicts()
+        """Whether the merged view has counted as many events as were sent."""
+        with self._connection() as connection:
+            return self._counted_all(connection)
+
+    def wait_for_all(self, *, timeout_s: float = 240) -> None:
+        """Returns when the merged view has counted as many events as were sent.
+
+        It is asked on one connection: to open one takes a third of a second of the processor.
+        """
+        with self._connection() as connection:
+            until(lambda: self._counted_all(connection), timeout_s=timeout_s)
+
+    def _connection(self) -> serving_layer.Connection:
+        return serving_layer.connect(self.catalog(), self.settings(), self.store)
+
+    def _counted_all(self, connection: serving_layer.Connection) -> bool:
+        (row,) = connection.sql("select coalesce(sum(n), 0) as n from by_user").dicts()
         return bool(row["n"] >= self.sent)
 
 
@@ -232,7 +247,6 @@ def wait_for_settled_tick(project: Project) -> None:
     """Returns when the newest settled tick is one that began after this call: a cut there has all
     that was sent before.
     """
-    from tests.support.waiting import until
     from trilayer_core.runtime.clock import now_ms
     from trilayer_core.seam import latest_tick
 

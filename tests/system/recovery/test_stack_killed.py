@@ -135,7 +135,7 @@ def test_without_its_broker_the_stack_says_so_and_ends(project):
     home = project.folder / ".trilayer"
     process = _up(project)
     _replay(project, 1000)
-    until(project.has_all, timeout_s=240)
+    project.wait_for_all()
     _its_console_shows_the_stack(project)
     psutil.Process(processes.running(home, "kafka").pid).kill()
     assert ended(process) == 1
@@ -150,7 +150,7 @@ def test_without_its_spark_a_batch_run_and_the_stack_say_so_and_end(project):
         lambda: len(Generations(project.store, project.catalog().streams[0]).all()) == 2,
         timeout_s=240,
     )
-    until(project.has_all, timeout_s=240)
+    project.wait_for_all()
     project.check_answers()
     batch = project.start("batch", "run", failpoint="store.write:slow:1")
     until(
@@ -231,7 +231,7 @@ def test_a_cluster_set_after_a_crash_is_the_one_that_is_used(on_a_cluster):
     names = {record.name for record in processes.list_running(home)}
     assert {name for name in names if not name.startswith("airflow")} == {"speed", "serve"}
     project.produce(70)
-    until(project.has_all, timeout_s=240)
+    project.wait_for_all()
     project.check_answers()
     scheduler = processes.running(home, "airflow-scheduler")
     psutil.Process(scheduler.pid).kill()
@@ -272,13 +272,13 @@ def test_a_loss_is_accepted_beside_the_stack(project):
         project.run("batch", step, "--run", str(token))
     until(lambda: (home / "speed.ready").exists(), timeout_s=240)
     _replay(project, 300)
-    until(project.has_all, timeout_s=240)
+    project.wait_for_all()
     project.check_answers()  # what was lost by the log alone counts
     assert clean(project.run("verify", "--json")[0])
 
     psutil.Process(processes.running(home, "speed").pid).kill()
     _replay(project, 1000)
-    until(project.has_all, timeout_s=240)  # by the speed layer that `up` has started again
+    project.wait_for_all()  # by the speed layer that `up` has started again
     project.check_answers()
     fence = project.folder / "store" / "fence"
     tokens = set(fence.iterdir())
@@ -319,7 +319,7 @@ def _saved_definitions_are_run_by_the_speed_layer_and_the_server(project, proces
 
     until(runs_them, timeout_s=240)
     project.run("batch", "run")  # until then the changed view has no answer
-    until(project.has_all, timeout_s=240)
+    project.wait_for_all()
     project.check_answers()
     second = processes.running(home, "speed").pid
     project.run("speed", "restart")
@@ -328,5 +328,5 @@ def _saved_definitions_are_run_by_the_speed_layer_and_the_server(project, proces
     assert after.pop("serve") != before.pop("serve")  # it answers the saved definitions
     assert after == before
     _replay(project, 50)
-    until(project.has_all, timeout_s=240)
+    project.wait_for_all()
     project.check_answers()

@@ -167,7 +167,7 @@ class Scheduled:
 
     def verify(self) -> None:
         """Every answer equals the log, the master dataset, and what was sent."""
-        until(self.project.has_all, timeout_s=60)
+        self.project.wait_for_all(timeout_s=60)
         opened = Opened(self.project.settings(), self.project.catalog(), self.project.store)
         found = verification(opened, lambda: self._spark)
         assert found.clean, found
