@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from trilayer.server.engine.question import Refusal
-from trilayer.server.wire.text import LEADING
+from trilayer.server.wire.text import LEADING, first_word
 
 _NAME = r'(?P<name>"(?:[^"]|"")++"|\w++)'
 _DECLARE = re.compile(
@@ -104,6 +104,18 @@ def cursor_statement(sql: str) -> Declare | Fetch | Close:
         "a statement about a cursor must be DECLARE NAME CURSOR FOR SELECT ..., FETCH [NUMBER]"
         " FROM NAME, MOVE [NUMBER] FROM NAME or CLOSE NAME",
     )
+
+
+def declare_of(sql: str) -> Declare | None:
+    """A DECLARE; None for another statement. Raises Refusal if it is wrong."""
+    found = cursor_statement(sql) if first_word(sql) == "DECLARE" else None
+    return found if isinstance(found, Declare) else None
+
+
+def fetch_of(sql: str) -> Fetch | None:
+    """A FETCH; None for another statement. Raises Refusal if it is wrong."""
+    found = cursor_statement(sql) if first_word(sql) == "FETCH" else None
+    return found if isinstance(found, Fetch) else None
 
 
 def _declare(found: re.Match[str]) -> Declare:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from serving_layer.snapshot import Layer
 from trilayer.server import introspection
 from trilayer.server.encoding.values import BINARY, TEXT, type_of
 from trilayer.server.engine import worker as engine
-from trilayer.server.engine.pool import CANCELLED, Done, Worker
+from trilayer.server.engine.pool import Done
 from trilayer.server.engine.question import (
     NO_PARAMETERS,
     Output,
@@ -25,6 +25,7 @@ from trilayer.server.engine.question import (
 )
 from trilayer.server.metrics import Metrics
 from trilayer.server.wire import messages
+from trilayer.server.wire.answering import Answering
 from trilayer.server.wire.client import Client
 from trilayer.server.wire.copying import Copy, copy_of
 from trilayer.server.wire.cursors import (
@@ -33,8 +34,11 @@ from trilayer.server.wire.cursors import (
     Declare,
     Fetch,
     cursor_statement,
+    declare_of,
+    fetch_of,
 )
 from trilayer.server.wire.messages import Body, Fault, Field, ProtocolFault, Startup
+from trilayer.server.wire.open_cursors import OpenCursors
 from trilayer.server.wire.prepared import Portal, Prepared, Statement
 from trilayer.server.wire.setting import Setting, layer_of, seconds_of, setting_of
 from trilayer.server.wire.text import first_word, is_nothing
@@ -47,9 +51,6 @@ TOGETHER_BYTES = 1 << 16
 
 PATIENCE_S = 60.0
 """How long a client may leave an answer unread before its connection ends, in seconds."""
-
-LOOK_S = 1.0
-"""How often it is looked for a client that has gone while its answer is computed, in seconds."""
 
 IDLE_S = 600.0
 """How long a client that keeps a worker may take for its next message, in seconds."""
@@ -91,8 +92,10 @@ class Session:
         self.pid, self._secret = pid, secret
         self._reader, self._writer, self._client = reader, writer, client
         self._layer = self._first_layer = layer
-        self._known, self._metrics = known, metrics
+        self._known = known
         self._prepared = Prepared()
+        self._answering = Answering(client, metrics, self._has_gone, self._send_part)
+        self._cursors = OpenCursors(client, self._prepared, self._answering)
         self._transaction = messages.IDLE
         # Whether messages are skipped until the next Sync, after an error.
         self._skips = False
@@ -193,14 +196,6 @@ class Session:
             self._client.settle(sound=sound)
         self._send(messages.ready(self._transaction))
 
-    def _end_transaction(self, *, commits: bool) -> None:
-        """Ends the transaction. The worker stays with the cursors that are held."""
-        self._transaction = messages.IDLE
-        sound, holding = self._prepared.end_transaction(commits=commits)
-        worker = self._client.end(sound=sound, holds=bool(holding))
-        for cursor in holding:
-            cursor.held_by = worker
-
     def _failed(self, fault: Fault) -> None:
         self._send(messages.error(fault))
         if self._transaction == messages.IN_TRANSACTION:
@@ -232,6 +227,9 @@ class Session:
         except TimeoutError:
             raise ConnectionAbortedError(f"it has read nothing for {PATIENCE_S:g} s") from None
 
+    def _has_gone(self) -> bool:
+        return self._reader.at_eof() or self._writer.is_closing()
+
     # -- the simple protocol -----------------------------------------------------------------------
 
     async def _simple(self, text: str) -> None:
@@ -252,7 +250,7 @@ class Session:
             self._send(messages.command_complete(tag))
         elif (copied := copy_of(sql)) is not None:
             await self._copy(sql, copied, NO_PARAMETERS)
-        elif (fetch := _fetch_of(sql)) is not None:
+        elif (fetch := fetch_of(sql)) is not None:
             cursor = self._prepared.cursor(fetch.name)
             assert cursor.columns is not None  # it is opened when it is declared
             formats = cursor.question.formats
@@ -260,32 +258,10 @@ class Session:
             await self._fetch(fetch, formats)
         else:
             question = self._question(sql)
-            async with self._answering():
+            async with self._answering.worker():
                 worker, opened = await self._client.open(question)
                 self._send(messages.row_description(_fields(opened.schema, ())))
-                self._send_end(await self._send_rows(worker))
-
-    @asynccontextmanager
-    async def _answering(self, held: Worker | None = None) -> AsyncIterator[Worker]:
-        """A worker, or the one that has a cursor, and a measurement of how long it answers."""
-        with self._metrics.question("postgresql") as outcome:
-            self._watch = asyncio.get_running_loop().call_later(LOOK_S, self._look)
-            try:
-                async with self._client.worker(held) as worker:
-                    yield worker
-            except Refusal as refusal:
-                if refusal.code == CANCELLED.code:
-                    outcome.set("timeout" if "timeout" in refusal.message else "cancelled")
-                raise
-            finally:
-                self._watch.cancel()
-
-    def _look(self) -> None:
-        """Ends the answer that is computed if its client has gone."""
-        if self._reader.at_eof() or self._writer.is_closing():
-            self._client.cancel()
-        else:
-            self._watch = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+                self._send_end(await self._answering.send_rows(worker))
 
     async def _statements(self, text: str) -> list[str]:
         """The statements of a text. Only a worker parses it, if it may be several."""
@@ -315,7 +291,8 @@ class Session:
             return "BEGIN" if word == "BEGIN" else "START TRANSACTION"
         if word in _END:
             commits = self._transaction != messages.FAILED and word not in _UNDO
-            self._end_transaction(commits=commits)
+            self._transaction = messages.IDLE
+            self._cursors.end_transaction(commits=commits)
             return "COMMIT" if commits else "ROLLBACK"
         if word in CURSOR_STATEMENTS:
             return await self._cursor_command(sql, parameters)
@@ -336,7 +313,7 @@ class Session:
             return ""
         self._prepared.statements.clear()
         if command == "DISCARD":
-            await self._close_cursors()
+            await self._cursors.close_all()
             self._choose(Setting("all", ""))
         return " ALL"  # by which clients know that they have to prepare again
 
@@ -366,25 +343,12 @@ class Session:
     async def _copy(self, sql: str, copied: Copy, parameters: Parameters) -> None:
         await self._command("")  # which refuses it if the transaction has failed
         question = self._question(copied.query, copied.output, parameters)
-        async with self._answering():
+        async with self._answering.worker():
             with _placed(max(sql.find(copied.query), 0)):
                 worker, opened = await self._client.open(question)
             self._send(messages.copy_out(int(copied.is_binary), len(opened.schema)))
-            async for part in worker.rows():
-                if isinstance(part, Done):
-                    self._send(messages.COPY_DONE + messages.command_complete(f"COPY {part.rows}"))
-                else:
-                    await self._send_part(part)
-
-    async def _send_rows(self, worker: Worker) -> Done:
-        """Sends the rows that the worker has been asked for, and says how many they were."""
-        done = Done(0, more=False)
-        async for part in worker.rows():
-            if isinstance(part, Done):
-                done = part
-            else:
-                await self._send_part(part)
-        return done
+            done = await self._answering.send_rows(worker)
+            self._send(messages.COPY_DONE + messages.command_complete(f"COPY {done.rows}"))
 
     def _send_end(self, done: Done) -> None:
         self._send(
@@ -399,21 +363,20 @@ class Session:
         """Carries out a statement about a cursor; None for a FETCH, which has an answer."""
         match statement := cursor_statement(sql):
             case Declare():
-                with _placed(max(sql.find(statement.query), 0)):
-                    await self._declare(statement, parameters)
+                await self._declare(sql, statement, parameters)
                 return "DECLARE CURSOR"
             case Close(name=None):
-                await self._close_cursors()
+                await self._cursors.close_all()
                 return "CLOSE CURSOR ALL"
             case Close(name=str(name)):
                 self._prepared.cursor(name)
-                await self._close_portal(name)
+                await self._cursors.close(name)
                 return "CLOSE CURSOR"
             case Fetch(verb="MOVE"):
-                return f"MOVE {await self._read(statement, statement.rows)}"
+                return f"MOVE {await self._cursors.read(statement, statement.rows)}"
         return None
 
-    async def _declare(self, declare: Declare, parameters: Parameters) -> None:
+    async def _declare(self, sql: str, declare: Declare, parameters: Parameters) -> None:
         alone = self._transaction == messages.IDLE
         if alone and not declare.holds:
             raise Refusal(
@@ -421,75 +384,21 @@ class Session:
                 "DECLARE CURSOR can only be used in transaction blocks",
                 "Send BEGIN before it, or declare it WITH HOLD",
             )
-        if alone:
-            await self._client.begin()
-        try:
-            formats = (BINARY,) if declare.is_binary else ()
-            question = self._question(declare.query, "wire", parameters, formats)
-            cursor = Portal(declare.query, question, None, is_cursor=True, holds=declare.holds)
-            self._prepared.bind(declare.name, cursor)
-            try:
-                async with self._answering():
-                    _, opened = await self._client.open(question, declare.name, None)
-            except BaseException:
-                del self._prepared.portals[declare.name]
-                raise
-            cursor.columns, cursor.open = opened.schema, True
-        finally:
-            if alone:
-                self._end_transaction(commits=True)
+        formats = (BINARY,) if declare.is_binary else ()
+        question = self._question(declare.query, "wire", parameters, formats)
+        with _placed(max(sql.find(declare.query), 0)):
+            await self._cursors.open(declare.name, question, holds=declare.holds, alone=alone)
 
     async def _fetch(self, fetch: Fetch, formats: Sequence[int], most: int = 0) -> Fetch | None:
         """Sends the rows of a FETCH, but no more than `most` unless it is 0; what is left of it."""
         whole = not most or (fetch.rows is not None and fetch.rows <= most)
-        rows = await self._read(fetch, fetch.rows if whole else most, formats)
+        rows = await self._cursors.read(fetch, fetch.rows if whole else most, formats)
         if whole or not self._prepared.cursor(fetch.name).open:
             self._send(messages.command_complete(f"FETCH {rows}"))
             return None
         self._send(messages.PORTAL_SUSPENDED)
         left = None if fetch.rows is None else fetch.rows - rows
         return Fetch(fetch.verb, fetch.name, left)
-
-    async def _read(
-        self, fetch: Fetch, rows: int | None, formats: Sequence[int] | None = None
-    ) -> int:
-        """Reads on in a cursor, sends what is shown, and returns the number of rows."""
-        cursor = self._prepared.cursor(fetch.name)
-        passes = fetch.passed(cursor.read)
-        if not cursor.open:
-            return 0
-        shown = fetch.verb == "FETCH"
-        try:
-            async with self._answering(cursor.held_by) as worker:
-                await worker.fetch(engine.Fetch(fetch.name, rows or 0, passes, shown, formats))
-                done = await self._send_rows(worker)
-        except BaseException:  # the worker has closed it, or has ended
-            self._prepared.portals.pop(fetch.name)
-            self._release(cursor)
-            raise
-        cursor.read += passes + done.rows
-        cursor.open = done.more
-        self._release(cursor)
-        return done.rows
-
-    async def _close_cursors(self) -> None:
-        for name in [name for name, one in self._prepared.portals.items() if one.is_cursor]:
-            await self._close_portal(name)
-
-    async def _close_portal(self, name: str) -> None:
-        portal = self._prepared.portals.pop(name, None)
-        if portal is None or not portal.open:
-            return
-        if portal.held_by is None or self._prepared.held(portal.held_by):
-            async with self._client.worker(portal.held_by) as worker:
-                await worker.close(name)
-        self._release(portal)
-
-    def _release(self, cursor: Portal) -> None:
-        """Gives up the worker that holds a cursor once it holds none."""
-        if cursor.held_by is not None and not self._prepared.held(cursor.held_by):
-            self._client.release(cursor.held_by)
-            cursor.held_by = None
 
     # -- the extended protocol ---------------------------------------------------------------------
 
@@ -515,11 +424,11 @@ class Session:
             return
         statement = self._prepared.statement(name)
         sql, oids, columns = statement.sql, statement.oids, statement.columns
-        if (declare := _declare_of(sql)) is not None:
+        if (declare := declare_of(sql)) is not None:
             sql = declare.query
         if not sql or _has_no_columns(sql):
             pass
-        elif (fetch := _fetch_of(sql)) is not None:
+        elif (fetch := fetch_of(sql)) is not None:
             columns = self._prepared.cursor(fetch.name).columns
         else:
             question = self._question(sql, "wire", Parameters(oids=oids))
@@ -534,10 +443,10 @@ class Session:
 
     async def _describe_portal(self, name: str) -> None:
         portal = self._prepared.portal(name)
-        if not portal.sql or _has_no_columns(portal.sql) or _declare_of(portal.sql):
+        if not portal.sql or _has_no_columns(portal.sql) or declare_of(portal.sql):
             self._send(messages.NO_DATA)
             return
-        if (fetch := _fetch_of(portal.sql)) is not None:
+        if (fetch := fetch_of(portal.sql)) is not None:
             portal.columns = self._prepared.cursor(fetch.name).columns
         if portal.columns is None:
             async with self._client.worker():
@@ -560,10 +469,10 @@ class Session:
         if (copied := copy_of(portal.sql)) is not None:
             await self._copy(portal.sql, copied, given)
             return
-        if (fetch := portal.rest or _fetch_of(portal.sql)) is not None:
+        if (fetch := portal.rest or fetch_of(portal.sql)) is not None:
             portal.rest = await self._fetch(fetch, portal.question.formats, most)
             return
-        async with self._answering() as worker:
+        async with self._answering.worker() as worker:
             if portal.open:
                 await worker.fetch(engine.Fetch(name, most))
             else:
@@ -571,7 +480,7 @@ class Session:
                     portal.question, name, most, portal.columns
                 )
                 portal.columns = opened.schema
-            done = await self._send_rows(worker)
+            done = await self._answering.send_rows(worker)
         portal.open = done.more
         self._send_end(done)
 
@@ -580,7 +489,7 @@ class Session:
         if kind == b"S":
             self._prepared.statements.pop(name, None)
         else:
-            await self._close_portal(name)
+            await self._cursors.close(name)
         self._send(messages.CLOSE_COMPLETE)
 
     def _question(
@@ -633,21 +542,6 @@ def _fields(columns: pa.Schema, formats: Sequence[int]) -> list[Field]:
 
 def _has_no_columns(sql: str) -> bool:
     return first_word(sql) in (*_BEGIN, *_END, *_IGNORED, "COPY", "MOVE", "CLOSE")
-
-
-def _fetch_of(sql: str) -> Fetch | None:
-    """A FETCH; None for another statement."""
-    if first_word(sql) != "FETCH":
-        return None
-    found = cursor_statement(sql)
-    assert isinstance(found, Fetch)
-    return found
-
-
-def _declare_of(sql: str) -> Declare | None:
-    """A DECLARE; None for another statement."""
-    found = cursor_statement(sql) if first_word(sql) == "DECLARE" else None
-    return found if isinstance(found, Declare) else None
 
 
 def _fault(refusal: Refusal) -> Fault:

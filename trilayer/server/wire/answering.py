@@ -1,0 +1,73 @@
+"""Has a client's worker answer: measures it, ends it if the client has gone, and sends the rows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from trilayer.server.engine.pool import CANCELLED, Done, Worker
+from trilayer.server.engine.question import Refusal
+from trilayer.server.metrics import Metrics
+from trilayer.server.wire.client import Client
+
+LOOK_S = 1.0
+"""How often it is looked for a client that has gone while its answer is computed, in seconds."""
+
+
+class Answering:
+    """Answers for one client."""
+
+    def __init__(
+        self,
+        client: Client,
+        metrics: Metrics,
+        has_gone: Callable[[], bool],
+        send: Callable[[bytes], Awaitable[None]],
+    ) -> None:
+        """Prepares it; nothing is asked yet.
+
+        Args:
+            client: Has the worker.
+            metrics: What is measured.
+            has_gone: Returns whether the client has left.
+            send: Sends a part of an answer, and waits for a client that does not read.
+        """
+        self._client, self._metrics = client, metrics
+        self._has_gone, self._send = has_gone, send
+
+    @asynccontextmanager
+    async def worker(self, held: Worker | None = None) -> AsyncIterator[Worker]:
+        """The client's worker, for one answer, which is measured.
+
+        Args:
+            held: One that is held for a cursor, in its place.
+        """
+        with self._metrics.question("postgresql") as outcome:
+            self._watch = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+            try:
+                async with self._client.worker(held) as worker:
+                    yield worker
+            except Refusal as refusal:
+                if refusal.code == CANCELLED.code:
+                    outcome.set("timeout" if "timeout" in refusal.message else "cancelled")
+                raise
+            finally:
+                self._watch.cancel()
+
+    def _look(self) -> None:
+        """Ends the answer that is computed if its client has gone."""
+        if self._has_gone():
+            self._client.cancel()
+        else:
+            self._watch = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+
+    async def send_rows(self, worker: Worker) -> Done:
+        """Sends the rows that the worker has been asked for, and says how many they were."""
+        done = Done(0, more=False)
+        async for part in worker.rows():
+            if isinstance(part, Done):
+                done = part
+            else:
+                await self._send(part)
+        return done
