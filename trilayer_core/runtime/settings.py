@@ -138,7 +138,9 @@ class Settings(BaseSettings):
     serve_memory_mb: int = Field(
         1024, ge=128, description="memory that a question may take, beside the views"
     )
-    serve_timeout_s: float = Field(300.0, gt=0, description="how long a question may be computed")
+    serve_timeout_s: float = Field(
+        300.0, gt=0, description="how long the first or the next rows of an answer may take"
+    )
     serve_rows: int = Field(0, ge=0, description="most rows of an answer; 0: any number")
     serve_bytes: int = Field(0, ge=0, description="most bytes of an answer; 0: any number")
     serve_connections: int = Field(

@@ -1,1 +1,1 @@
-"""PostgreSQL's protocol: messages, values, and the session of a client."""
+"""PostgreSQL's protocol: who may connect, messages, and what a client asks in its session."""
