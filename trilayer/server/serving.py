@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -31,8 +30,8 @@ logger = logging.getLogger("trilayer.server")
 USERS = "server-users.json"
 """The file of users, in the folder `home`."""
 
-
 CONSOLE = Path(__file__).with_name("console")
+"""The folder of the console's built pages."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +174,7 @@ def users(settings: Settings) -> Users:
 def limits(settings: Settings) -> Limits:
     """What questions may take."""
     return Limits(
-        workers=settings.serve_workers or max(2, os.cpu_count() or 1),
+        workers=settings.serve_workers or Limits.workers,
         memory_mb=settings.serve_memory_mb,
         timeout_s=settings.serve_timeout_s,
         rows=settings.serve_rows,

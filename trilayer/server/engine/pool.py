@@ -15,8 +15,8 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -26,7 +26,7 @@ import pyarrow as pa
 from trilayer.operations.project import Project
 from trilayer.server.engine import frames, loader
 from trilayer.server.engine.loader import Start
-from trilayer.server.engine.question import LOST, Question, Refusal
+from trilayer.server.engine.question import LOST, STATEMENT_BYTES, Question, Refusal
 from trilayer.server.engine.turns import Turns
 from trilayer.server.engine.worker import Close, Describe, Fetch, Open, Request, Split
 
@@ -69,7 +69,7 @@ class Limits:
     memory_mb: int = 1024
     timeout_s: float = 300.0
     transactions: int = 32
-    statement_bytes: int = 65_536
+    statement_bytes: int = STATEMENT_BYTES
     rows: int = 0
     bytes: int = 0
     connections: int = 500
@@ -364,7 +364,7 @@ class Pool:
     async def __aexit__(self, *error: object) -> None:
         self._left.set()
         for worker in list(self._workers):
-            self._end(worker)
+            self.drop(worker)
         if self._loader is not None:
             await self._loader.end()
 
@@ -378,14 +378,8 @@ class Pool:
             Refusal: There is no answer.
         """
         worker = await self.lease(question.version, fresh=False)
-        try:
+        with self.given_up_on_failure(worker):
             worker, opened = await self.open(worker, question)
-        except Refusal:
-            self.give_back(worker)
-            raise
-        except BaseException:
-            self._end(worker)
-            raise
         answer = Answer(worker, opened)
         try:
             yield answer
@@ -395,7 +389,7 @@ class Pool:
             if answer.ended:
                 self.give_back(worker)
             else:
-                self._end(worker)
+                self.drop(worker)
 
     async def open(self, worker: Worker, question: Question, *rest: Any) -> tuple[Worker, Opened]:
         """Begins an answer on the newest state, by another worker if this one does not have it.
@@ -414,16 +408,10 @@ class Pool:
                 worker.looks = False
                 opened = await worker.open(question, *rest)
             else:
-                self._end(worker)
+                self.drop(worker)
                 worker = await self.lease(question.version)
-                try:
+                with self.given_up_on_failure(worker):
                     opened = await worker.open(question, *rest)
-                except Refusal:
-                    self.give_back(worker)
-                    raise
-                except BaseException:
-                    self._end(worker)
-                    raise
         assert opened is not None  # it did not look again
         return worker, opened
 
@@ -477,12 +465,12 @@ class Pool:
             if worker.has_place and not worker.kept and worker.unread_since < latest
         ]
         if unread:
-            self._end(min(unread, key=lambda worker: worker.unread_since), UNREAD)
+            self.drop(min(unread, key=lambda worker: worker.unread_since), UNREAD)
 
     async def _leased(self, version: int | None, *, fresh: bool) -> Worker:
         newest = await self.state() if fresh else self._seen_state
         for worker in [w for w in self._idle if w.state != newest or w.has_ended()]:
-            self._end(worker)
+            self.drop(worker)
         for worker in self._idle:
             if worker.version == version:
                 self._idle.remove(worker)
@@ -492,18 +480,29 @@ class Pool:
             await self.state()
         return await self._forked()
 
+    @contextmanager
+    def given_up_on_failure(self, worker: Worker) -> Iterator[None]:
+        """Gives a worker up if the block fails: back after a refusal, and otherwise by ending it.
+
+        After another error it has yet to send what would be taken for the next answer.
+        """
+        try:
+            yield
+        except Refusal:
+            self.give_back(worker)
+            raise
+        except BaseException:
+            self.drop(worker)
+            raise
+
     def give_back(self, worker: Worker) -> None:
         """Keeps a worker for the next question, if it may be used again."""
         self._leave_place(worker)
         worker.timeout_s, worker.kept = None, False
         if worker.ended or len(self._idle) >= IDLE_FOR_EACH * self.limits.workers:
-            self._end(worker)
+            self.drop(worker)
         elif worker not in self._idle:
             self._idle.append(worker)
-
-    def drop(self, worker: Worker, why: Refusal | None = None) -> None:
-        """Ends a worker, which may be at work."""
-        self._end(worker, why)
 
     def pin(self) -> None:
         """Counts a client that keeps its worker.
@@ -523,7 +522,8 @@ class Pool:
         """Counts a client that has given its worker back."""
         self._pinned -= 1
 
-    def _end(self, worker: Worker, why: Refusal | None = None) -> None:
+    def drop(self, worker: Worker, why: Refusal | None = None) -> None:
+        """Ends a worker, which may be at work."""
         worker.end(why)
         self._leave_place(worker)
         self._workers.discard(worker)
@@ -553,12 +553,12 @@ class Pool:
         try:
             return await asyncio.shield(forking)
         except asyncio.CancelledError:
-            forking.add_done_callback(self._end_unwanted)
+            forking.add_done_callback(self._drop_unwanted)
             raise
 
-    def _end_unwanted(self, forking: asyncio.Task[Worker]) -> None:
+    def _drop_unwanted(self, forking: asyncio.Task[Worker]) -> None:
         if not forking.cancelled() and forking.exception() is None:
-            self._end(forking.result())
+            self.drop(forking.result())
 
     async def _fork(self) -> Worker:
         ours, theirs = socket.socketpair()

@@ -67,6 +67,9 @@ class Question:
     session: SessionInfo = NOBODY
 
 
+STATEMENT_BYTES = 65_536
+"""The length of the longest statement: one that is much longer takes seconds to parse."""
+
 LOST = "58030"
 """The SQLSTATE of an answer whose process has ended by itself: io_error."""
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trilayer.server.engine.question import STATEMENT_BYTES
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -32,7 +34,7 @@ class Limits:
         facts_s: How long what was read of the store is used again.
     """
 
-    statement_bytes: int = 65_536
+    statement_bytes: int = STATEMENT_BYTES
     body_bytes: int = 524_288
     replay_bytes: int = 8_388_608
     questions: int = 32

@@ -15,7 +15,6 @@ import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from fastapi import HTTPException, Request
 from starlette.datastructures import Headers, MutableHeaders
@@ -23,8 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trilayer.server.http.faults import NOT_ALLOWED, TOO_MUCH, Failure
 from trilayer.server.http.limits import Limits
-
-Role = Literal["reader", "admin"]
+from trilayer.server.users import Role
 
 Authenticate = Callable[[str, str], Role | None]
 """The role of a name and a password; None if they are wrong. The name of a bearer token is ''."""

@@ -157,14 +157,8 @@ class Client:
                 yield worker
             return
         worker = await self._pool.lease(self.version, fresh=False)
-        try:
+        with self._pool.given_up_on_failure(worker):
             yield worker
-        except Refusal:
-            self._pool.give_back(worker)
-            raise
-        except BaseException:
-            self._pool.drop(worker)
-            raise
         self._pool.give_back(worker)
 
     def cancel(self) -> None:
