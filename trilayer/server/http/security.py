@@ -86,14 +86,11 @@ class WebAccess:
         authenticate: Checks a login. Without it, whoever is on this machine may read, and nobody
             may change anything.
         hosts: Names of the server beside localhost, 127.0.0.1 and [::1].
-        guests: Whether somebody on this machine may read without a login although there are
-            passwords.
         has_users: Whether anybody has a login now.
     """
 
     authenticate: Authenticate | None = None
     hosts: Collection[str] = ()
-    guests: bool = False
     has_users: Callable[[], bool] = _always
 
     @property
@@ -179,17 +176,16 @@ class Guard:
             return Client(name or None, role, address)
         if scope["path"] in OPEN:
             return None
-        if self._access.checks is None or self._access.guests:
+        if self._access.checks is None:
             if _is_loopback(address):
                 return Client(None, "reader", address)
-            if self._access.checks is None:
-                raise Failure(
-                    403,
-                    NOT_ALLOWED,
-                    "a server without passwords must be asked from its own machine; got a request"
-                    f" from {address}",
-                    "Set a password for the server",
-                )
+            raise Failure(
+                403,
+                NOT_ALLOWED,
+                "a server without passwords must be asked from its own machine; got a request"
+                f" from {address}",
+                "Set a password for the server",
+            )
         raise login_needed("a login must be sent with this request; it has none")
 
     async def _login(self, given: str, authenticate: Authenticate) -> tuple[str, Role]:

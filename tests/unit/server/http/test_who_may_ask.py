@@ -127,12 +127,6 @@ def test_wrong_logins(serving, given, monkeypatch):
             assert client.get("/readyz").status_code == 200
 
 
-def test_guests_read_and_are_asked_to_log_in_for_more(serving):
-    with serving(access=WebAccess(authenticate, guests=True)).client() as client:
-        assert client.get("/v1/session").json()["role"] == "reader"
-        assert client.post("/v1/rollback", json={}).status_code == 401
-
-
 def test_a_reader_may_not_change_anything(serving):
     with serving(access=WITH_PASSWORDS).client(auth=("ann", "one")) as client:
         for path, body in (("rollback", {}), ("quarantine/replay", {"records": [{"a": 1}]})):
