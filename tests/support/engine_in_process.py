@@ -1,4 +1,4 @@
-"""An engine for tests of the HTTP room: it answers in threads of the test's process."""
+"""An engine for tests of HTTP: it answers in threads of the test's process."""
 
 import asyncio
 import csv

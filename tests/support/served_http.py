@@ -1,4 +1,4 @@
-"""The HTTP room, served in a thread of the test's process."""
+"""Answers by HTTP, served in a thread of the test's process."""
 
 import asyncio
 import json

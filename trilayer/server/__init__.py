@@ -3,5 +3,5 @@
 `serving` runs everything. `wire` and `http` speak to clients, each in its protocol. They hand a
 question to `engine`, whose processes answer it, with `encoding` for values and `introspection` for
 what PostgreSQL's catalog says. `console` has the built pages, whose sources are in the folder
-`console` of the repository. docs/server.md follows a question through these rooms.
+`console` of the repository. docs/server.md follows a question through them.
 """

@@ -87,7 +87,7 @@ class Metrics:
 
 
 class Processes(Collector):
-    """The processes of a server, and what its rooms count themselves.
+    """The processes of a server, and what its parts count themselves.
 
     Attributes:
         workers: Returns the process ids of the workers.

@@ -166,20 +166,6 @@ def _list(value: bytes, format_: int, oid: int) -> str:
     return f"CAST(ARRAY[{', '.join(quoted)}] AS {element.name}[])"
 
 
-_PIECE = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|;|[^'";-]+|.""", re.DOTALL)
-
-
-def split(text: str) -> list[str]:
-    """The statements of a text that DuckDB does not parse: what is between semicolons."""
-    statements = [""]
-    for piece in _PIECE.findall(text):
-        if piece == ";":
-            statements.append("")
-        else:
-            statements[-1] += piece
-    return [statement.strip() for statement in statements if statement.strip()]
-
-
 def number_of(query: str) -> int:
     """The number of parameters that a statement has."""
     numbers = [int(m["number"]) for m in _TOKEN.finditer(query) if m["number"]]
@@ -255,12 +241,11 @@ def _needed(parameter: exp.Expression, columns: Callable[[str], pa.Schema]) -> i
     select = parent.find_ancestor(exp.Select)
     if beside is None or select is None:
         return UNKNOWN
-    parts = [select.args.get("with_") or select.args.get("with"), None]
-    outer = select
-    while (above := outer.find_ancestor(exp.Select)) is not None:
-        outer = above
-    parts[1] = (outer.args.get("with_") or outer.args.get("with")) if outer is not select else None
-    ctes = [cte.sql("duckdb") for with_ in parts if with_ for cte in with_.expressions]
+    outermost = select
+    while (above := outermost.find_ancestor(exp.Select)) is not None:
+        outermost = above
+    enclosing = [select] if outermost is select else [select, outermost]
+    ctes = [cte.sql("duckdb") for each in enclosing for cte in each.ctes]
     source = select.args.get("from_") or select.args.get("from")
     joins = " ".join(join.sql("duckdb") for join in select.args.get("joins") or ())
     text = f"SELECT {beside.sql('duckdb')} {source.sql('duckdb') if source else ''} {joins}"
@@ -299,7 +284,6 @@ def with_values(
     for place, value in enumerate(values):
         format_ = _format(formats, place)
         literals.append(_literal(value, format_, oids[place] if place < len(oids) else UNKNOWN))
-
     return _replaced(query, literals)
 
 

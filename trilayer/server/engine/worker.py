@@ -15,7 +15,6 @@ import struct
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -36,7 +35,7 @@ from trilayer.server.engine import frames, system
 from trilayer.server.engine.open_answer import OpenAnswer
 from trilayer.server.engine.question import Question, Refusal
 from trilayer.server.engine.refusals import refusal_of
-from trilayer_core.compute.merging import open_duckdb
+from trilayer.server.engine.statements import statements
 from trilayer_core.errors import TrilayerError
 
 logger = logging.getLogger("trilayer.server")
@@ -159,7 +158,7 @@ class Executor:
             case Describe():
                 self._describe(request.question)
             case Split():
-                self._out.send(frames.DONE, _json(_statements(request.text)))
+                self._out.send(frames.DONE, _json(statements(request.text)))
             case Close():
                 self._close(request.portal)
 
@@ -314,23 +313,6 @@ def _with_values(question: Question) -> str:
         return parameters.with_values(question.sql, given.values, given.formats, given.oids)
     except ParameterFault as error:
         raise Refusal("22P02", str(error)) from None
-
-
-@cache
-def _parser() -> duckdb.DuckDBPyConnection:
-    """A database that only parses.
-
-    That of the module would start threads, and what they reserve counts for the worker's limit.
-    """
-    return open_duckdb(alone=True)
-
-
-def _statements(text: str) -> list[str]:
-    """The statements of a text. One that can't be parsed is reported when it is run."""
-    try:
-        return [statement.query for statement in _parser().extract_statements(text)]
-    except duckdb.Error:  # such as CLOSE ALL, which only PostgreSQL has
-        return parameters.split(text)
 
 
 def _json(document: object) -> bytes:

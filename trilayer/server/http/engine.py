@@ -1,4 +1,4 @@
-"""What this room needs of the engine that answers questions."""
+"""What HTTP needs of the engine that answers questions."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from trilayer.server.engine.question import STATEMENT_BYTES
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of the HTTP room.
+    """The limits of answers by HTTP.
 
     Attributes:
         statement_bytes: The length of a statement, in UTF-8.

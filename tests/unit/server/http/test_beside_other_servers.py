@@ -1,4 +1,4 @@
-"""The HTTP room runs in an event loop that is there already, beside other servers."""
+"""HTTP is served in an event loop that is there already, beside other servers."""
 
 import asyncio
 import signal

@@ -1,0 +1,40 @@
+"""The statements of a text that may have several, as the simple protocol sends it."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+import duckdb
+
+from trilayer_core.compute.merging import open_duckdb
+
+
+@cache
+def _parser() -> duckdb.DuckDBPyConnection:
+    """A database that only parses.
+
+    That of the module would start threads, and what they reserve counts for the worker's limit.
+    """
+    return open_duckdb(alone=True)
+
+
+def statements(text: str) -> list[str]:
+    """The statements of a text. One that can't be parsed is reported when it is run."""
+    try:
+        return [statement.query for statement in _parser().extract_statements(text)]
+    except duckdb.Error:  # such as CLOSE ALL, which only PostgreSQL has
+        return _between_semicolons(text)
+
+
+_PIECE = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|;|[^'";-]+|.""", re.DOTALL)
+
+
+def _between_semicolons(text: str) -> list[str]:
+    found = [""]
+    for piece in _PIECE.findall(text):
+        if piece == ";":
+            found.append("")
+        else:
+            found[-1] += piece
+    return [statement.strip() for statement in found if statement.strip()]
