@@ -6,11 +6,14 @@ import signal
 import subprocess
 
 import pandas as pd
+import psutil
 import psycopg
 import psycopg2
 import pytest
 import sqlalchemy
 from psycopg import errors
+
+from tests.support.waiting import until
 
 ROWS = "SELECT range AS i, 'v' || range AS v FROM range(5000)"
 
@@ -123,6 +126,50 @@ def test_a_cursor_ends_with_its_transaction_unless_it_is_held(served):
         client.execute("ROLLBACK")
         with pytest.raises(errors.InvalidCursorName):
             client.execute("FETCH undone")
+
+
+@pytest.mark.parametrize("ends", ["COMMIT", "ROLLBACK"])
+def test_a_held_cursor_that_is_read_to_its_end_stays_until_it_is_closed(served, ends):
+    with served.client(autocommit=True) as client:
+        client.execute("DECLARE alone CURSOR WITH HOLD FOR SELECT 1")
+        client.execute("BEGIN")
+        client.execute("DECLARE kept CURSOR WITH HOLD FOR SELECT 2")
+        assert fetched(client, "FETCH ALL FROM kept") == [2]
+        client.execute("COMMIT")
+        assert fetched(client, "FETCH ALL FROM alone") == [1]
+        client.execute("BEGIN")
+        client.execute(ends)
+        for name in ("alone", "kept"):
+            assert fetched(client, f"FETCH {name}") == []
+            client.execute(f"CLOSE {name}")
+
+
+def test_a_place_after_the_last_row_has_no_row_however_often_it_is_asked_for(transaction):
+    declared(transaction, query="SELECT range FROM range(3)")
+    assert fetched(transaction, "FETCH ABSOLUTE 100 FROM c") == []
+    assert fetched(transaction, "FETCH ABSOLUTE 50 FROM c") == []
+    with pytest.raises(errors.ObjectNotInPrerequisiteState, match="forward"):
+        transaction.execute("FETCH ABSOLUTE 3 FROM c")
+
+
+@pytest.mark.parametrize("closes", ["CLOSE ALL", "DISCARD ALL"])
+def test_cursors_whose_worker_has_ended_can_be_closed(served, closes):
+    with served.client(autocommit=True) as client:
+        client.execute("BEGIN")
+        for name in ("a", "b"):
+            client.execute(f"DECLARE {name} CURSOR WITH HOLD FOR SELECT range FROM range(9)")
+        client.execute("COMMIT")
+        for pid in served.pool.pids:
+            os.kill(pid, signal.SIGKILL)
+            until(lambda pid=pid: not psutil.pid_exists(pid) or is_zombie(pid))
+        client.execute(closes)
+        with pytest.raises(errors.InvalidCursorName):
+            client.execute("FETCH a")
+        assert client.execute("SELECT 1").fetchone() == (1,)
+
+
+def is_zombie(pid):
+    return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
 def test_a_worker_is_free_again_when_its_held_cursors_are_closed(served):

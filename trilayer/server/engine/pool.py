@@ -296,10 +296,11 @@ class Opened:
 
 @dataclass(frozen=True)
 class Done:
-    """How many rows were sent, and whether there are more."""
+    """How many rows were sent, whether there are more, and how many were passed over before."""
 
     rows: int
     more: bool
+    passed: int = 0
 
 
 class Answer:

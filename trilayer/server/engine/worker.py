@@ -199,9 +199,10 @@ class Executor:
                 portal.begun = True
             if request.formats is not None:
                 portal.encode_as(Wire(len(portal.columns), request.formats))
+            rows = passed = 0
             if request.passes:
-                self._count(portal, portal.pass_over(request.passes))
-            rows = 0
+                passed = portal.pass_over(request.passes)
+                self._count(portal, passed)
             if request.shown:
                 for number, data in portal.take(request.most_rows):
                     self._count(portal, number)
@@ -218,7 +219,7 @@ class Executor:
             raise
         if over:
             self._close(name)
-        self._out.send(frames.DONE, _json({"rows": rows, "more": not over}))
+        self._out.send(frames.DONE, _json({"rows": rows, "more": not over, "passed": passed}))
 
     def _count(self, answer: OpenAnswer, rows: int) -> None:
         """Counts rows that were computed. Raises Refusal if they are too many."""

@@ -7,9 +7,10 @@ that worker until it is closed or read to its end.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from trilayer.server.engine import worker as engine
-from trilayer.server.engine.question import Question
+from trilayer.server.engine.question import Question, Refusal
 from trilayer.server.wire.answering import Answering
 from trilayer.server.wire.client import Client
 from trilayer.server.wire.cursors import Fetch
@@ -90,7 +91,7 @@ class OpenCursors:
             self._prepared.portals.pop(fetch.name)
             self._release(cursor)
             raise
-        cursor.read += passes + done.rows
+        cursor.read += done.passed + done.rows
         cursor.open = done.more
         self._release(cursor)
         return done.rows
@@ -102,7 +103,8 @@ class OpenCursors:
             return
         if portal.held_by is None or self._prepared.held(portal.held_by):
             async with self._client.worker(portal.held_by) as worker:
-                await worker.close(name)
+                with suppress(Refusal):  # a worker that has ended has closed everything
+                    await worker.close(name)
         self._release(portal)
 
     async def close_all(self) -> None:

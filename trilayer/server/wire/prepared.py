@@ -46,7 +46,8 @@ class Portal:
         open: Whether the worker has more rows of it.
         is_cursor: Whether it was declared by SQL.
         holds: Whether it stays when its transaction is committed.
-        held_by: The worker that has its answer after that.
+        stays: Whether that has happened; it is then left until the client closes it.
+        held_by: The worker that has its answer after that, until it is read to its end.
         read: How many rows of a cursor were read or passed over.
         rest: What is left of a FETCH whose client has limited the rows of a message.
     """
@@ -57,6 +58,7 @@ class Portal:
     open: bool = False
     is_cursor: bool = False
     holds: bool = False
+    stays: bool = False
     held_by: Worker | None = None
     read: int = 0
     rest: Fetch | None = None
@@ -144,8 +146,10 @@ class Prepared:
         kept = {
             name: portal
             for name, portal in self.portals.items()
-            if portal.held_by is not None or (commits and portal.holds)
+            if portal.stays or (commits and portal.holds)
         }
+        for portal in kept.values():
+            portal.stays = True
         forgotten = [portal for name, portal in self.portals.items() if name not in kept]
         sound = not self.replaced and not any(portal.open for portal in forgotten)
         self.portals, self.replaced = kept, False
