@@ -7,18 +7,16 @@ statements have nothing to do with this.
 
 from trilayer.server.introspection.install import install
 from trilayer.server.introspection.parameters import parameter_types
-from trilayer.server.introspection.rewriting import Rewritten, rewrite, rewritten
+from trilayer.server.introspection.rewriting import rewrite
 from trilayer.server.introspection.session import SessionInfo
 from trilayer.server.introspection.text import mentions
 from trilayer.server.introspection.wire import declared
 
 __all__ = [
-    "Rewritten",
     "SessionInfo",
     "declared",
     "install",
     "mentions",
     "parameter_types",
     "rewrite",
-    "rewritten",
 ]

@@ -47,7 +47,7 @@ _ZERO: Mapping[str, Any] = {"bool": False, "name": "", "text": "", "char": "", "
 
 
 def install(database: duckdb.DuckDBPyConnection, catalog: Catalog) -> None:
-    """Makes the schemas `_pg` and `_information_schema`, which `rewritten` makes statements ask.
+    """Makes the schemas `_pg` and `_information_schema`, which `rewrite` makes statements ask.
 
     It describes the views and tables that the database has at this moment.
 

@@ -54,11 +54,6 @@ class Rewritten:
     oids: Sequence[int] = ()
 
 
-def rewritten(sql: str, session: SessionInfo) -> str:
-    """See `rewrite`; without the types."""
-    return rewrite(sql, session).sql
-
-
 def rewrite(sql: str, session: SessionInfo) -> Rewritten:
     """A statement as DuckDB answers it.
 

@@ -12,7 +12,6 @@ from trilayer.server.introspection import (
     mentions,
     parameter_types,
     rewrite,
-    rewritten,
 )
 from trilayer.server.introspection.shapes import SCHEMAS, shapes
 
@@ -83,21 +82,21 @@ def test_a_long_statement_is_read_once(part):
     ],
 )
 def test_what_is_no_query_of_the_catalog_is_left_to_duckdb(sql):
-    assert rewritten(sql, SESSION) == sql
+    assert rewrite(sql, SESSION).sql == sql
 
 
 def test_functions_without_their_arguments_are_duckdbs_to_refuse():
     sql = "SELECT set_config('x'), format(), generate_subscripts(), current_setting()"
-    assert "SET_CONFIG('x')" in rewritten(sql, SESSION).upper().replace("'X'", "'x'")
+    assert "SET_CONFIG('x')" in rewrite(sql, SESSION).sql.upper().replace("'X'", "'x'")
 
 
 def test_names_in_texts_stay():
     text = "'FROM pg_class, ''x''::regclass, current_user'"
-    assert text in rewritten(f"SELECT {text} FROM pg_class", SESSION)
+    assert text in rewrite(f"SELECT {text} FROM pg_class", SESSION).sql
 
 
 def test_a_cte_hides_a_relation():
-    sql = rewritten("WITH pg_class AS (SELECT 1 AS one) SELECT one FROM pg_class", SESSION)
+    sql = rewrite("WITH pg_class AS (SELECT 1 AS one) SELECT one FROM pg_class", SESSION).sql
     assert "_pg" not in sql
 
 
@@ -153,7 +152,7 @@ def test_a_cte_hides_a_relation():
 def test_a_session_is_answered(connection, described, sql, value):
     database = connection._database.cursor()
     try:
-        found = database.execute(rewritten(sql, SESSION)).fetchall()
+        found = database.execute(rewrite(sql, SESSION).sql).fetchall()
     finally:
         database.close()
     assert found == [(value,)]
@@ -226,7 +225,7 @@ def test_a_statement_means_the_same_if_it_mentions_the_catalog(connection, descr
     for expression in EXPRESSIONS:
         about = f"WITH me AS ({mention}) SELECT {expression}"
         assert mentions(about)
-        alone, beside = values(f"SELECT {expression}"), values(rewritten(about, SESSION))
+        alone, beside = values(f"SELECT {expression}"), values(rewrite(about, SESSION).sql)
         if alone != beside:
             differ[expression] = alone, beside
     assert not differ
