@@ -131,6 +131,29 @@ def test_a_connection_that_has_ended_keeps_no_descriptor(served, monkeypatch):
         until(lambda: not served.pool._pinned and _is_reset(raw))
 
 
+ENDLESS = b"SELECT count(*) FROM range(100000000000) t(i) WHERE i % 7 = 9\0"
+BOUND = framed(b"P", b"\0" + ENDLESS + b"\0\0") + framed(b"B", b"\0\0" + b"\0\0" * 3)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        BOUND + framed(b"E", b"\0\0\0\0\0"),
+        BOUND + framed(b"D", b"P\0") + framed(b"E", b"\0\0\0\0\0") + framed(b"S"),
+        framed(b"Q", ENDLESS) * 2,
+        framed(b"Q", ENDLESS) + framed(b"P", b"\0" + b" " * 60_000 + b"\0\0\0") * 3,
+    ],
+    ids=["one question", "a portal that it has described", "two questions", "many messages"],
+)
+def test_a_client_that_leaves_ends_what_it_has_asked(served, asked):
+    most = served.pool.limits.workers
+    with connected(served) as raw:
+        read_until(raw, b"Z\0\0\0\x05I")
+        raw.sendall(asked)
+        until(lambda: served.pool.running._value < most)
+    until(lambda: served.pool.running._value == most)
+
+
 def _is_reset(raw):
     """Whether the server has given the connection up, without reading from it."""
     try:

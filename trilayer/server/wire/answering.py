@@ -23,6 +23,7 @@ class Answering:
         client: Client,
         metrics: Metrics,
         has_gone: Callable[[], bool],
+        abort: Callable[[], None],
         send: Callable[[bytes], Awaitable[None]],
     ) -> None:
         """Prepares it; nothing is asked yet.
@@ -31,10 +32,11 @@ class Answering:
             client: Has the worker.
             metrics: What is measured.
             has_gone: Returns whether the client has left.
+            abort: Ends the connection, with all that the client has asked.
             send: Sends a part of an answer, and waits for a client that does not read.
         """
         self._client, self._metrics = client, metrics
-        self._has_gone, self._send = has_gone, send
+        self._has_gone, self._abort, self._send = has_gone, abort, send
 
     @asynccontextmanager
     async def worker(self, held: Worker | None = None) -> AsyncIterator[Worker]:
@@ -44,23 +46,31 @@ class Answering:
             held: One that is held for a cursor, in its place.
         """
         with self._metrics.question("postgresql") as outcome:
-            self._watch = asyncio.get_running_loop().call_later(LOOK_S, self._look)
             try:
-                async with self._client.worker(held) as worker:
+                async with self.unmeasured(held) as worker:
                     yield worker
             except Refusal as refusal:
                 if refusal.code == CANCELLED.code:
                     outcome.set("timeout" if "timeout" in refusal.message else "cancelled")
                 raise
-            finally:
-                self._watch.cancel()
+
+    @asynccontextmanager
+    async def unmeasured(self, held: Worker | None = None) -> AsyncIterator[Worker]:
+        """The client's worker, or the one that is held; it ends if the client goes meanwhile."""
+        self._watch = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+        try:
+            async with self._client.worker(held) as worker:
+                yield worker
+        finally:
+            self._watch.cancel()
 
     def _look(self) -> None:
         """Ends the answer that is computed if its client has gone."""
         if self._has_gone():
             self._client.cancel()
-        else:
-            self._watch = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+            self._abort()
+        # The answer may not have begun: it waits for a worker.
+        self._watch = asyncio.get_running_loop().call_later(LOOK_S, self._look)
 
     async def send_rows(self, worker: Worker) -> Done:
         """Sends the rows that the worker has been asked for, and says how many they were."""

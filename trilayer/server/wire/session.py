@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import select
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -94,7 +95,9 @@ class Session:
         self._layer = self._first_layer = layer
         self._known = known
         self._prepared = Prepared()
-        self._answering = Answering(client, metrics, self._has_gone, self._send_part)
+        self._answering = Answering(
+            client, metrics, self._has_gone, writer.transport.abort, self._send_part
+        )
         self._cursors = OpenCursors(client, self._prepared, self._answering)
         self._transaction = messages.IDLE
         # Whether messages are skipped until the next Sync, after an error.
@@ -228,7 +231,14 @@ class Session:
             raise ConnectionAbortedError(f"it has read nothing for {PATIENCE_S:g} s") from None
 
     def _has_gone(self) -> bool:
-        return self._reader.at_eof() or self._writer.is_closing()
+        """Whether the client has closed the connection, even if it has left messages behind."""
+        if self._reader.at_eof() or self._writer.is_closing():
+            return True
+        if not hasattr(select, "POLLRDHUP"):  # only Linux has it
+            return False
+        poll = select.poll()
+        poll.register(self._writer.get_extra_info("socket"), select.POLLRDHUP)
+        return bool(poll.poll(0))
 
     # -- the simple protocol -----------------------------------------------------------------------
 
@@ -432,7 +442,7 @@ class Session:
             columns = self._prepared.cursor(fetch.name).columns
         else:
             question = self._question(sql, "wire", Parameters(oids=oids))
-            async with self._client.worker() as worker:
+            async with self._answering.unmeasured() as worker:
                 oids, columns = await worker.describe(question)
             self._prepared.prepare(name, Statement(statement.sql, oids, columns))
         self._send(messages.parameter_description(oids))
@@ -449,7 +459,7 @@ class Session:
         if (fetch := fetch_of(portal.sql)) is not None:
             portal.columns = self._prepared.cursor(fetch.name).columns
         if portal.columns is None:
-            async with self._client.worker():
+            async with self._answering.unmeasured():
                 _, opened = await self._client.open(portal.question, name, None)
             portal.columns, portal.open = opened.schema, True
         self._send(messages.row_description(_fields(portal.columns, portal.question.formats)))
