@@ -172,6 +172,22 @@ def is_zombie(pid):
     return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
+@pytest.mark.parametrize("text", ["/* it's ; */ 'a'", "$$a;b$$", r"E'a\';b'", "$x$;$$;$x$"])
+def test_semicolons_in_texts_and_comments_beside_a_cursor_end_no_statement(transaction, text):
+    expected = transaction.execute(f"SELECT {text}").fetchall()
+    client = transaction.execute(f"DECLARE c CURSOR FOR SELECT {text}; FETCH c")
+    assert client.nextset()
+    assert client.fetchall() == expected
+
+
+def test_a_mistake_is_marked_in_its_own_statement(served):
+    text = "SELECT ' SELECT nope'; SELECT nope"
+    with served.client(autocommit=True) as client:
+        with pytest.raises(errors.UndefinedColumn) as failed:
+            client.execute(text)
+        assert int(failed.value.diag.statement_position) == text.rindex("nope") + 1
+
+
 def test_a_worker_is_free_again_when_its_held_cursors_are_closed(served):
     with served.client(autocommit=True) as client:
         for place in range(3 * served.pool.limits.transactions):

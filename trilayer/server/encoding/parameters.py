@@ -27,7 +27,7 @@ class ParameterFault(Exception):
     """A value can't be read, or is missing."""
 
 
-_TOKEN = re.compile(
+TOKEN = re.compile(
     r"""[eE]'(?:[^'\\]|\\.|'')*' | '(?:[^']|'')*' | "(?:[^"]|"")*"
     | --[^\n]* | /\*.*?\*/ | \$(?P<tag>[A-Za-z_]\w*|)\$.*?\$(?P=tag)\$ | \$(?P<number>\d+)""",
     re.VERBOSE | re.DOTALL,
@@ -168,7 +168,7 @@ def _list(value: bytes, format_: int, oid: int) -> str:
 
 def number_of(query: str) -> int:
     """The number of parameters that a statement has."""
-    numbers = [int(m["number"]) for m in _TOKEN.finditer(query) if m["number"]]
+    numbers = [int(m["number"]) for m in TOKEN.finditer(query) if m["number"]]
     return max(numbers, default=0)
 
 
@@ -299,7 +299,7 @@ def _replaced(query: str, literals: Sequence[str]) -> str:
             raise ParameterFault(f"a value for ${number} must be bound; got {len(literals)} values")
         return literals[number - 1]
 
-    return _TOKEN.sub(replaced, query)
+    return TOKEN.sub(replaced, query)
 
 
 def _typed(literal: str, oid: int) -> str:

@@ -7,6 +7,7 @@ from functools import cache
 
 import duckdb
 
+from trilayer.server.encoding.parameters import TOKEN
 from trilayer_core.compute.merging import open_duckdb
 
 
@@ -27,14 +28,14 @@ def statements(text: str) -> list[str]:
         return _between_semicolons(text)
 
 
-_PIECE = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|;|[^'";-]+|.""", re.DOTALL)
+_PIECE = re.compile(rf"{TOKEN.pattern} | ; | \w+ | .", re.VERBOSE | re.DOTALL)
 
 
 def _between_semicolons(text: str) -> list[str]:
     found = [""]
-    for piece in _PIECE.findall(text):
-        if piece == ";":
+    for piece in _PIECE.finditer(text):
+        if piece[0] == ";":
             found.append("")
         else:
-            found[-1] += piece
+            found[-1] += piece[0]
     return [statement.strip() for statement in found if statement.strip()]

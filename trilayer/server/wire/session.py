@@ -249,9 +249,11 @@ class Session:
             self._send(messages.EMPTY_QUERY)
         at = 0
         for sql in statements:
-            at = max(text.find(sql, at), at)
-            with _placed(at):
+            start = text.find(sql, at)
+            with _placed(max(start, at)):
                 await self._answer_simply(sql)
+            if start >= 0:
+                at = start + len(sql)
         self._settle()
 
     async def _answer_simply(self, sql: str) -> None:
