@@ -146,12 +146,11 @@ BOUND = framed(b"P", b"\0" + ENDLESS + b"\0\0") + framed(b"B", b"\0\0" + b"\0\0"
     ids=["one question", "a portal that it has described", "two questions", "many messages"],
 )
 def test_a_client_that_leaves_ends_what_it_has_asked(served, asked):
-    most = served.pool.limits.workers
     with connected(served) as raw:
         read_until(raw, b"Z\0\0\0\x05I")
         raw.sendall(asked)
-        until(lambda: served.pool.running._value < most)
-    until(lambda: served.pool.running._value == most)
+        until(lambda: served.pool.turns._turns)
+    until(lambda: not served.pool.turns._turns)
 
 
 def _is_reset(raw):
