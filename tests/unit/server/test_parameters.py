@@ -87,3 +87,15 @@ def test_a_date_beside_the_session_s_user(client, binary):
     query = "SELECT DATE '2020-01-02', TIME '01:02:03', current_user"
     found = client.cursor(binary=binary).execute(query).fetchone()
     assert found == (datetime.date(2020, 1, 2), datetime.time(1, 2, 3), "analyst")
+
+
+@pytest.mark.parametrize("oids", [(), (20,)])
+def test_a_fraction_beside_an_integer_is_refused(client, oids):
+    """DuckDB would round it, so that a comparison would have a wrong answer."""
+    sql = b"SELECT 1::BIGINT > $1"
+    for value, code in ((b"0.5", b"22P02"), (b"0", None)):
+        found = client.pgconn.exec_params(sql, [value], param_types=oids or None)
+        assert found.error_field(psycopg.pq.DiagnosticField.SQLSTATE) == code
+    for number in ("1.0", "1::DOUBLE", "1::FLOAT"):
+        found = client.pgconn.exec_params(f"SELECT {number} > $1".encode(), [b"0.5"])
+        assert found.get_value(0, 0) == b"t"

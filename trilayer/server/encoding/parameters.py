@@ -173,16 +173,20 @@ def number_of(query: str) -> int:
 
 
 _READ_BY_TYPE = re.compile(
-    rb"\{.*\} | \\x(?:[0-9a-fA-F]{2})* | \d{4,}-\d\d-\d\d\ [+-]\d\d(?::\d\d)?",
+    rb"\{.*\} | \\x(?:[0-9a-fA-F]{2})* | \d{4,}-\d\d-\d\d\ [+-]\d\d(?::\d\d)?"
+    rb" | [+-]?\d*\.\d*",
     re.DOTALL | re.VERBOSE,
 )
-"""Texts that PostgreSQL reads otherwise than DuckDB: arrays, bytes, and dates with a time zone."""
+"""Texts that PostgreSQL reads otherwise than DuckDB.
+
+Such are arrays, bytes, dates with a time zone, and fractions, which DuckDB rounds to integers.
+"""
 
 
 def need_types(values: Sequence[bytes | None], formats: Sequence[int], oids: Sequence[int]) -> bool:
     """Whether a value without a declared type can only be read with the type that it has here.
 
-    Such are binary values, arrays, bytes, and the dates of JDBC, which have a time zone.
+    Such are binary values, arrays, bytes, fractions, and the dates of JDBC with their time zone.
     """
     return any(
         value is not None
@@ -320,6 +324,8 @@ def _literal(value: bytes | None, format_: int, oid: int) -> str:
             text = _bytes_text(_bytea(value))
         elif format_ != BINARY:
             text = value.decode()
+            if oid in _INTEGERS and "." in text:
+                raise ParameterFault(f"a parameter must be an integer; got {text}")
             if (found := _ZONED_DATE.fullmatch(text)) and oid in _DATED:
                 text = f"{found[1]} 00:00{found[2]}" if oid == _TIMESTAMPTZ_OID else found[1]
         elif known:
@@ -335,6 +341,8 @@ def _literal(value: bytes | None, format_: int, oid: int) -> str:
     quoted = "'" + text.replace("'", "''") + "'"
     return _typed(quoted, oid)
 
+
+_INTEGERS = (20, 21, 23, 26)
 
 _ZONED_DATE = re.compile(r"(\d{4,}-\d\d-\d\d) ([+-]\d\d(?::\d\d)?)")
 _DATED = (1082, 1114, _TIMESTAMPTZ_OID)
