@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 from psycopg import errors
 
+from tests.support.published import SETTINGS, VIEW, run_once
 from tests.support.sales import catalog_on
+from tests.support.served import Served
+from trilayer import Catalog
 from trilayer.operations.project import Project
 from trilayer.server.engine.pool import Limits, Pool
 from trilayer.server.engine.question import Question, Refusal
@@ -15,6 +18,7 @@ from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
 
 MANY = f"SELECT {', '.join(f'1 AS c{n}' for n in range(1_700))}"
+ENDLESS = "SELECT count(*) FROM range(1_000_000_000_000)"
 
 
 @pytest.fixture
@@ -89,6 +93,49 @@ def test_workers_that_were_killed_leave_no_descriptor(project):
             assert now <= before + 1
 
     asyncio.run(run())
+
+
+def test_a_question_is_cancelled_that_a_worker_with_newer_data_answers(tmp_path):
+    store = Store(str(tmp_path / "store"))
+    run_once(store)
+
+    async def run():
+        async with Pool(
+            Project(SETTINGS, Catalog(views=[VIEW]), store), Limits(timeout_s=20)
+        ) as pool:
+            await answer(pool, "SELECT 1")
+            older = set(pool.pids)
+            run_once(store)
+            client = Client(pool, None)
+
+            async def ask():
+                async with client.worker():
+                    await client.open(Question(ENDLESS, output="wire"))
+
+            asking = asyncio.create_task(ask())
+            while set(pool.pids) <= older:
+                await asyncio.sleep(0.01)
+            client.cancel()
+            with pytest.raises(Refusal, match="user request"):
+                await asking
+            client.settle()
+            assert await answer(pool, "SELECT 1") == b"[[1]]"
+
+    asyncio.run(run())
+
+
+def test_the_limit_of_a_client_holds_on_newer_data(tmp_path):
+    store = Store(str(tmp_path / "store"))
+    run_once(store)
+    with (
+        Served(Catalog(views=[VIEW]), SETTINGS, store, Limits(timeout_s=20)) as server,
+        server.client(autocommit=True) as client,
+    ):
+        client.execute("SET statement_timeout = '300ms'")
+        client.execute("SELECT 1")
+        run_once(store)
+        with pytest.raises(errors.QueryCanceled, match=r"0\.3 s"):
+            client.execute(ENDLESS)
 
 
 def test_too_many_columns_are_refused_and_nobody_else_notices(served):

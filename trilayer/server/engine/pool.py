@@ -15,7 +15,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -392,13 +392,20 @@ class Pool:
             else:
                 self.drop(worker)
 
-    async def open(self, worker: Worker, question: Question, *rest: Any) -> tuple[Worker, Opened]:
+    async def open(
+        self,
+        worker: Worker,
+        question: Question,
+        *rest: Any,
+        instead: Callable[[Worker], None] | None = None,
+    ) -> tuple[Worker, Opened]:
         """Begins an answer on the newest state, by another worker if this one does not have it.
 
         Args:
             worker: A worker, which is ended in that case.
             question: The question.
             rest: The further arguments of `Worker.open`.
+            instead: Called with the other worker before it is asked.
 
         Raises:
             Refusal: There is no answer.
@@ -412,6 +419,8 @@ class Pool:
                 self.drop(worker)
                 worker = await self.lease(question.version)
                 with self.given_up_on_failure(worker):
+                    if instead is not None:
+                        instead(worker)
                     opened = await worker.open(question, *rest)
         assert opened is not None  # it did not look again
         return worker, opened

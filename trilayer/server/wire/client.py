@@ -35,6 +35,7 @@ class Client:
         self._worker: Worker | None = None
         self._transaction = False
         self._at_work: Worker | None = None
+        self._cancelled = False
         self._held: set[Worker] = set()
 
     @property
@@ -116,10 +117,19 @@ class Client:
             Refusal: There is no answer.
         """
         assert self._worker is not None
-        self._worker, opened = await self._pool.open(self._worker, question, *rest)
+        self._worker, opened = await self._pool.open(
+            self._worker, question, *rest, instead=self._take
+        )
         self._at_work = self._worker
         self._worker.kept = self._transaction
         return self._worker, opened
+
+    def _take(self, worker: Worker) -> None:
+        """Has another worker at work, in place of one whose state is no longer the newest."""
+        if self._cancelled:
+            raise CANCELLED
+        worker.timeout_s = self.timeout_s
+        self._at_work = worker
 
     @asynccontextmanager
     async def worker(self, held: Worker | None = None) -> AsyncIterator[Worker]:
@@ -130,10 +140,13 @@ class Client:
         Args:
             held: One that is held for a cursor, in its place.
         """
+        self._cancelled = False
         if held is None and (
             self._worker is None or (self._worker.ended and not self._transaction)
         ):
             self._worker = await self._pool.lease(self.version, fresh=False)
+            if self._cancelled:
+                raise CANCELLED
         worker = held or self._worker
         assert worker is not None
         self._at_work = worker
@@ -162,7 +175,8 @@ class Client:
         self._pool.give_back(worker)
 
     def cancel(self) -> None:
-        """Ends the answer that is computed, if one is."""
+        """Ends the answer that is computed or about to be, if one is."""
+        self._cancelled = True
         if self._at_work is not None:
             self._pool.drop(self._at_work, CANCELLED)
 
