@@ -247,10 +247,16 @@ def _own_attributes() -> list[dict[str, Any]]:
 
 
 def _attributes(found: Sequence[Object]) -> list[dict[str, Any]]:
-    return [
-        _attribute(oid, place, column.name, shapes().type_names[column.type], column.modifier)
+    """The columns of relations, and those of their keys' indexes, by which clients find keys."""
+    of_relations = [(oid, one.columns) for oid, one in _numbered(found)]
+    of_keys = [
+        (oid + 1, [one.columns[place - 1] for place in _key_places(one)])
         for oid, one in _numbered(found)
-        for place, column in enumerate(one.columns, 1)
+    ]
+    return [
+        _attribute(relation, place, column.name, shapes().type_names[column.type], column.modifier)
+        for relation, columns in [*of_relations, *of_keys]
+        for place, column in enumerate(columns, 1)
     ]
 
 

@@ -59,6 +59,17 @@ def test_sqlalchemy_sees_columns_keys_and_comments(inspector):
     assert inspector.get_foreign_keys("totals") == inspector.get_indexes("totals") == []
 
 
+def test_tableau_finds_the_columns_of_a_key_by_those_of_its_index(ours):
+    sql = """
+        SELECT ia.attnum, ia.attname, ta.attname FROM pg_index i
+        JOIN pg_attribute ia ON ia.attrelid = i.indexrelid
+        JOIN pg_attribute ta ON ta.attrelid = i.indrelid AND ta.attnum = i.indkey[ia.attnum - 1]
+        WHERE i.indrelid = 'merged.by_minute'::regclass ORDER BY 1
+    """
+    found = ours.execute(sql).fetchall()
+    assert found == [(1, "shop", "shop"), (2, "minute", "minute")]
+
+
 def test_asyncpg_looks_up_types_it_does_not_know(described):
     async def ask():
         client = await asyncpg.connect(address(described))
