@@ -8,7 +8,7 @@ with it, so that both layers and the merge agree.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import sqlglot
 from sqlglot import exp
@@ -247,8 +247,8 @@ def parse_schema(ddl: str, what: str, *, events: bool = False) -> tuple[Field, .
             isinstance(rule.kind, exp.NotNullColumnConstraint) for rule in column.constraints
         )
         fields.append(Field(name, type_, required, paths.get(place, ())))
-    for field in fields:
-        _check_path(field, fields, what)
+    for one in fields:
+        _check_path(one, fields, what)
     return tuple(fields)
 
 
@@ -395,11 +395,18 @@ class Expression:
         sql: Spark SQL of the value in `type`, restricted to values that every engine can represent.
         type: Its Spark type.
         columns: The columns that it reads.
+        written: What its author wrote; empty for an expression that no author wrote.
     """
 
     sql: str
     type: str
     columns: frozenset[str]
+    written: str = field(default="", compare=False)
+
+    @property
+    def shown(self) -> str:
+        """What people are told that it is."""
+        return self.written or self.sql
 
 
 def check_is_text(sql: str, what: str) -> None:
@@ -482,7 +489,8 @@ def parse_expression(
     # The author's own text is passed to Spark, in brackets. That is safe because sqlglot has
     # verified that it is exactly one expression.
     found = sql.strip() if plain else f"try_cast(({sql.strip()}) as {type_})"
-    return Expression(found if plain and parsed else _holdable(found, type_), type_, columns)
+    sql_of_value = found if plain and parsed else _holdable(found, type_)
+    return Expression(sql_of_value, type_, columns, sql.strip())
 
 
 def _holdable(sql: str, type_: str) -> str:

@@ -65,7 +65,7 @@ def _key(key: Key) -> dict[str, Any]:
     return {
         "name": key.name,
         "type": key.type,
-        "expression": key.expression.sql,
+        "expression": key.expression.shown,
         "window": _window(key.window) if key.window else None,
         "shown": key.shown,
     }

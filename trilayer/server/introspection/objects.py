@@ -155,7 +155,7 @@ def _named(sql: str, name: str) -> str:
 
 
 def _key(key: Key) -> str:
-    window, sql = key.window, key.expression.sql
+    window, sql = key.window, key.expression.shown
     match window:
         case SessionWindow():
             return f"session({sql}, {_duration(window.gap_us)})"
@@ -184,8 +184,8 @@ def _duration(us: int) -> str:
 
 
 def _call(measure: Measure) -> str:
-    inputs = ", ".join(expression.sql for expression in measure.inputs.values())
-    where = f" FILTER (WHERE {measure.where.sql})" if measure.where else ""
+    inputs = ", ".join(expression.shown for expression in measure.inputs.values())
+    where = f" FILTER (WHERE {measure.where.shown})" if measure.where else ""
     return f"{measure.aggregate.kind.rstrip('_')}({inputs or '*'}){where}"
 
 
@@ -214,12 +214,12 @@ def _column_comments(view: View) -> Iterator[tuple[str, str]]:
 
 def _of_key(key: Key) -> str:
     if key.window:
-        return f"Key: the start of a window over {key.expression.sql}."
-    return f"Key: {key.expression.sql}."
+        return f"Key: the start of a window over {key.expression.shown}."
+    return f"Key: {key.expression.shown}."
 
 
 def _of_measure(measure: Measure) -> str:
-    inputs = ", ".join(expression.sql for expression in measure.inputs.values())
-    where = f" where {measure.where.sql}" if measure.where else ""
+    inputs = ", ".join(expression.shown for expression in measure.inputs.values())
+    where = f" where {measure.where.shown}" if measure.where else ""
     said = f"{measure.aggregate.kind.rstrip('_')}({inputs}){where}."
     return f"{said} Approximate: {measure.bound}." if measure.bound else said

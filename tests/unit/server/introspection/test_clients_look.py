@@ -169,6 +169,23 @@ def test_a_views_definition_is_its_meaning_and_not_how_it_is_computed(ours):
         assert not any(inner in definition for inner in ("_kept", "_batch", "_speed", "UNION"))
 
 
+def test_expressions_are_written_as_they_were_declared():
+    stream = Stream("s", "k string, n int, at timestamp", event_time="at")
+    view = View(
+        "v",
+        source=stream,
+        key={"day": "to_date(at)", "initial": "upper(substring(k, 1, 1))"},
+        aggregates={"n": count(where="n > 10")},
+    )
+    assert meaning(view, by_tick=False).split("\n") == [
+        " SELECT to_date(at) AS day,",
+        "    upper(substring(k, 1, 1)) AS initial,",
+        "    count(*) FILTER (WHERE n > 10) AS n",
+        "   FROM s",
+        "  GROUP BY day, initial",
+    ]
+
+
 def test_windows_are_written_as_they_were_declared():
     stream = Stream("s", "k int, at timestamp", event_time="at")
     for window, said in (
