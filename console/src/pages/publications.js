@@ -160,7 +160,7 @@ function rollback(one, again) {
   askTwice({
     title: `Roll back to version ${one.version}`,
     first: [
-      h("p", {}, `Answers are then based on publication ${one.version}, with T = ${time(one.t)} UTC. No event is lost: the speed layer's share begins at the earlier cut.`),
+      h("p", {}, `Answers are then based on publication ${one.version}, with T = ${time(one.t)} UTC. No event is lost: the speed layer's share begins at its cut.`),
       h("label", { class: "check" }, hold, "Hold it: batch runs change nothing until it is released."),
       h("label", { class: "stack" }, "Why it is held", why),
     ],
