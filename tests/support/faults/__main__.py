@@ -47,12 +47,12 @@ def main() -> int:
         help=f"all unless given; or {FUZZ} alone",
     )
     chosen = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))
     if FUZZ in chosen.faults:
         if len(chosen.faults) > 1:
             parser.error(f"{FUZZ} must be given alone")
         return _fuzz(chosen.minutes or 1.0, chosen.seed)
     _with_disks()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))
     only = f' FAULTS="{" ".join(chosen.faults)}"' if chosen.faults else ""
     print(f"seed {chosen.seed}; again with: make faults SEED={chosen.seed}{only}", flush=True)
     jars.fetch(jars.KAFKA_BROKER, JARS / "kafka", echo=lambda _: None)

@@ -147,6 +147,7 @@ def test_a_verifier_is_that_of_postgresql():
         (b"n,,n=,r=abc", b"c=biws,r=abc,p=AAAA"),
         (b"n,,n=,r=abc", b"c=eSws,r=abcxyz,p=AAAA"),
         (b"n,,n=,r=abc", b"c=biws,r=abcxyz,p=*"),
+        (b"n,,n=,r=abc", "c=biws,r=abcxyz,p=ä".encode()),
     ],
 )
 def test_what_is_no_proof(first, last):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import hashlib
 import ipaddress
 import re
@@ -254,7 +253,7 @@ def _credentials(given: str) -> tuple[str, str]:
             name, colon, password = base64.b64decode(value, validate=True).decode().partition(":")
             if colon:
                 return name, password
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # no base64, no ASCII or no UTF-8
         pass
     raise login_needed("Authorization must be `Basic` with NAME:PASSWORD in base64, or `Bearer`")
 

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import h11
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from trilayer_core.errors import EnvironmentFault
 
@@ -32,7 +34,19 @@ LEFT = "'NoneType' object has no attribute '_write_appdata'"
 def _is_unexpected(record: logging.LogRecord) -> bool:
     error = record.exc_info[1] if record.exc_info else None
     has_left = isinstance(error, AttributeError) and str(error) == LEFT
-    return not has_left and not record.getMessage().startswith(CUT_OFF)
+    # A client that sends what is no request while it is answered gets no answer.
+    is_no_client = isinstance(error, h11.LocalProtocolError)
+    return not has_left and not is_no_client and not record.getMessage().startswith(CUT_OFF)
+
+
+class _Protocol(H11Protocol):
+    """Closes a connection also if what is no request comes while an earlier one is answered."""
+
+    def send_400_response(self, msg: str) -> None:
+        try:
+            super().send_400_response(msg)
+        except h11.LocalProtocolError:  # an answer has begun, or the client has ended its part
+            self.transport.close()
 
 
 class _Server(uvicorn.Server):
@@ -78,7 +92,7 @@ async def serve(
         ws="none",
         # httptools, which is taken where it is installed, lets a client that has sent a further
         # request leave without telling the answer that is being sent: it would never end.
-        http="h11",
+        http=_Protocol,
         timeout_graceful_shutdown=CLOSING_S,
         limit_concurrency=CONNECTIONS,
         ssl_certfile=certificate,

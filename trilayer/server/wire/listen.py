@@ -140,9 +140,10 @@ class Server:
             writer.write(messages.error(fault))
         finally:
             self._clients[address] -= 1
+            left_bytes = writer.transport.get_write_buffer_size()
             writer.close()
-            # One that does not read what is left would keep its descriptor, and no longer counts.
-            asyncio.get_running_loop().call_later(CLOSING_S, writer.transport.abort)
+            if left_bytes:  # one that does not read it would keep a descriptor and no longer count
+                asyncio.get_running_loop().call_later(CLOSING_S, writer.transport.abort)
 
     def _admit(self, address: str) -> None:
         """Raises Refusal if there are too many clients."""

@@ -6,7 +6,6 @@ Source: RFC 5802 and RFC 7677.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import secrets
@@ -61,7 +60,7 @@ class Exchange:
             raise ProtocolFault("the last message of SCRAM must repeat what the first ones had")
         try:
             given = base64.b64decode(proof, validate=True)
-        except binascii.Error:
+        except ValueError:  # no base64, or not even ASCII
             raise ProtocolFault("the proof of SCRAM must be in base64") from None
         said = f"{self._client_first},{self._server_first},{without}".encode()
         signature = hmac.digest(self._verifier.stored_key, said, "sha256")

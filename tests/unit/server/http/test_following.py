@@ -283,6 +283,21 @@ def test_a_subscriber_that_leaves_a_further_request_behind_is_let_go(serving):
     until(lambda: subscribers() == 0)
 
 
+@pytest.mark.parametrize("asked", ["GET /v1/subscribe?sql=a", "POST /v1/sql"])
+def test_a_body_that_is_none_leaves_no_error_in_the_log(serving, caplog, asked):
+    served = serving(a=EXAMPLE)
+    with socket.create_connection(("127.0.0.1", served.port), timeout=60) as raw:
+        head = "HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+        raw.sendall(f"{asked} {head}".encode())
+        if asked.startswith("GET"):
+            assert raw.recv(1 << 16).startswith(b"HTTP/1.1 200")
+        raw.sendall(b"no size\r\n")
+        while raw.recv(1 << 16):
+            pass
+    until(lambda: served.metrics.registry.get_sample_value("trilayer_subscribers") == 0)
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 def test_a_store_that_hangs_ends_a_subscription(serving):
     served = serving(a=EXAMPLE, limits=Limits(store_s=0.2))
     with served.follow("a") as response:

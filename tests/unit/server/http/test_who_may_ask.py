@@ -112,7 +112,16 @@ def test_logins(serving, auth, bearer, found):
 
 @pytest.mark.parametrize(
     "given",
-    [None, "Basic YW5uOnR3bw==", "Basic !", "Basic YW5u", "Bearer wrong", "Digest x", "Basic /w=="],
+    [
+        None,
+        "Basic YW5uOnR3bw==",
+        "Basic !",
+        b"Basic \xff\xfe",
+        "Basic YW5u",
+        "Bearer wrong",
+        "Digest x",
+        "Basic /w==",
+    ],
 )
 def test_wrong_logins(serving, given, monkeypatch):
     monkeypatch.setattr(security, "WRONG_S", 0)
