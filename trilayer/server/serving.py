@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import socket
 import ssl
@@ -111,6 +112,10 @@ async def serve(
             metrics=metrics,
             console=CONSOLE,
         )
+        # What is there now stays. Python collects old garbage, such as TLS connections that have
+        # failed, when it may be a quarter of what the last collection has looked at.
+        gc.freeze()
+        gc.collect()
         async with asyncio.TaskGroup() as both:
             both.create_task(
                 wire.run(port_of(settings.serve_port), stop, lambda port: listens("wire", port))

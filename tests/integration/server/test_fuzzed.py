@@ -1,12 +1,15 @@
 """Fuzzed, truncated and slow messages: the short form of `make faults FAULTS=fuzz-server`."""
 
 import random
+import socket
 
+import psutil
 import pytest
 
+from tests.support.certificates import make_certificate
 from tests.support.fuzz import mutations, recordings
 from tests.support.fuzz.attacks import Attacker, Seen, ill_formed
-from tests.support.fuzz.run import CANARY, fuzz
+from tests.support.fuzz.run import CANARY, Served, fuzz
 
 SECONDS = 12
 SEED = 5
@@ -19,6 +22,26 @@ def test_a_server_outlives_what_is_no_protocol(tmp_path):
     assert report.wrong == [], str(report)
     assert report.seen.counts["connections"] > 20
     assert all(good.answers for good in report.good)
+
+
+@pytest.mark.slow
+def test_connections_that_fail_to_encrypt_leave_no_memory_behind(tmp_path):
+    """Each leaves some KiB of garbage in cycles, which must be collected in time."""
+    make_certificate(tmp_path)
+    rng = random.Random(SEED)
+    with Served("served", tmp_path / "served", tmp_path / "store", tmp_path).running() as served:
+        server = psutil.Process(served.process.pid)
+
+        def fail(times):
+            for _ in range(times):
+                with socket.create_connection(("127.0.0.1", served.wire)) as client:
+                    client.sendall(recordings.TLS_REQUEST)
+                    client.recv(1)
+                    client.sendall(rng.randbytes(50))
+            return server.memory_info().rss
+
+        before = fail(3_000)
+        assert fail(6_000) - before < 8 << 20
 
 
 # -- the fuzzing's own parts: each must be able to find what it is there to find -------------------
