@@ -42,6 +42,8 @@ export function askTwice({ title, first, really, word, act, done }) {
     }
   }
 
+  // Going back in the browser leaves the page about which is asked.
+  addEventListener("hashchange", () => dialog.close(), { once: true });
   document.body.append(dialog);
   dialog.showModal();
 }

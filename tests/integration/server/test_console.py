@@ -386,6 +386,16 @@ def test_a_live_answer_moves(open_page, site):
     assert sorted(rows(page)) == [[buyer, str(sum_)] for buyer, sum_ in site.answer(SUMS)]
 
 
+def test_who_goes_back_leaves_what_is_asked(open_page):
+    page = open_page("overview", **ADMIN)
+    page.goto(f"{page.url.partition('#')[0]}#/publications/1")
+    page.get_by_role("button", name="Roll back to version 1").click()
+    expect(page.locator("dialog")).to_be_visible()
+    page.go_back()
+    expect(page.locator("h1", has_text="Overview")).to_be_visible()
+    expect(page.locator("dialog")).to_have_count(0)
+
+
 def test_a_rollback_is_asked_twice(open_page):
     page = open_page("publications/1", **ADMIN)
     expect(page.locator("#who")).to_have_text("root (admin)")
