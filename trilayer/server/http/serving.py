@@ -23,6 +23,9 @@ CLOSING_S = 3
 CONNECTIONS = 1_024
 """How many connections there may be at once; others get status 503."""
 
+AT_ONCE = 4
+"""How many connections are accepted before others are answered again."""
+
 CUT_OFF = "ASGI callable returned without completing response"
 """What uvicorn reports as an error of the application. An answer is cut off so on purpose."""
 
@@ -93,6 +96,7 @@ async def serve(
         # httptools, which is taken where it is installed, lets a client that has sent a further
         # request leave without telling the answer that is being sent: it would never end.
         http=_Protocol,
+        backlog=AT_ONCE,
         timeout_graceful_shutdown=CLOSING_S,
         limit_concurrency=CONNECTIONS,
         ssl_certfile=certificate,
@@ -106,6 +110,7 @@ async def serve(
         while not server.started and not running.done():
             await asyncio.sleep(0.01)
         if not running.done():
+            listening.listen(CONNECTIONS)
             on_ready(listening.getsockname()[1])
         await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
     finally:

@@ -8,6 +8,7 @@ import itertools
 import logging
 import re
 import secrets
+import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable
@@ -30,6 +31,12 @@ logger = logging.getLogger("trilayer.server")
 DATABASE = "trilayer"
 STARTUP_S = 10.0
 """How long a client may take for its startup message, in seconds."""
+
+AT_ONCE, WAITING = 4, 128
+"""How many connections are accepted before others are answered again, and how many may wait for it.
+
+asyncio has one number for both.
+"""
 
 CLOSING_S = 10.0
 """How long a client may take for what is left to read when its connection ends, in seconds."""
@@ -74,13 +81,16 @@ class Server:
             EnvironmentFault: The port is taken.
         """
         try:
-            server = await asyncio.start_server(self._begin, self._host, port)
+            server = await asyncio.start_server(self._begin, self._host, port, backlog=AT_ONCE)
         except OSError as error:
             raise EnvironmentFault(
                 f"the server can't listen on {self._host}:{port}: {error.strerror}; choose another"
                 " port with --port"
             ) from None
         async with server:
+            for listening in server.sockets:
+                with socket.fromfd(listening.fileno(), listening.family, listening.type) as same:
+                    same.listen(WAITING)
             on_ready(server.sockets[0].getsockname()[1])
             await stop.wait()
             server.close()
