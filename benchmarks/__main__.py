@@ -36,7 +36,16 @@ BENCHMARKS = (
 
 PARTS = {
     "alerts": ("stateless", "last-two", "pauses", "burst", "kill", "swap", "memory", "flink"),
-    "serve": ("points", "many", "rows", "arrow", "killed", "idle", "fresh"),
+    "serve": (
+        "points",
+        "many",
+        "rows",
+        "arrow",
+        "killed",
+        "idle",
+        "fresh",
+        "bystanders",
+    ),  # fmt: skip
 }
 """The parts of a benchmark that can be named after it, to run only these."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import itertools
 import os
 import random
 import shutil
@@ -30,6 +31,7 @@ import psutil
 import psycopg
 
 import serving_layer
+from benchmarks import bystanders
 from benchmarks.figure import Figure, Options, ratios, say
 from benchmarks.query import (
     CATALOG,
@@ -42,6 +44,8 @@ from benchmarks.query import (
     some_users,
 )
 from benchmarks.workload import home
+from trilayer.server.serving import USERS
+from trilayer.server.users import Users
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
 from trilayer_core.store.segments import Generation
@@ -56,6 +60,7 @@ FETCH = 1_000
 """The rows that a client with a row limit fetches at once."""
 
 TEXT, BINARY = 0, 1
+PASSWORD = "pencil"
 POSTGRES = Path("/usr/lib/postgresql/15/bin")
 WAIT_S = 60.0
 
@@ -69,7 +74,7 @@ def measure(options: Options) -> Sequence[Figure]:
         commits = Commits(store, generation, keys)
         with (
             serving_layer.connect(CATALOG, settings, store) as connection,
-            _served(at) as (port, http, server),
+            _served(at, at) as (port, http, server),
             _postgres(at, connection.sql(ALL).rows()) as beside,
         ):
             wire = f"host=127.0.0.1 port={port} dbname=trilayer user=bench"
@@ -82,6 +87,7 @@ def measure(options: Options) -> Sequence[Figure]:
                 "killed": lambda: _killed(options, wire, server),
                 "idle": lambda: _idle(wire, http, server),
                 "fresh": lambda: _fresh(options, connection, commits, http),
+                "bystanders": lambda: _bystanders(options, keys, at),
             }
             return [
                 figure
@@ -370,14 +376,32 @@ class Commits:
         return time.time()
 
 
+def _bystanders(options: Options, keys: int, at: Path) -> list[Figure]:
+    """What others feel of attacks, on a server with a password."""
+    home = at / "guarded"
+    home.mkdir()
+    Users(home / USERS).put("bench", PASSWORD, "reader")
+    users = itertools.cycle(some_users(keys, POINTS, seed=0))
+
+    def ask(client: psycopg.Connection[Any]) -> None:
+        user = next(users)
+        ((found, *_),) = client.execute(point_query(user)).fetchall()
+        if found != user:
+            raise AssertionError(f"the row must be that of {user}; got that of {found}")
+
+    with _served(at, home) as (port, *_):
+        wire = f"host=127.0.0.1 port={port} dbname=trilayer user=bench password={PASSWORD}"
+        return list(bystanders.figures(wire, ask, options.repeats))
+
+
 # -- the programs ----------------------------------------------------------------------------------
 
 
 @contextmanager
-def _served(at: Path) -> Iterator[tuple[int, str, psutil.Process]]:
+def _served(at: Path, home: Path) -> Iterator[tuple[int, str, psutil.Process]]:
     """`trilayer serve` on the store of the benchmark: its port, its page and its process."""
-    (at / "trilayer.toml").write_text(
-        f'catalog = "benchmarks.query:CATALOG"\nstore = "{at / "store"}"\nhome = "{at}"\n'
+    (home / "trilayer.toml").write_text(
+        f'catalog = "benchmarks.query:CATALOG"\nstore = "{at / "store"}"\nhome = "{home}"\n'
     )
     port, web = _free_port(), _free_port()
     path = os.pathsep.join([str(Path.cwd()), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -392,14 +416,14 @@ def _served(at: Path) -> Iterator[tuple[int, str, psutil.Process]]:
             "--http-port",
             str(web),
         ],
-        cwd=at,
+        cwd=home,
         env=os.environ | {"PYTHONPATH": path},
-        stderr=(at / "serve.log").open("w"),
+        stderr=(home / "serve.log").open("w"),
     )
     try:
         _wait(
             lambda: psycopg.connect(
-                f"host=127.0.0.1 port={port} dbname=trilayer user=bench"
+                f"host=127.0.0.1 port={port} dbname=trilayer user=bench password={PASSWORD}"
             ).close()
         )
         yield port, f"http://127.0.0.1:{web}/", psutil.Process(process.pid)
