@@ -23,6 +23,9 @@ CLOSING_S = 3
 CONNECTIONS = 1_024
 """How many connections there may be at once; others get status 503."""
 
+MOST_AHEAD_BYTES = 65_536
+"""How much a client may send of further requests while one is answered."""
+
 AT_ONCE = 4
 """How many connections are accepted before others are answered again."""
 
@@ -43,7 +46,17 @@ def _is_unexpected(record: logging.LogRecord) -> bool:
 
 
 class _Protocol(H11Protocol):
-    """Closes a connection also if what is no request comes while an earlier one is answered."""
+    """A connection that also ends if its client leaves, or sends what is no request, meanwhile.
+
+    uvicorn does not read on while a further request waits, and so would not see its client leave.
+    """
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state is h11.DONE:
+            self.flow.resume_reading()
+            if len(self.conn.trailing_data[0]) > MOST_AHEAD_BYTES:
+                self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
         try:

@@ -270,8 +270,10 @@ def test_a_subscriber_that_takes_nothing_is_let_go(serving):
         until(forgotten)
 
 
-def test_a_subscriber_that_leaves_a_further_request_behind_is_let_go(serving):
-    served = serving(a=EXAMPLE, limits=Limits(beat_s=0.05))
+@pytest.mark.parametrize("leaves", [True, False])
+def test_a_subscriber_that_sends_further_requests_is_let_go(serving, leaves):
+    """When it leaves, or sends too many; nothing is sent to it by which that would be seen."""
+    served = serving(a=EXAMPLE, limits=Limits(beat_s=600, progress_s=600))
 
     def subscribers():
         return served.metrics.registry.get_sample_value("trilayer_subscribers")
@@ -280,6 +282,9 @@ def test_a_subscriber_that_leaves_a_further_request_behind_is_let_go(serving):
         head = "HTTP/1.1\r\nHost: localhost\r\n\r\n"
         raw.sendall(f"GET /v1/subscribe?sql=a {head}GET /healthz {head}".encode())
         until(lambda: subscribers() == 1)
+        if not leaves:
+            raw.sendall(f"GET /healthz {head}".encode() * 2_000)
+            until(lambda: subscribers() == 0)
     until(lambda: subscribers() == 0)
 
 
