@@ -45,7 +45,7 @@ PARTS = {
         "idle",
         "fresh",
         "bystanders",
-    ),  # fmt: skip
+    ),
 }
 """The parts of a benchmark that can be named after it, to run only these."""
 

@@ -228,8 +228,8 @@ def test_endless_questions_keep_nobody_from_asking(served):
 
 
 def test_clients_that_do_not_read_keep_nobody_from_asking(served):
-    """Even if they have all places, of which there are 36 here."""
-    idle = [served.client(autocommit=True) for _ in range(38)]
+    """Even if they have all places, of which there are 48 here."""
+    idle = [served.client(autocommit=True) for _ in range(50)]
     try:
         for client in idle:
             client.pgconn.send_query(b"SELECT * FROM range(1000000000000)")

@@ -35,8 +35,10 @@ logger = logging.getLogger("trilayer.server")
 IDLE_FOR_EACH = 8
 """How many workers are kept for each that may compute: as many clients ask in turn."""
 
-UNREAD_S = 5.0
-"""How long an answer may be left unread while others wait for a worker, in seconds."""
+UNREAD_S, ROOM_S = 5.0, 0.2
+"""How long an answer may be left unread while others wait for a worker, and how often it is looked
+for one, in seconds.
+"""
 
 CANCELLED = Refusal("57014", "canceling statement due to user request")
 UNREAD = Refusal(
@@ -350,10 +352,14 @@ class Pool:
         self.limits = limits or Limits()
         self._project = project
         self.turns = Turns(self.limits.workers)
-        self._places = asyncio.Semaphore(2 * self.limits.workers + self.limits.transactions)
+        # Those who compute take turns, so that there may be more of them than compute at once.
+        places = IDLE_FOR_EACH * self.limits.workers + self.limits.transactions
+        self._places = asyncio.Semaphore(places)
         self._idle: list[Worker] = []
         self._workers: set[Worker] = set()
         self._pinned = self._seen_state = 0
+        self._waiting = 0
+        self._room_timer: asyncio.TimerHandle | None = None
         self._dialog = asyncio.Lock()
         self._loader: _Loader | None = None
         self._next_state: asyncio.Task[int] | None = None
@@ -452,12 +458,12 @@ class Pool:
             fresh: Whether its state must be the newest now. Otherwise it looks at its first answer,
                 which is cheaper.
         """
-        while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(1):
-                    await self._places.acquire()
-                    break
-            self._make_room()
+        self._waiting += 1
+        self._make_room()
+        try:
+            await self._places.acquire()
+        finally:
+            self._waiting -= 1
         try:
             worker = await self._leased(version, fresh=fresh)
         except BaseException:
@@ -467,7 +473,9 @@ class Pool:
         return worker
 
     def _make_room(self) -> None:
-        """Ends the answer that was left unread for longest, if that is long enough."""
+        """Ends the answer that was left unread for longest, if that is long; looks again later."""
+        if not self._places.locked() or self._room_timer is not None:
+            return
         latest = time.monotonic() - UNREAD_S
         unread = [
             worker
@@ -476,6 +484,12 @@ class Pool:
         ]
         if unread:
             self.drop(min(unread, key=lambda worker: worker.unread_since), UNREAD)
+        if self._waiting:
+            self._room_timer = asyncio.get_running_loop().call_later(ROOM_S, self._look_for_room)
+
+    def _look_for_room(self) -> None:
+        self._room_timer = None
+        self._make_room()
 
     async def _leased(self, version: int | None, *, fresh: bool) -> Worker:
         newest = await self.state() if fresh else self._seen_state
