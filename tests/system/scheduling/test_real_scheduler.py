@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -66,10 +67,14 @@ class Scheduled:
         self.api = running.client()
 
     def keep(self) -> None:
-        """Starts the scheduler again, as `trilayer up` does, if it lost a race in its database."""
+        """Starts the scheduler again, as `trilayer up` does, if it lost a race in its database.
+
+        Airflow takes back the runs of a backfill that finds the database locked, and makes them
+        again, while the scheduler may already have them.
+        """
         if processes.running(self.home, SCHEDULER) is None:
             log = processes.log_tail(processes.last_started(self.home, SCHEDULER), lines=80)
-            assert "StaleDataError" in log, log
+            assert {"StaleDataError", "ObjectDeletedError"} & set(re.findall(r"\w+", log)), log
             airflow.start_again(SCHEDULER, self.home, **arguments(self.project.folder))
 
     def get(self, path: str, **params):
