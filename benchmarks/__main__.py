@@ -40,6 +40,7 @@ PARTS = {
         "points",
         "many",
         "rows",
+        "jdbc",
         "arrow",
         "killed",
         "idle",

@@ -46,7 +46,9 @@ from benchmarks.query import (
 from benchmarks.workload import home
 from trilayer.server.serving import USERS
 from trilayer.server.users import Users
-from trilayer_core.runtime.settings import Settings
+from trilayer_core.runtime import jars
+from trilayer_core.runtime.java import java_executable
+from trilayer_core.runtime.settings import Settings, default_jars
 from trilayer_core.store.files import Store
 from trilayer_core.store.segments import Generation
 
@@ -61,6 +63,7 @@ FETCH = 1_000
 
 TEXT, BINARY = 0, 1
 PASSWORD = "pencil"
+DRIVER = Path(__file__).parents[1] / "tests" / "clients" / "jdbc" / "driver.lock"
 POSTGRES = Path("/usr/lib/postgresql/15/bin")
 WAIT_S = 60.0
 
@@ -83,6 +86,7 @@ def measure(options: Options) -> Sequence[Figure]:
                 "points": lambda: _points(options, keys, connection, wire),
                 "many": lambda: _many(options, keys, wire),
                 "rows": lambda: _rows(options, wire, beside, server),
+                "jdbc": lambda: _jdbc(options, wire, beside),
                 "arrow": lambda: _arrow(options, connection, http),
                 "killed": lambda: _killed(options, wire, server),
                 "idle": lambda: _idle(wire, http, server),
@@ -235,6 +239,32 @@ async def _fetch(address: str) -> None:
     await client.close()
     if not rows:
         raise AssertionError("there must be rows")
+
+
+def _jdbc(options: Options, wire: str, beside: str) -> list[Figure]:
+    """All rows of the view by JDBC, so many at a time, beside PostgreSQL."""
+    (driver,) = jars.fetch(DRIVER, default_jars() / "jdbc", echo=say)
+    urls = [_jdbc_url(address) for address in [wire, beside] * (options.repeats + 1)]
+    said = subprocess.run(
+        [java_executable(), "-cp", driver, Path(__file__).parent / "ReadAll.java",
+         str(FETCH), ALL, *urls],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    took = [float(line) for line in said.stdout.split()]
+    ours, theirs = took[2::2], took[3::2]  # the first run warms both
+    return [
+        Figure(f"a million rows by {FETCH:,}, JDBC", "s", ours),
+        Figure(f"a million rows by {FETCH:,}, JDBC, PostgreSQL", "s", theirs),
+        Figure(f"server / PostgreSQL, JDBC by {FETCH:,}", "", ratios(ours, theirs), at_most=2.0),
+    ]
+
+
+def _jdbc_url(address: str) -> str:
+    options = dict(part.split("=") for part in address.split())
+    return (
+        f"jdbc:postgresql://{options['host']}:{options['port']}/{options['dbname']}"
+        f"?user={options['user']}"
+    )
 
 
 def _arrow(options: Options, connection: serving_layer.Connection, http: str) -> list[Figure]:
