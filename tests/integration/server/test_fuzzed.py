@@ -6,7 +6,7 @@ import socket
 import psutil
 import pytest
 
-from tests.support.certificates import make_certificate
+from tests.support.certificates import write_certificate
 from tests.support.fuzz import mutations, recordings
 from tests.support.fuzz.attacks import Attacker, Seen, ill_formed
 from tests.support.fuzz.run import CANARY, Served, fuzz
@@ -27,7 +27,7 @@ def test_a_server_outlives_what_is_no_protocol(tmp_path):
 @pytest.mark.slow
 def test_connections_that_fail_to_encrypt_leave_no_memory_behind(tmp_path):
     """Each leaves some KiB of garbage in cycles, which must be collected in time."""
-    make_certificate(tmp_path)
+    write_certificate(tmp_path)
     rng = random.Random(SEED)
     with Served("served", tmp_path / "served", tmp_path / "store", tmp_path).running() as served:
         server = psutil.Process(served.process.pid)

@@ -230,8 +230,8 @@ def test_an_error_has_its_code_and_position_and_the_connection_goes_on(client):
         client.connect(mode)
         for sql, code, position in (
             ("SELECT 1 FROM FROM", "42601", 15),
-            ("SELECT * FROM nothing_of_this_name", "42P01", 0),
-            ("SELECT 'x'::INTEGER", "22P02", 0),
+            ("SELECT * FROM nothing_of_this_name", "42P01", 15),
+            ("SELECT 'x'::INTEGER", "22P02", 11),
             ("DROP TABLE merged.by_minute", "25006", 0),
         ):
             with pytest.raises(Failed) as failed:
