@@ -495,7 +495,7 @@ class Pool:
         newest = await self.state() if fresh else self._seen_state
         for worker in [w for w in self._idle if w.state != newest or w.has_ended()]:
             self.drop(worker)
-        for worker in self._idle:
+        for worker in reversed(self._idle):  # the last one is warm, and others stay small
             if worker.version == version:
                 self._idle.remove(worker)
                 worker.looks = None if fresh else True
