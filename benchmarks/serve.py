@@ -56,7 +56,7 @@ POINTS, CLIENTS, IDLE, SUBSCRIBERS = 300, 16, 200, 50
 ALL = "SELECT * FROM by_user"
 TOTAL = "SELECT sum(sales) AS sales FROM by_user"
 QUESTIONS = 5
-"""How many different questions the subscribers ask."""
+"""How many different questions the subscribers ask at most."""
 
 FETCH = 1_000
 """The rows that a client with a row limit fetches at once."""
@@ -307,7 +307,7 @@ def _idle(wire: str, http: str, server: psutil.Process) -> list[Figure]:
     """What connections and subscribers cost while nothing happens."""
     before = _resident_mib(server)
     clients = [psycopg.connect(wire, autocommit=True) for _ in range(IDLE)]
-    with _subscribed(http, SUBSCRIBERS):
+    with _subscribed(http, SUBSCRIBERS, QUESTIONS):
         more = _resident_mib(server) - before
         began = _processor_s(server)
         time.sleep(10)
@@ -325,9 +325,23 @@ def _fresh(
     options: Options, connection: serving_layer.Connection, commits: Commits, http: str
 ) -> list[Figure]:
     """How long after a commit subscribers know of it, and a reader that asks all the time."""
+    return [
+        figure
+        for questions in (1, QUESTIONS)
+        for figure in _told(options, connection, commits, http, questions)
+    ]
+
+
+def _told(
+    options: Options,
+    connection: serving_layer.Connection,
+    commits: Commits,
+    http: str,
+    questions: int,
+) -> list[Figure]:
     inside: list[float] = []
     told: list[float] = []
-    with _subscribed(http, SUBSCRIBERS) as seen:
+    with _subscribed(http, SUBSCRIBERS, questions) as seen:
         for _ in range(10 * options.repeats):
             former = connection.sql(TOTAL).rows()
             committed = commits.add()
@@ -339,8 +353,8 @@ def _fresh(
     later = statistics.median(told) - statistics.median(inside)
     return [
         Figure("commit to an in-process reader", "ms", inside),
-        Figure(f"commit to {SUBSCRIBERS} subscribers", "ms", told),
-        Figure("subscriber - reader, medians", "ms", [later], at_most=100),
+        Figure(f"commit to {SUBSCRIBERS} subscribers of {questions} questions", "ms", told),
+        Figure(f"subscriber of {questions} - reader, medians", "ms", [later], at_most=100),
     ]
 
 
@@ -349,13 +363,13 @@ def _all_since(times: Sequence[float], since: float) -> bool:
 
 
 @contextmanager
-def _subscribed(http: str, number: int) -> Iterator[list[float]]:
+def _subscribed(http: str, number: int, questions: int) -> Iterator[list[float]]:
     """Subscribers, all in one thread: the times at which they were last told of a change."""
     seen = [0.0] * number
     ends: list[Callable[[], object]] = []
 
     async def listen(client: httpx.AsyncClient, place: int) -> None:
-        query = {"sql": f"{TOTAL} -- {place % QUESTIONS}"}
+        query = {"sql": f"{TOTAL} -- {place % questions}"}
         async with client.stream("GET", f"{http}v1/subscribe", params=query) as answer:
             answer.raise_for_status()
             async for line in answer.aiter_lines():
