@@ -62,6 +62,7 @@ _FOREIGN = re.compile(
     | "(?:[^"]|"")*"
     | \bAS\s+(?P<label>select|table)\b
     | \bpg_catalog\s*\.\s*(?P<function>\w+)(?=\s*\()
+    | \b(?P<typed>(?:DATE|TIME|TIMESTAMP|TIMESTAMPTZ|INTERVAL|UUID|JSON)\s*'(?:[^']|'')*')(?=\s*::)
     | ::\s*(?:pg_catalog\s*\.\s*)?"?(?P<element>[a-z]\w*)"?\s*\[\s*\]""",
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
@@ -72,7 +73,8 @@ def plain(sql: str) -> str:
 
     PostgreSQL's collations are left out, for there is one of them only. An operator is written
     without its schema, as functions are, a column's name that is a keyword in quotes, and an
-    array's type as PostgreSQL itself names it: `_oid` for `oid[]`.
+    array's type as PostgreSQL itself names it: `_oid` for `oid[]`. A literal with a type is put in
+    parentheses before `::`, because sqlglot would cast its text first.
     """
 
     def replaced(match: re.Match[str]) -> str:
@@ -82,6 +84,8 @@ def plain(sql: str) -> str:
             return f" {match['operator']} "
         if match["function"]:
             return match["function"]
+        if match["typed"]:
+            return f"({match['typed']})"
         if match["label"]:
             return f'AS "{match["label"].lower()}"'
         if match["element"] and match["element"].lower() in _ELEMENTS:

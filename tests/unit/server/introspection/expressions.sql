@@ -336,3 +336,7 @@ range from range(3) t
 coalesce(null, '{}')
 null || [1]
 age(timestamp '2025-01-30') > interval '1 month'
+DATE '2020-01-01'::TIMESTAMP
+DATE '2020-01-01' ::TIMESTAMP::VARCHAR
+(TIMESTAMP '2020-01-01 12:00:00'::DATE)::VARCHAR
+INTERVAL '1 day'::VARCHAR || 'DATE ''2020-01-01''::'
