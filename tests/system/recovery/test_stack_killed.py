@@ -4,6 +4,7 @@ afterwards.
 One story, told in order: each test starts the stack in the home that the one before it has left.
 """
 
+import contextlib
 import json
 import random
 import shutil
@@ -234,7 +235,10 @@ def test_a_cluster_set_after_a_crash_is_the_one_that_is_used(on_a_cluster):
     project.wait_for_all()
     project.check_answers()
     scheduler = processes.running(home, "airflow-scheduler")
-    psutil.Process(scheduler.pid).kill()
+    killed = psutil.Process(scheduler.pid)
+    for process_of_it in [killed, *killed.children(recursive=True)]:  # they would outlive it
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process_of_it.kill()
 
     def another_one_runs():
         found = processes.running(home, "airflow-scheduler")
