@@ -12,7 +12,6 @@ import os
 import random
 import shutil
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -32,7 +31,7 @@ import psycopg
 
 import serving_layer
 from benchmarks import bystanders
-from benchmarks.figure import Figure, Options, ratios, say
+from benchmarks.figure import Figure, Options, ratios, say, seconds
 from benchmarks.query import (
     CATALOG,
     KEYS,
@@ -48,6 +47,7 @@ from trilayer.server.serving import USERS
 from trilayer.server.users import Users
 from trilayer_core.runtime import jars
 from trilayer_core.runtime.java import java_executable
+from trilayer_core.runtime.ports import free_port
 from trilayer_core.runtime.settings import Settings, default_jars
 from trilayer_core.store.files import Store
 from trilayer_core.store.segments import Generation
@@ -124,7 +124,7 @@ def _points(
         for repeat in range(options.repeats + 1):
             queries = [point_query(user) for user in some_users(keys, POINTS, repeat)]
             asks = [lambda q: connection.sql(q).rows(), lambda q: client.execute(q).fetchall()]
-            rates = [POINTS / _seconds(partial(_each, ask, queries)) for ask in asks]
+            rates = [POINTS / seconds(partial(_each, ask, queries)) for ask in asks]
             if repeat:  # the first run warms both
                 inside.append(rates[0])
                 served.append(rates[1])
@@ -197,9 +197,9 @@ def _rows(options: Options, wire: str, beside: str, server: psutil.Process) -> l
                 (f"by {FETCH:,}", _fetch_all),
             ):
                 for whose, address in (("ours", wire), ("theirs", beside)):
-                    seconds = _seconds(partial(read, address))
+                    spent = seconds(partial(read, address))
                     if repeat:
-                        took.setdefault((name, whose), []).append(seconds)
+                        took.setdefault((name, whose), []).append(spent)
     found = []
     for name, most in (("binary", 1.5), ("text", 2.0), (f"by {FETCH:,}", 2.0)):
         ours, theirs = took[name, "ours"], took[name, "theirs"]
@@ -279,7 +279,7 @@ def _arrow(options: Options, connection: serving_layer.Connection, http: str) ->
             raise AssertionError("both must have the same number of rows")
         for _ in range(options.repeats):
             for name, read in reads.items():
-                took[name].append(_seconds(read))
+                took[name].append(seconds(read))
     return [
         *(Figure(f"a million rows as Arrow, {name}", "s", times) for name, times in took.items()),
         Figure(
@@ -299,7 +299,7 @@ def _killed(options: Options, wire: str, server: psutil.Process) -> list[Figure]
                 for worker in workers:
                     worker.kill()
                 psutil.wait_procs(workers, timeout=1)
-            took.append(_seconds(lambda: client.execute("SELECT 1")))
+            took.append(seconds(lambda: client.execute("SELECT 1")))
     return [Figure("an answer after the worker was killed", "s", took, at_most=3)]
 
 
@@ -447,7 +447,7 @@ def _served(at: Path, home: Path) -> Iterator[tuple[int, str, psutil.Process]]:
     (home / "trilayer.toml").write_text(
         f'catalog = "benchmarks.query:CATALOG"\nstore = "{at / "store"}"\nhome = "{home}"\n'
     )
-    port, web = _free_port(), _free_port()
+    port, web = free_port(), free_port()
     path = os.pathsep.join([str(Path.cwd()), *filter(None, [os.environ.get("PYTHONPATH")])])
     process = subprocess.Popen(
         [
@@ -481,7 +481,7 @@ def _postgres(at: Path, rows: Sequence[tuple[Any, ...]]) -> Iterator[str]:
     """PostgreSQL with the same rows, as its address."""
     if not (POSTGRES / "postgres").exists():
         raise AssertionError("PostgreSQL 15 must be installed; run: make tools")
-    data, port = at / "postgres", _free_port()
+    data, port = at / "postgres", free_port()
     data.mkdir()
     user = "nobody" if os.getuid() == 0 else None  # PostgreSQL does not run as root
     if user:
@@ -516,12 +516,6 @@ def _postgres(at: Path, rows: Sequence[tuple[Any, ...]]) -> Iterator[str]:
         process.wait(WAIT_S)
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-    return port
-
-
 def _wait(connect: Callable[[], None]) -> None:
     until = time.monotonic() + WAIT_S
     while True:
@@ -541,12 +535,6 @@ def _until(holds: Callable[[], bool]) -> None:
         if time.monotonic() > until:
             raise AssertionError(f"what is waited for must come within {WAIT_S:g} s")
         time.sleep(0.001)
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
 
 
 def _family(server: psutil.Process) -> list[psutil.Process]:

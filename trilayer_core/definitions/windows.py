@@ -53,6 +53,16 @@ def duration_us(text: str, what: str) -> int:
     return found
 
 
+def duration(us: int) -> str:
+    """A duration in words, in the largest unit up to days of which it is a whole number."""
+    unit, size = next(
+        (unit, size)
+        for unit, size in reversed(_UNITS_US.items())
+        if unit != "week" and us % size == 0
+    )
+    return f"{us // size} {unit}{'' if us == size else 's'}"
+
+
 @dataclass(frozen=True)
 class Window:
     """A kind of window over event time. The defaults are right for windows that are one pane each.

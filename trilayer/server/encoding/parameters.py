@@ -19,6 +19,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from trilayer.operations.values import clock_text
 from trilayer.server.encoding.values import BINARY, type_of
 from trilayer_core.errors import TrilayerError
 
@@ -70,8 +71,7 @@ def _uuid(data: bytes) -> str:
 
 
 def _time(data: bytes) -> str:
-    seconds, us = divmod(struct.unpack(">q", data)[0], 1_000_000)
-    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{us:06d}"
+    return clock_text(struct.unpack(">q", data)[0])
 
 
 def _interval(data: bytes) -> str:

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import numpy as np
 import pyarrow as pa
 
-from serving_layer.connection import Snapshot
+from serving_layer.snapshot import Snapshot
 from trilayer.server.encoding.answers import Encoder, Wire, batches
 
 ROWS_AT_ONCE = 16_384

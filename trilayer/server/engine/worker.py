@@ -238,9 +238,8 @@ class Executor:
     def _with_types(self, question: Question) -> Question:
         """The question with types for parameters that have none, if their values need them."""
         given = question.parameters
-        if introspection.mentions(question.sql) or not parameters.need_types(
-            given.values, given.formats, given.oids
-        ):
+        needed = parameters.need_types(given.values, given.formats, given.oids)
+        if not needed or introspection.mentions(question.sql):
             return question
         # One that the statement gives no type stays a literal without a type.
         declared = _declared(question)

@@ -7,7 +7,13 @@ from typing import Any
 from trilayer.server.http.state import State
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.definitions.view import Key, View
-from trilayer_core.definitions.windows import AlignedWindow, RecentWindow, SessionWindow, Window
+from trilayer_core.definitions.windows import (
+    AlignedWindow,
+    RecentWindow,
+    SessionWindow,
+    Window,
+    duration,
+)
 
 
 async def document(state: State) -> dict[str, Any]:
@@ -75,28 +81,14 @@ def _window(window: Window) -> str:
     """A window in words."""
     match window:
         case AlignedWindow() if window.size_us == window.slide_us:
-            return f"tumbling, {_duration(window.size_us)}"
+            return f"tumbling, {duration(window.size_us)}"
         case AlignedWindow():
-            return f"sliding, {_duration(window.size_us)} every {_duration(window.slide_us)}"
+            return f"sliding, {duration(window.size_us)} every {duration(window.slide_us)}"
         case SessionWindow():
-            return f"sessions with gaps of {_duration(window.gap_us)}"
+            return f"sessions with gaps of {duration(window.gap_us)}"
         case RecentWindow():
-            return f"the last {_duration(window.size_us)}, by {_duration(window.slide_us)}"
+            return f"the last {duration(window.size_us)}, by {duration(window.slide_us)}"
     return type(window).__name__
-
-
-_UNITS_US = {
-    "day": 86_400_000_000,
-    "hour": 3_600_000_000,
-    "minute": 60_000_000,
-    "second": 1_000_000,
-    "millisecond": 1_000,
-}
-
-
-def _duration(us: int) -> str:
-    unit, number = next((u, us // size) for u, size in _UNITS_US.items() if us % size == 0)
-    return f"{number} {unit}{'s' if number > 1 else ''}"
 
 
 def _stream(stream: Stream) -> dict[str, Any]:

@@ -12,7 +12,12 @@ from serving_layer.snapshot import LAYERS
 from trilayer.server.encoding.values import type_of
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.view import Key, Measure, View
-from trilayer_core.definitions.windows import AlignedWindow, RecentWindow, SessionWindow
+from trilayer_core.definitions.windows import (
+    AlignedWindow,
+    RecentWindow,
+    SessionWindow,
+    duration,
+)
 from trilayer_core.store.segments import TICK
 
 SCHEMAS = ("merged", "batch", "speed", "arrivals", "alerts", "tables", "trilayer")
@@ -158,29 +163,18 @@ def _key(key: Key) -> str:
     window, sql = key.window, key.expression.shown
     match window:
         case SessionWindow():
-            return f"session({sql}, {_duration(window.gap_us)})"
+            return f"session({sql}, {_quoted(window.gap_us)})"
         case RecentWindow():
-            return f"recent({sql}, {_duration(window.size_us)}, {_duration(window.slide_us)})"
+            return f"recent({sql}, {_quoted(window.size_us)}, {_quoted(window.slide_us)})"
         case AlignedWindow() if window.size_us == window.slide_us:
-            return f"tumbling({sql}, {_duration(window.size_us)})"
+            return f"tumbling({sql}, {_quoted(window.size_us)})"
         case AlignedWindow():
-            return f"sliding({sql}, {_duration(window.size_us)}, {_duration(window.slide_us)})"
+            return f"sliding({sql}, {_quoted(window.size_us)}, {_quoted(window.slide_us)})"
     return sql
 
 
-_UNITS = {
-    "day": 86_400_000_000,
-    "hour": 3_600_000_000,
-    "minute": 60_000_000,
-    "second": 1_000_000,
-    "millisecond": 1_000,
-    "microsecond": 1,
-}
-
-
-def _duration(us: int) -> str:
-    unit, size = next((unit, size) for unit, size in _UNITS.items() if us % size == 0)
-    return f"'{us // size} {unit}{'' if us == size else 's'}'"
+def _quoted(us: int) -> str:
+    return f"'{duration(us)}'"
 
 
 def _call(measure: Measure) -> str:
