@@ -41,9 +41,32 @@ func (c *pqClient) prepared(ctx context.Context, query string, values []any) ([]
 		return nil, err
 	}
 	defer statement.Close()
+	return asked(values, func(value any) (*sql.Rows, error) {
+		return statement.QueryContext(ctx, value)
+	})
+}
+
+// batch asks in one transaction, because lib/pq has no batches.
+func (c *pqClient) batch(ctx context.Context, query string, values []any) ([]row, error) {
+	transaction, err := c.pool.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return nil, err
+	}
+	defer transaction.Rollback()
+	found, err := asked(values, func(value any) (*sql.Rows, error) {
+		return transaction.QueryContext(ctx, query, value)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return found, transaction.Commit()
+}
+
+// asked asks once for each value, and returns the rows of all answers.
+func asked(values []any, ask func(value any) (*sql.Rows, error)) ([]row, error) {
 	var found []row
 	for _, value := range values {
-		rows, err := statement.QueryContext(ctx, value)
+		rows, err := ask(value)
 		if err != nil {
 			return nil, err
 		}
@@ -54,28 +77,6 @@ func (c *pqClient) prepared(ctx context.Context, query string, values []any) ([]
 		found = append(found, more...)
 	}
 	return found, nil
-}
-
-// batch asks in one transaction, because lib/pq has no batches.
-func (c *pqClient) batch(ctx context.Context, query string, values []any) ([]row, error) {
-	transaction, err := c.pool.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
-	if err != nil {
-		return nil, err
-	}
-	defer transaction.Rollback()
-	var found []row
-	for _, value := range values {
-		rows, err := transaction.QueryContext(ctx, query, value)
-		if err != nil {
-			return nil, err
-		}
-		more, err := scanned(rows)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, more...)
-	}
-	return found, transaction.Commit()
 }
 
 func (c *pqClient) array(_ string, parts []*string) any {
