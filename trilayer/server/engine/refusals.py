@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import duckdb
 
+from trilayer.server.encoding.parameters import TOKEN
 from trilayer.server.engine.question import Refusal
 from trilayer_core.errors import CoverageError, IntegrityError, TrilayerError, UsageError
 
@@ -155,8 +156,8 @@ _NAMED = re.compile(
     re.VERBOSE,
 )
 _TOKEN = re.compile(
-    r"""'(?:[^']|'')*' | --[^\n]* | /\*.*?\*/ | \$\$.*?\$\$
-    | (?P<name>\w+|"(?:[^"]|"")*")""",
+    rf"""(?P<qualified>\.\s*)?(?P<name>(?![eE]')\w+|"(?:[^"]|"")*")(?P<call>\s*\()?
+    | {TOKEN.pattern}""",
     re.VERBOSE | re.DOTALL,
 )
 
@@ -184,5 +185,4 @@ def _names(query: str) -> Iterator[tuple[int, str, bool, bool]]:
     for token in _TOKEN.finditer(query):
         if token["name"]:
             name = token["name"].strip('"').replace('""', '"').lower()
-            before, after = query[: token.start()].rstrip(), query[token.end() :].lstrip()
-            yield token.start() + 1, name, before.endswith("."), after.startswith("(")
+            yield token.start("name") + 1, name, bool(token["qualified"]), bool(token["call"])
