@@ -3,21 +3,27 @@
     with serving_layer.connect("http://127.0.0.1:8433") as connection:
         connection.sql("select * from delays_by_carrier").rows()
 
-Answers come as Arrow streams. One that ended early is never taken for a complete one.
+Answers come as Arrow streams, which are decoded while they come. One that ended early is never
+taken for a complete one.
 """
 
 from __future__ import annotations
 
+import json
+import re
+from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
-import httpx
 import pyarrow as pa
+import urllib3
 from pydantic import TypeAdapter
+from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
 
 from serving_layer.history import Version
 from serving_layer.result import Provenance, Result, without_hugeint
@@ -39,6 +45,11 @@ ANSWER_S = 3_600.0
 
 _VERSIONS = TypeAdapter(list[Version])
 _OWN_MACHINE = ("localhost", "127.0.0.1", "::1")
+_OF_URLLIB3 = re.compile(r"^HTTPS?Connection\(.*?\): ")
+"""What its errors begin with."""
+
+CONNECTIONS = 8
+"""How many connections are kept for threads that ask at the same time."""
 
 
 @dataclass(frozen=True)
@@ -140,17 +151,11 @@ class RemoteConnection:
                 f" {_shown(url)!r}"
             )
         name, secret = unquote(parts.username or ""), unquote(parts.password or "")
-        headers = {"Authorization": f"Bearer {secret}"} if secret and not name else {}
         place = parts.netloc.rpartition("@")[2]
         self._address = f"{parts.scheme}://{place}"
+        self._base = f"{self._address}{parts.path.rstrip('/')}"
         self._timeout_s = timeout_s
-        self._client = httpx.Client(
-            base_url=f"{self._address}{parts.path.rstrip('/')}",
-            auth=(name, secret) if name else None,
-            headers=headers,
-            timeout=httpx.Timeout(timeout_s + CONNECT_S, connect=CONNECT_S),
-            trust_env=parts.hostname not in _OWN_MACHINE,
-        )
+        self._client = _client(parts.scheme, parts.hostname, _login(name, secret), timeout_s)
 
     def __enter__(self) -> RemoteConnection:
         return self
@@ -160,7 +165,7 @@ class RemoteConnection:
 
     def close(self) -> None:
         """Closes the connection."""
-        self._client.close()
+        self._client.clear()
 
     @cached_property
     def catalog(self) -> RemoteCatalog:
@@ -212,50 +217,63 @@ class RemoteConnection:
             "format": "arrow",
             "timeout_s": self._timeout_s,
         }
-        response = self._send("POST", "/v1/sql", body)
-        provenance = response.headers.get("x-trilayer-provenance")
-        if provenance is None:
-            raise self._foreign()
-        if not response.content.endswith(END):
-            raise self._cut_off()
-        with pa.ipc.open_stream(pa.py_buffer(response.content)) as stream:
-            table = stream.read_all()
+        with self._sent("POST", "/v1/sql", body) as response:
+            provenance = response.headers.get("x-trilayer-provenance")
+            if provenance is None:
+                raise self._foreign()
+            read = _Read(response)
+            try:
+                with pa.ipc.open_stream(read) as stream:
+                    table = stream.read_all()
+            except (pa.ArrowException, OSError):
+                raise self._cut_off() from None
+            if read.read(1) or read.last != END:
+                raise self._cut_off()
         return Result(without_hugeint(table), Provenance.from_json(_parsed(provenance)))
 
     def _get(self, path: str) -> Any:
         return self._json("GET", path)
 
     def _json(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        try:
-            return self._send(method, path, body).json()
-        except ValueError:
-            raise self._foreign() from None
+        with self._sent(method, path, body) as response:
+            try:
+                return json.loads(response.read())
+            except ValueError:
+                raise self._foreign() from None
 
-    def _send(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None
-    ) -> httpx.Response:
+    @contextmanager
+    def _sent(
+        self, method: str, path: str, body: Mapping[str, Any] | None
+    ) -> Iterator[urllib3.BaseHTTPResponse]:
+        """The response to a request, which is read in the block."""
         try:
-            response = self._client.request(method, path, json=body)
-        except httpx.RemoteProtocolError:
-            raise self._cut_off() from None
-        except httpx.TimeoutException:
+            response = self._client.request(
+                method, f"{self._base}{path}", json=body, preload_content=False
+            )
+            try:
+                if response.status != 200:
+                    raise self._told(response)
+                yield response
+            finally:
+                # One that was read to its end has left its connection for the next request.
+                response.close()
+        except ReadTimeoutError:
             raise EnvironmentFault(
                 f"the server {self._address} must answer in time; it has not; ask again, or for"
                 " less"
             ) from None
-        except httpx.TransportError as error:
+        except ProtocolError:
+            raise self._cut_off() from None
+        except HTTPError as error:
             raise EnvironmentFault(
-                f"the server {self._address} can't be reached: {error}; start it with `trilayer"
-                " serve`"
+                f"the server {self._address} can't be reached: {_OF_URLLIB3.sub('', str(error))};"
+                " start it with `trilayer serve`"
             ) from None
-        if response.status_code != 200:
-            raise self._told(response)
-        return response
 
-    def _told(self, response: httpx.Response) -> TrilayerError:
+    def _told(self, response: urllib3.BaseHTTPResponse) -> TrilayerError:
         """The error that the server has told."""
         try:
-            error = response.json()["error"]
+            error = json.loads(response.read())["error"]
             code, message, hint = error["code"], error["message"], error["hint"]
         except (ValueError, KeyError, TypeError):
             return self._foreign()
@@ -264,7 +282,7 @@ class RemoteConnection:
             return CoverageError(said)
         if code == "XX001":
             return IntegrityError(said)
-        if response.status_code in (400, 401, 403, 404, 413):
+        if response.status in (400, 401, 403, 404, 413):
             return UsageError(said)
         return EnvironmentFault(said)
 
@@ -278,6 +296,50 @@ class RemoteConnection:
         return EnvironmentFault(
             f"{self._address} must be the HTTP port of `trilayer serve`; something else answers"
         )
+
+
+class _Read:
+    """What Arrow reads a response with.
+
+    Attributes:
+        last: The last bytes that were read, as many as `END` has.
+    """
+
+    closed = False
+
+    def __init__(self, response: urllib3.BaseHTTPResponse) -> None:
+        self._response, self.last = response, b""
+
+    def read(self, size: int) -> bytes:
+        """Reads so many bytes, and fewer only at the end."""
+        data = self._response.read(size)
+        self.last = (self.last + data[-len(END) :])[-len(END) :]
+        return data
+
+    def close(self) -> None:
+        """Leaves the response to whoever asked."""
+
+
+def _client(
+    scheme: str, host: str, headers: Mapping[str, str], timeout_s: float
+) -> urllib3.PoolManager:
+    """A client of a server, by the proxy of the environment if it has one for it."""
+    timeout = urllib3.Timeout(connect=CONNECT_S, read=timeout_s + CONNECT_S)
+    proxy = getproxies().get(scheme)
+    if proxy is None or host in _OWN_MACHINE or proxy_bypass(host):
+        return urllib3.PoolManager(
+            maxsize=CONNECTIONS, headers=headers, timeout=timeout, retries=False
+        )
+    return urllib3.ProxyManager(
+        proxy, maxsize=CONNECTIONS, headers=headers, timeout=timeout, retries=False
+    )
+
+
+def _login(name: str, secret: str) -> Mapping[str, str]:
+    """The header by which a server knows its user."""
+    if name:
+        return {"authorization": f"Basic {b64encode(f'{name}:{secret}'.encode()).decode()}"}
+    return {"authorization": f"Bearer {secret}"} if secret else {}
 
 
 def _parsed(text: str) -> Any:

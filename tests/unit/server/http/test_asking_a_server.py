@@ -1,12 +1,16 @@
 """A server is asked as a store is: by `connect` and by `trilayer sql`."""
 
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import httpx
 import pytest
 from typer.testing import CliRunner
 
 import serving_layer
 from trilayer.cli.main import app
 from trilayer.server.http.security import WebAccess
-from trilayer_core.errors import CoverageError, EnvironmentFault, UsageError
+from trilayer_core.errors import CoverageError, EnvironmentFault, IntegrityError, UsageError
 
 QUERIES = [
     "SELECT * FROM sold ORDER BY buyer",
@@ -95,3 +99,73 @@ def test_the_command_asks_a_server(site, monkeypatch, tmp_path):
     assert isinstance(run.exception, UsageError)
     run = CliRunner().invoke(app, ["sql", "--server", "http://127.0.0.1:1", "sold"])
     assert isinstance(run.exception, EnvironmentFault)
+
+
+class _Canned(BaseHTTPRequestHandler):
+    """Answers whatever it is asked with the same bytes, and remembers what it was asked."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        self.server.asked.append((self.path, self.headers["Host"]))
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.wfile.write(self.server.says)
+        self.close_connection = True
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def canned():
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Canned) as server:
+        server.asked, server.says = [], b""
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def chunked(body):
+    return b"%x\r\n%s\r\n" % (len(body), body)
+
+
+def test_an_answer_that_ends_early_is_none(site, canned):
+    answer = httpx.post(
+        f"{site.served.url}/v1/sql", json={"sql": "FROM sold", "format": "arrow"}, trust_env=False
+    )
+    provenance = answer.headers["x-trilayer-provenance"].encode()
+    head = b"HTTP/1.1 200 OK\r\nX-Trilayer-Provenance: %s\r\n" % provenance
+    head += b"Transfer-Encoding: chunked\r\n\r\n"
+    whole = head + chunked(answer.content[:100]) + chunked(answer.content[100:]) + b"0\r\n\r\n"
+    with serving_layer.connect(f"http://127.0.0.1:{canned.server_port}") as connection:
+        canned.says = whole
+        assert connection.sql("FROM sold").rows() == site.connection.sql("FROM sold").rows()
+        cut = [whole[:place] for place in (*range(0, len(whole) - 5, 7), len(whole) - 5)]
+        unfinished = [
+            head + chunked(answer.content[:-size]) + b"0\r\n\r\n" for size in (1, 4, 8, 300)
+        ]
+        for canned.says in [
+            *cut,
+            *unfinished,
+            head + chunked(answer.content + b"more") + b"0\r\n\r\n",
+        ]:
+            with pytest.raises((IntegrityError, EnvironmentFault)):
+                connection.sql("FROM sold")
+
+
+def test_a_server_elsewhere_is_asked_by_the_proxy_of_the_environment(canned, monkeypatch):
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{canned.server_port}")
+    canned.says = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n"
+    with serving_layer.connect("http://elsewhere.invalid:8433") as connection:
+        with pytest.raises(EnvironmentFault, match="something else answers"):
+            connection.sql("SELECT 1")
+        assert canned.asked == [("http://elsewhere.invalid:8433/v1/sql", "elsewhere.invalid:8433")]
+        monkeypatch.setenv("no_proxy", "elsewhere.invalid")
+    with (
+        serving_layer.connect("http://elsewhere.invalid:8433") as connection,
+        pytest.raises(EnvironmentFault, match="can't be reached"),
+    ):
+        connection.sql("SELECT 1")
+    assert len(canned.asked) == 1
