@@ -25,7 +25,7 @@ class EngineInProcess:
         self._states = []
 
     @asynccontextmanager
-    async def ask(self, question):
+    async def ask(self, question, who=""):
         self.asked += 1
         self.running += 1
         snapshots = []

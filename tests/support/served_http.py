@@ -110,15 +110,16 @@ class ScriptedEngine:
     def __init__(self, **answers):
         self.answers = answers
         self.number = 1
-        self.asked = []
+        self.asked, self.askers = [], []
         self.left = []
         self.looked = 0
         self.refusal = None
         self.hangs = False
 
     @asynccontextmanager
-    async def ask(self, question):
+    async def ask(self, question, who=""):
         self.asked.append(question)
+        self.askers.append(who)
         try:
             await asyncio.sleep(0)
             if question.sql in ("never", "FROM never"):

@@ -48,7 +48,7 @@ def test_an_answer_that_nobody_reads_is_not_another_client_s(project):
 
 
 async def _fail(pool):
-    client = Client(pool, None)
+    client = Client(pool, "me", None)
     try:
         async with client.worker():
             await client.open(Question("SELECT 'theirs'", output="wire"))
@@ -60,9 +60,9 @@ async def _fail(pool):
 def test_a_transaction_that_can_t_begin_takes_no_place(project, monkeypatch):
     async def run():
         async with Pool(project, Limits(transactions=1)) as pool:
-            client = Client(pool, None)
+            client = Client(pool, "me", None)
 
-            async def refused(version=None, *, fresh=True):
+            async def refused(who, version=None, *, fresh=True):
                 raise Refusal("XX001", "the store can't be read")
 
             with monkeypatch.context() as patched:
@@ -106,7 +106,7 @@ def test_a_question_is_cancelled_that_a_worker_with_newer_data_answers(tmp_path)
             await answer(pool, "SELECT 1")
             older = set(pool.pids)
             run_once(store)
-            client = Client(pool, None)
+            client = Client(pool, "me", None)
 
             async def ask():
                 async with client.worker():

@@ -15,6 +15,7 @@ import struct
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ import pyarrow as pa
 from trilayer.operations.project import Project
 from trilayer.server.engine import frames, loader
 from trilayer.server.engine.loader import Start
+from trilayer.server.engine.places import Places
 from trilayer.server.engine.question import LOST, STATEMENT_BYTES, Question, Refusal
 from trilayer.server.engine.turns import Turns
 from trilayer.server.engine.worker import Close, Describe, Fetch, Open, Request, Split
@@ -39,6 +41,9 @@ UNREAD_S, ROOM_S = 5.0, 0.2
 """How long an answer may be left unread while others wait for a worker, and how often it is looked
 for one, in seconds.
 """
+
+SERVER = ""
+"""Who asks what the server itself needs to know, such as its status."""
 
 CANCELLED = Refusal("57014", "canceling statement due to user request")
 UNREAD = Refusal(
@@ -91,6 +96,7 @@ class Worker:
         state: The number of the state on which it answers.
         looks: Whether it has to look if that is still the newest; see `engine.worker.Open`.
         version: The publication on which it has answered; None for the newest state.
+        who: The client whose place it has, or had last.
         timeout_s: Its client's own limit on the time of an answer, in seconds; None for none.
         computed_s: How long it has computed for its question, in seconds.
         kept: Whether its client is in a transaction.
@@ -118,6 +124,7 @@ class Worker:
         self._why: Refusal | None = None
         self.version: int | None = None
         self.ended = self.has_place = False
+        self.who = SERVER
         self.looks: bool | None = None
         self.timeout_s: float | None = None
         self.computed_s = 0.0
@@ -332,6 +339,11 @@ class Answer:
             raise
 
 
+def _of_one(number: int) -> int:
+    """How many of these one client may have: a quarter always remains for others."""
+    return max(1, number - number // 4)
+
+
 class Pool:
     """Answers questions in processes that can be killed.
 
@@ -354,11 +366,11 @@ class Pool:
         self.turns = Turns(self.limits.workers)
         # Those who compute take turns, so that there may be more of them than compute at once.
         places = IDLE_FOR_EACH * self.limits.workers + self.limits.transactions
-        self._places = asyncio.Semaphore(places)
+        self._places = Places(places, _of_one(places), self._make_room)
         self._idle: list[Worker] = []
         self._workers: set[Worker] = set()
-        self._pinned = self._seen_state = 0
-        self._waiting = 0
+        self._pinned: Counter[str] = Counter()
+        self._seen_state = 0
         self._room_timer: asyncio.TimerHandle | None = None
         self._dialog = asyncio.Lock()
         self._loader: _Loader | None = None
@@ -378,13 +390,17 @@ class Pool:
     # -- questions ---------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def ask(self, question: Question) -> AsyncIterator[Answer]:
+    async def ask(self, question: Question, who: str = SERVER) -> AsyncIterator[Answer]:
         """Answers a question on the newest state. Leaving the block early cancels it.
+
+        Args:
+            question: The question.
+            who: The client that asks: a user, or an address.
 
         Raises:
             Refusal: There is no answer.
         """
-        worker = await self.lease(question.version, fresh=False)
+        worker = await self.lease(who, question.version, fresh=False)
         with self.given_up_on_failure(worker):
             worker, opened = await self.open(worker, question)
         answer = Answer(worker, opened)
@@ -423,7 +439,7 @@ class Pool:
                 opened = await worker.open(question, *rest)
             else:
                 self.drop(worker)
-                worker = await self.lease(question.version)
+                worker = await self.lease(worker.who, question.version)
                 with self.given_up_on_failure(worker):
                     if instead is not None:
                         instead(worker)
@@ -450,41 +466,44 @@ class Pool:
             self._next_state.add_done_callback(lambda look: look.cancelled() or look.exception())
         return await asyncio.shield(self._next_state)
 
-    async def lease(self, version: int | None = None, *, fresh: bool = True) -> Worker:
+    async def lease(self, who: str, version: int | None = None, *, fresh: bool = True) -> Worker:
         """A worker for the caller alone. Give it back, or end it.
 
         Args:
+            who: The client that asks: a user, or an address.
             version: The publication on which it answers; None for the newest state.
             fresh: Whether its state must be the newest now. Otherwise it looks at its first answer,
                 which is cheaper.
         """
-        self._waiting += 1
-        self._make_room()
-        try:
-            await self._places.acquire()
-        finally:
-            self._waiting -= 1
+        await self._places.take(who)
         try:
             worker = await self._leased(version, fresh=fresh)
         except BaseException:
-            self._places.release()
+            self._places.leave(who)
             raise
-        worker.has_place, worker.unread_since = True, time.monotonic()
+        worker.who, worker.has_place, worker.unread_since = who, True, time.monotonic()
         return worker
 
     def _make_room(self) -> None:
-        """Ends the answer that was left unread for longest, if that is long; looks again later."""
-        if not self._places.locked() or self._room_timer is not None:
+        """Ends an answer that was left unread for long if others wait; looks again later.
+
+        It is one of the client that has the most places, and of these the one unread for longest.
+        """
+        if self._room_timer is not None or not self._places.waiting:
             return
         latest = time.monotonic() - UNREAD_S
         unread = [
             worker
             for worker in self._workers
-            if worker.has_place and not worker.kept and worker.unread_since < latest
+            if worker.has_place
+            and not worker.kept
+            and worker.unread_since < latest
+            and self._places.is_due(worker.who)
         ]
         if unread:
-            self.drop(min(unread, key=lambda worker: worker.unread_since), UNREAD)
-        if self._waiting:
+            taken = self._places.taken
+            self.drop(min(unread, key=lambda one: (-taken(one.who), one.unread_since)), UNREAD)
+        if self._places.waiting:
             self._room_timer = asyncio.get_running_loop().call_later(ROOM_S, self._look_for_room)
 
     def _look_for_room(self) -> None:
@@ -528,23 +547,30 @@ class Pool:
         elif worker not in self._idle:
             self._idle.append(worker)
 
-    def pin(self) -> None:
+    def pin(self, who: str) -> None:
         """Counts a client that keeps its worker.
 
         Raises:
-            Refusal: There are too many of them.
+            Refusal: There are too many of them, or of this client.
         """
-        if self._pinned >= self.limits.transactions:
-            raise Refusal(
-                "53300",
-                f"at most {self.limits.transactions} transactions may be open",
-                "End one, or ask without BEGIN",
-            )
-        self._pinned += 1
+        most = self.limits.transactions
+        for got, may, whose in (
+            (self._pinned[who], _of_one(most), " of one client"),
+            (self._pinned.total(), most, ""),
+        ):
+            if got >= may:
+                raise Refusal(
+                    "53300",
+                    f"at most {may} transactions{whose} may be open",
+                    "End one, or ask without BEGIN",
+                )
+        self._pinned[who] += 1
 
-    def unpin(self) -> None:
+    def unpin(self, who: str) -> None:
         """Counts a client that has given its worker back."""
-        self._pinned -= 1
+        self._pinned[who] -= 1
+        if not self._pinned[who]:
+            del self._pinned[who]
 
     def drop(self, worker: Worker, why: Refusal | None = None) -> None:
         """Ends a worker, which may be at work."""
@@ -557,7 +583,7 @@ class Pool:
     def _leave_place(self, worker: Worker) -> None:
         if worker.has_place:
             worker.has_place = False
-            self._places.release()
+            self._places.leave(worker.who)
 
     # -- the loader --------------------------------------------------------------------------------
 

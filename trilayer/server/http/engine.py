@@ -41,8 +41,12 @@ class Answer(Protocol):
 class Engine(Protocol):
     """Answers questions."""
 
-    def ask(self, question: Question) -> AbstractAsyncContextManager[Answer]:
+    def ask(self, question: Question, who: str = ...) -> AbstractAsyncContextManager[Answer]:
         """Asks a question. Leaving the block before the answer is complete cancels it.
+
+        Args:
+            question: The question.
+            who: The client that asks: a user, or an address. By default it is the server itself.
 
         Raises:
             Refusal: It has no answer.

@@ -31,6 +31,9 @@ Reason = Literal["first", "slow", "resumed"]
 MOST_BYTES = 16 * 2**20
 """The length of the largest answer that is followed, as JSON."""
 
+SUBSCRIPTIONS = "GET /v1/subscribe"
+"""Who asks what is followed: the server, once for all who follow it."""
+
 CHANGES = 256
 """How many changes of an answer are held for those who resume."""
 
@@ -289,7 +292,7 @@ class Shared:
             try:
                 async with (
                     asyncio.timeout(self._limits.seconds),
-                    self._engine.ask(question) as answer,
+                    self._engine.ask(question, SUBSCRIPTIONS) as answer,
                     chunks_of(answer) as chunks,
                 ):
                     encoded = bytearray()

@@ -202,7 +202,7 @@ class _Answering(Response):
                 try:
                     async with (
                         running.limit(seconds),
-                        self._engine.ask(question) as answer,
+                        self._engine.ask(question, self._client.who) as answer,
                         chunks_of(answer) as chunks,
                         aclosing(self._body(answer, chunks, running)) as body,
                     ):

@@ -32,8 +32,11 @@ class Access:
 
 async def authenticate(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, users: Users, name: str
-) -> None:
+) -> bool:
     """Has a client prove that it is the user that it says.
+
+    Returns:
+        Whether it has; False if there are no users.
 
     Raises:
         Refusal: It is not.
@@ -41,7 +44,7 @@ async def authenticate(
     """
     known = users.all()
     if not known:
-        return
+        return False
     user = known.get(name)
     exchange = scram.Exchange(user.verifier if user else users.pretended(name))
     writer.write(messages.sasl([scram.MECHANISM]))
@@ -54,6 +57,7 @@ async def authenticate(
     if proven is None or user is None:
         raise Refusal("28P01", f'password authentication failed for user "{name}"')
     writer.write(messages.sasl_final(proven))
+    return True
 
 
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Body:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from trilayer.server.engine.pool import CANCELLED, Opened, Pool, Worker
@@ -23,19 +24,21 @@ class Client:
 
     timeout_s: float | None = None
 
-    def __init__(self, pool: Pool, version: int | None) -> None:
+    def __init__(self, pool: Pool, who: str, version: int | None) -> None:
         """A client that has no worker yet.
 
         Args:
             pool: Where workers come from.
+            who: The user, if it has proven to be one, and otherwise its address.
             version: The publication on which answers are based; None for the newest state.
         """
         self.version = version
-        self._pool = pool
+        self._pool, self._who = pool, who
         self._worker: Worker | None = None
         self._transaction = False
         self._at_work: Worker | None = None
         self._cancelled = False
+        self._wait: asyncio.Timeout | None = None
         self._held: set[Worker] = set()
 
     @property
@@ -56,12 +59,12 @@ class Client:
         """Keeps a worker, and with it the state on which it answers, until `end`."""
         if self._transaction:
             return
-        self._pool.pin()
+        self._pool.pin(self._who)
         try:
             if self._worker is None:
-                self._worker = await self._pool.lease(self.version)
+                self._worker = await self._leased(fresh=True)
         except BaseException:
-            self._pool.unpin()
+            self._pool.unpin(self._who)
             raise
         self._transaction = self._worker.kept = True
 
@@ -81,7 +84,7 @@ class Client:
             return worker
         if self._transaction:
             self._transaction = False
-            self._pool.unpin()
+            self._pool.unpin(self._who)
         self.settle(sound=sound)
         return None
 
@@ -89,7 +92,7 @@ class Client:
         """Gives up a worker that was held for cursors."""
         if worker in self._held:
             self._held.remove(worker)
-            self._pool.unpin()
+            self._pool.unpin(self._who)
             self._pool.drop(worker)
 
     def settle(self, *, sound: bool = True) -> None:
@@ -144,7 +147,7 @@ class Client:
         if held is None and (
             self._worker is None or (self._worker.ended and not self._transaction)
         ):
-            self._worker = await self._pool.lease(self.version, fresh=False)
+            self._worker = await self._leased(fresh=False)
             if self._cancelled:
                 raise CANCELLED
         worker = held or self._worker
@@ -162,6 +165,14 @@ class Client:
         finally:
             self._at_work = None
 
+    async def _leased(self, *, fresh: bool) -> Worker:
+        """A worker from the pool; `cancel` ends the wait for it."""
+        try:
+            async with asyncio.timeout(None) as self._wait:
+                return await self._pool.lease(self._who, self.version, fresh=fresh)
+        except TimeoutError:
+            raise CANCELLED from None
+
     @asynccontextmanager
     async def any_worker(self) -> AsyncIterator[Worker]:
         """A worker for a request about no data: the client's, or another if that has ended."""
@@ -169,14 +180,17 @@ class Client:
             async with self.worker() as worker:
                 yield worker
             return
-        worker = await self._pool.lease(self.version, fresh=False)
+        worker = await self._leased(fresh=False)
         with self._pool.given_up_on_failure(worker):
             yield worker
         self._pool.give_back(worker)
 
     def cancel(self) -> None:
-        """Ends the answer that is computed or about to be, if one is."""
+        """Ends the answer that is computed or about to be, if one is, or the wait for a worker."""
         self._cancelled = True
+        if self._wait is not None:
+            with suppress(RuntimeError):  # it has ended already
+                self._wait.reschedule(asyncio.get_running_loop().time())
         if self._at_work is not None:
             self._pool.drop(self._at_work, CANCELLED)
 
@@ -185,7 +199,7 @@ class Client:
         for worker in list(self._held):
             self.release(worker)
         if self._transaction:
-            self._pool.unpin()
+            self._pool.unpin(self._who)
         if self._worker is not None:
             self._pool.drop(self._worker)
         self._worker, self._transaction = None, False

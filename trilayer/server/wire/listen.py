@@ -119,10 +119,10 @@ class Server:
                 raise Refusal("28000", "the connection must be encrypted", "Set sslmode=require")
             async with asyncio.timeout(STARTUP_S):
                 user = startup.options.get("user", "")
-                await authenticate(reader, writer, self._access.users, user)
+                is_proven = await authenticate(reader, writer, self._access.users, user)
             layer, version = _chosen(startup)
             pid = next(self._pids)
-            client = Client(self._pool, version)
+            client = Client(self._pool, user if is_proven else address, version)
             known = introspection.SessionInfo(
                 startup.options.get("database", DATABASE),
                 user,
