@@ -41,6 +41,7 @@ class Target:
     Attributes:
         wire: Its port for clients of PostgreSQL.
         http: Its port of HTTP.
+        address: Where attackers come from.
         password: That of the user fuzz; None if it knows no users and does not encrypt.
         recorded_wire: Conversations with a server that knows no users.
         recorded_http: The same by HTTP.
@@ -48,6 +49,7 @@ class Target:
 
     wire: int
     http: int
+    address: str
     password: str | None
     recorded_wire: Sequence[Sequence[bytes]] = ()
     recorded_http: Sequence[Sequence[bytes]] = ()
@@ -111,7 +113,7 @@ class Attacker(threading.Thread):
         """A conversation of PostgreSQL's protocol."""
         rng = self._rng
         parts = mutations.conversation(rng, target.recorded_wire, rng.choice((0, 1, 1, 2, 4)))
-        client = self._connected(target.wire)
+        client = self._connected(target, target.wire)
         if target.password is not None and rng.random() < 0.9:
             client.sendall(TLS_REQUEST)
             client.recv(1)
@@ -162,7 +164,7 @@ class Attacker(threading.Thread):
             return
         rng = self._rng
         startup = b"\0\3\0\0user\0fuzz\0database\0trilayer\0\0"
-        client = self._connected(target.wire)
+        client = self._connected(target, target.wire)
         client.sendall(struct.pack(">i", len(startup) + 4) + startup)
         self._read(client)
         said = bytes(self._replies)
@@ -176,7 +178,7 @@ class Attacker(threading.Thread):
             wrong = rng.random() < 0.5
             code = b"\x04\xd2\x16\x2e" + pid + (rng.randbytes(4) if wrong else secret)
             cancel = b"\0\0\0\x10" + code
-            with suppress(OSError), _connected(target.wire) as other:
+            with suppress(OSError), _connected(target, target.wire) as other:
                 other.sendall(cancel if rng.random() < 0.8 else mutations.flipped(rng, cancel))
                 self._count("cancels", [cancel])
         self._read(client)
@@ -225,15 +227,15 @@ class Attacker(threading.Thread):
         self._leave(client)
         self._judge(check, parts)
 
-    def _connected(self, port: int) -> socket.socket:
+    def _connected(self, target: Target, port: int) -> socket.socket:
         """A new connection, on which nothing has been replied yet."""
         self._replies.clear()
         with self._seen.lock:
             self._seen.counts["connections"] += 1
-        return _connected(port)
+        return _connected(target, port)
 
     def _http(self, target: Target) -> socket.socket:
-        client = self._connected(target.http)
+        client = self._connected(target, target.http)
         if target.password is not None and self._rng.random() < 0.95:
             return self._context.wrap_socket(client)
         return client
@@ -320,8 +322,10 @@ class Attacker(threading.Thread):
             self._seen.counts["bytes sent"] += sum(map(len, parts))
 
 
-def _connected(port: int) -> socket.socket:
-    client = socket.create_connection(("127.0.0.1", port), timeout=5)
+def _connected(target: Target, port: int) -> socket.socket:
+    client = socket.create_connection(
+        ("127.0.0.1", port), timeout=5, source_address=(target.address, 0)
+    )
     client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return client
 

@@ -44,7 +44,14 @@ from trilayer_core.store.files import Store
 CANARY = "canary-4b1f0e77"
 """In a file beside the store and in the server's environment; it may be in no reply."""
 
-USER, PASSWORD = "fuzz", "pencil"
+GOOD_USER, USER, PASSWORD = "good", "fuzz", "pencil"
+"""The well-behaved user, and the one as which attackers log in; both have the same password."""
+
+ELSEWHERE = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
+"""Where attackers of the open server come from: there a client is its address. Only Linux has more
+than one address for this machine; elsewhere the well-behaved clients share the attackers' places.
+"""
+
 ATTACKERS = 8
 WORKERS = 2
 MEMORY_MB = 512
@@ -118,7 +125,8 @@ class Served:
             "".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items())
         )
         if certificate:
-            Users(folder / "home" / USERS).put(USER, PASSWORD, "reader")
+            for user in (GOOD_USER, USER):
+                Users(folder / "home" / USERS).put(user, PASSWORD, "reader")
 
     @contextmanager
     def running(self) -> Iterator[Served]:
@@ -147,12 +155,14 @@ class Served:
 
     def target(self) -> Target:
         """The server, for attackers."""
-        return Target(self.wire, self.http, PASSWORD if self._certificate else None)
+        if self._certificate:
+            return Target(self.wire, self.http, "127.0.0.1", PASSWORD)
+        return Target(self.wire, self.http, ELSEWHERE, None)
 
     def connect(self) -> psycopg.Connection[Any]:
         """A well-behaved client of PostgreSQL."""
         return psycopg.connect(
-            host="127.0.0.1", port=self.wire, dbname="trilayer", user=USER, password=PASSWORD,
+            host="127.0.0.1", port=self.wire, dbname="trilayer", user=GOOD_USER, password=PASSWORD,
             sslmode="require" if self._certificate else "disable", autocommit=True,
             connect_timeout=60,
         )  # fmt: skip
@@ -165,7 +175,7 @@ class Served:
             )
         return httpx.Client(
             base_url=f"https://localhost:{self.http}", trust_env=False, timeout=60,
-            auth=(USER, PASSWORD),
+            auth=(GOOD_USER, PASSWORD),
             verify=ssl.create_default_context(cafile=self._certificate / "cert.pem"),
         )  # fmt: skip
 

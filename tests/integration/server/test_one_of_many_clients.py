@@ -1,0 +1,211 @@
+"""One client that asks for everything at once makes no other client wait."""
+
+import asyncio
+import threading
+from contextlib import ExitStack, closing
+
+import httpx
+import psycopg
+import pytest
+from psycopg import errors, pq
+
+from tests.support.in_thread import InThread
+from tests.support.sales import catalog_on
+from tests.support.waiting import until
+from trilayer.operations.project import Project
+from trilayer.server.engine import pool as pools
+from trilayer.server.engine.pool import Limits, Pool
+from trilayer.server.http import serving as web
+from trilayer.server.http.application import app
+from trilayer.server.http.security import WebAccess
+from trilayer.server.http.state import State
+from trilayer.server.users import Users
+from trilayer.server.wire.authentication import Access
+from trilayer.server.wire.listen import Server
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.store.files import Store
+
+pytestmark = pytest.mark.slow
+
+LIMITS = Limits(workers=1, transactions=4, memory_mb=512, timeout_s=600)
+PLACES, OF_ONE = 12, 9
+"""As many as these limits have, and as many as one client may have."""
+
+ENDLESS = b"SELECT count(*) FROM range(1000000000000)"
+UNREAD = b"SELECT repeat('x', 1000) FROM range(1000000000000)"
+PASSWORD = "pencil"
+
+
+class Both(InThread):
+    """A server for both protocols that knows the users rude, other and good."""
+
+    def __init__(self, folder):
+        self._project = Project(
+            Settings(home=folder), catalog_on("sales"), Store(str(folder / "store"))
+        )
+        self._users = Users(folder / "users.json")
+        for name in ("rude", "other", "good"):
+            self._users.put(name, PASSWORD, "reader")
+
+    async def _serve(self):
+        ports = {}
+
+        def listens(name, port):
+            ports[name] = port
+            if len(ports) == 2:
+                self.wire, self.http = ports["wire"], ports["http"]
+                self._ready.set()
+
+        async with Pool(self._project, LIMITS) as self.pool, asyncio.TaskGroup() as both:
+            site = app(
+                self.pool, State(self._project, self.pool), access=WebAccess(self._users.role)
+            )
+            wire = Server(self.pool, Access(self._users), "127.0.0.1")
+            both.create_task(wire.run(0, self._stop, lambda port: listens("wire", port)))
+            both.create_task(
+                web.serve(site, 0, self._stop, lambda port: listens("http", port), "127.0.0.1")
+            )
+
+    @property
+    def waiting(self):
+        return self.pool._places.waiting
+
+    def taken(self, who):
+        return self.pool._places.taken(who)
+
+    def client(self, user, **options):
+        return psycopg.connect(
+            host="127.0.0.1", port=self.wire, dbname="trilayer", user=user, password=PASSWORD,
+            **options,
+        )  # fmt: skip
+
+    def asking(self, user, sql):
+        """A client whose question has been sent."""
+        client = self.client(user, autocommit=True)
+        client.pgconn.send_query(sql)
+        client.pgconn.flush()
+        return client
+
+    def ask_by_http(self, user, sql, **more):
+        return httpx.post(
+            f"http://127.0.0.1:{self.http}/v1/sql", json={"sql": sql, **more},
+            auth=(user, PASSWORD), trust_env=False, timeout=120,
+        )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    with Both(tmp_path_factory.mktemp("both")) as server:
+        yield server
+
+
+@pytest.fixture
+def served(running):
+    """The server, with all places free before and afterwards."""
+    until(lambda: not running.pool._places._taken)
+    yield running
+    until(lambda: not running.pool._places._taken and not running.waiting)
+
+
+@pytest.fixture
+def clients():
+    """Clients that leave at the end of the test."""
+    with ExitStack() as stack:
+        yield stack
+
+
+def fill(served, clients, user, number, sql=ENDLESS):
+    """Has a user ask so many questions, which get places or wait."""
+    begun = served.taken(user) + served.waiting.count(user)
+    found = [clients.enter_context(closing(served.asking(user, sql))) for _ in range(number)]
+    until(lambda: served.taken(user) + served.waiting.count(user) == begun + number)
+    return found
+
+
+def result(client):
+    """What was sent for the question of a client, once it has come."""
+
+    def has_come():
+        client.pgconn.consume_input()
+        return not client.pgconn.is_busy()
+
+    until(has_come)  # libpq would keep this process, and so the server, from going on
+    return client.pgconn.get_result()
+
+
+def test_the_queue_of_one_client_is_not_that_of_another(served, clients):
+    fill(served, clients, "rude", OF_ONE + 3)
+    assert served.waiting == ["rude"] * 3
+    with served.client("good", autocommit=True) as good:
+        for number in range(20):
+            assert good.execute(f"SELECT {number}").fetchone() == (number,)
+    assert served.ask_by_http("good", "SELECT 1").json()["rows"] == [[1]]
+    with served.client("good") as good:
+        assert good.execute("SELECT 1").fetchone() == (1,)
+    assert served.waiting == ["rude"] * 3  # no place came free meanwhile
+
+
+def test_both_protocols_have_one_queue_for_one_user(served, clients):
+    fill(served, clients, "rude", OF_ONE)
+    answers = []
+    asking = threading.Thread(
+        target=lambda: answers.append(served.ask_by_http("rude", "SELECT 1", timeout_s=3))
+    )
+    asking.start()
+    until(lambda: served.waiting == ["rude"])
+    asking.join()
+    assert answers[0].status_code == 408
+    assert served.waiting == []
+
+
+def test_a_place_that_comes_free_is_for_the_client_that_has_none(served, clients):
+    first, *_ = fill(served, clients, "rude", OF_ONE)
+    fill(served, clients, "rude", 3)
+    fill(served, clients, "other", PLACES - OF_ONE + 3)
+    assert sorted(served.waiting) == ["other"] * 3 + ["rude"] * 3
+    good = clients.enter_context(closing(served.asking("good", b"SELECT 7")))
+    until(lambda: "good" in served.waiting)
+    assert served.waiting[-1] == "good"
+    first.close()
+    assert result(good).get_value(0, 0) == b"7"
+    assert served.waiting.count("rude") == 3
+    assert served.taken("rude") == OF_ONE - 1
+
+
+def test_a_question_that_waits_is_cancelled_at_once(served, clients):
+    fill(served, clients, "rude", OF_ONE)
+    waits, leaves = fill(served, clients, "rude", 2)
+    leaves.close()
+    until(lambda: served.waiting == ["rude"])
+    waits.cancel_safe()
+    refused = result(waits)
+    assert refused.error_field(pq.DiagnosticField.SQLSTATE) == b"57014"
+    assert served.taken("rude") == OF_ONE
+
+
+def test_transactions_are_not_all_for_one_client(served, clients):
+    keeps = [clients.enter_context(closing(served.client("rude"))) for _ in range(4)]
+    for client in keeps[:3]:
+        client.execute("SELECT 1")
+    with pytest.raises(errors.TooManyConnections, match="at most 3 transactions of one client"):
+        keeps[3].execute("SELECT 1")
+    good = [clients.enter_context(closing(served.client("good"))) for _ in range(2)]
+    assert good[0].execute("SELECT 1").fetchone() == (1,)
+    with pytest.raises(errors.TooManyConnections, match="at most 4 transactions may"):
+        good[1].execute("SELECT 1")
+    keeps[0].commit()
+    assert keeps[3].execute("SELECT 1").fetchone() == (1,)
+
+
+def test_only_a_client_that_has_more_loses_an_answer_that_it_does_not_read(
+    served, clients, monkeypatch
+):
+    monkeypatch.setattr(pools, "UNREAD_S", 0.5)
+    reading = clients.enter_context(closing(served.client("good", autocommit=True)))
+    rows = reading.cursor().stream(UNREAD)
+    next(rows)
+    fill(served, clients, "rude", OF_ONE, UNREAD)
+    fill(served, clients, "rude", 3)
+    until(lambda: not served.waiting)  # three of its own answers have ended
+    for _ in range(20_000):  # more than was sent before
+        assert len(next(rows)[0]) == 1_000
