@@ -153,6 +153,14 @@ def test_a_client_that_leaves_ends_what_it_has_asked(served, asked):
     until(lambda: not served.pool.turns._turns)
 
 
+def test_without_users_a_client_is_its_address(served):
+    with connected(served) as raw:
+        read_until(raw, b"Z\0\0\0\x05I")
+        raw.sendall(framed(b"Q", ENDLESS))
+        until(lambda: served.pool._places.taken("127.0.0.1") == 1)
+    until(lambda: not served.pool._places.taken("127.0.0.1"))
+
+
 def _is_reset(raw):
     """Whether the server has given the connection up, without reading from it."""
     try:

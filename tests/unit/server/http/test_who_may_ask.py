@@ -6,6 +6,7 @@ import pytest
 
 from trilayer.server.http import security
 from trilayer.server.http.security import WebAccess
+from trilayer.server.http.shared import SUBSCRIPTIONS
 
 PASSWORDS = {("ann", "one"): "reader", ("root", "two"): "admin", ("", "token"): "reader"}
 
@@ -65,6 +66,23 @@ def test_pages_of_other_sites_are_refused(serving, headers, status):
             assert response.status_code == status
         # What changes nothing is protected by the browser, which does not show it to the page.
         assert client.get("/v1/session").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("access", "login", "who"),
+    [
+        (WebAccess(), None, "127.0.0.1"),
+        (WITH_PASSWORDS, ("ann", "one"), "ann"),
+    ],
+)
+def test_the_engine_is_told_who_asks(serving, access, login, who):
+    """What is followed is asked by the server, for all who follow it."""
+    served = serving(access=access, a=[b'[["x",1]]'])
+    with served.client(auth=login) as client:
+        assert client.post("/v1/sql", json={"sql": "a"}).status_code == 200
+        with client.stream("GET", "/v1/subscribe", params={"sql": "a"}) as response:
+            assert response.status_code == 200
+    assert served.engine.askers[:2] == [who, SUBSCRIPTIONS]
 
 
 def test_a_form_of_another_page_can_not_ask(serving):
