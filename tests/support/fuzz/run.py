@@ -63,7 +63,7 @@ GOOD = "SELECT buyer, sum(revenue)::BIGINT AS r, count(*) AS n FROM by_minute GR
 MOST_UNANSWERED_S = 30.0
 """How long a well-behaved client may be without an answer. It waits for no place, since attackers
 are other clients, but for processors, which they keep busy, and for new workers while theirs are
-replaced. On two processors that had other work as well, it was 9 s.
+replaced. On two processors that had other work as well, it was 10 s.
 """
 
 SERVER_MIB = 256
