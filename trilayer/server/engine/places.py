@@ -1,4 +1,4 @@
-"""Places: who may have a worker, when more ask at once than there are workers.
+"""Places: who has a turn, such as a worker, when more clients want one than there are.
 
 No client has all places, and none that waits stands behind the queue of another.
 """
@@ -17,7 +17,9 @@ class Places:
     longest, and within a client to whoever came first.
     """
 
-    def __init__(self, number: int, of_one: int, on_wait: Callable[[], None]) -> None:
+    def __init__(
+        self, number: int, of_one: int, on_wait: Callable[[], None] = lambda: None
+    ) -> None:
         """Has so many places, all of them free.
 
         Args:

@@ -19,6 +19,7 @@ from fastapi import HTTPException, Request
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from trilayer.server.engine.places import Places
 from trilayer.server.http.faults import NOT_ALLOWED, TOO_MUCH, Failure
 from trilayer.server.http.limits import Limits
 from trilayer.server.users import Role
@@ -46,6 +47,8 @@ REMEMBERED_S = 10.0
 MOST_REMEMBERED = 1_000
 WRONG_S = 0.5
 """How much later a wrong password is answered."""
+CHECKS, CHECKS_EACH = 4, 3
+"""How many logins are checked at once, and how many of them may come from one address."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ class Guard:
         self._app, self._access, self._limits = app, access, limits
         self._hosts = {*SELF, *(host.lower().strip("[]") for host in access.hosts)}
         self._remembered: dict[bytes, tuple[str, Role, float]] = {}
-        self._checking = asyncio.Semaphore(4)
+        self._checking = Places(CHECKS, CHECKS_EACH)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request as ASGI says."""
@@ -171,7 +174,7 @@ class Guard:
         address = scope["client"][0] if scope.get("client") else ""
         given = headers.get("authorization")
         if given and self._access.checks is not None:
-            name, role = await self._login(given, self._access.checks)
+            name, role = await self._login(given, self._access.checks, address)
             return Client(name or None, role, address)
         if scope["path"] in OPEN:
             return None
@@ -187,16 +190,21 @@ class Guard:
             )
         raise login_needed("a login must be sent with this request; it has none")
 
-    async def _login(self, given: str, authenticate: Authenticate) -> tuple[str, Role]:
+    async def _login(
+        self, given: str, authenticate: Authenticate, address: str
+    ) -> tuple[str, Role]:
         digest, now = hashlib.sha256(given.encode()).digest(), time.monotonic()
         known = self._remembered.get(digest)
         if known is not None and now < known[2]:
             return known[0], known[1]
         name, password = _credentials(given)
-        async with self._checking:
+        await self._checking.take(address)
+        try:
             role = await asyncio.to_thread(authenticate, name, password)
             if role is None:
                 await asyncio.sleep(WRONG_S)
+        finally:
+            self._checking.leave(address)
         if role is None:
             raise login_needed("the login must be one that this server knows; it is not")
         if len(self._remembered) >= MOST_REMEMBERED:

@@ -2,6 +2,7 @@
 
 import threading
 
+import httpx
 import pytest
 
 from trilayer.server.http import security
@@ -152,6 +153,38 @@ def test_wrong_logins(serving, given, monkeypatch):
         if given is None:
             assert client.get("/healthz").status_code == 200
             assert client.get("/readyz").status_code == 200
+
+
+def test_wrong_logins_from_one_address_make_no_other_wait(serving):
+    begun, rest = threading.Semaphore(0), threading.Event()
+
+    def slow(name, password):
+        if password == "wrong":
+            begun.release()
+            rest.wait(60)
+        return authenticate(name, password)
+
+    served, answered = serving(access=WebAccess(slow)), []
+
+    def guess(number):
+        with served.client(auth=(f"user {number}", "wrong")) as client:
+            answered.append(client.get("/v1/session").status_code)
+
+    guesses = [threading.Thread(target=guess, args=(number,)) for number in range(10)]
+    try:
+        for thread in guesses:
+            thread.start()
+        for _ in range(security.CHECKS_EACH):
+            assert begun.acquire(timeout=30)
+        elsewhere = httpx.HTTPTransport(local_address="127.0.0.2")
+        with served.client(auth=("ann", "one"), transport=elsewhere) as client:
+            assert client.get("/v1/session").json()["user"] == "ann"
+        assert answered == []
+    finally:
+        rest.set()
+        for thread in guesses:
+            thread.join()
+    assert answered == [401] * 10
 
 
 def test_a_reader_may_not_change_anything(serving):
