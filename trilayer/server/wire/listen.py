@@ -18,7 +18,7 @@ from trilayer.server import introspection
 from trilayer.server.engine.pool import Pool
 from trilayer.server.engine.question import Refusal
 from trilayer.server.metrics import Metrics
-from trilayer.server.wire import messages
+from trilayer.server.wire import accepting, messages
 from trilayer.server.wire.authentication import Access, authenticate
 from trilayer.server.wire.client import Client
 from trilayer.server.wire.messages import Fault, ProtocolFault, Startup
@@ -31,12 +31,6 @@ logger = logging.getLogger("trilayer.server")
 DATABASE = "trilayer"
 STARTUP_S = 10.0
 """How long a client may take for its startup message, in seconds."""
-
-AT_ONCE, WAITING = 4, 128
-"""How many connections are accepted before others are answered again, and how many may wait for it.
-
-asyncio has one number for both.
-"""
 
 CLOSING_S = 10.0
 """How long a client may take for what is left to read when its connection ends, in seconds."""
@@ -81,27 +75,36 @@ class Server:
             EnvironmentFault: The port is taken.
         """
         try:
-            server = await asyncio.start_server(self._begin, self._host, port, backlog=AT_ONCE)
+            sockets = await accepting.listening(self._host, port)
         except OSError as error:
             raise EnvironmentFault(
                 f"the server can't listen on {self._host}:{port}: {error.strerror}; choose another"
                 " port with --port"
             ) from None
-        async with server:
-            for listening in server.sockets:
-                with socket.fromfd(listening.fileno(), listening.family, listening.type) as same:
-                    same.listen(WAITING)
-            on_ready(server.sockets[0].getsockname()[1])
-            await stop.wait()
-            server.close()
+        try:
+            with accepting.accepting(sockets, self._begin):
+                on_ready(sockets[0].getsockname()[1])
+                await stop.wait()
+        finally:
+            for listening in sockets:
+                listening.close()
+            await asyncio.sleep(0)  # a task that has not begun would not close its connection
             for task in self._meetings:
                 task.cancel()
             await asyncio.gather(*self._meetings, return_exceptions=True)
 
-    def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        meeting = asyncio.create_task(self._meet(reader, writer))
+    def _begin(self, accepted: socket.socket) -> None:
+        meeting = asyncio.create_task(self._greet(accepted))
         self._meetings.add(meeting)
         meeting.add_done_callback(self._meetings.discard)
+
+    async def _greet(self, accepted: socket.socket) -> None:
+        try:
+            streams = await accepting.connected(accepted)
+        except OSError as error:
+            logger.debug("a client has left: %s", error)
+        else:
+            await self._meet(*streams)
 
     async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answers one client, from its first message on."""

@@ -1,0 +1,162 @@
+"""Accepts connections no faster than the server can begin them without keeping others waiting.
+
+Each new connection costs the event loop time which those who are connected need for their answers.
+Clients beyond the rate wait in the kernel's queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+logger = logging.getLogger("trilayer.server")
+
+BURST, EACH_S = 300, 200.0
+"""How many connections are accepted at once after a rest, and how many a second from then on."""
+
+TOGETHER = 4
+"""How many connections are accepted before others are answered again."""
+
+WAITING = 128
+"""How many connections may wait to be accepted."""
+
+REST_S = 1.0
+"""How long nothing is accepted after the system could not, as without descriptors, in seconds."""
+
+
+class Bucket:
+    """Counts what may be taken: so much at once, and later so much a second."""
+
+    def __init__(self, most: float, each_s: float, clock: Callable[[], float]) -> None:
+        """It is full at first.
+
+        Args:
+            most: How much may be taken at once.
+            each_s: How much is added in a second.
+            clock: The time in seconds.
+        """
+        self._most, self._each_s, self._clock = most, each_s, clock
+        self._left, self._at = most, clock()
+
+    def wait_s(self) -> float:
+        """Takes one if there is one, and returns 0; else how long it takes until there is one."""
+        now = self._clock()
+        self._left = min(self._most, self._left + (now - self._at) * self._each_s)
+        self._at = now
+        if self._left < 1:
+            return (1 - self._left) / self._each_s
+        self._left -= 1
+        return 0.0
+
+
+async def listening(host: str, port: int) -> list[socket.socket]:
+    """Sockets that listen on each address of a host, on the same port. Raises OSError.
+
+    Args:
+        host: The host.
+        port: The port; 0 for any that is free.
+    """
+    found = await asyncio.get_running_loop().getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    sockets: list[socket.socket] = []
+    try:
+        for family, address in dict.fromkeys((family, address) for family, *_, address in found):
+            one = socket.socket(family, socket.SOCK_STREAM)
+            sockets.append(one)
+            one.setblocking(False)
+            if os.name == "posix":
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            one.bind((address[0], sockets[0].getsockname()[1] or port, *address[2:]))
+            one.listen(WAITING)
+    except BaseException:
+        for one in sockets:
+            one.close()
+        raise
+    return sockets
+
+
+@contextmanager
+def accepting(
+    sockets: Sequence[socket.socket], begin: Callable[[socket.socket], None]
+) -> Iterator[None]:
+    """Accepts connections during the block, at a bounded rate.
+
+    Args:
+        sockets: The sockets that listen.
+        begin: Called with each connection, which it must close.
+    """
+    bucket = Bucket(BURST, EACH_S, time.monotonic)
+    acceptors = [_Acceptor(one, begin, bucket) for one in sockets]
+    try:
+        for one in acceptors:
+            one.go_on()
+        yield
+    finally:
+        for one in acceptors:
+            one.rest()
+
+
+class _Acceptor:
+    """Accepts the connections of one socket. It has no task that could be left behind."""
+
+    def __init__(
+        self, listening: socket.socket, begin: Callable[[socket.socket], None], bucket: Bucket
+    ) -> None:
+        self._listening, self._begin, self._bucket = listening, begin, bucket
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def go_on(self) -> None:
+        self._timer = None
+        self._loop.add_reader(self._listening, self._accept)
+
+    def rest(self, for_s: float | None = None) -> None:
+        """Accepts nothing for a while, or nothing more at all."""
+        self._loop.remove_reader(self._listening)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(for_s, self.go_on) if for_s is not None else None
+
+    def _accept(self) -> None:
+        for _ in range(TOGETHER):
+            if wait_s := self._bucket.wait_s():
+                self.rest(wait_s)
+                return
+            try:
+                accepted, _ = self._listening.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                logger.error("a connection can't be accepted: %s", error)
+                self.rest(REST_S)
+                return
+            accepted.setblocking(False)
+            self._begin(accepted)
+
+
+async def connected(accepted: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """The streams of a connection that was accepted. They can be encrypted as the server's side."""
+    loop = asyncio.get_running_loop()
+    streams = loop.create_future()
+
+    def protocol() -> asyncio.StreamReaderProtocol:
+        # One with a callback takes the server's part in `start_tls`.
+        return asyncio.StreamReaderProtocol(
+            asyncio.StreamReader(), lambda *both: streams.set_result(both)
+        )
+
+    try:
+        await loop.connect_accepted_socket(protocol, accepted)
+    except BaseException:
+        accepted.close()
+        raise
+    found: tuple[asyncio.StreamReader, asyncio.StreamWriter] = await streams
+    return found
