@@ -1,7 +1,7 @@
 """What other clients feel of an attack: the latency of point queries without and with it.
 
-Attackers are processes of their own and have the same password as the others. Each attack is
-measured in turn with nothing, so that what else the machine does meanwhile is in both.
+Attackers are processes of their own, and another user than the others. Each attack is measured in
+turn with nothing, so that what else the machine does meanwhile is in both.
 """
 
 from __future__ import annotations
@@ -37,11 +37,14 @@ NESTED = "SELECT " + "(" * 32_000 + "1" + ")" * 32_000
 TOO_LONG = "SELECT " + "(" * 100_000 + "1" + ")" * 100_000
 
 
-def figures(wire: str, ask: Callable[[psycopg.Connection], None], repeats: int) -> Sequence[Figure]:
+def figures(
+    wire: str, attacked_by: str, ask: Callable[[psycopg.Connection], None], repeats: int
+) -> Sequence[Figure]:
     """Measures each attack.
 
     Args:
         wire: The server's address, with a user and a password.
+        attacked_by: The same with another user, who attacks.
         ask: Asks one question, and checks its answer.
         repeats: How often each is measured.
     """
@@ -53,7 +56,7 @@ def figures(wire: str, ask: Callable[[psycopg.Connection], None], repeats: int) 
             _times(client, ask)
             for _ in range(repeats):
                 without.append(_times(client, ask))
-                beside.append(_attacked(name, wire, lambda: _times(client, ask)))
+                beside.append(_attacked(name, attacked_by, lambda: _times(client, ask)))
         p99 = [[_p99(times) for times in side] for side in (without, beside)]
         found += [
             Figure(f"{name}: p50 of others without", "ms", list(map(statistics.median, without))),

@@ -424,7 +424,8 @@ def _bystanders(options: Options, keys: int, at: Path) -> list[Figure]:
     """What others feel of attacks, on a server with a password."""
     home = at / "guarded"
     home.mkdir()
-    Users(home / USERS).put("bench", PASSWORD, "reader")
+    for user in ("bench", "mallory"):
+        Users(home / USERS).put(user, PASSWORD, "reader")
     users = itertools.cycle(some_users(keys, POINTS, seed=0))
 
     def ask(client: psycopg.Connection[Any]) -> None:
@@ -434,8 +435,8 @@ def _bystanders(options: Options, keys: int, at: Path) -> list[Figure]:
             raise AssertionError(f"the row must be that of {user}; got that of {found}")
 
     with _served(at, home) as (port, *_):
-        wire = f"host=127.0.0.1 port={port} dbname=trilayer user=bench password={PASSWORD}"
-        return list(bystanders.figures(wire, ask, options.repeats))
+        wire = f"host=127.0.0.1 port={port} dbname=trilayer password={PASSWORD} user="
+        return list(bystanders.figures(f"{wire}bench", f"{wire}mallory", ask, options.repeats))
 
 
 # -- the programs ----------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import socket
 import struct
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 from trilayer.server.wire import accepting, listen
 from trilayer.server.wire.accepting import Bucket
@@ -18,13 +18,38 @@ CANCEL = struct.pack(">iiii", 16, 80877102, 1, 0)
 def test_a_bucket_gives_what_it_has_and_then_so_much_a_second():
     now = [0.0]
     bucket = Bucket(3, 2.0, lambda: now[0])
-    assert [bucket.wait_s() for _ in range(4)] == [0, 0, 0, 0.5]
+
+    def taken():
+        number = 0
+        while not bucket.wait_s():
+            bucket.take()
+            number += 1
+        return number
+
+    assert (taken(), bucket.wait_s()) == (3, 0.5)
     now[0] = 0.25
-    assert bucket.wait_s() == 0.25
+    assert (taken(), bucket.wait_s()) == (0, 0.25)
     now[0] = 0.5
-    assert [bucket.wait_s() for _ in range(2)] == [0, 0.5]
+    assert (taken(), bucket.wait_s()) == (1, 0.5)
     now[0] = 100.0
-    assert [bucket.wait_s() for _ in range(4)] == [0, 0, 0, 0.5]
+    assert (taken(), bucket.wait_s()) == (3, 0.5)
+
+
+def test_each_connection_counts_once(monkeypatch):
+    monkeypatch.setattr(accepting, "BURST", 10)
+    monkeypatch.setattr(accepting, "EACH_S", 1e-6)
+
+    async def run():
+        (listening,) = await accepting.listening("127.0.0.1", 0)
+        accepted = []
+        with listening, accepting.accepting([listening], accepted.append), ExitStack() as stack:
+            for number in range(10):
+                stack.enter_context(socket.create_connection(listening.getsockname()))
+                await _until(lambda number=number: len(accepted) > number)
+        for one in accepted:
+            one.close()
+
+    asyncio.run(run())
 
 
 def test_answers_go_on_in_a_storm_of_which_no_more_is_accepted_than_the_rate(served, monkeypatch):

@@ -12,8 +12,8 @@ from trilayer.server.engine.turns import Turns
 class Computing:
     """Records what it is told."""
 
-    def __init__(self):
-        self.computed_s, self.told = 0.0, []
+    def __init__(self, who="ann"):
+        self.who, self.computed_s, self.told = who, 0.0, []
 
     def pause(self):
         self.told.append("pause")
@@ -29,19 +29,81 @@ async def until(condition):
 
 
 @pytest.mark.parametrize("number", [1, 3])
-def test_a_question_that_has_computed_makes_room_and_goes_on(number):
+def test_long_questions_make_room_for_a_short_one_and_go_on(number):
     async def run():
         shared = Turns(number)
         async with AsyncExitStack() as stack:
             long = [Computing() for _ in range(number)]
             for one in long:
                 await stack.enter_async_context(shared.turn(one))
+            await until(lambda: all(turn.computed_s > turns.SLICE_S for turn in shared._turns))
             short = Computing()
             async with shared.turn(short):
-                assert [one.told for one in long].count(["pause"]) == 1
+                assert [one.told for one in long] == [["pause"]] * number
             assert short.told == []
-            assert [one.told for one in long if one.told] == [["pause", "go on"]]
-            assert all(one.computed_s < 60 for one in long)
+            assert [one.told for one in long] == [["pause", "go on"]] * number
+            assert all(turns.SLICE_S < one.computed_s < 60 for one in long)
+
+    asyncio.run(run())
+
+
+def test_a_short_question_beside_short_ones_pauses_none():
+    async def run():
+        shared, first, second = Turns(2), Computing(), Computing()
+        async with shared.turn(first), shared.turn(second):
+            pass
+        assert first.told == second.told == []
+
+    asyncio.run(run())
+
+
+def test_a_long_question_goes_on_among_short_ones_without_end(monkeypatch):
+    monkeypatch.setattr(turns, "ASIDE_S", 0.05)
+
+    async def run():
+        shared, long, stop = Turns(2), Computing(), asyncio.Event()
+        long.computed_s = 100.0
+
+        async def ask_short_questions():
+            while not stop.is_set():
+                async with shared.turn(Computing()):
+                    await asyncio.sleep(0.001)
+
+        async with asyncio.TaskGroup() as others, shared.turn(long):
+            for _ in range(2):
+                others.create_task(ask_short_questions())
+            await until(lambda: long.told.count("go on") > 2)
+            stop.set()
+
+    asyncio.run(run())
+
+
+def test_a_client_that_has_computed_much_lately_makes_room_for_another():
+    async def run():
+        shared = Turns(2)
+        async with shared.turn(Computing("mallory")):
+            await until(lambda: shared._turns[0].computed_s > 2 * turns.SLICE_S)
+        again, other, one_more = Computing("mallory"), Computing("ann"), Computing("mallory")
+        async with shared.turn(again):
+            async with shared.turn(other):
+                assert again.told == ["pause"]
+            assert again.told == ["pause", "go on"]
+            async with shared.turn(one_more):
+                assert again.told == ["pause", "go on"]
+        assert other.told == one_more.told == []
+
+    asyncio.run(run())
+
+
+def test_clients_of_long_ago_are_forgotten(monkeypatch):
+    monkeypatch.setattr(turns, "MOST_CLIENTS", 3)
+
+    async def run():
+        shared = Turns(1)
+        for number in (*range(10), 8):
+            async with shared.turn(Computing(f"client {number}")):
+                pass
+        assert list(shared._lately) == ["client 7", "client 9", "client 8"]
 
     asyncio.run(run())
 

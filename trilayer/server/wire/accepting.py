@@ -44,14 +44,15 @@ class Bucket:
         self._left, self._at = most, clock()
 
     def wait_s(self) -> float:
-        """Takes one if there is one, and returns 0; else how long it takes until there is one."""
+        """How long it takes until there is one, in seconds; 0 if there is."""
         now = self._clock()
         self._left = min(self._most, self._left + (now - self._at) * self._each_s)
         self._at = now
-        if self._left < 1:
-            return (1 - self._left) / self._each_s
+        return max(0.0, 1 - self._left) / self._each_s
+
+    def take(self) -> None:
+        """Takes one."""
         self._left -= 1
-        return 0.0
 
 
 async def listening(host: str, port: int) -> list[socket.socket]:
@@ -138,6 +139,7 @@ class _Acceptor:
                 logger.error("a connection can't be accepted: %s", error)
                 self.rest(REST_S)
                 return
+            self._bucket.take()
             accepted.setblocking(False)
             self._begin(accepted)
 
