@@ -19,6 +19,7 @@ from trilayer.server.http.columns import columns_json
 from trilayer.server.http.engine import Engine, chunks_of
 from trilayer.server.http.faults import INTERNAL, INVALID, TOO_MUCH
 from trilayer.server.http.limits import Limits
+from trilayer.server.http.one_by_one import OneByOne
 from trilayer.server.http.watch import Watch, state_of
 from trilayer.server.metrics import Metrics
 from trilayer_core.errors import did_you_mean
@@ -167,11 +168,18 @@ class Shared:
     """A question that is evaluated once for all who follow it."""
 
     def __init__(
-        self, followed: Followed, engine: Engine, watch: Watch, limits: Limits, metrics: Metrics
+        self,
+        followed: Followed,
+        engine: Engine,
+        watch: Watch,
+        one_by_one: OneByOne,
+        limits: Limits,
+        metrics: Metrics,
     ) -> None:
         self.followed = followed
         self.subscribers: set[Subscriber] = set()
-        self._engine, self._watch, self._limits, self._metrics = engine, watch, limits, metrics
+        self._engine, self._watch, self._one_by_one = engine, watch, one_by_one
+        self._limits, self._metrics = limits, metrics
         self._state: _State | None = None
         self._changes: deque[tuple[str, Event | None]] = deque(maxlen=CHANGES)
         self._number, self._nonce = 0, secrets.token_hex(4)
@@ -291,6 +299,7 @@ class Shared:
         with self._metrics.question("subscribe") as outcome:
             try:
                 async with (
+                    self._one_by_one.turn(),
                     asyncio.timeout(self._limits.seconds),
                     self._engine.ask(question, SUBSCRIPTIONS) as answer,
                     chunks_of(answer) as chunks,

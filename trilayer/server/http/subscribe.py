@@ -18,6 +18,7 @@ from trilayer.server.http.engine import Engine
 from trilayer.server.http.faults import TOO_MANY, Failure, of_refusal
 from trilayer.server.http.keys import key_of, whole_sql
 from trilayer.server.http.limits import Limits
+from trilayer.server.http.one_by_one import OneByOne
 from trilayer.server.http.security import Client, client_of
 from trilayer.server.http.shared import Ended, Followed, Shared, Subscriber
 from trilayer.server.http.sql import check_length
@@ -42,7 +43,7 @@ class Subscriptions:
 
     def __init__(self, engine: Engine, limits: Limits, metrics: Metrics) -> None:
         self._engine, self._limits, self._metrics = engine, limits, metrics
-        self._watch = Watch(engine, limits)
+        self._watch, self._one_by_one = Watch(engine, limits), OneByOne()
         self._shared: dict[Followed, Shared] = {}
         self._drops: dict[Followed, asyncio.TimerHandle] = {}
         self._clients: Counter[str] = Counter()
@@ -71,7 +72,7 @@ class Subscriptions:
         if shared is None:
             self._make_room()
             shared = self._shared[followed] = Shared(
-                followed, self._engine, self._watch, self._limits, self._metrics
+                followed, self._engine, self._watch, self._one_by_one, self._limits, self._metrics
             )
         if (drop := self._drops.pop(followed, None)) is not None:
             drop.cancel()

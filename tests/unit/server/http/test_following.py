@@ -107,6 +107,20 @@ def test_subscribers_of_one_question_share_its_evaluation(serving):
         assert len(served.engine.asked) == 2
 
 
+def test_a_question_that_takes_long_does_not_hold_up_the_others(serving):
+    served = serving(a=EXAMPLE, b=EXAMPLE, c=EXAMPLE)
+    with served.follow("a") as one, served.follow("b") as two, served.follow("c") as three:
+        streams = [events(one), events(two), events(three)]
+        for stream in streams:
+            next_of(stream, "snapshot")
+        served.engine.answers["a"] = [None]
+        for number in range(2, 5):
+            served.engine.answers |= {name: [f'[["ann",{number}]]'.encode()] for name in "bc"}
+            served.engine.number += 1
+            for stream in streams[1:]:
+                assert next_of(stream, "change")[1]["upserts"] == [["ann", number]]
+
+
 def test_nobody_looks_for_changes_without_subscribers(serving):
     served = serving(a=EXAMPLE)
     with served.follow("a") as response:

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from contextlib import ExitStack
 
 import httpx
 import pytest
@@ -10,6 +11,7 @@ import serving_layer
 from tests.support.served_http import ServedHttp, counts, events, opened
 from tests.support.waiting import until
 from trilayer.server.engine.pool import Pool
+from trilayer.server.http import one_by_one
 
 ENDLESS = "SELECT count(*) FROM range(1_000_000_000_000)"
 
@@ -114,6 +116,21 @@ def test_changes_are_followed(served):
         served.written.commit(counts(cy=5), 1, 180_000)
         found = next(document for name, _, document in stream if name == "change")
     assert found["upserts"] == [[before[0] + 5]]
+
+
+def test_one_worker_answers_all_questions_that_are_followed(served, monkeypatch):
+    monkeypatch.setattr(one_by_one, "PATIENCE_S", 3_600)  # however slow this machine is
+    with ExitStack() as stack:
+        streams = [
+            events(stack.enter_context(served.follow(f"SELECT sum(n)::INT AS n, {one} FROM sold")))
+            for one in range(4)
+        ]
+        for stream in streams:
+            next(stream)
+        served.written.commit(counts(dora=5), 1, 240_000)
+        for stream in streams:
+            assert any(name == "change" for name, _, _ in stream)
+        assert len(served._pool.pids) == 1
 
 
 def test_the_state_of_the_store(served):
