@@ -145,6 +145,11 @@ class Connection:
         self._refresh.has_nothing_more()
 
     @property
+    def folders(self) -> list[str]:
+        """The folders on this machine's disk in which `refresh` finds new files; else none."""
+        return self._refresh.folders
+
+    @property
     def loaded(self) -> object:
         """What is loaded: another object whenever answers may have changed."""
         return self._refresh.loaded

@@ -135,6 +135,19 @@ class Refresh:
             )
         )
 
+    @property
+    def folders(self) -> list[str]:
+        """The folders on this machine's disk in which `refresh` finds new files; else none."""
+        if not self._store.local:
+            return []
+        commits = [
+            layout.commits(stream, state.generation)
+            for stream in self._catalog.streams
+            if (state := self.loaded.streams.get(stream.name)) and state.generation
+        ]
+        sent = [layout.sent_folder(topic) for topic in self._topics]
+        return [self._store.path(folder) for folder in (layout.VERSIONS, *commits, *sent)]
+
     def has_nothing_more(self) -> None:
         """Takes from another process, which has just looked, that there is nothing new."""
         self._looked_around = self._clock()

@@ -57,6 +57,9 @@ class EngineInProcess:
         except TrilayerError as error:
             raise refusal_of(error) from None
 
+    async def news(self):
+        await asyncio.Event().wait()  # it notices nothing
+
     async def state(self):
         def look():
             try:

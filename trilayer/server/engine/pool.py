@@ -27,6 +27,7 @@ import pyarrow as pa
 from trilayer.operations.project import Project
 from trilayer.server.engine import frames, loader
 from trilayer.server.engine.loader import Start
+from trilayer.server.engine.notices import Notices
 from trilayer.server.engine.places import Places
 from trilayer.server.engine.question import LOST, STATEMENT_BYTES, Question, Refusal
 from trilayer.server.engine.turns import Turns
@@ -374,10 +375,12 @@ class Pool:
         self._room_timer: asyncio.TimerHandle | None = None
         self._dialog = asyncio.Lock()
         self._loader: _Loader | None = None
+        self._notices: Notices | None = None
         self._next_state: asyncio.Task[int] | None = None
         self._left = asyncio.Event()
 
     async def __aenter__(self) -> Pool:
+        self._notices = Notices()
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -386,6 +389,8 @@ class Pool:
             self.drop(worker)
         if self._loader is not None:
             await self._loader.end()
+        if self._notices is not None:
+            self._notices.close()
 
     # -- questions ---------------------------------------------------------------------------------
 
@@ -465,6 +470,11 @@ class Pool:
             # Whoever waits may leave before it fails.
             self._next_state.add_done_callback(lambda look: look.cancelled() or look.exception())
         return await asyncio.shield(self._next_state)
+
+    async def news(self) -> None:
+        """Waits until the store has new files, as far as that is noticed; see `engine.notices`."""
+        assert self._notices is not None
+        await self._notices.next()
 
     async def lease(self, who: str, version: int | None = None, *, fresh: bool = True) -> Worker:
         """A worker for the caller alone. Give it back, or end it.
@@ -632,7 +642,10 @@ class Pool:
                 raise Refusal("57P01", "the server is shutting down")
             if self._loader is None:
                 self._loader = await _Loader.started(
-                    self._project, self.limits, self._seen_state + 1
+                    self._project,
+                    self.limits,
+                    self._seen_state + 1,
+                    self._notices.descriptor if self._notices else None,
                 )
             try:
                 return await self._loader.tell(what, end)
@@ -659,11 +672,13 @@ class _Loader:
         self._in = frames.In(reader)
 
     @staticmethod
-    async def started(project: Project, limits: Limits, first_state: int) -> _Loader:
+    async def started(
+        project: Project, limits: Limits, first_state: int, notices: int | None
+    ) -> _Loader:
         ours, theirs = socket.socketpair()
         process = subprocess.Popen(
             [sys.executable, "-m", loader.__name__, str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
+            pass_fds=[theirs.fileno(), *([] if notices is None else [notices])],
             stdin=subprocess.DEVNULL,
             # Arrow's own pool reserves a gigabyte of address space, which a worker's limit counts.
             env=os.environ | {"ARROW_DEFAULT_MEMORY_POOL": "system"},
@@ -671,7 +686,7 @@ class _Loader:
         theirs.close()
         # A second handle, because asyncio has none that sends descriptors.
         reader, writer = await asyncio.open_connection(sock=ours.dup())
-        start = Start(project, limits.memory_mb, limits.threads, limits.rows, first_state)
+        start = Start(project, limits.memory_mb, limits.threads, limits.rows, first_state, notices)
         told = pickle.dumps((sys.path, start))
         writer.write(frames.head(frames.REQUEST, len(told)) + told)
         await writer.drain()

@@ -61,6 +61,10 @@ class Engine(Protocol):
         """
         ...
 
+    async def news(self) -> None:
+        """Waits until the state may be another one. Not all that changes it is noticed."""
+        ...
+
 
 @asynccontextmanager
 async def chunks_of(answer: Answer) -> AsyncIterator[AsyncIterator[bytes]]:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from trilayer.server.engine.question import Refusal
 from trilayer.server.http.engine import Engine
 from trilayer.server.http.faults import BROKEN
 from trilayer.server.http.limits import Limits
+
+GAP_S = 0.01
+"""How long nothing is looked for after a look, in seconds, however much is written."""
 
 
 async def state_of(engine: Engine, limits: Limits) -> int:
@@ -53,7 +57,10 @@ class Watch:
         idle = 0
         try:
             while idle < 2:
-                await asyncio.sleep(self._limits.poll_s)
+                await asyncio.sleep(GAP_S)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._limits.poll_s):
+                        await self._engine.news()
                 idle = 0 if self._waiting else idle + 1
                 if not self._waiting:
                     continue

@@ -1,5 +1,6 @@
 """HTTP with the engine that `trilayer serve` has: worker processes."""
 
+import sys
 import threading
 import time
 from contextlib import ExitStack
@@ -12,6 +13,7 @@ from tests.support.served_http import ServedHttp, counts, events, opened
 from tests.support.waiting import until
 from trilayer.server.engine.pool import Pool
 from trilayer.server.http import one_by_one
+from trilayer.server.http.limits import Limits
 
 ENDLESS = "SELECT count(*) FROM range(1_000_000_000_000)"
 
@@ -116,6 +118,25 @@ def test_changes_are_followed(served):
         served.written.commit(counts(cy=5), 1, 180_000)
         found = next(document for name, _, document in stream if name == "change")
     assert found["upserts"] == [[before[0] + 5]]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of new files")
+def test_new_files_are_noticed(tmp_path):
+    made = opened(tmp_path, engine="none")
+    made.written.publish(counts(ann=1), 1, 60_000)
+    made.written.begin(1)
+    made.written.commit(counts(ann=2), 2, 120_000)  # makes the folder
+    never = Limits(poll_s=3_600)
+    with (
+        ServedHttp(None, made.project, limits=never, pool=Pool(made.project)) as served,
+        served.follow("SELECT sum(n)::INT AS n FROM sold") as response,
+    ):
+        stream = events(response)
+        assert next(stream)[2]["rows"] == [[3]]
+        made.written.commit(counts(ann=4), 4, 180_000)
+        assert next(stream)[2]["upserts"] == [[7]]
+        made.written.publish(counts(ann=8), 0, 240_000)
+        assert next(stream)[2]["upserts"] == [[8]]
 
 
 def test_one_worker_answers_all_questions_that_are_followed(served, monkeypatch):
