@@ -85,7 +85,8 @@ ROWS = frozenset({"unnest", "generate_series"})
 """Functions of DuckDB that return rows of one column."""
 
 LEAST = {"current_setting": 1, "set_config": 2, "pg_has_role": 1,
-         "generate_subscripts": 1, "array_length": 2, "pg_typeof": 1, "to_regtype": 1}  # fmt: skip
+         "generate_subscripts": 1, "array_length": 2, "pg_typeof": 1, "to_regtype": 1,
+         "initcap": 1, "to_char": 2}  # fmt: skip
 """How many arguments a function must have to be rewritten."""
 
 
@@ -111,3 +112,91 @@ def subscripts(arguments: Sequence[exp.Expr]) -> exp.Expr:
     made = parsed(f"unnest(generate_series({first}, len(x) {last}))")
     next(c for c in made.find_all(exp.Column) if c.name == "x").replace(array.copy())
     return made
+
+
+def date_text(value: exp.Expr, template: exp.Expr) -> exp.Expr:
+    """What to_char makes of a date or time. A template that has other patterns is left to refuse.
+
+    Source: table 9.27 of PostgreSQL's documentation.
+    """
+    refused = exp.Anonymous(this="to_char", expressions=[value, template])
+    if not is_text(template):
+        return refused
+    if not template.name:
+        return parsed("NULL::VARCHAR")
+    parts: list[exp.Expr] = []
+    plain = ""  # what one call of strftime can do so far
+    for found in _TEMPLATE.finditer(template.name):
+        short, written = bool(found["short"]), found["pattern"]
+        if found["other"]:
+            return refused
+        if not written:
+            plain += (found["quoted"] or found["sign"] or "").replace("%", "%%")
+        elif (number := _NUMBERS.get(written.upper())) is not None:
+            can_be_short = short and number[1:] in _PADDED
+            plain += f"%-{number[1:]}" if can_be_short else number
+        else:
+            parts += [_strftime(value, plain)] * bool(plain)
+            plain = ""
+            parts.append(_named_part(value, written, short=short))
+    if plain:
+        parts.append(_strftime(value, plain))
+    if not parts:
+        return literal("")
+    joined = parts[0]
+    for part in parts[1:]:
+        joined = exp.DPipe(this=joined, expression=part)
+    return exp.paren(joined) if len(parts) > 1 else joined
+
+
+def _strftime(value: exp.Expr, format_: str) -> exp.Expr:
+    return exp.Anonymous(this="strftime", expressions=[value.copy(), literal(format_)])
+
+
+def _named_part(value: exp.Expr, written: str, *, short: bool) -> exp.Expr:
+    """A name of a day or month, or a number that strftime does not know."""
+    if written.upper() in _PARTS:
+        made = parsed(_PARTS[written.upper()])
+        next(c for c in made.find_all(exp.Column) if c.name == "x").replace(value.copy())
+        return made
+    made = _strftime(value, _WORDS[written.upper()])
+    if written.isupper():
+        made = exp.Upper(this=made)
+    elif written.islower():
+        made = exp.Lower(this=made)
+    if not short and written.upper() in ("MONTH", "DAY"):
+        given = [made, literal(9), literal(" ")]
+        made = exp.Anonymous(this="rpad", expressions=given)
+    return made
+
+
+_NUMBERS = {
+    "YYYY": "%Y", "YY": "%y", "IYYY": "%G", "MM": "%m", "DDD": "%j", "DD": "%d", "IW": "%V",
+    "HH24": "%H", "HH12": "%I", "HH": "%I", "MI": "%M", "SS": "%S", "MS": "%g", "US": "%f",
+}  # fmt: skip
+"""Patterns of to_char that are one of strftime."""
+
+_PADDED = "mdHIMSj"
+"""Those of strftime that can be without zeros before them."""
+
+_WORDS = {"MONTH": "%B", "MON": "%b", "DAY": "%A", "DY": "%a", "AM": "%p", "PM": "%p"}
+"""Patterns whose letters are as large as the pattern's."""
+
+_PARTS = {"Q": "quarter(x)::VARCHAR", "D": "(dayofweek(x) + 1)::VARCHAR",
+          "ID": "isodow(x)::VARCHAR", "WW": "lpad(((dayofyear(x) + 6) // 7)::VARCHAR, 2, '0')",
+          "W": "((day(x) + 6) // 7)::VARCHAR"}  # fmt: skip
+"""Patterns that are computed."""
+
+_TEMPLATE = re.compile(
+    r'"(?P<quoted>[^"\\]*)"|(?P<sign>[^A-Za-z"\\]+)|(?P<short>FM)?(?P<pattern>'
+    + "|".join(sorted([*_NUMBERS, *_WORDS, *_PARTS], key=len, reverse=True))
+    + r")(?!TH)|(?P<other>.)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def matched(text: exp.Expr, pattern: exp.Literal) -> exp.Expr:
+    """The part of a text that a regular expression matches: its first group, if it has one."""
+    bare = re.sub(r"\\.|\[\^?\]?[^\]]*\]", "", pattern.name, flags=re.DOTALL)
+    group = 1 if re.search(r"\((?!\?)", bare) else 0
+    return macro("matched", text, pattern, literal(group))

@@ -174,3 +174,12 @@ CREATE MACRO _pg.pg_size_pretty(bytes_) AS
     CASE WHEN bytes_ < 10240 THEN bytes_::BIGINT::VARCHAR || ' bytes'
          WHEN bytes_ < 10240 * 1024 THEN round(bytes_ / 1024)::BIGINT::VARCHAR || ' kB'
          ELSE round(bytes_ / 1048576)::BIGINT::VARCHAR || ' MB' END;
+
+-- Texts
+CREATE MACRO _pg.initcap(text_) AS
+    array_to_string(
+        list_transform(regexp_extract_all(text_, '[\p{L}\p{N}]+|[^\p{L}\p{N}]+'),
+                       lambda word_: upper(word_[1]) || lower(word_[2:])), '');
+CREATE MACRO _pg.matched(text_, pattern_, group_) AS
+    CASE WHEN regexp_matches(text_, pattern_, 's')
+         THEN regexp_extract(text_, pattern_, group_, 's') END;

@@ -2572,3 +2572,12 @@ SELECT nspname FROM pg_catalog.pg_namespace WHERE (nspname !~ '^pg_' OR oid = pg
 
 -- ADBC: tables
 SELECT c.relname, CASE c.relkind WHEN 'r' THEN 'table' WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' WHEN 't' THEN 'TOAST table' WHEN 'f' THEN 'foreign table' WHEN 'p' THEN 'partitioned table' END AS reltype FROM pg_catalog.pg_class c LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'merged' AND c.relkind = ANY('{"p", "f", "t", "m", "v", "r"}')
+
+-- Expressions: parts of texts by a regular expression
+SELECT substring('public.totals_7' from '_([0-9]+)$'), substring('abc', 'b.'), substring('abc' from 'x'), substring('abc' from '(?:a)b'), substring('a[b]' from '[(]|\[(b)'), substring('abc' from 2 for 1), substring(relname from '^pg_(.*)$'), substring(relname, '^pg_'), substring(relname, 4), substring('a' || chr(10) || 'b', 'a.b'::text) FROM pg_class WHERE relname = 'pg_type'
+
+-- Expressions: capital letters
+SELECT initcap('it''s a_test of 2nd tOTALS-x'), initcap(''), initcap(NULL), initcap(relname) FROM pg_class WHERE relname = 'pg_type'
+
+-- Expressions: dates as text
+SELECT to_char(d, 'YYYY-MM-DD'), to_char(d, 'yyyy_mm HH24:MI:SS'), to_char(t, 'YYYY-MM-DD"T"HH24:MI:SS.MS'), to_char(t, 'DD Mon YYYY, HH12:MI AM'), to_char(t, 'Month|Day|FMMonth FMDay'), to_char(d, 'MONTH MON month mon DAY DY dy'), to_char(d, 'FMDD.FMMM.YY Q IYYY-"W"IW D ID DDD WW W'), to_char(t, 'US pm'), to_char(d, '100%'), to_char(d, ''), to_char(NULL::date, 'YYYY'), to_char(z, 'YYYY-MM-DD HH24:MI') FROM (SELECT date '2026-05-03' AS d, timestamp '2026-09-07 15:04:05.067089' AS t, timestamptz '2026-12-31 23:59:00+00' AS z) AS x, pg_class WHERE relname = 'pg_type'
