@@ -66,6 +66,10 @@ def test_asyncpg_finds_the_types_of_parameters_and_reads_by_portals(served):
         seen = "(SELECT TIMESTAMPTZ '2026-06-01 00:00:00+00' AS seen)"
         later = f"SELECT count(*) FROM {seen} WHERE seen > $1"
         assert await client.fetchval(later, moment) == 1
+        assert await client.fetchval("SELECT 2 = ANY($1)", [1, 2])
+        assert await client.fetchval("SELECT coalesce($1, 5) + nullif($2, 3)", None, 4) == 9
+        either = "SELECT CASE WHEN $1 > 1 THEN $2 ELSE 0.5 END"
+        assert await client.fetchval(either, 2, Decimal("1.5")) == Decimal("1.5")
         rows = []
         async with client.transaction(readonly=True):
             async for row in client.cursor("SELECT range AS i FROM range(2500)", prefetch=1000):

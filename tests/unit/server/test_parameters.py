@@ -25,6 +25,14 @@ WITHOUT_TYPE = [
     ("SELECT 'on 2026-12-28 +01' = 'on ' || $1", "2026-12-28 +01", "t"),
     ("SELECT $1::INTEGER[]", "{1,NULL,3}", "{1,NULL,3}"),
     ("SELECT $1", "{1,NULL,3}", "{1,NULL,3}"),
+    ("SELECT 2 = ANY($1)", "{1,2}", "t"),
+    ("SELECT 2 <> ALL(($1))", "{1,2}", "f"),
+    ("SELECT 'b' = ANY($1)", "{a,b}", "t"),
+    ("SELECT 2.125 = ANY($1)", "{1.5,2.1250000000001}", "f"),
+    ("SELECT 2.125 = ANY($1)", "{1.5,2.125,-2e3,NaN}", "t"),
+    ("SELECT DATE '2026-12-28' = ANY($1)", "{2026-12-28}", "t"),
+    ("SELECT 2 = ANY($1)", "{}", "f"),
+    ("SELECT coalesce($1, 5) + 1", "7", "8"),
     ("SELECT $1::BLOB", r"\x00ff41", r"\x00ff41"),
     ("SELECT $1::VARCHAR", r"\x00ff41", r"\x00ff41"),
 ]
@@ -34,7 +42,7 @@ WITHOUT_TYPE = [
 def test_a_text_without_a_type_is_read_as_postgresql_reads_it(client, sql, given, found):
     answer = client.pgconn.exec_params(sql.encode(), [given.encode()])
     assert answer.error_message == b""
-    assert answer.get_value(0, 0) == found.encode()
+    assert answer.get_value(0, 0) == (found and found.encode())
 
 
 def test_bytes_without_a_type_have_that_of_the_statement(client):
@@ -49,6 +57,15 @@ def test_a_value_comes_back(client, value, format_):
     assert (str(found) if isinstance(value, uuid.UUID) else found) == (
         str(value) if isinstance(value, uuid.UUID) else value
     )
+
+
+@pytest.mark.parametrize("format_", ["t", "b"])
+def test_an_array_is_searched(client, format_):
+    sql = f"SELECT %{format_} = ANY(%{format_}), 1 = ALL(%{format_}), coalesce(%{format_}, 5)"
+    assert client.execute(sql, ("b", ["a", "b"], [1, 2], None)).fetchone() == (True, False, 5)
+    decimals = [Decimal("1.5"), Decimal("1e-12")]
+    sql = f"SELECT 0.000000000001 = ANY(%{format_})"
+    assert client.execute(sql, (decimals,)).fetchone() == (True,)
 
 
 def test_an_array_of_texts_comes_back(client):

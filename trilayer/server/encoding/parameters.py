@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 import struct
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal
+from typing import TypeGuard
 
 import pyarrow as pa
 import sqlglot
@@ -39,6 +40,7 @@ UNKNOWN = 0
 """The type of a parameter that the client has not declared."""
 
 TEXT_OID, NUMERIC_OID, _BIGINT_OID, _BYTEA_OID, _TIMESTAMPTZ_OID = 25, 1700, 20, 17, 1184
+_TEXTS_OID, _NUMERICS_OID = 1009, 1231
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,8 @@ _KNOWN: Mapping[int, _Known] = {
 
 
 _ELEMENTS = {1000: 16, 1002: 18, 1003: 19, 1005: 21, 1007: 23, 1009: 25, 1015: 1043, 1016: 20,
-             1021: 700, 1022: 701, 1028: 26, 1182: 1082, 1115: 1114, 1185: 1184}  # fmt: skip
+             1021: 700, 1022: 701, 1028: 26, 1182: 1082, 1115: 1114, 1185: 1184, 1183: 1083,
+             1187: 1186, 1231: NUMERIC_OID, 2951: 2950}  # fmt: skip
 """The types of the elements of arrays that clients declare."""
 
 
@@ -163,7 +166,17 @@ def _list(value: bytes, format_: int, oid: int) -> str:
             re.sub(r"\\(.)", r"\1", a) if a else (None if b == "NULL" else b) for a, b in found
         ]
     quoted = ["NULL" if t is None else "'" + t.replace("'", "''") + "'" for t in texts]
-    return f"CAST(ARRAY[{', '.join(quoted)}] AS {element.name}[])"
+    type_ = _of_numbers(texts) if oid == _NUMERICS_OID else element.name
+    return f"CAST(ARRAY[{', '.join(quoted)}] AS {type_}[])"
+
+
+def _of_numbers(texts: Sequence[str | None]) -> str:
+    """The type of numbers that leaves each as many digits as it has."""
+    given = [text.lstrip("+-").partition(".") for text in texts if text is not None]
+    scale = max((len(fraction) for *_, fraction in given), default=0)
+    digits = max((len(whole) for whole, *_ in given), default=1) + scale
+    is_decimal = all(_NUMBER.fullmatch(text) for text in texts if text is not None)
+    return f"DECIMAL({digits}, {scale})" if is_decimal and digits <= _MOST_DIGITS else "DOUBLE"
 
 
 def number_of(query: str) -> int:
@@ -204,7 +217,8 @@ def inferred(query: str, declared: Sequence[int], columns: Callable[[str], pa.Sc
     """The type of each parameter: what was declared, else what the statement compares it with.
 
     A parameter is of the type that it is cast to, or of that of the expression that it is compared
-    with, added to or assigned from; LIMIT and OFFSET take a bigint. What is left is text.
+    with, added to or assigned from, or that it stands for in COALESCE, CASE and their like. That of
+    ANY and ALL is an array. LIMIT and OFFSET take a bigint. What is left is text.
 
     Args:
         query: The statement.
@@ -219,7 +233,7 @@ def inferred(query: str, declared: Sequence[int], columns: Callable[[str], pa.Sc
         tree = sqlglot.parse_one(query, dialect="duckdb")
     except SqlglotError:
         tree = exp.Null()
-    for parameter in tree.find_all(exp.Parameter, exp.Placeholder):
+    for parameter in tree.find_all(*_PARAMETERS):
         place = str(parameter.this.name if isinstance(parameter.this, exp.Expression)
                     else parameter.this)  # fmt: skip
         if place.isdecimal() and 0 < int(place) <= number and oids[int(place) - 1] == UNKNOWN:
@@ -227,22 +241,24 @@ def inferred(query: str, declared: Sequence[int], columns: Callable[[str], pa.Sc
     return [oid or TEXT_OID for oid in oids]
 
 
-def _needed(parameter: exp.Expression, columns: Callable[[str], pa.Schema]) -> int:
-    parent = parameter.parent
-    while isinstance(parent, exp.Paren | exp.Neg):
-        parent = parent.parent
+def _needed(parameter: exp.Expr, columns: Callable[[str], pa.Schema]) -> int:
+    place: exp.Expr = parameter
+    parent, is_array = parameter.parent, False
+    while isinstance(parent, exp.Paren | exp.Neg | exp.Any) or _is_all(parent):
+        is_array = is_array or isinstance(parent, exp.Any) or _is_all(parent)
+        place, parent = parent, parent.parent
     if isinstance(parent, exp.Limit | exp.Offset):
         return _BIGINT_OID
     if isinstance(parent, exp.Cast):
         return _type_in(f"SELECT CAST(NULL AS {parent.to.sql('duckdb')})", columns)
-    if not isinstance(parent, exp.Binary | exp.Between | exp.In):
-        return UNKNOWN
-    beside = next(
-        (each for each in parent.iter_expressions()
-         if not each.find(exp.Parameter, exp.Placeholder)),
-        None,
-    )  # fmt: skip
-    select = parent.find_ancestor(exp.Select)
+    if isinstance(parent, exp.If) and place.arg_key == "true":
+        place, parent = parent, parent.parent
+    beside = next((each for each in _beside(place, parent) if not each.find(*_PARAMETERS)), None)
+    if beside is None and isinstance(parent, _ONE_OF_SEVERAL):
+        return _needed(parent, columns)
+    if beside is None and is_array:
+        return _TEXTS_OID
+    select = parent.find_ancestor(exp.Select) if parent is not None else None
     if beside is None or select is None:
         return UNKNOWN
     outermost = select
@@ -252,8 +268,33 @@ def _needed(parameter: exp.Expression, columns: Callable[[str], pa.Schema]) -> i
     ctes = [cte.sql("duckdb") for each in enclosing for cte in each.ctes]
     source = select.args.get("from_") or select.args.get("from")
     joins = " ".join(join.sql("duckdb") for join in select.args.get("joins") or ())
-    text = f"SELECT {beside.sql('duckdb')} {source.sql('duckdb') if source else ''} {joins}"
+    wanted = f"ARRAY[{beside.sql('duckdb')}]" if is_array else beside.sql("duckdb")
+    text = f"SELECT {wanted} {source.sql('duckdb') if source else ''} {joins}"
     return _type_in((f"WITH {', '.join(ctes)} " if ctes else "") + text, columns)
+
+
+_PARAMETERS = (exp.Parameter, exp.Placeholder)
+_ONE_OF_SEVERAL = (exp.Coalesce, exp.Greatest, exp.Least, exp.Case)
+"""What has the type that all its operands have together."""
+
+_ALIKE = (exp.Binary, exp.Between, exp.In, exp.Nullif, *_ONE_OF_SEVERAL)
+"""What needs operands of one type."""
+
+
+def _is_all(node: exp.Expr | None) -> TypeGuard[exp.Anonymous]:
+    """Whether a node is ALL and its array, which sqlglot reads as a function."""
+    return isinstance(node, exp.Anonymous) and node.name.upper() == "ALL"
+
+
+def _beside(place: exp.Expr, parent: exp.Expr | None) -> Iterator[exp.Expr]:
+    """The operands of which one has the type that a place needs."""
+    if isinstance(parent, exp.Case):
+        if place.arg_key in ("ifs", "default"):
+            yield from (each.args["true"] for each in parent.args["ifs"])
+            if (otherwise := parent.args.get("default")) is not None:
+                yield otherwise
+    elif isinstance(parent, _ALIKE):
+        yield from parent.iter_expressions()
 
 
 def _type_in(query: str, columns: Callable[[str], pa.Schema]) -> int:
