@@ -118,16 +118,25 @@ def _provenance(project: Project, connection: Connection, provenance: Provenance
     return [
         {
             "stream": name,
-            "partition": partition,
             "version": provenance.version,
             "t": _time(provenance.t),
             "kind": provenance.kind,
-            "cut": stream.cut.get(partition, 0),
-            "head": head,
             "generation": stream.generation,
             "speed_events": stream.speed_events,
             "quarantined": stream.quarantined_in_all,
             "note": stream.note,
+        }
+        for name, stream in provenance.streams.items()
+    ]
+
+
+def _partitions(project: Project, connection: Connection, provenance: Provenance) -> Rows:
+    return [
+        {
+            "stream": name,
+            "partition": partition,
+            "cut": stream.cut.get(partition, 0),
+            "head": head,
         }
         for name, stream in provenance.streams.items()
         for partition, head in sorted(stream.head.items())
@@ -237,12 +246,9 @@ RELATIONS: Mapping[str, tuple[pa.Schema, Callable[[Project, Connection, Provenan
         pa.schema(
             {
                 "stream": pa.string(),
-                "partition": pa.int32(),
                 "version": pa.int64(),
                 "t": _TIME,
                 "kind": pa.string(),
-                "cut": pa.int64(),
-                "head": pa.int64(),
                 "generation": pa.string(),
                 "speed_events": pa.int64(),
                 "quarantined": pa.int64(),
@@ -250,6 +256,17 @@ RELATIONS: Mapping[str, tuple[pa.Schema, Callable[[Project, Connection, Provenan
             }
         ),
         _provenance,
+    ),
+    "partitions": (
+        pa.schema(
+            {
+                "stream": pa.string(),
+                "partition": pa.int32(),
+                "cut": pa.int64(),
+                "head": pa.int64(),
+            }
+        ),
+        _partitions,
     ),
     "reconciliation": (
         pa.schema(
@@ -276,7 +293,8 @@ RELATIONS: Mapping[str, tuple[pa.Schema, Callable[[Project, Connection, Provenan
 - `segments`: what the speed layer has committed; see `Connection.segments`.
 - `lag`: how far the log extends beyond the head, by partition; empty if no broker answers.
 - `quarantine`: the events that do not fit their schema, also those replayed or discarded since.
-- `provenance`: what the answers of this snapshot are based on, by partition.
+- `provenance`: what the answers of this snapshot are based on, a row for each stream.
+- `partitions`: its cut and head in each partition.
 - `reconciliation`: the keys that both layers had to compute for the publication on which answers
   are based.
 - `processes`: the processes of the local stack.
