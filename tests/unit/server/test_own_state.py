@@ -2,6 +2,7 @@
 
 from serving_layer.result import Provenance, StreamProvenance
 from trilayer.server.engine import system
+from trilayer.server.introspection.comments import OWN_RELATIONS
 
 
 def test_the_numbers_of_a_stream_stand_in_one_row_however_many_partitions_it_has():
@@ -17,3 +18,9 @@ def test_the_numbers_of_a_stream_stand_in_one_row_however_many_partitions_it_has
         {"stream": "s", "partition": 1, "cut": 7, "head": 9},
         {"stream": "s", "partition": 2, "cut": 0, "head": 1},
     ]
+
+
+def test_each_relation_and_column_has_a_comment():
+    assert {name: [*columns] for name, (_, columns) in OWN_RELATIONS.items()} == {
+        name: schema.names for name, (schema, _) in system.RELATIONS.items()
+    }

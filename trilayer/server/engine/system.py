@@ -289,13 +289,5 @@ RELATIONS: Mapping[str, tuple[pa.Schema, Callable[[Project, Connection, Provenan
 }
 """The columns of each relation, and how its rows are made.
 
-- `history`: the publications that are kept, a row for each stream.
-- `segments`: what the speed layer has committed; see `Connection.segments`.
-- `lag`: how far the log extends beyond the head, by partition; empty if no broker answers.
-- `quarantine`: the events that do not fit their schema, also those replayed or discarded since.
-- `provenance`: what the answers of this snapshot are based on, a row for each stream.
-- `partitions`: its cut and head in each partition.
-- `reconciliation`: the keys that both layers had to compute for the publication on which answers
-  are based.
-- `processes`: the processes of the local stack.
+What they are is said in `introspection/comments.py`, as clients are told.
 """

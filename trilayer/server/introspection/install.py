@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from trilayer.server.introspection.objects import SCHEMAS as SCHEMAS_SEEN
+from trilayer.server.introspection.comments import SCHEMAS as SCHEMAS_SEEN
 from trilayer.server.introspection.objects import Object, objects
 from trilayer.server.introspection.shapes import CATALOG, SCHEMAS, STANDARD, Relation, shapes
 from trilayer_core.definitions.catalog import Catalog
@@ -24,6 +24,9 @@ _FIRST_SCHEMA, _FIRST_OBJECT = 16385, 16401
 _OF_CATALOG = {CATALOG: 11, "pg_toast": 99, STANDARD: 13000}
 _RELATION = 1259
 """The number of pg_class."""
+
+_NAMESPACE = 2615
+"""The number of pg_namespace."""
 
 _MAY_SELECT = ["=r/pg_database_owner"]
 _MAY_USE = ["pg_database_owner=UC/pg_database_owner", "=U/pg_database_owner"]
@@ -267,10 +270,12 @@ def _descriptions(found: Sequence[Object]) -> list[dict[str, Any]]:
         for place, comment in enumerate([one.comment, *(c.comment for c in one.columns)])
         if comment
     ]
-    return [
-        {"objoid": oid, "classoid": _RELATION, "objsubid": place, "description": comment}
-        for oid, place, comment in said
+    of_schemas = [
+        (_schema_oids()[name], _NAMESPACE, 0, comment) for name, comment in SCHEMAS_SEEN.items()
     ]
+    of_objects = [(oid, _RELATION, place, comment) for oid, place, comment in said]
+    names = ("objoid", "classoid", "objsubid", "description")
+    return [dict(zip(names, row, strict=True)) for row in [*of_schemas, *of_objects]]
 
 
 def _key_places(one: Object) -> list[int]:

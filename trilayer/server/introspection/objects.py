@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from serving_layer.snapshot import LAYERS
 from trilayer.server.encoding.values import type_of
+from trilayer.server.introspection.comments import OWN_RELATIONS, OWN_SCHEMA, SCHEMAS
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.view import Key, Measure, View
 from trilayer_core.definitions.windows import (
@@ -19,9 +20,6 @@ from trilayer_core.definitions.windows import (
     duration,
 )
 from trilayer_core.store.segments import TICK
-
-SCHEMAS = ("merged", "batch", "speed", "arrivals", "alerts", "tables", "trilayer")
-"""The schemas that clients see."""
 
 _HOLDS = {
     "merged": "all events: the batch and the speed layer merged",
@@ -117,7 +115,9 @@ def _object(
     view = next((v for v in catalog.views if v.name == name), None)
     if schema not in (*LAYERS, "arrivals"):
         view = None
-    comments = dict(_column_comments(view)) if view else {}
+    comments: Mapping[str, str] = dict(_column_comments(view)) if view else {}
+    if schema == OWN_SCHEMA and name in OWN_RELATIONS:
+        comments = OWN_RELATIONS[name][1]
     # A tick is no part of a view, so it can't be the key of what arrived in it.
     key = tuple(view.key_names) if view and schema in LAYERS else ()
     return Object(
@@ -193,6 +193,8 @@ def _comment(catalog: Catalog, schema: str, name: str, view: View | None) -> str
     if schema == "alerts":
         source = next((a.source.name for a in catalog.alerts if a.name == name), "")
         return f"An alert over stream {source}: {_HOLDS[schema]}."
+    if schema == OWN_SCHEMA and name in OWN_RELATIONS:
+        return OWN_RELATIONS[name][0]
     return "A reference table." if schema == "tables" else ""
 
 

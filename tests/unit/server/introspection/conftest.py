@@ -7,7 +7,8 @@ from tests.support.served import Served
 from tests.support.shop import shop_catalog
 from trilayer.server import introspection
 from trilayer.server.engine import system
-from trilayer.server.introspection.objects import SCHEMAS, objects
+from trilayer.server.introspection.comments import SCHEMAS
+from trilayer.server.introspection.objects import objects
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
 
@@ -59,8 +60,9 @@ def theirs(connection, ours, postgresql):
 def _statements(found, ours):
     owner = "pg_database_owner"
     yield "DROP SCHEMA public"
-    for schema in SCHEMAS:
+    for schema, comment in SCHEMAS.items():
         yield f"CREATE SCHEMA {schema} AUTHORIZATION {owner}"
+        yield f"COMMENT ON SCHEMA {schema} IS '{comment}'"
         yield f"GRANT USAGE ON SCHEMA {schema} TO PUBLIC"
     for one in found:
         name = f"{one.schema}.{one.name}"
