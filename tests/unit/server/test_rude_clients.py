@@ -49,6 +49,16 @@ def test_half_a_message_keeps_no_transaction(served, monkeypatch, half):
         assert b"25P03" in read_until(raw, None)
 
 
+@pytest.mark.parametrize("half", [b"Q", b"Q\0\0", b"Q\0\0\0\x10SELECT"])
+def test_half_a_message_outside_of_a_transaction_ends_the_connection(served, monkeypatch, half):
+    monkeypatch.setattr(session, "IDLE_S", 0.3)
+    with connected(served) as raw:
+        raw.sendall(framed(b"Q", b"SELECT 1\0"))
+        read_until(raw, b"Z\0\0\0\x05I")
+        raw.sendall(half)
+        assert b"C08P01" in read_until(raw, None)
+
+
 def test_an_answer_that_is_not_read_on_keeps_no_worker(served, monkeypatch):
     """A portal is open until Sync, which never comes."""
     monkeypatch.setattr(session, "IDLE_S", 0.3)

@@ -54,7 +54,10 @@ PATIENCE_S = 60.0
 """How long a client may leave an answer unread before its connection ends, in seconds."""
 
 IDLE_S = 600.0
-"""How long a client that keeps a worker may take for its next message, in seconds."""
+"""How long a client that keeps a worker may take for its next message, in seconds.
+
+A client that keeps none may wait for as long as it likes, but not within a message.
+"""
 
 MOST_SETTINGS, MOST_SETTING_BYTES = 200, 1_000
 """The most settings of a client that are remembered, and the longest value."""
@@ -129,11 +132,13 @@ class Session:
 
     async def _receive(self) -> tuple[bytes, Body] | None:
         """The next message; None if the client has left."""
+        keeps = self._client.has_worker or self._client.holds
         try:
             # Half a message keeps the worker as well as none.
-            keeps = self._client.has_worker or self._client.holds
-            async with asyncio.timeout(IDLE_S if keeps else None):
+            async with asyncio.timeout(IDLE_S if keeps else None) as limit:
                 kind = await self._reader.readexactly(1)
+                if not keeps:  # only what has begun a message must go on
+                    limit.reschedule(asyncio.get_running_loop().time() + IDLE_S)
                 length = int.from_bytes(await self._reader.readexactly(4), "big")
                 if not 4 <= length <= messages.MOST_BYTES:
                     raise ProtocolFault(
@@ -143,8 +148,10 @@ class Session:
         except asyncio.IncompleteReadError:
             return None
         except TimeoutError:
-            why = "terminating connection due to idle-in-transaction timeout"
-            self._send(messages.error(Fault("25P03", why, severity="FATAL")))
+            code, why = "25P03", "terminating connection due to idle-in-transaction timeout"
+            if not keeps:
+                code, why = "08P01", f"a message must be whole {IDLE_S:g} s after its first byte"
+            self._send(messages.error(Fault(code, why, severity="FATAL")))
             self._flush()
             return None
         return None if kind == b"X" else (kind, body)
