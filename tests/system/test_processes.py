@@ -189,6 +189,26 @@ def test_orphans_of_a_killed_process_are_ended_before_its_successor_starts(home)
     assert processes.list_running(home) == [second]
 
 
+@linux_only
+def test_orphans_that_have_changed_their_titles_are_ended_too(home, stranger):
+    """The workers of Airflow's scheduler do that, and overwrite their environment with it."""
+    code = (
+        "import os, signal, setproctitle\n"
+        "if child := os.fork(): print('child', child, flush=True); signal.pause()\n"
+        "setproctitle.setproctitle('a worker'); print('ready', flush=True); signal.pause()"
+    )
+    parent = processes.start("parent", [sys.executable, "-c", code], home=home)
+    wait_until_ready(parent)
+    (child,) = children_of(parent)
+    assert child.environ() == {}
+    os.kill(parent.pid, signal.SIGKILL)
+    until(lambda: not processes.is_alive(parent))
+    assert processes._lives(child)
+    processes.start("parent", FOREVER, home=home)
+    assert not processes._lives(child)
+    assert psutil.pid_exists(stranger.pid)
+
+
 def test_a_process_is_known_by_its_token_when_the_clock_was_set(home):
     process = processes.start("ours", FOREVER, home=home)
     path = home / "processes" / "ours.json"

@@ -314,16 +314,34 @@ def _reap(pid: int) -> None:
 
 
 def _family(process: Process) -> list[psutil.Process]:
-    """The process if it is alive, its descendants, and orphans with its token."""
+    """The process if it is alive, its descendants, and orphans with its token or in its session."""
     leader = _find(process)
     family = set()
     if leader is not None:
         with suppress(psutil.NoSuchProcess):  # if it ends, the token finds the others
             family = {leader, *leader.children(recursive=True)}
     for candidate in psutil.process_iter():
-        if _token(candidate) == process.token:
+        if _token(candidate) == process.token or _is_renamed(candidate, process):
             family.add(candidate)
     return [member for member in family if _lives(member)]
+
+
+def _is_renamed(candidate: psutil.Process, process: Process) -> bool:
+    """Whether a candidate is in the process's session, and its environment can't be seen.
+
+    A process that changes its title, as the workers of Airflow's scheduler do, overwrites its
+    environment, and with it the token. Another process may have had the number of a session before;
+    its members have an environment, or run another program.
+    """
+    try:
+        return (
+            os.getsid(candidate.pid) == process.pid
+            and candidate.create_time() > process.create_time - _CLOCK_STEP_S
+            and not candidate.environ()
+            and Path(candidate.exe()) == Path(process.argv[0]).resolve()
+        )
+    except (ProcessLookupError, PermissionError, psutil.NoSuchProcess, psutil.AccessDenied):
+        return False
 
 
 def _starter_lives(process: Process) -> bool:

@@ -4,7 +4,6 @@ afterwards.
 One story, told in order: each test starts the stack in the home that the one before it has left.
 """
 
-import contextlib
 import json
 import random
 import shutil
@@ -236,15 +235,16 @@ def test_a_cluster_set_after_a_crash_is_the_one_that_is_used(on_a_cluster):
     project.check_answers()
     scheduler = processes.running(home, "airflow-scheduler")
     killed = psutil.Process(scheduler.pid)
-    for process_of_it in [killed, *killed.children(recursive=True)]:  # they would outlive it
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process_of_it.kill()
+    its_own = killed.children(recursive=True)
+    assert its_own
+    killed.kill()
 
     def another_one_runs():
         found = processes.running(home, "airflow-scheduler")
         return found is not None and found.pid != scheduler.pid
 
     until(another_one_runs, timeout_s=60)
+    assert not any(processes._lives(one) for one in its_own)
     project.run("batch", "run")
     process.send_signal(signal.SIGINT)
     status, said = ended_with(process)
