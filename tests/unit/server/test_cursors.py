@@ -168,6 +168,34 @@ def test_cursors_whose_worker_has_ended_can_be_closed(served, closes):
         assert client.execute("SELECT 1").fetchone() == (1,)
 
 
+def test_a_held_cursor_whose_worker_has_ended_counts_no_more(served):
+    with served.client(autocommit=True) as client, served.client(autocommit=True) as other:
+        for place in range(served.pool.limits.transactions):
+            client.execute(f"DECLARE c{place} CURSOR WITH HOLD FOR SELECT range FROM range(9)")
+        with pytest.raises(errors.TooManyConnections):
+            other.execute("BEGIN")
+        for pid in served.pool.pids:
+            os.kill(pid, signal.SIGKILL)
+
+        def begins():
+            try:
+                other.execute("BEGIN")
+            except errors.TooManyConnections:
+                return False
+            return True
+
+        until(begins)
+        other.execute("ROLLBACK")
+        with pytest.raises(errors.Error, match="has ended"):
+            client.execute("FETCH c0")
+        with pytest.raises(errors.InvalidCursorName):
+            client.execute("FETCH c0")
+        client.execute("CLOSE c1")
+        client.execute("DECLARE again CURSOR WITH HOLD FOR SELECT range FROM range(9)")
+        assert fetched(client, "FETCH 1 FROM again") == [0]
+    until(lambda: served.pool._pinned == 0)
+
+
 def is_zombie(pid):
     return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 

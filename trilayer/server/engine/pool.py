@@ -231,6 +231,11 @@ class Worker:
             return self.ended or self._reader.at_eof()
         return bool(select.select([self._handle], [], [], 0)[0])
 
+    def when_ended(self, tell: Callable[[], object]) -> None:
+        """Has somebody told if its process ends by itself; on Linux alone."""
+        if self._handle is not None:
+            asyncio.get_running_loop().add_reader(self._handle, tell)
+
     def end(self, why: Refusal | None = None) -> None:
         """Kills it. Whoever waits for an answer gets the refusal `why`."""
         if self.ended:
@@ -238,6 +243,7 @@ class Worker:
         self._signal(signal.SIGKILL)
         self.ended, self._why = True, why
         if self._handle is not None:
+            asyncio.get_running_loop().remove_reader(self._handle)
             os.close(self._handle)
         self._writer.close()
 

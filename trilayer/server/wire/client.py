@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 from trilayer.server.engine.pool import CANCELLED, Opened, Pool, Worker
@@ -81,6 +82,8 @@ class Client:
         if self._transaction and holds and self._worker is not None:
             worker, self._worker, self._transaction = self._worker, None, False
             self._held.add(worker)
+            # Its cursors are lost with it. Until they are touched, it counts no more.
+            worker.when_ended(partial(self.release, worker))
             return worker
         if self._transaction:
             self._transaction = False
