@@ -27,7 +27,7 @@ class Written:
     """A store of one stream with one partition and one view, and what has been written to it.
 
     Attributes:
-        end: The first offset that no layer has yet.
+        end: The first offset that no layer has yet; at first the one where the log begins.
         batches: The number of micro-batches that have been committed.
     """
 
@@ -38,10 +38,11 @@ class Written:
     batches: int = 0
     topic_id: str = "topic"
     generation: Generation = field(init=False)
+    start: int = field(init=False)
 
     def __post_init__(self) -> None:
-        name = self.stream.name
-        origin = {"topic": self.stream.topic, "topic_id": self.topic_id, "start": {0: 0}}
+        name, self.start = self.stream.name, self.end
+        origin = {"topic": self.stream.topic, "topic_id": self.topic_id, "start": {0: self.start}}
         self.store.create_document(f"streams/{name}/origin.json", origin)
         self.begin(1)
 
@@ -99,9 +100,8 @@ class Written:
         if isinstance(files, pa.Table):
             path = f"batch/{self.view.name}/{token:08d}-full-000000/part.parquet"
             files = [self.store.write_table(path, files, durable=False)]
-        stream = PublishedStream(
-            self.topic_id, self.stream.fingerprint, {0: self.end}, self.end, 0, 0
-        )
+        cut, counted = {0: self.end}, self.end - self.start
+        stream = PublishedStream(self.topic_id, self.stream.fingerprint, cut, counted, 0, 0)
         publication = Publication(
             Publications(self.store).next_number(),
             t_ms,

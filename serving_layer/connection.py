@@ -457,6 +457,7 @@ class Connection:
                 s.note,
                 quarantined_in_all=s.quarantined
                 + (below[name].quarantined if name in below else 0),
+                batch_events=below[name].events if name in below else 0,
             )
             for name, s in loaded.streams.items()
         }

@@ -101,6 +101,8 @@ class StreamProvenance:
         note: An explanation of the head, if one is needed.
         lag: How far the log extends beyond the head; None unless requested.
         quarantined_in_all: The number of events below the head that do not fit the schema.
+        batch_events: The number of events below the cut, without those that were lost. It is not
+            the sum of the cut's offsets if the log did not begin at 0.
     """
 
     cut: Cut
@@ -111,6 +113,7 @@ class StreamProvenance:
     note: str
     lag: Lag | None = None
     quarantined_in_all: int = 0
+    batch_events: int = 0
 
 
 @dataclass(frozen=True)

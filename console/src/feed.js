@@ -1,6 +1,5 @@
 // The status of the project, polled while the page is visible, and what it was since the page opened.
 
-import { total } from "./format.js";
 import { ask, Lost } from "./server.js";
 
 const EVERY_MS = 2000;
@@ -62,8 +61,8 @@ async function poll() {
 
 function sample(name, stream) {
   const columns = histories.get(name) ?? [[], [], [], []];
-  const batch = total(stream.cut);
-  const merged = total(stream.head);
+  const batch = stream.batch_events;
+  const merged = batch + stream.speed_events;
   [Date.now() / 1000, batch, merged - batch, merged].forEach((value, n) => columns[n].push(value));
   if (columns[0].length > KEPT) for (const column of columns) column.shift();
   histories.set(name, columns);

@@ -56,11 +56,6 @@ export function seconds(from, to = null) {
   return ((to ? Date.parse(to) : Date.now()) - Date.parse(from)) / 1000;
 }
 
-/** How many events of the log are below a cut, which is the sum of its offsets; null without one. */
-export function total(cut) {
-  return cut ? Object.values(cut).reduce((sum, offset) => sum + offset, 0) : null;
-}
-
 /** A cut as partition:offset pairs. */
 export function offsets(cut) {
   if (!cut) return "–";

@@ -1,7 +1,7 @@
 // Where an answer comes from, in words.
 
 import { h } from "./dom.js";
-import { count, counted, time, total } from "./format.js";
+import { count, counted, time } from "./format.js";
 
 /** What an answer is based on: the layer, the publication, the streams and how exact it is. */
 export function provenanceText(provenance, layer) {
@@ -24,7 +24,7 @@ function baseOf({ version, t, kind }, layer) {
 }
 
 function streamText(name, stream, layer) {
-  const batch = total(stream.cut) ?? 0;
+  const batch = stream.batch_events ?? 0;
   const speed = stream.speed_events ?? 0;
   const parts = {
     merged: `Of the stream ${name}, the batch layer has the first ${counted(batch, "event")} and the speed layer the next ${count(speed)}`,

@@ -131,7 +131,7 @@ class Site:
         self.connection = serving_layer.connect(globals()[catalog], settings, store)
 
     def _write(self, store):
-        self.written = Written(store, BY_MINUTE)
+        self.written = Written(store, BY_MINUTE, end=1_000)  # the log began before
         self.written.publish(sold(1, ann=10, bob=20), 6, 2 * MINUTE_MS)
         self.written.begin(2)
         self.written.commit(sold(1, ann=1, bob=2), 3, 2 * MINUTE_MS)

@@ -40,6 +40,7 @@ PROVENANCE = {
             "note": "",
             "lag": None,
             "quarantined_in_all": 0,
+            "batch_events": 1,
         }
     },
     "approximate": {},

@@ -89,6 +89,7 @@ class StreamStatus:
         generation: The speed layer's generation, if there is one.
         lag_events: The number of events between head and end.
         lag_s: The age of the oldest of them.
+        batch_events: The number of events below the cut, without those that were lost.
         speed_events: The number of events between cut and head.
         quarantined: The number of those that do not fit the schema.
         quarantined_in_all: The number of events below the head that do not fit the schema.
@@ -103,6 +104,7 @@ class StreamStatus:
     generation: str | None
     lag_events: int | None
     lag_s: float | None
+    batch_events: int
     speed_events: int
     quarantined: int
     quarantined_in_all: int
@@ -377,6 +379,7 @@ def _stream(p: Project, name: str, at: StreamProvenance) -> StreamStatus:
         generation=at.generation,
         lag_events=lag.events if lag else None,
         lag_s=lag.seconds if lag else None,
+        batch_events=at.batch_events,
         speed_events=at.speed_events,
         quarantined=at.quarantined,
         quarantined_in_all=at.quarantined_in_all,

@@ -3,7 +3,7 @@
 import { loadingText } from "../again.js";
 import { draw, fill, h, layerName, setStyle, terms } from "../dom.js";
 import { rate, samples, watch } from "../feed.js";
-import { count, counted, percent, seconds, span, tenths, time, total } from "../format.js";
+import { count, counted, percent, seconds, span, tenths, time } from "../format.js";
 import { chart } from "../plot.js";
 import { plainTable } from "../table.js";
 import { marked } from "../marked.js";
@@ -48,7 +48,7 @@ function showWarnings(found) {
 
 function factsOf({ publication, views, streams }) {
   const all = Object.values(streams);
-  const events = all.reduce((sum, stream) => sum + total(stream.head), 0);
+  const events = all.reduce((sum, stream) => sum + stream.batch_events + stream.speed_events, 0);
   const rows = Object.values(views).reduce((sum, view) => sum + (view.rows ?? 0), 0);
   return [
     ["publication", publication ? `${publication.version}, ${publication.kind}` : "none yet"],
@@ -99,24 +99,25 @@ function streamCard(name) {
   return {
     element,
     show(stream) {
-      const [head, cut, end] = [total(stream.head), total(stream.cut), total(stream.end)];
-      const whole = Math.max(head, end ?? 0);
-      const behind = end === null ? 0 : Math.max(end - head, 0);
-      const shares = { batch: cut, speed: head - cut, behind };
+      const { batch_events: batched, speed_events: live, lag_events: lag } = stream;
+      const head = batched + live;
+      const behind = lag ?? 0;
+      const whole = head + behind;
+      const shares = { batch: batched, speed: live, behind };
       for (const [part, of] of Object.entries(shares)) setStyle(bar[part], { "flex-grow": whole ? of / whole : 0 });
       draw(legend, [shares, whole], () => [
-        h("span", {}, layerName("batch"), ` ${percent(cut, whole)}`),
-        h("span", {}, layerName("speed"), ` ${percent(head - cut, whole)}`),
-        end === null ? null : h("span", {}, h("span", { class: "layer behind" }, "not read yet"), ` ${percent(behind, whole)}`),
+        h("span", {}, layerName("batch"), ` ${percent(batched, whole)}`),
+        h("span", {}, layerName("speed"), ` ${percent(live, whole)}`),
+        lag === null ? null : h("span", {}, h("span", { class: "layer behind" }, "not read yet"), ` ${percent(behind, whole)}`),
       ]);
       const perSecond = rate(name);
       const unfit = stream.quarantined_in_all;
-      draw(numbers, [head, cut, end, stream.lag_events, stream.lag_s, perSecond, unfit], () => terms([
-        ["in the log", end === null ? "unknown" : counted(end, "event")],
+      draw(numbers, [batched, live, lag, stream.lag_s, perSecond, unfit], () => terms([
+        ["in the log", lag === null ? "unknown" : counted(whole, "event")],
         ["up to the head", counted(head, "event")],
-        ["batch layer", counted(cut, "event")],
-        ["speed layer", counted(stream.speed_events, "event")],
-        ["lag", stream.lag_events === null ? "unknown" : `${counted(stream.lag_events, "event")}, ${span(stream.lag_s)}`],
+        ["batch layer", counted(batched, "event")],
+        ["speed layer", counted(live, "event")],
+        ["lag", lag === null ? "unknown" : `${counted(lag, "event")}, ${span(stream.lag_s)}`],
         ["events a second", perSecond === null ? "…" : tenths(perSecond)],
         ["quarantined", unfit ? h("a", { href: `#/quarantine/${encodeURIComponent(name)}` }, count(unfit)) : "0"],
       ]));

@@ -149,7 +149,7 @@ def test_overview_shows_what_the_layers_share(open_page):
     }
     assert wanted <= set(shown)
     offsets = card.locator("details tbody tr").all_inner_texts()
-    assert [row.split() for row in offsets] == [["0", "9", "18", "unknown"]]
+    assert [row.split() for row in offsets] == [["0", "1,009", "1,018", "unknown"]]
     expect(card.locator("canvas")).to_have_count(2)
     expect(page.locator("section[aria-label=Warnings]")).to_contain_text("trilayer batch run")
 

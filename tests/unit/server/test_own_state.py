@@ -8,11 +8,11 @@ from trilayer.server.introspection.comments import OWN_RELATIONS
 def test_the_numbers_of_a_stream_stand_in_one_row_however_many_partitions_it_has():
     stream = StreamProvenance(
         cut={0: 5, 1: 7}, head={0: 8, 1: 9, 2: 1}, generation="g", speed_events=6,
-        quarantined=1, note="", quarantined_in_all=2,
+        quarantined=1, note="", quarantined_in_all=2, batch_events=12,
     )  # fmt: skip
     provenance = Provenance(3, "2026-01-01T00:00:00Z", "full", exact=True, streams={"s": stream})
     (row,) = system.relation("provenance", None, None, provenance).to_pylist()
-    assert (row["stream"], row["speed_events"], row["quarantined"]) == ("s", 6, 2)
+    assert (row["stream"], row["batch_events"], row["speed_events"]) == ("s", 12, 6)
     assert system.relation("partitions", None, None, provenance).to_pylist() == [
         {"stream": "s", "partition": 0, "cut": 5, "head": 8},
         {"stream": "s", "partition": 1, "cut": 7, "head": 9},

@@ -90,6 +90,7 @@ OWN_RELATIONS: Mapping[str, tuple[str, Mapping[str, str]]] = {
             "t": "The time T of the publication.",
             "kind": "How the publication was computed: incremental or full.",
             "generation": "The generation of the speed layer that covers what follows the cut.",
+            "batch_events": "The events below the cut, without those that were lost.",
             "speed_events": "The events between the cut and the head.",
             "quarantined": "The events below the head that do not fit the schema.",
             "note": "An explanation of the head, if one is needed.",
