@@ -327,7 +327,11 @@ def rollback(
     top of it.
     """
     if why and not hold:
-        raise UsageError("--why must go with --hold, whose reason it is; got it alone; add --hold")
+        raise UsageError(
+            "--why must go with --hold, for it is the reason that is shown while a version is held;"
+            " got it alone; add --hold to keep the version in force, or leave out --why: the next"
+            " batch run then publishes on top of it"
+        )
     store = project_store()
     by = Held(who(), why, now_ms()) if hold else None
     published = rollback_step(version, store, by)

@@ -100,6 +100,7 @@ def test_a_rollback_says_what_the_next_run_will_do(project):
     said(project, "release")
     _, err = said(project, "rollback", "--why", "no hold", expect=2)
     assert "--why must go with --hold" in err
+    assert "add --hold to keep the version in force, or leave out --why" in " ".join(err.split())
 
 
 def test_a_reconciliation_of_before_a_time_is_none(project):

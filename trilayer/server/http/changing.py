@@ -67,7 +67,13 @@ def add(app: FastAPI, state: State, access: WebAccess) -> None:
         """Puts an older publication in force again."""
         client = admin_of(request, access)
         if body.why and not body.hold:
-            raise Failure(400, INVALID, "why must go with hold, whose reason it is; set hold")
+            raise Failure(
+                400,
+                INVALID,
+                "why must go with hold, for it is the reason that is shown while a version is held",
+                "Set hold to keep the version in force, or leave out why: the next batch run then"
+                " publishes on top of it",
+            )
         done = await state.change(_roll_back, state.project, body, client)
         logger.info(
             "%s has put version %s in force by HTTP", client.who, done["publication"]["version"]

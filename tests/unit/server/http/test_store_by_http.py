@@ -137,7 +137,9 @@ def test_a_rollback(admins):
         assert document["held"] | {"since": ""} == {"who": "root", "why": "a test", "since": ""}
         assert client.get("/v1/status").json()["publication"]["held"]["who"] == "root"
         assert client.post("/v1/rollback", json={"version": 77}).status_code == 400
-        assert client.post("/v1/rollback", json={"why": "alone"}).status_code == 400
+        refused = client.post("/v1/rollback", json={"why": "alone"})
+        assert refused.status_code == 400
+        assert "leave out why" in refused.text
 
 
 def test_a_replay_says_what_is_refused(admins):
