@@ -59,6 +59,18 @@ def test_half_a_message_outside_of_a_transaction_ends_the_connection(served, mon
         assert b"C08P01" in read_until(raw, None)
 
 
+def test_messages_may_come_byte_by_byte_and_many_at_once(served):
+    asked = framed(b"Q", b"SELECT 1\0")
+    with connected(served) as raw:
+        read_until(raw, b"Z\0\0\0\x05I")
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in asked:
+            raw.sendall(bytes([byte]))
+        read_until(raw, b"Z\0\0\0\x05I")
+        raw.sendall(asked * 20 + framed(b"X"))
+        assert read_until(raw, None).count(b"SELECT 1") == 20
+
+
 def test_an_answer_that_is_not_read_on_keeps_no_worker(served, monkeypatch):
     """A portal is open until Sync, which never comes."""
     monkeypatch.setattr(session, "IDLE_S", 0.3)

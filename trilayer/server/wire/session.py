@@ -50,6 +50,12 @@ logger = logging.getLogger("trilayer.server")
 TOGETHER_BYTES = 1 << 16
 """Up to so many bytes are kept to be sent at once."""
 
+READ_BYTES = 1 << 16
+"""How many bytes of a client are read at once."""
+
+_HEAD_BYTES = 5
+"""The kind of a message, and its length without that."""
+
 PATIENCE_S = 60.0
 """How long a client may leave an answer unread before its connection ends, in seconds."""
 
@@ -107,6 +113,7 @@ class Session:
         self._skips = False
         self._kept: list[bytes] = []
         self._kept_bytes = 0
+        self._unread = bytearray()
 
     def cancel(self, secret: bytes) -> None:
         """Interrupts the query that runs, if the client may do so."""
@@ -132,29 +139,38 @@ class Session:
 
     async def _receive(self) -> tuple[bytes, Body] | None:
         """The next message; None if the client has left."""
-        keeps = self._client.has_worker or self._client.holds
-        try:
-            # Half a message keeps the worker as well as none.
-            async with asyncio.timeout(IDLE_S if keeps else None) as limit:
-                kind = await self._reader.readexactly(1)
-                if not keeps:  # only what has begun a message must go on
-                    limit.reschedule(asyncio.get_running_loop().time() + IDLE_S)
-                length = int.from_bytes(await self._reader.readexactly(4), "big")
-                if not 4 <= length <= messages.MOST_BYTES:
-                    raise ProtocolFault(
-                        f"a message must have at most {messages.MOST_BYTES:,} bytes; got {length:,}"
-                    )
-                body = Body(await self._reader.readexactly(length - 4))
-        except asyncio.IncompleteReadError:
-            return None
-        except TimeoutError:
-            code, why = "25P03", "terminating connection due to idle-in-transaction timeout"
-            if not keeps:
-                code, why = "08P01", f"a message must be whole {IDLE_S:g} s after its first byte"
-            self._send(messages.error(Fault(code, why, severity="FATAL")))
-            self._flush()
-            return None
+        if (size := self._size_of_next()) is None:
+            keeps = self._client.has_worker or self._client.holds
+            try:
+                # Half a message keeps the worker as well as none.
+                async with asyncio.timeout(IDLE_S if keeps or self._unread else None) as limit:
+                    while (size := self._size_of_next()) is None:
+                        if self._unread and limit.when() is None:
+                            limit.reschedule(asyncio.get_running_loop().time() + IDLE_S)
+                        if not (data := await self._reader.read(READ_BYTES)):
+                            return None
+                        self._unread += data
+            except TimeoutError:
+                code, why = "25P03", "terminating connection due to idle-in-transaction timeout"
+                if not keeps:
+                    code, why = "08P01", f"a message must be whole within {IDLE_S:g} s; it was not"
+                self._send(messages.error(Fault(code, why, severity="FATAL")))
+                self._flush()
+                return None
+        kind, body = bytes(self._unread[:1]), Body(bytes(self._unread[_HEAD_BYTES:size]))
+        del self._unread[:size]
         return None if kind == b"X" else (kind, body)
+
+    def _size_of_next(self) -> int | None:
+        """The size of the next message; None until all of it was read. Raises ProtocolFault."""
+        if len(self._unread) < _HEAD_BYTES:
+            return None
+        length = int.from_bytes(self._unread[1:_HEAD_BYTES], "big")
+        if not 4 <= length <= messages.MOST_BYTES:
+            raise ProtocolFault(
+                f"a message must have at most {messages.MOST_BYTES:,} bytes; got {length:,}"
+            )
+        return 1 + length if len(self._unread) > length else None
 
     async def _answer(self, kind: bytes, body: Body) -> None:
         if self._skips and kind != b"S":
