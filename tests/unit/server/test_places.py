@@ -1,8 +1,11 @@
 """Which client gets a place, when more are asked for than there are."""
 
 import asyncio
+from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trilayer.server.engine.places import Places
 
@@ -188,5 +191,48 @@ def test_room_may_be_made_when_a_wait_begins():
         await places.take("a")
         await places.take("b")
         assert (places.taken("a"), places.taken("b")) == (0, 1)
+
+    asyncio.run(run())
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("ask"), st.sampled_from("abc")),
+        st.tuples(st.sampled_from(["leave", "cancel"]), st.integers(0, 20)),
+        st.just(("settle", 0)),
+    ),
+    max_size=60,
+)
+
+
+@given(STEPS, st.integers(1, 5), st.integers(1, 5))
+def test_no_place_is_lost_and_none_is_free_while_one_that_may_have_it_waits(steps, number, of_one):
+    async def run():
+        places, held, waits = Places(number, of_one), [], []
+
+        async def take(who):
+            await places.take(who)
+            held.append(who)
+
+        for step, what in [*steps, ("settle", 0)]:
+            if step == "ask":
+                waits.append((what, asyncio.create_task(take(what))))
+            elif step == "cancel" and (under_way := [w for _, w in waits if not w.done()]):
+                under_way[what % len(under_way)].cancel()
+            elif step == "leave" and held:
+                places.leave(held.pop(what % len(held)))
+            elif step == "settle":
+                await settled()
+                counts = Counter(held)
+                assert places._taken == counts
+                assert places._free == number - counts.total() >= 0
+                assert all(count <= of_one for count in counts.values())
+                asked = [who for who, wait in waits if not wait.done()]
+                assert sorted(places.waiting) == sorted(asked)
+                assert not places._free or all(counts[who] == of_one for who in asked)
+        for _, wait in waits:
+            wait.cancel()
+        await settled()
+        assert not places._asked
 
     asyncio.run(run())
