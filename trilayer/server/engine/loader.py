@@ -28,6 +28,7 @@ from trilayer.server.engine import frames, notices, system
 from trilayer.server.engine.question import Refusal
 from trilayer.server.engine.refusals import refusal_of
 from trilayer.server.engine.worker import Executor, limit_memory
+from trilayer.server.introspection.comments import OWN_SCHEMA
 from trilayer_core.errors import TrilayerError
 
 logger = logging.getLogger("trilayer.server")
@@ -166,7 +167,7 @@ def _opened(to: socket.socket, project: Project) -> Connection | None:
             _reply(to, {"refused": refusal_of(error).to_json()})
             continue
         for name, (schema, _) in system.RELATIONS.items():
-            connection.relation(system.SCHEMA, name, schema.empty_table())
+            connection.relation(OWN_SCHEMA, name, schema.empty_table())
         connection.describe(introspection.install)
         return connection
 

@@ -20,12 +20,11 @@ from trilayer.local import processes as local
 from trilayer.operations.project import Project
 from trilayer.operations.quarantine import quarantined
 from trilayer.server.encoding.answers import as_json
+from trilayer.server.introspection.comments import OWN_SCHEMA
 from trilayer_core.errors import CoverageError
 from trilayer_core.seam import parse_time
 
-SCHEMA = "trilayer"
-
-_NAME = re.compile(rf'"?\b{SCHEMA}\b"?\s*\.\s*"?(\w+)', re.IGNORECASE)
+_NAME = re.compile(rf'"?\b{OWN_SCHEMA}\b"?\s*\.\s*"?(\w+)', re.IGNORECASE)
 _TIME = pa.timestamp("ms", "UTC")
 
 Rows = list[dict[str, Any]]
@@ -291,5 +290,5 @@ RELATIONS: Mapping[str, tuple[pa.Schema, Callable[[Project, Connection, Provenan
 }
 """The columns of each relation, and how its rows are made.
 
-What they are is said in `introspection/comments.py`, as clients are told.
+`introspection/comments.py` explains each column, in the words that clients see.
 """

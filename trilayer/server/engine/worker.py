@@ -36,6 +36,7 @@ from trilayer.server.engine.open_answer import OpenAnswer
 from trilayer.server.engine.question import Question, Refusal
 from trilayer.server.engine.refusals import refusal_of
 from trilayer.server.engine.statements import statements
+from trilayer.server.introspection.comments import OWN_SCHEMA
 from trilayer_core.errors import TrilayerError
 
 logger = logging.getLogger("trilayer.server")
@@ -269,7 +270,7 @@ class Executor:
 
         def relations(provenance: Provenance) -> Mapping[tuple[str, str], pa.Table]:
             return {
-                (system.SCHEMA, name): system.relation(
+                (OWN_SCHEMA, name): system.relation(
                     name, self._project, self._connection, provenance
                 )
                 for name in named

@@ -7,7 +7,7 @@ from tests.support.served import Served
 from tests.support.shop import shop_catalog
 from trilayer.server import introspection
 from trilayer.server.engine import system
-from trilayer.server.introspection.comments import SCHEMAS
+from trilayer.server.introspection.comments import OWN_SCHEMA, SCHEMAS
 from trilayer.server.introspection.objects import objects
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
@@ -18,7 +18,7 @@ def connection(tmp_path_factory):
     store = Store(str(tmp_path_factory.mktemp("described") / "store"))
     with serving_layer.connect(shop_catalog(), Settings(), store) as connection:
         for name, (schema, _) in system.RELATIONS.items():
-            connection.relation(system.SCHEMA, name, schema.empty_table())
+            connection.relation(OWN_SCHEMA, name, schema.empty_table())
         connection.describe(introspection.install)
         yield connection
 
