@@ -37,7 +37,7 @@ def test_a_bucket_gives_what_it_has_and_then_so_much_a_second():
 
 def test_each_connection_counts_once(monkeypatch):
     monkeypatch.setattr(accepting, "BURST", 10)
-    monkeypatch.setattr(accepting, "EACH_S", 1e-6)
+    monkeypatch.setattr(accepting, "PER_S", 1e-6)
 
     async def run():
         (listening,) = await accepting.listening("127.0.0.1", 0)
@@ -54,7 +54,7 @@ def test_each_connection_counts_once(monkeypatch):
 
 def test_answers_go_on_in_a_storm_of_which_no_more_is_accepted_than_the_rate(served, monkeypatch):
     monkeypatch.setattr(accepting, "BURST", burst := 10)
-    monkeypatch.setattr(accepting, "EACH_S", each_s := 50.0)
+    monkeypatch.setattr(accepting, "PER_S", per_s := 50.0)
     accepted, begin = [], listen.Server._begin
 
     def recorded(self, connection):
@@ -81,7 +81,7 @@ def test_answers_go_on_in_a_storm_of_which_no_more_is_accepted_than_the_rate(ser
             over.set()
             storm.join()
     assert all(
-        number <= burst + each_s * (at - began) for number, at in enumerate(accepted, start=1)
+        number <= burst + per_s * (at - began) for number, at in enumerate(accepted, start=1)
     )
 
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 logger = logging.getLogger("trilayer.server")
 
-BURST, EACH_S = 300, 200.0
+BURST, PER_S = 300, 200.0
 """How many connections are accepted at once after a rest, and how many a second from then on."""
 
 TOGETHER = 4
@@ -26,29 +26,32 @@ WAITING = 128
 """How many connections may wait to be accepted."""
 
 REST_S = 1.0
-"""How long nothing is accepted after the system could not, as without descriptors, in seconds."""
+"""How long nothing is accepted after accepting has failed, in seconds.
+
+It fails, for example, if the process has no descriptors left.
+"""
 
 
 class Bucket:
-    """Counts what may be taken: so much at once, and later so much a second."""
+    """A token bucket, which limits a rate: so many at once, and later so many a second."""
 
-    def __init__(self, most: float, each_s: float, clock: Callable[[], float]) -> None:
+    def __init__(self, most: float, per_s: float, clock: Callable[[], float]) -> None:
         """It is full at first.
 
         Args:
-            most: How much may be taken at once.
-            each_s: How much is added in a second.
-            clock: The time in seconds.
+            most: How many may be taken at once.
+            per_s: How many are added in a second.
+            clock: Returns the time in seconds.
         """
-        self._most, self._each_s, self._clock = most, each_s, clock
+        self._most, self._per_s, self._clock = most, per_s, clock
         self._left, self._at = most, clock()
 
     def wait_s(self) -> float:
         """How long it takes until there is one, in seconds; 0 if there is."""
         now = self._clock()
-        self._left = min(self._most, self._left + (now - self._at) * self._each_s)
+        self._left = min(self._most, self._left + (now - self._at) * self._per_s)
         self._at = now
-        return max(0.0, 1 - self._left) / self._each_s
+        return max(0.0, 1 - self._left) / self._per_s
 
     def take(self) -> None:
         """Takes one."""
@@ -92,9 +95,9 @@ def accepting(
 
     Args:
         sockets: The sockets that listen.
-        begin: Called with each connection, which it must close.
+        begin: Called with each connection that was accepted. It closes it in the end.
     """
-    bucket = Bucket(BURST, EACH_S, time.monotonic)
+    bucket = Bucket(BURST, PER_S, time.monotonic)
     acceptors = [_Acceptor(one, begin, bucket) for one in sockets]
     try:
         for one in acceptors:
@@ -136,7 +139,9 @@ class _Acceptor:
             except (BlockingIOError, ConnectionAbortedError):
                 return
             except OSError as error:
-                logger.error("a connection can't be accepted: %s", error)
+                logger.error(
+                    "a connection can't be accepted: %s; trying again in %g s", error, REST_S
+                )
                 self.rest(REST_S)
                 return
             self._bucket.take()
