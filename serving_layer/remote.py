@@ -46,7 +46,7 @@ ANSWER_S = 3_600.0
 _VERSIONS = TypeAdapter(list[Version])
 _OWN_MACHINE = ("localhost", "127.0.0.1", "::1")
 _OF_URLLIB3 = re.compile(r"^HTTPS?Connection\(.*?\): ")
-"""What its errors begin with."""
+"""What the messages of urllib3's errors begin with. Users need not know it."""
 
 CONNECTIONS = 8
 """How many connections are kept for threads that ask at the same time."""
@@ -299,7 +299,7 @@ class RemoteConnection:
 
 
 class _Read:
-    """What Arrow reads a response with.
+    """The body of a response, as a file that Arrow reads.
 
     Attributes:
         last: The last bytes that were read, as many as `END` has.
@@ -317,7 +317,7 @@ class _Read:
         return data
 
     def close(self) -> None:
-        """Leaves the response to whoever asked."""
+        """Does nothing: whoever sent the request closes the response."""
 
 
 def _client(

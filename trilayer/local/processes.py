@@ -327,11 +327,11 @@ def _family(process: Process) -> list[psutil.Process]:
 
 
 def _is_renamed(candidate: psutil.Process, process: Process) -> bool:
-    """Whether a candidate is in the process's session, and its environment can't be seen.
+    """Whether a candidate is in the process's session, and its environment is empty.
 
     A process that changes its title, as the workers of Airflow's scheduler do, overwrites its
-    environment, and with it the token. Another process may have had the number of a session before;
-    its members have an environment, or run another program.
+    environment, and with it the token. The number of a session may be used again, by a process of
+    somebody else; members of that session have an environment, or run another program.
     """
     try:
         return (

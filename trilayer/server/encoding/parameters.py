@@ -171,7 +171,7 @@ def _list(value: bytes, format_: int, oid: int) -> str:
 
 
 def _of_numbers(texts: Sequence[str | None]) -> str:
-    """The type of numbers that leaves each as many digits as it has."""
+    """The type that keeps all digits of each number: a DECIMAL if one is wide enough."""
     given = [text.lstrip("+-").partition(".") for text in texts if text is not None]
     scale = max((len(fraction) for *_, fraction in given), default=0)
     digits = max((len(whole) for whole, *_ in given), default=1) + scale
@@ -242,6 +242,11 @@ def inferred(query: str, declared: Sequence[int], columns: Callable[[str], pa.Sc
 
 
 def _needed(parameter: exp.Expr, columns: Callable[[str], pa.Schema]) -> int:
+    """The type that the statement needs where a parameter stands; UNKNOWN if it needs none.
+
+    If an expression beside the parameter has that type, DuckDB is asked for it, in a SELECT of that
+    expression from the same tables.
+    """
     place: exp.Expr = parameter
     parent, is_array = parameter.parent, False
     while isinstance(parent, exp.Paren | exp.Neg | exp.Any) or _is_all(parent):
@@ -275,19 +280,19 @@ def _needed(parameter: exp.Expr, columns: Callable[[str], pa.Schema]) -> int:
 
 _PARAMETERS = (exp.Parameter, exp.Placeholder)
 _ONE_OF_SEVERAL = (exp.Coalesce, exp.Greatest, exp.Least, exp.Case)
-"""What has the type that all its operands have together."""
+"""Expressions that return one of their operands, and so have the type of all of them."""
 
 _ALIKE = (exp.Binary, exp.Between, exp.In, exp.Nullif, *_ONE_OF_SEVERAL)
-"""What needs operands of one type."""
+"""Expressions whose operands must have one type."""
 
 
 def _is_all(node: exp.Expr | None) -> TypeGuard[exp.Anonymous]:
-    """Whether a node is ALL and its array, which sqlglot reads as a function."""
+    """Whether a node is `ALL` with an array, which sqlglot parses as a call of a function."""
     return isinstance(node, exp.Anonymous) and node.name.upper() == "ALL"
 
 
 def _beside(place: exp.Expr, parent: exp.Expr | None) -> Iterator[exp.Expr]:
-    """The operands of which one has the type that a place needs."""
+    """The operands that have the type which is needed at a place among them."""
     if isinstance(parent, exp.Case):
         if place.arg_key in ("ifs", "default"):
             yield from (each.args["true"] for each in parent.args["ifs"])

@@ -1,7 +1,7 @@
-"""Has the kernel tell of new files in folders, by inotify of Linux.
+"""Has the kernel tell of new files in folders, by Linux's inotify.
 
-Nothing must rely on it: other systems have none, and it does not tell of what another machine
-writes. Whoever waits for new files looks now and then, and is told of some sooner.
+Nothing may rely on it: other systems lack it, and it does not tell of what another machine writes.
+Whoever waits for new files must also look for them now and then; this only makes it sooner.
 """
 
 from __future__ import annotations

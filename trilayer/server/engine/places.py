@@ -1,6 +1,6 @@
-"""Places: who has a turn, such as a worker, when more clients want one than there are.
+"""Places: which clients have something of which there is a limited number, such as workers.
 
-No client has all places, and none that waits stands behind the queue of another.
+No client has all places, and none waits behind the queue of another.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 
 class Places:
-    """Gives out a number of places, of which one client may have only so many.
+    """Gives out a number of places, of which one client may have only a part.
 
     A free place goes to the client that has the fewest, among these to the one that has waited for
     longest, and within a client to whoever came first.

@@ -564,10 +564,10 @@ class Pool:
             self._idle.append(worker)
 
     def pin(self, who: str) -> None:
-        """Counts a client that keeps its worker.
+        """Counts a worker that a client keeps, for a transaction or for cursors WITH HOLD.
 
         Raises:
-            Refusal: There are too many of them, or of this client.
+            Refusal: Too many are kept, by all clients or by this one.
         """
         most = self.limits.transactions
         for got, may, whose in (
@@ -578,12 +578,12 @@ class Pool:
                 raise Refusal(
                     "53300",
                     f"at most {may} transactions{whose} may be open",
-                    "End one, or ask without BEGIN",
+                    "End one, close a cursor WITH HOLD, or ask without BEGIN",
                 )
         self._pinned[who] += 1
 
     def unpin(self, who: str) -> None:
-        """Counts a client that has given its worker back."""
+        """Counts one less of the workers that a client keeps."""
         self._pinned[who] -= 1
         if not self._pinned[who]:
             del self._pinned[who]

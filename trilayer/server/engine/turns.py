@@ -19,7 +19,10 @@ ASIDE_S = 0.5
 """How long a worker makes room for short questions before it computes for a slice, in seconds."""
 
 LATELY_S = 2.0
-"""How long what a client's questions have computed counts: after so many seconds a third of it."""
+"""How long what a client's questions have computed counts, in seconds.
+
+It fades exponentially: after so many seconds about a third of it still counts.
+"""
 
 MOST_CLIENTS = 1_000
 """How many clients are remembered with what they have computed lately."""

@@ -62,7 +62,7 @@ class Engine(Protocol):
         ...
 
     async def news(self) -> None:
-        """Waits until the state may be another one. Not all that changes it is noticed."""
+        """Waits until the state may have changed. It does not notice every change."""
         ...
 
 

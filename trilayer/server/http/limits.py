@@ -26,8 +26,8 @@ class Limits:
         waiting: How many events wait for a subscriber that does not read them. It then gets a new
             snapshot in place of them.
         held_s: How long the answer to a question is held after its last subscriber has left.
-        poll_s: How often the state of answers is looked at while there are subscribers, if nothing
-            new is noticed sooner.
+        poll_s: How often the state of answers is looked at while there are subscribers, unless new
+            files are noticed sooner.
         progress_s: How often a subscriber is told at most that nothing has changed.
         stuck_s: How long a subscriber may take nothing, before its connection is closed.
         beat_s: How often something is sent so that the connection stays open.

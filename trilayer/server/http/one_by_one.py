@@ -10,7 +10,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 PATIENCE_S = 0.1
-"""How long a question is waited for at most, in seconds: some more than a fork and an answer."""
+"""How long a question is waited for at most, in seconds.
+
+That is somewhat longer than a fork and a quick answer take.
+"""
 
 
 class OneByOne:

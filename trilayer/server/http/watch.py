@@ -11,7 +11,7 @@ from trilayer.server.http.faults import BROKEN
 from trilayer.server.http.limits import Limits
 
 GAP_S = 0.01
-"""How long nothing is looked for after a look, in seconds, however much is written."""
+"""The shortest time between two looks, in seconds, however many files are written."""
 
 
 async def state_of(engine: Engine, limits: Limits) -> int:

@@ -1,6 +1,6 @@
 """The comments that clients see on the schemas, and on the system's own state.
 
-The comments on views and tables are those of `objects.py`, for they follow from the definitions.
+`objects.py` makes the comments on views and tables, because they follow from the definitions.
 """
 
 from collections.abc import Mapping

@@ -115,8 +115,9 @@ def subscripts(arguments: Sequence[exp.Expr]) -> exp.Expr:
 
 
 def date_text(value: exp.Expr, template: exp.Expr) -> exp.Expr:
-    """What to_char makes of a date or time. A template that has other patterns is left to refuse.
+    """What to_char makes of a date or time.
 
+    A template that has patterns which are not known here is left as it is, and DuckDB refuses it.
     Source: table 9.27 of PostgreSQL's documentation.
     """
     refused = exp.Anonymous(this="to_char", expressions=[value, template])
@@ -174,18 +175,18 @@ _NUMBERS = {
     "YYYY": "%Y", "YY": "%y", "IYYY": "%G", "MM": "%m", "DDD": "%j", "DD": "%d", "IW": "%V",
     "HH24": "%H", "HH12": "%I", "HH": "%I", "MI": "%M", "SS": "%S", "MS": "%g", "US": "%f",
 }  # fmt: skip
-"""Patterns of to_char that are one of strftime."""
+"""Patterns of to_char that strftime has, too."""
 
 _PADDED = "mdHIMSj"
-"""Those of strftime that can be without zeros before them."""
+"""Patterns of strftime whose leading zeros can be left out."""
 
 _WORDS = {"MONTH": "%B", "MON": "%b", "DAY": "%A", "DY": "%a", "AM": "%p", "PM": "%p"}
-"""Patterns whose letters are as large as the pattern's."""
+"""Patterns that give words, in capitals if the pattern is in capitals."""
 
 _PARTS = {"Q": "quarter(x)::VARCHAR", "D": "(dayofweek(x) + 1)::VARCHAR",
           "ID": "isodow(x)::VARCHAR", "WW": "lpad(((dayofyear(x) + 6) // 7)::VARCHAR, 2, '0')",
           "W": "((day(x) + 6) // 7)::VARCHAR"}  # fmt: skip
-"""Patterns that are computed."""
+"""Patterns that strftime does not have, as expressions over the value `x`."""
 
 _TEMPLATE = re.compile(
     r'"(?P<quoted>[^"\\]*)"|(?P<sign>[^A-Za-z"\\]+)|(?P<short>FM)?(?P<pattern>'
