@@ -24,7 +24,7 @@ from typing import Any
 from serving_layer.connection import Connection
 from trilayer.operations.project import Project
 from trilayer.server import introspection
-from trilayer.server.engine import frames, notices, system
+from trilayer.server.engine import frames, new_files, system
 from trilayer.server.engine.question import Refusal
 from trilayer.server.engine.refusals import refusal_of
 from trilayer.server.engine.worker import Executor, limit_memory
@@ -49,7 +49,7 @@ class Start:
         threads: The number of threads that answer a question.
         most_rows: The most rows of an answer; 0 for any number.
         first_state: The number of the first state, which no earlier loader has had.
-        notices: The descriptor that tells of new files in the store; see `engine.notices`.
+        new_files: The descriptor that tells of new files in the store; see `engine.new_files`.
     """
 
     project: Project
@@ -57,7 +57,7 @@ class Start:
     threads: int
     most_rows: int
     first_state: int = 0
-    notices: int | None = None
+    new_files: int | None = None
 
 
 class _Loader:
@@ -91,9 +91,9 @@ class _Loader:
         if self._connection.loaded is not self._loaded:
             self._loaded = self._connection.loaded
             self._state += 1
-            if self._start.notices is not None:
+            if self._start.new_files is not None:
                 for folder in self._connection.folders:
-                    notices.watch(self._start.notices, folder)
+                    new_files.watch(self._start.new_files, folder)
             gc.collect()
             gc.freeze()  # so that a worker's garbage collection writes to no page that is shared
         self._reply({"state": self._state})
@@ -105,8 +105,8 @@ class _Loader:
             self._reply({"pid": pid, "state": self._state})
             return
         self._to.close()
-        if self._start.notices is not None:
-            os.close(self._start.notices)
+        if self._start.new_files is not None:
+            os.close(self._start.new_files)
         _die_with_parent(signal.SIGKILL)
         settings = self._start.project.settings
         self._connection.detach(

@@ -27,7 +27,7 @@ import pyarrow as pa
 from trilayer.operations.project import Project
 from trilayer.server.engine import frames, loader
 from trilayer.server.engine.loader import Start
-from trilayer.server.engine.notices import Notices
+from trilayer.server.engine.new_files import NewFiles
 from trilayer.server.engine.places import Places
 from trilayer.server.engine.question import LOST, STATEMENT_BYTES, Question, Refusal
 from trilayer.server.engine.turns import Turns
@@ -381,12 +381,12 @@ class Pool:
         self._room_timer: asyncio.TimerHandle | None = None
         self._dialog = asyncio.Lock()
         self._loader: _Loader | None = None
-        self._notices: Notices | None = None
+        self._new_files: NewFiles | None = None
         self._next_state: asyncio.Task[int] | None = None
         self._left = asyncio.Event()
 
     async def __aenter__(self) -> Pool:
-        self._notices = Notices()
+        self._new_files = NewFiles()
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -395,8 +395,8 @@ class Pool:
             self.drop(worker)
         if self._loader is not None:
             await self._loader.end()
-        if self._notices is not None:
-            self._notices.close()
+        if self._new_files is not None:
+            self._new_files.close()
 
     # -- questions ---------------------------------------------------------------------------------
 
@@ -478,9 +478,9 @@ class Pool:
         return await asyncio.shield(self._next_state)
 
     async def news(self) -> None:
-        """Waits until the store has new files, as far as that is noticed; see `engine.notices`."""
-        assert self._notices is not None
-        await self._notices.next()
+        """Waits until the store has new files, if the kernel tells; see `engine.new_files`."""
+        assert self._new_files is not None
+        await self._new_files.next()
 
     async def lease(self, who: str, version: int | None = None, *, fresh: bool = True) -> Worker:
         """A worker for the caller alone. Give it back, or end it.
@@ -651,7 +651,7 @@ class Pool:
                     self._project,
                     self.limits,
                     self._seen_state + 1,
-                    self._notices.descriptor if self._notices else None,
+                    self._new_files.descriptor if self._new_files else None,
                 )
             try:
                 return await self._loader.tell(what, end)
@@ -679,12 +679,12 @@ class _Loader:
 
     @staticmethod
     async def started(
-        project: Project, limits: Limits, first_state: int, notices: int | None
+        project: Project, limits: Limits, first_state: int, new_files: int | None
     ) -> _Loader:
         ours, theirs = socket.socketpair()
         process = subprocess.Popen(
             [sys.executable, "-m", loader.__name__, str(theirs.fileno())],
-            pass_fds=[theirs.fileno(), *([] if notices is None else [notices])],
+            pass_fds=[theirs.fileno(), *([] if new_files is None else [new_files])],
             stdin=subprocess.DEVNULL,
             # Arrow's own pool reserves a gigabyte of address space, which a worker's limit counts.
             env=os.environ | {"ARROW_DEFAULT_MEMORY_POOL": "system"},
@@ -692,7 +692,9 @@ class _Loader:
         theirs.close()
         # A second handle, because asyncio has none that sends descriptors.
         reader, writer = await asyncio.open_connection(sock=ours.dup())
-        start = Start(project, limits.memory_mb, limits.threads, limits.rows, first_state, notices)
+        start = Start(
+            project, limits.memory_mb, limits.threads, limits.rows, first_state, new_files
+        )
         told = pickle.dumps((sys.path, start))
         writer.write(frames.head(frames.REQUEST, len(told)) + told)
         await writer.drain()

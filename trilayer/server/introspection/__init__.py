@@ -6,7 +6,7 @@ statements have nothing to do with this.
 """
 
 from trilayer.server.introspection.install import install
-from trilayer.server.introspection.parameters import parameter_types
+from trilayer.server.introspection.parameter_types import parameter_types
 from trilayer.server.introspection.rewriting import rewrite
 from trilayer.server.introspection.session import SessionInfo
 from trilayer.server.introspection.text import mentions

@@ -14,7 +14,7 @@ import sys
 _CREATED, _MOVED_IN = 0x100, 0x80
 
 
-class Notices:
+class NewFiles:
     """Tells of new files in the folders that `watch` was called with, perhaps by another process.
 
     Attributes:
