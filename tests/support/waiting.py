@@ -1,5 +1,6 @@
 """Waiting for a condition, never for a time."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
@@ -24,6 +25,13 @@ def until(condition: Callable[[], bool], *, timeout_s: float = 20) -> None:
         looked = time.monotonic()
         assert looked < deadline, f"{condition} did not come true within {timeout_s} s"
         time.sleep(min(max(0.02, 10 * (looked - began)), 0.5))
+
+
+async def until_in_loop(condition: Callable[[], object], *, timeout_s: float = 20) -> None:
+    """The same for a condition about what runs in this event loop, which goes on meanwhile."""
+    async with asyncio.timeout(timeout_s * PATIENCE):
+        while not condition():
+            await asyncio.sleep(0.001)
 
 
 def in_thread(work, errors):

@@ -9,6 +9,7 @@ import threading
 import time
 from contextlib import ExitStack, suppress
 
+from tests.support.waiting import until_in_loop
 from trilayer.server.wire import accepting, listen
 from trilayer.server.wire.accepting import Bucket
 
@@ -45,7 +46,7 @@ def test_each_connection_counts_once(monkeypatch):
         with listening, accepting.accepting([listening], accepted.append), ExitStack() as stack:
             for number in range(10):
                 stack.enter_context(socket.create_connection(listening.getsockname()))
-                await _until(lambda number=number: len(accepted) > number)
+                await until_in_loop(lambda number=number: len(accepted) > number)
         for one in accepted:
             one.close()
 
@@ -107,11 +108,11 @@ def test_connections_are_accepted_again_after_descriptors_ran_out(monkeypatch, c
             os.close(free)
             try:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
-                await _until(lambda: "can't be accepted" in caplog.text)
+                await until_in_loop(lambda: "can't be accepted" in caplog.text)
                 assert not accepted
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-            await _until(lambda: accepted)
+            await until_in_loop(lambda: accepted)
             accepted[0].close()
 
     asyncio.run(run())
@@ -127,9 +128,3 @@ def test_a_host_listens_on_one_port_of_all_its_addresses():
         assert 0 not in ports
 
     asyncio.run(run())
-
-
-async def _until(holds):
-    async with asyncio.timeout(60):
-        while not holds():
-            await asyncio.sleep(0.001)

@@ -42,7 +42,7 @@ WITHOUT_TYPE = [
 def test_a_text_without_a_type_is_read_as_postgresql_reads_it(client, sql, given, found):
     answer = client.pgconn.exec_params(sql.encode(), [given.encode()])
     assert answer.error_message == b""
-    assert answer.get_value(0, 0) == (found and found.encode())
+    assert answer.get_value(0, 0) == found.encode()
 
 
 def test_bytes_without_a_type_have_that_of_the_statement(client):

@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from tests.support.waiting import until_in_loop
 from trilayer.server.engine import turns
 from trilayer.server.engine.turns import Turns
 
@@ -22,12 +23,6 @@ class Computing:
         self.told.append("go on")
 
 
-async def until(condition):
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.001)
-
-
 @pytest.mark.parametrize("number", [1, 3])
 def test_long_questions_make_room_for_a_short_one_and_go_on(number):
     async def run():
@@ -36,7 +31,9 @@ def test_long_questions_make_room_for_a_short_one_and_go_on(number):
             long = [Computing() for _ in range(number)]
             for one in long:
                 await stack.enter_async_context(shared.turn(one))
-            await until(lambda: all(turn.computed_s > turns.SLICE_S for turn in shared._turns))
+            await until_in_loop(
+                lambda: all(turn.computed_s > turns.SLICE_S for turn in shared._turns)
+            )
             short = Computing()
             async with shared.turn(short):
                 assert [one.told for one in long] == [["pause"]] * number
@@ -72,7 +69,7 @@ def test_a_long_question_goes_on_among_short_ones_without_end(monkeypatch):
         async with asyncio.TaskGroup() as others, shared.turn(long):
             for _ in range(2):
                 others.create_task(ask_short_questions())
-            await until(lambda: long.told.count("go on") > 2)
+            await until_in_loop(lambda: long.told.count("go on") > 2)
             stop.set()
 
     asyncio.run(run())
@@ -82,7 +79,7 @@ def test_a_client_that_has_computed_much_lately_makes_room_for_another():
     async def run():
         shared = Turns(2)
         async with shared.turn(Computing("mallory")):
-            await until(lambda: shared._turns[0].computed_s > 2 * turns.SLICE_S)
+            await until_in_loop(lambda: shared._turns[0].computed_s > 2 * turns.SLICE_S)
         again, other, one_more = Computing("mallory"), Computing("ann"), Computing("mallory")
         async with shared.turn(again):
             async with shared.turn(other):
@@ -130,7 +127,9 @@ def test_long_ones_take_turns(monkeypatch):
     async def run():
         shared, first, second = Turns(1), Computing(), Computing()
         async with shared.turn(first), shared.turn(second):
-            await until(lambda: min(first.told.count("pause"), second.told.count("pause")) > 2)
+            await until_in_loop(
+                lambda: min(first.told.count("pause"), second.told.count("pause")) > 2
+            )
         assert first.told.count("pause") == first.told.count("go on")
         assert second.told.count("pause") == second.told.count("go on")
 
