@@ -8,6 +8,8 @@ import psycopg
 import pytest
 from psycopg import errors
 
+from trilayer.server.encoding.parameters import number_of
+
 VALUES = [
     Decimal("1.5"), Decimal("-0.001"), Decimal("12345678901234567890.5"), Decimal(0),
     Decimal("10000"), Decimal("0.00012"), b"abc\x00\xff", uuid.UUID(int=5),
@@ -116,3 +118,19 @@ def test_a_fraction_beside_an_integer_is_refused(client, oids):
     for number in ("1.0", "1::DOUBLE", "1::FLOAT"):
         found = client.pgconn.exec_params(f"SELECT {number} > $1".encode(), [b"0.5"])
         assert found.get_value(0, 0) == b"t"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    ["SELECT '$1", "SELECT 'it''s $1', $$ $1 $$", "SELECT E'\\'$1'", 'SELECT 1 AS "$1""$1"',
+     "SELECT 1 -- $1", "SELECT /* $1", "SELECT $a$ $b$ $1 $b$ $a$", "SELECT a$b$c"],
+)  # fmt: skip
+def test_texts_comments_and_names_have_no_parameters(sql):
+    assert number_of(sql) == 0
+    assert number_of(f"SELECT $3, {sql}") == 3
+
+
+@pytest.mark.parametrize("part", ["'", '"', "$$", "/* ", "E'", "$a{} ", "$a{}$ "])
+def test_many_texts_without_an_end_are_read_once(part):
+    """A pattern that looks for each end by itself does not end within the life of a test run."""
+    assert number_of("SELECT $2, " + "".join(map(part.format, range(500_000)))) == 2

@@ -21,6 +21,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from trilayer.operations.values import clock_text
+from trilayer.server.encoding.tokens import TOKEN
 from trilayer.server.encoding.values import BINARY, type_of
 from trilayer_core.errors import TrilayerError
 
@@ -28,13 +29,6 @@ from trilayer_core.errors import TrilayerError
 class ParameterFault(Exception):
     """A value can't be read, or is missing."""
 
-
-TOKEN = re.compile(
-    r"""[eE]'(?:[^'\\]|\\.|'')*' | '(?:[^']|'')*' | "(?:[^"]|"")*"
-    | --[^\n]* | /\*.*?\*/ | \$(?P<tag>[A-Za-z_]\w*|)\$.*?\$(?P=tag)\$ | \$(?P<number>\d+)""",
-    re.VERBOSE | re.DOTALL,
-)
-"""What may contain a `$1` that is no parameter, and parameters."""
 
 UNKNOWN = 0
 """The type of a parameter that the client has not declared."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import duckdb
 
-from trilayer.server.encoding.parameters import TOKEN
+from trilayer.server.encoding.tokens import TOKEN
 from trilayer.server.engine.question import Refusal
 from trilayer_core.errors import CoverageError, IntegrityError, TrilayerError, UsageError
 

@@ -7,7 +7,7 @@ from functools import cache
 
 import duckdb
 
-from trilayer.server.encoding.parameters import TOKEN
+from trilayer.server.encoding.tokens import TOKEN
 from trilayer_core.compute.merging import open_duckdb
 
 

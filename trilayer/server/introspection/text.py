@@ -8,15 +8,10 @@ from typing import ClassVar
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.tokens import TokenType
 
-_QUOTED = r"""[eE]'(?:[^'\\]|\\.|'')*(?:'|\Z) | '[^']*(?:'|\Z)
-    | \$\$(?:.*?\$\$|.*) | --[^\n]* | /\*(?:.*?\*/|.*)"""
-"""Texts and comments. One that has no end goes on to the end of the statement.
-
-Without that, many beginnings would make for as many searches for an end.
-"""
+from trilayer.server.encoding.tokens import QUOTED
 
 _ABOUT = re.compile(
-    _QUOTED
+    QUOTED
     + r"""| (?P<found>
         "(?:pg_ | information_schema)[^"]*(?:"|\Z)
         | \b(?:pg_\w | information_schema\b | has_\w+_privilege\b
@@ -55,7 +50,7 @@ class Written(DuckDB):
 
 
 _FOREIGN = re.compile(
-    _QUOTED
+    QUOTED
     + r"""| (?P<collate>\bCOLLATE\s+(?:
             "?pg_catalog"?\s*\.\s*(?:"[^"]*"|\w+) | "?(?:default|C|POSIX|ucs_basic)\b"?))
     | OPERATOR\s*\(\s*(?:pg_catalog\s*\.\s*)?(?P<operator>[^\s\w()]+)\s*\)

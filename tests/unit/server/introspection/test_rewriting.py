@@ -47,6 +47,7 @@ OTHERS = [
     "FROM totals SELECT shop // 2",
     "SELECT showing FROM shows",
     "SELECT E'\\' pg_class'",
+    "SELECT $a$ pg_class $$ $b$ pg_class $a$",
 ]
 
 
