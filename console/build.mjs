@@ -12,7 +12,7 @@ const target = join(here, "..", "trilayer", "server", "console");
 
 const built = await esbuild.build({
   absWorkingDir: here,
-  entryPoints: { console: "src/main.js" },
+  entryPoints: { console: "src/main.js", docs: "src/docs.css" },
   outdir: target,
   bundle: true,
   format: "esm",
