@@ -1,6 +1,8 @@
 """The pool gives each client its own answers, whatever happened to the question before."""
 
 import asyncio
+import gc
+import weakref
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from psycopg import errors
 from tests.support.published import SETTINGS, VIEW, run_once
 from tests.support.sales import catalog_on
 from tests.support.served import Served
+from tests.support.waiting import until_in_loop
 from trilayer import Catalog
 from trilayer.operations.project import Project
 from trilayer.server.engine.pool import Limits, Pool
@@ -120,6 +123,31 @@ def test_a_question_is_cancelled_that_a_worker_with_newer_data_answers(tmp_path)
                 await asking
             client.settle()
             assert await answer(pool, "SELECT 1") == b"[[1]]"
+
+    asyncio.run(run())
+
+
+def test_nothing_is_kept_of_questions_that_were_cancelled(project):
+    async def run():
+        async with Pool(project) as pool:
+            workers = [await cancelled(pool) for _ in range(2)]
+            await until_in_loop(lambda: gc.collect() >= 0 and not any(w() for w in workers))
+
+    async def cancelled(pool):
+        client = Client(pool, "me", None)
+
+        async def ask():
+            async with client.worker():
+                await client.open(Question(ENDLESS, output="wire"))
+
+        asking = asyncio.create_task(ask())
+        await until_in_loop(lambda: client._at_work is not None)
+        worker = weakref.ref(client._at_work)
+        client.cancel()
+        with pytest.raises(Refusal, match="user request"):
+            await asking
+        client.leave()
+        return worker
 
     asyncio.run(run())
 

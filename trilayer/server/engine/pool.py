@@ -29,7 +29,13 @@ from trilayer.server.engine import frames, loader
 from trilayer.server.engine.loader import Start
 from trilayer.server.engine.new_files import NewFiles
 from trilayer.server.engine.places import Places
-from trilayer.server.engine.question import LOST, STATEMENT_BYTES, Question, Refusal
+from trilayer.server.engine.question import (
+    CANCELLED,
+    LOST,
+    STATEMENT_BYTES,
+    Question,
+    Refusal,
+)
 from trilayer.server.engine.turns import Turns
 from trilayer.server.engine.worker import Close, Describe, Fetch, Open, Request, Split
 
@@ -46,13 +52,15 @@ for one, in seconds.
 SERVER = ""
 """Who asks what the server itself needs to know, such as its status."""
 
-CANCELLED = Refusal("57014", "canceling statement due to user request")
-UNREAD = Refusal(
-    "53300",
-    "others wait for the worker of this answer, of which nothing was read for a while",
-    "Read answers at once, or ask in a transaction",
-)
 FEWER = "Ask for fewer rows or columns, or aggregate them"
+
+
+def cancelled_by_user() -> Refusal:
+    """Why there is no answer once its client has cancelled it.
+
+    It is made anew for each answer: an exception keeps the frames of every time it was raised.
+    """
+    return Refusal(CANCELLED, "canceling statement due to user request")
 
 
 @dataclass(frozen=True)
@@ -279,7 +287,7 @@ class Worker:
         except TimeoutError:
             self.end()
             raise Refusal(
-                "57014",
+                CANCELLED,
                 f"canceling statement due to statement timeout: {self._limit_s:g} s have passed",
             ) from None
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -518,7 +526,15 @@ class Pool:
         ]
         if unread:
             taken = self._places.taken
-            self.drop(min(unread, key=lambda one: (-taken(one.who), one.unread_since)), UNREAD)
+            self.drop(
+                min(unread, key=lambda one: (-taken(one.who), one.unread_since)),
+                Refusal(
+                    "53300",
+                    "others wait for the worker of this answer, of which nothing was read for a"
+                    " while",
+                    "Read answers at once, or ask in a transaction",
+                ),
+            )
         if self._places.waiting:
             self._room_timer = asyncio.get_running_loop().call_later(ROOM_S, self._look_for_room)
 

@@ -70,6 +70,9 @@ class Question:
 STATEMENT_BYTES = 65_536
 """The length of the longest statement: one that is much longer takes seconds to parse."""
 
+CANCELLED = "57014"
+"""The SQLSTATE of an answer that was cancelled, or that took too long: query_canceled."""
+
 LOST = "58030"
 """The SQLSTATE of an answer whose process has ended by itself: io_error."""
 

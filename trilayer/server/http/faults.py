@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.responses import JSONResponse
 
-from trilayer.server.engine.question import Refusal
+from trilayer.server.engine.question import CANCELLED, Refusal
 from trilayer_core.errors import (
     ConflictError,
     CoverageError,
@@ -16,7 +16,6 @@ from trilayer_core.errors import (
     UsageError,
 )
 
-CANCELLED = "57014"
 TOO_MANY = "53300"
 TOO_MUCH = "54000"
 INVALID = "22023"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from serving_layer.snapshot import Layer
-from trilayer.server.engine.question import Question, Refusal
+from trilayer.server.engine.question import CANCELLED, Question, Refusal
 from trilayer.server.http.columns import columns_json
 from trilayer.server.http.engine import Engine, chunks_of
 from trilayer.server.http.faults import INTERNAL, INVALID, TOO_MUCH
@@ -313,7 +313,7 @@ class Shared:
             except TimeoutError:
                 outcome.set("timeout")
                 raise Refusal(
-                    "57014", f"the answer must be complete within {self._limits.seconds:g} s"
+                    CANCELLED, f"the answer must be complete within {self._limits.seconds:g} s"
                 ) from None
         if len(encoded) > MOST_BYTES:
             raise _too_much(f"{MOST_BYTES:,} bytes")

@@ -21,10 +21,10 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from serving_layer.snapshot import Layer
-from trilayer.server.engine.question import Output, Parameters, Question, Refusal
+from trilayer.server.engine.question import CANCELLED, Output, Parameters, Question, Refusal
 from trilayer.server.http.columns import columns_json
 from trilayer.server.http.engine import Answer, Engine, chunks_of
-from trilayer.server.http.faults import CANCELLED, INVALID, TOO_MUCH, Failure, of_refusal
+from trilayer.server.http.faults import INVALID, TOO_MUCH, Failure, of_refusal
 from trilayer.server.http.limits import Limits
 from trilayer.server.http.questions import Questions, Running
 from trilayer.server.http.security import Client, client_of

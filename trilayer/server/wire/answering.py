@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from trilayer.server.engine.pool import CANCELLED, Done, Worker
-from trilayer.server.engine.question import Refusal
+from trilayer.server.engine.pool import Done, Worker
+from trilayer.server.engine.question import CANCELLED, Refusal
 from trilayer.server.metrics import Metrics
 from trilayer.server.wire.client import Client
 
@@ -50,7 +50,7 @@ class Answering:
                 async with self.unmeasured(held) as worker:
                     yield worker
             except Refusal as refusal:
-                if refusal.code == CANCELLED.code:
+                if refusal.code == CANCELLED:
                     outcome.set("timeout" if "timeout" in refusal.message else "cancelled")
                 raise
 

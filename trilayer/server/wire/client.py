@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
-from trilayer.server.engine.pool import CANCELLED, Opened, Pool, Worker
+from trilayer.server.engine.pool import Opened, Pool, Worker, cancelled_by_user
 from trilayer.server.engine.question import Question, Refusal
 
 
@@ -133,7 +133,7 @@ class Client:
     def _take(self, worker: Worker) -> None:
         """Has another worker at work, in place of one whose state is no longer the newest."""
         if self._cancelled:
-            raise CANCELLED
+            raise cancelled_by_user()
         worker.timeout_s = self.timeout_s
         self._at_work = worker
 
@@ -152,7 +152,7 @@ class Client:
         ):
             self._worker = await self._leased(fresh=False)
             if self._cancelled:
-                raise CANCELLED
+                raise cancelled_by_user()
         worker = held or self._worker
         assert worker is not None
         self._at_work = worker
@@ -174,7 +174,7 @@ class Client:
             async with asyncio.timeout(None) as self._wait:
                 return await self._pool.lease(self._who, self.version, fresh=fresh)
         except TimeoutError:
-            raise CANCELLED from None
+            raise cancelled_by_user() from None
 
     @asynccontextmanager
     async def any_worker(self) -> AsyncIterator[Worker]:
@@ -195,7 +195,7 @@ class Client:
             with suppress(RuntimeError):  # it has ended already
                 self._wait.reschedule(asyncio.get_running_loop().time())
         if self._at_work is not None:
-            self._pool.drop(self._at_work, CANCELLED)
+            self._pool.drop(self._at_work, cancelled_by_user())
 
     def leave(self) -> None:
         """Ends everything of this client."""
