@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trilayer.operations.project import Project
-from trilayer.server.engine.pool import Limits, Pool
+from trilayer.server.engine.pool import EngineLimits, Pool
 from trilayer.server.engine.question import Refusal
 from trilayer.server.http import serving as web
 from trilayer.server.http.application import app
@@ -176,10 +176,10 @@ def users(settings: Settings) -> Users:
     return Users(settings.home / USERS)
 
 
-def limits(settings: Settings) -> Limits:
+def limits(settings: Settings) -> EngineLimits:
     """What questions may take."""
-    return Limits(
-        workers=settings.serve_workers or Limits.workers,
+    return EngineLimits(
+        workers=settings.serve_workers or EngineLimits.workers,
         memory_mb=settings.serve_memory_mb,
         timeout_s=settings.serve_timeout_s,
         rows=settings.serve_rows,

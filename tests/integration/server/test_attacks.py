@@ -14,7 +14,7 @@ from psycopg import errors
 from tests.support.sales import catalog_on
 from tests.support.served import Served
 from tests.support.waiting import until
-from trilayer.server.engine.pool import Limits
+from trilayer.server.engine.pool import EngineLimits
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
 
@@ -76,7 +76,9 @@ FORBIDDEN = [
 def served(tmp_path_factory):
     os.environ["TRILAYER_CANARY"] = CANARY
     store = Store(str(tmp_path_factory.mktemp("attacked") / "store"))
-    limits = Limits(timeout_s=TIMEOUT_S, memory_mb=MEMORY_MB, client_connections=CLIENTS, workers=2)
+    limits = EngineLimits(
+        timeout_s=TIMEOUT_S, memory_mb=MEMORY_MB, client_connections=CLIENTS, workers=2
+    )
     with Served(catalog_on("sales"), Settings(), store, limits) as server:
         yield server
     del os.environ["TRILAYER_CANARY"]

@@ -14,7 +14,7 @@ from tests.support.sales import catalog_on
 from tests.support.waiting import until
 from trilayer.operations.project import Project
 from trilayer.server.engine import pool as pools
-from trilayer.server.engine.pool import Limits, Pool
+from trilayer.server.engine.pool import EngineLimits, Pool
 from trilayer.server.http import serving as web
 from trilayer.server.http.application import app
 from trilayer.server.http.security import WebAccess
@@ -27,7 +27,7 @@ from trilayer_core.store.files import Store
 
 pytestmark = pytest.mark.slow
 
-LIMITS = Limits(workers=1, transactions=4, memory_mb=512, timeout_s=600)
+LIMITS = EngineLimits(workers=1, transactions=4, memory_mb=512, timeout_s=600)
 PLACES, OF_ONE = 12, 9
 """As many as these limits have, and as many as one client may have."""
 

@@ -14,7 +14,7 @@ from tests.support.served import Served
 from tests.support.waiting import until_in_loop
 from trilayer import Catalog
 from trilayer.operations.project import Project
-from trilayer.server.engine.pool import Limits, Pool
+from trilayer.server.engine.pool import EngineLimits, Pool
 from trilayer.server.engine.question import Question, Refusal
 from trilayer.server.wire.client import Client
 from trilayer_core.runtime.settings import Settings
@@ -36,7 +36,7 @@ async def answer(pool, sql):
 
 def test_an_answer_that_nobody_reads_is_not_another_client_s(project):
     async def run():
-        async with Pool(project, Limits(workers=1)) as pool:
+        async with Pool(project, EngineLimits(workers=1)) as pool:
             assert await answer(pool, "SELECT 'mine'") == b'[["mine"]]'
             for _ in range(3):
                 with pytest.raises(ZeroDivisionError):
@@ -62,7 +62,7 @@ async def _fail(pool):
 
 def test_a_transaction_that_can_t_begin_takes_no_place(project, monkeypatch):
     async def run():
-        async with Pool(project, Limits(transactions=1)) as pool:
+        async with Pool(project, EngineLimits(transactions=1)) as pool:
             client = Client(pool, "me", None)
 
             async def refused(who, version=None, *, fresh=True):
@@ -104,7 +104,7 @@ def test_a_question_is_cancelled_that_a_worker_with_newer_data_answers(tmp_path)
 
     async def run():
         async with Pool(
-            Project(SETTINGS, Catalog(views=[VIEW]), store), Limits(timeout_s=20)
+            Project(SETTINGS, Catalog(views=[VIEW]), store), EngineLimits(timeout_s=20)
         ) as pool:
             await answer(pool, "SELECT 1")
             older = set(pool.pids)
@@ -156,7 +156,7 @@ def test_the_limit_of_a_client_holds_on_newer_data(tmp_path):
     store = Store(str(tmp_path / "store"))
     run_once(store)
     with (
-        Served(Catalog(views=[VIEW]), SETTINGS, store, Limits(timeout_s=20)) as server,
+        Served(Catalog(views=[VIEW]), SETTINGS, store, EngineLimits(timeout_s=20)) as server,
         server.client(autocommit=True) as client,
     ):
         client.execute("SET statement_timeout = '300ms'")

@@ -64,7 +64,7 @@ def cancelled_by_user() -> Refusal:
 
 
 @dataclass(frozen=True)
-class Limits:
+class EngineLimits:
     """What questions may take.
 
     Attributes:
@@ -119,11 +119,13 @@ class Worker:
         state: int,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        pool: Pool,
+        turns: Turns,
+        limits: EngineLimits,
     ) -> None:
         """Takes over a worker that the loader has forked."""
         self.state = state
-        self._reader, self._writer, self._pool = reader, writer, pool
+        self._reader, self._writer = reader, writer
+        self._turns, self._limits = turns, limits
         self._in = frames.In(reader)
         self.pid = pid
         # A pid is that of another process once the worker has ended; this is not.
@@ -194,7 +196,7 @@ class Worker:
         """Begins another question. Raises Refusal for a statement that is too long to be parsed."""
         self.computed_s = 0.0
         given = sum(len(value or b"") for value in question.parameters.values)
-        self._pool.limits.check_statement(len(question.sql.encode()) + given)
+        self._limits.check_statement(len(question.sql.encode()) + given)
         self.version = question.version
 
     async def split(self, text: str) -> list[str]:
@@ -215,7 +217,7 @@ class Worker:
 
     async def rows(self) -> AsyncIterator[bytes | Done]:
         """Encoded rows, and last how many they were. Raises Refusal."""
-        most = self._pool.limits.bytes
+        most = self._limits.bytes
         sent = 0
         while True:
             kind, body = await self._receive()
@@ -230,7 +232,7 @@ class Worker:
 
     @property
     def _limit_s(self) -> float:
-        most = self._pool.limits.timeout_s
+        most = self._limits.timeout_s
         return most if self.timeout_s is None else min(self.timeout_s, most)
 
     def has_ended(self) -> bool:
@@ -282,7 +284,7 @@ class Worker:
         try:
             # A client that reads slowly keeps its worker, but does not keep others from theirs.
             self.unread_since = math.inf
-            async with self._pool.turns.turn(self), asyncio.timeout(self._limit_s):
+            async with self._turns.turn(self), asyncio.timeout(self._limit_s):
                 return await self._in.next()
         except TimeoutError:
             self.end()
@@ -369,14 +371,14 @@ class Pool:
         turns: Taken while a worker is waited for, so that not too many compute at once.
     """
 
-    def __init__(self, project: Project, limits: Limits | None = None) -> None:
+    def __init__(self, project: Project, limits: EngineLimits | None = None) -> None:
         """Prepares it, without starting anything.
 
         Args:
             project: The project whose store is asked.
             limits: What questions may take.
         """
-        self.limits = limits or Limits()
+        self.limits = limits or EngineLimits()
         self._project = project
         self.turns = Turns(self.limits.workers)
         # Those who compute take turns, so that there may be more of them than compute at once.
@@ -388,7 +390,7 @@ class Pool:
         self._seen_state = 0
         self._room_timer: asyncio.TimerHandle | None = None
         self._dialog = asyncio.Lock()
-        self._loader: _Loader | None = None
+        self._loader: LoaderProcess | None = None
         self._new_files: NewFiles | None = None
         self._next_state: asyncio.Task[int] | None = None
         self._left = asyncio.Event()
@@ -653,7 +655,7 @@ class Pool:
         finally:
             theirs.close()
         reader, writer = await asyncio.open_connection(sock=ours, limit=1 << 20)
-        worker = Worker(reply["pid"], reply["state"], reader, writer, self)
+        worker = Worker(reply["pid"], reply["state"], reader, writer, self.turns, self.limits)
         self._workers.add(worker)
         return worker
 
@@ -663,7 +665,7 @@ class Pool:
             if self._left.is_set():
                 raise Refusal("57P01", "the server is shutting down")
             if self._loader is None:
-                self._loader = await _Loader.started(
+                self._loader = await LoaderProcess.started(
                     self._project,
                     self.limits,
                     self._seen_state + 1,
@@ -680,8 +682,8 @@ class Pool:
         raise Refusal("57P03", "the process that loads the store ends again and again")
 
 
-class _Loader:
-    """The loader's process."""
+class LoaderProcess:
+    """The process that loads the store and forks workers, as the server sees it."""
 
     def __init__(
         self,
@@ -690,13 +692,22 @@ class _Loader:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
+        """Takes over what `started` has started."""
         self._process, self._end, self._writer = process, end, writer
         self._in = frames.In(reader)
 
     @staticmethod
     async def started(
-        project: Project, limits: Limits, first_state: int, new_files: int | None
-    ) -> _Loader:
+        project: Project, limits: EngineLimits, first_state: int, new_files: int | None
+    ) -> LoaderProcess:
+        """Starts it, and tells it what to load.
+
+        Args:
+            project: The project whose store is loaded.
+            limits: What questions may take.
+            first_state: The number of the first state, which no earlier loader has had.
+            new_files: The descriptor that tells of new files in the store; None if nothing tells.
+        """
         ours, theirs = socket.socketpair()
         process = subprocess.Popen(
             [sys.executable, "-m", loader.__name__, str(theirs.fileno())],
@@ -714,15 +725,26 @@ class _Loader:
         told = pickle.dumps((sys.path, start))
         writer.write(frames.head(frames.REQUEST, len(told)) + told)
         await writer.drain()
-        return _Loader(process, ours, reader, writer)
+        return LoaderProcess(process, ours, reader, writer)
 
     async def tell(self, what: bytes, end: socket.socket | None) -> dict[str, Any]:
+        """Has it do something, and returns its reply.
+
+        Args:
+            what: `loader.REFRESH` or `loader.FORK`.
+            end: The end of a socket for the worker to fork; None without one.
+
+        Raises:
+            ConnectionError: It has ended.
+            asyncio.IncompleteReadError: It has ended before it replied.
+        """
         socket.send_fds(self._end, [what], [end.fileno()] if end else [])
         _, body = await self._in.next()
         found: dict[str, Any] = json.loads(body)
         return found
 
     async def end(self) -> None:
+        """Ends it, and waits until it has ended."""
         self._writer.close()
         self._end.close()
         self._process.terminate()
