@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trilayer.operations.project import Project
-from trilayer.server.engine.pool import EngineLimits, Pool
-from trilayer.server.engine.question import Refusal
+from trilayer.server.engine.pool import Pool
+from trilayer.server.engine.question import EngineLimits, Refusal
 from trilayer.server.http import serving as web
 from trilayer.server.http.application import app
 from trilayer.server.http.security import WebAccess

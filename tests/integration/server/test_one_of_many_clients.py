@@ -14,7 +14,8 @@ from tests.support.sales import catalog_on
 from tests.support.waiting import until
 from trilayer.operations.project import Project
 from trilayer.server.engine import pool as pools
-from trilayer.server.engine.pool import EngineLimits, Pool
+from trilayer.server.engine.pool import Pool
+from trilayer.server.engine.question import EngineLimits
 from trilayer.server.http import serving as web
 from trilayer.server.http.application import app
 from trilayer.server.http.security import WebAccess

@@ -14,8 +14,8 @@ from tests.support.served import Served
 from tests.support.waiting import until_in_loop
 from trilayer import Catalog
 from trilayer.operations.project import Project
-from trilayer.server.engine.pool import EngineLimits, Pool
-from trilayer.server.engine.question import Question, Refusal
+from trilayer.server.engine.pool import Pool
+from trilayer.server.engine.question import EngineLimits, Question, Refusal
 from trilayer.server.wire.client import Client
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store

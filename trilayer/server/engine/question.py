@@ -1,7 +1,8 @@
-"""What is asked of the engine, what comes back, and why it may refuse."""
+"""What is asked of the engine, what it may take, what comes back, and why it may refuse."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -40,6 +41,9 @@ class Parameters:
 
 NO_PARAMETERS = Parameters()
 NOBODY = SessionInfo()
+
+SERVER = ""
+"""Who asks what the server itself needs to know, such as its status."""
 
 
 @dataclass(frozen=True)
@@ -99,3 +103,45 @@ class Refusal(Exception):
             "hint": self.hint,
             "position": self.position,
         }
+
+
+def cancelled_by_user() -> Refusal:
+    """Why there is no answer once its client has cancelled it.
+
+    It is made anew for each answer: an exception keeps the frames of every time it was raised.
+    """
+    return Refusal(CANCELLED, "canceling statement due to user request")
+
+
+@dataclass(frozen=True)
+class EngineLimits:
+    """What questions may take.
+
+    Attributes:
+        workers: How many questions are answered at once; further ones wait.
+        threads: How many threads answer one question.
+        memory_mb: How much memory a question may take, beside the views.
+        timeout_s: How long a worker may take for the next part of an answer, in seconds.
+        transactions: How many transactions may keep a worker to themselves.
+        statement_bytes: The length of the longest statement, with its parameters.
+        rows: The most rows of an answer; 0 for any number.
+        bytes: The most bytes of an answer, as it is sent; 0 for any number.
+        connections: How many clients may be connected.
+        client_connections: How many clients may be connected from one address.
+    """
+
+    workers: int = max(2, os.cpu_count() or 1)
+    threads: int = max(1, os.cpu_count() or 1)
+    memory_mb: int = 1024
+    timeout_s: float = 300.0
+    transactions: int = 32
+    statement_bytes: int = STATEMENT_BYTES
+    rows: int = 0
+    bytes: int = 0
+    connections: int = 500
+    client_connections: int = 300
+
+    def check_statement(self, size: int) -> None:
+        """Raises Refusal if so many bytes, with parameters, are too long for a statement."""
+        if size > (most := self.statement_bytes):
+            raise Refusal("54000", f"a statement must have at most {most:,} bytes; got {size:,}")

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from trilayer.server.engine.pool import Done, Worker
 from trilayer.server.engine.question import CANCELLED, Refusal
+from trilayer.server.engine.worker_process import Done, Worker
 from trilayer.server.metrics import Metrics
 from trilayer.server.wire.client import Client
 

@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
-from trilayer.server.engine.pool import Opened, Pool, Worker, cancelled_by_user
-from trilayer.server.engine.question import Question, Refusal
+from trilayer.server.engine.pool import Pool
+from trilayer.server.engine.question import Question, Refusal, cancelled_by_user
+from trilayer.server.engine.worker_process import Opened, Worker
 
 
 class Client:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from trilayer.server.engine.pool import Worker
 from trilayer.server.engine.question import Question, Refusal
+from trilayer.server.engine.worker_process import Worker
 from trilayer.server.wire.cursors import Fetch
 
 MOST, MOST_BYTES = 2_000, 1 << 22

@@ -16,7 +16,6 @@ from serving_layer.snapshot import Layer
 from trilayer.server import introspection
 from trilayer.server.encoding.values import BINARY, TEXT, type_of
 from trilayer.server.engine import worker as engine
-from trilayer.server.engine.pool import Done
 from trilayer.server.engine.question import (
     NO_PARAMETERS,
     Output,
@@ -24,6 +23,7 @@ from trilayer.server.engine.question import (
     Question,
     Refusal,
 )
+from trilayer.server.engine.worker_process import Done
 from trilayer.server.metrics import Metrics
 from trilayer.server.wire import messages
 from trilayer.server.wire.answering import Answering
