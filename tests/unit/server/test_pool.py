@@ -159,8 +159,8 @@ def test_the_limit_of_a_client_holds_on_newer_data(tmp_path):
         Served(Catalog(views=[VIEW]), SETTINGS, store, EngineLimits(timeout_s=20)) as server,
         server.client(autocommit=True) as client,
     ):
-        client.execute("SET statement_timeout = '300ms'")
         client.execute("SELECT 1")
+        client.execute("SET statement_timeout = '300ms'")
         run_once(store)
         with pytest.raises(errors.QueryCanceled, match=r"0\.3 s"):
             client.execute(ENDLESS)
