@@ -75,6 +75,30 @@ def test_a_long_question_goes_on_among_short_ones_without_end(monkeypatch):
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("whose", ["ann", "another {}"])
+def test_a_long_question_has_its_slices_though_short_ones_always_wait(monkeypatch, number, whose):
+    monkeypatch.setattr(turns, "ASIDE_S", 0.05)
+    monkeypatch.setattr(turns, "SLICE_S", 0.01)
+
+    async def run():
+        shared, long, stop = Turns(number), Computing(), asyncio.Event()
+        long.computed_s = 100.0
+
+        async def ask_short_questions(who):
+            while not stop.is_set():
+                async with shared.turn(Computing(who)):
+                    await asyncio.sleep(0.001)
+
+        async with asyncio.TaskGroup() as others, shared.turn(long):
+            for each in range(3 * number):
+                others.create_task(ask_short_questions(whose.format(each)))
+            await until(lambda: long.computed_s > 100 + 10 * turns.SLICE_S)
+            stop.set()
+
+    asyncio.run(run())
+
+
 def test_a_client_that_has_computed_much_lately_makes_room_for_another():
     async def run():
         shared = Turns(2)

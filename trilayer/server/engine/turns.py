@@ -16,7 +16,7 @@ long a question is taken to be a short one.
 """
 
 ASIDE_S = 0.5
-"""How long a worker makes room for short questions before it computes for a slice, in seconds."""
+"""After how long without a whole slice a worker is owed one, whatever others ask, in seconds."""
 
 LATELY_S = 2.0
 """How long what a client's questions have computed counts, in seconds.
@@ -47,12 +47,24 @@ class Computing(Protocol):
 
 
 class _Turn:
+    """A worker's turn.
+
+    Attributes:
+        of: The worker.
+        number: Its place in the order of arrival.
+        begun: Whether it has begun to compute.
+        paused: Whether it was paused since.
+        since: Since when it computes; None while it does not.
+        waits_since: When it came, or has last had a whole slice.
+    """
+
     def __init__(self, of: Computing, number: int) -> None:
         self.of, self.number = of, number
         self.begun = asyncio.Event()
         self.paused = False
         self.since: float | None = None
-        self._waits_since = time.monotonic()
+        self.waits_since = time.monotonic()
+        self._slice_ends_s = of.computed_s + SLICE_S
 
     @property
     def running_s(self) -> float:
@@ -65,10 +77,15 @@ class _Turn:
 
     @property
     def is_owed(self) -> bool:
-        """Whether it has waited for so long that it computes for a slice beside short questions."""
-        if self.since is None:
-            return time.monotonic() - self._waits_since >= ASIDE_S
-        return self.since - self._waits_since >= ASIDE_S and self.running_s < SLICE_S
+        """Whether it has waited for so long that it computes for a slice, whatever others ask."""
+        return time.monotonic() - self.waits_since >= ASIDE_S
+
+    def has_had_slice(self) -> bool:
+        """Whether it has computed for a slice since it was last asked; it then waits anew."""
+        if (computed_s := self.computed_s) < self._slice_ends_s:
+            return False
+        self.waits_since, self._slice_ends_s = time.monotonic(), computed_s + SLICE_S
+        return True
 
     def begin(self) -> None:
         self.since = time.monotonic()
@@ -84,7 +101,6 @@ class _Turn:
 
     def stop(self) -> None:
         self.of.computed_s, self.since = self.computed_s, None
-        self._waits_since = time.monotonic()
 
 
 class Turns:
@@ -95,6 +111,10 @@ class Turns:
     answered, those that have computed for longer are paused even if there is room, because they
     would take the processors from it. So a short question waits at most a moment, whatever others
     ask.
+
+    Short questions without end would keep a long one from its end. So one at a time, that which has
+    waited for longest without a whole slice, computes for a slice before all others; and as long
+    again passes before the next one does.
     """
 
     def __init__(self, number: int) -> None:
@@ -103,6 +123,9 @@ class Turns:
         self._turns: list[_Turn] = []
         self._numbers = itertools.count()
         self._timer: asyncio.TimerHandle | None = None
+        self._owed: _Turn | None = None
+        self._next_owed = 0.0
+        """When another turn that is owed a slice may have it."""
         self._lately: dict[str, tuple[float, float]] = {}
         """What a client's questions had computed at a time, as much as still counted then."""
 
@@ -118,6 +141,7 @@ class Turns:
         finally:
             self._turns.remove(mine)
             self._stop(mine)
+            self._pay(mine)
             if mine.paused:
                 of.go_on()
             self._share()
@@ -126,6 +150,10 @@ class Turns:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        for turn in self._turns:
+            if turn.has_had_slice():
+                self._pay(turn)
+        owed = self._owed = self._owed or self._next_that_is_owed()
         weight_s = self._weights_s()
         lightest_s = min(
             (weight_s[turn] for turn in self._turns if turn.computed_s < SLICE_S),
@@ -133,17 +161,23 @@ class Turns:
         )
         running, waiting = [], []
         for turn in self._turns:
-            makes_room = weight_s[turn] - lightest_s >= SLICE_S and not turn.is_owed
+            makes_room = weight_s[turn] - lightest_s >= SLICE_S and turn is not owed
             if makes_room and turn.since is not None:
                 self._pause(turn)
             if turn.since is not None:
                 running.append(turn)
             elif not makes_room:
                 waiting.append(turn)
-        for turn in sorted(waiting, key=lambda turn: (weight_s[turn], turn.number)):
+        for turn in sorted(waiting, key=lambda t: (t is not owed, weight_s[t], t.number)):
             if len(running) >= self._most:
-                longest = max(running, key=weight_s.__getitem__)
-                if weight_s[longest] - weight_s[turn] < SLICE_S:
+                longest = max(
+                    (one for one in running if one is not owed),
+                    key=weight_s.__getitem__,
+                    default=None,
+                )
+                if longest is None or (
+                    turn is not owed and weight_s[longest] - weight_s[turn] < SLICE_S
+                ):
                     break
                 running.remove(longest)
                 self._pause(longest)
@@ -151,6 +185,18 @@ class Turns:
             turn.begin()
         if len(running) < len(self._turns):
             self._timer = asyncio.get_running_loop().call_later(SLICE_S / 4, self._share)
+
+    def _next_that_is_owed(self) -> _Turn | None:
+        """The turn that is owed a slice for longest, if one may have it now."""
+        if time.monotonic() < self._next_owed:
+            return None
+        owed = (turn for turn in self._turns if turn.is_owed)
+        return min(owed, key=lambda turn: turn.waits_since, default=None)
+
+    def _pay(self, turn: _Turn) -> None:
+        """Lets another have the slice that it is owed, if this one had its own or ended."""
+        if turn is self._owed:
+            self._owed, self._next_owed = None, time.monotonic() + SLICE_S
 
     def _weights_s(self) -> dict[_Turn, float]:
         """What counts for each turn, in seconds."""
