@@ -34,7 +34,12 @@ WITHOUT_TYPE = [
     ("SELECT 2.125 = ANY($1)", "{1.5,2.125,-2e3,NaN}", "t"),
     ("SELECT DATE '2026-12-28' = ANY($1)", "{2026-12-28}", "t"),
     ("SELECT 2 = ANY($1)", "{}", "f"),
+    ("SELECT $1 = ANY(ARRAY[1, 2])", "2", "t"),
+    ("SELECT $1 <> ALL(ARRAY[1.5, 2])", "2.0", "f"),
+    ("SELECT $1 = ANY(SELECT 1)", "1", "t"),
     ("SELECT coalesce($1, 5) + 1", "7", "8"),
+    ("SELECT greatest(1, 1.5, $1)", "2.25", "2.25"),
+    ("SELECT CASE WHEN true THEN $1 WHEN false THEN 1 ELSE 2.5 END", "2.25", "2.25"),
     ("SELECT $1::BLOB", r"\x00ff41", r"\x00ff41"),
     ("SELECT $1::VARCHAR", r"\x00ff41", r"\x00ff41"),
 ]
@@ -88,6 +93,15 @@ def test_an_array_of_arrays_is_refused(client, format_):
     with pytest.raises(errors.InvalidTextRepresentation, match="one dimension"):
         client.execute(f"SELECT %{format_}", ([[1, 2], [3, 4]],))
     assert client.execute("SELECT 1").fetchone() == (1,)
+
+
+@pytest.mark.parametrize(
+    "expression", ["$1 = ANY(ARRAY[1, 2])", "$1 = ALL(ARRAY[2])", "$1 = ANY(SELECT 2)"]
+)
+def test_what_is_compared_with_an_array_has_the_type_of_its_elements(client, expression):
+    sql, two = f"SELECT {expression}".encode(), (2).to_bytes(4, "big")
+    answer = client.pgconn.exec_params(sql, [two], param_formats=[1])
+    assert answer.get_value(0, 0) == b"t"
 
 
 @pytest.mark.parametrize("binary", [False, True])

@@ -252,7 +252,10 @@ def _needed(parameter: exp.Expr, columns: Callable[[str], pa.Schema]) -> int:
         return _type_in(f"SELECT CAST(NULL AS {parent.to.sql('duckdb')})", columns)
     if isinstance(parent, exp.If) and place.arg_key == "true":
         place, parent = parent, parent.parent
-    beside = next((each for each in _beside(place, parent) if not each.find(*_PARAMETERS)), None)
+    alike = [each for each in _beside(place, parent) if not each.find(*_PARAMETERS)]
+    beside = alike[0] if alike else None
+    if len(alike) > 1 and isinstance(parent, _ONE_OF_SEVERAL):
+        beside = exp.Coalesce(this=alike[0].copy(), expressions=[one.copy() for one in alike[1:]])
     if beside is None and isinstance(parent, _ONE_OF_SEVERAL):
         return _needed(parent, columns)
     if beside is None and is_array:
@@ -293,7 +296,19 @@ def _beside(place: exp.Expr, parent: exp.Expr | None) -> Iterator[exp.Expr]:
             if (otherwise := parent.args.get("default")) is not None:
                 yield otherwise
     elif isinstance(parent, _ALIKE):
-        yield from parent.iter_expressions()
+        yield from map(_compared, parent.iter_expressions())
+
+
+def _compared(operand: exp.Expr) -> exp.Expr:
+    """What an operand is compared as: an element of the array of ANY or ALL, or else itself."""
+    if isinstance(operand, exp.Any):
+        within = operand.this
+        return within if isinstance(within, exp.Subquery) else _first_of(within)
+    return _first_of(operand.expressions[0]) if _is_all(operand) else operand
+
+
+def _first_of(array: exp.Expr) -> exp.Expr:
+    return exp.Bracket(this=exp.paren(array.copy()), expressions=[exp.Literal.number(1)])
 
 
 def _type_in(query: str, columns: Callable[[str], pa.Schema]) -> int:
