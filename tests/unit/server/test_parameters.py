@@ -148,3 +148,15 @@ def test_texts_comments_and_names_have_no_parameters(sql):
 def test_many_texts_without_an_end_are_read_once(part):
     """A pattern that looks for each end by itself does not end within the life of a test run."""
     assert number_of("SELECT $2, " + "".join(map(part.format, range(500_000)))) == 2
+
+
+@pytest.mark.parametrize("number", ["0", "65536", "99999999999999999999", "9" * 5_000])
+@pytest.mark.parametrize(
+    "sql", ["SELECT 1, ${}", "SELECT ${}::INT", "SELECT relname FROM pg_class WHERE oid = ${}"]
+)
+def test_a_parameter_that_no_client_can_bind_is_refused(client, sql, number):
+    connection, asked = client.pgconn, sql.format(number).encode()
+    assert connection.prepare(b"s", asked).status == psycopg.pq.ExecStatus.COMMAND_OK
+    for found in (connection.describe_prepared(b"s"), connection.exec_params(asked, [b"1"])):
+        assert found.error_field(psycopg.pq.DiagnosticField.SQLSTATE) == b"42P02"
+        assert b"must be $1 to $65535" in found.error_message

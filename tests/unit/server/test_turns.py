@@ -93,7 +93,7 @@ def test_a_long_question_has_its_slices_though_short_ones_always_wait(monkeypatc
         async with asyncio.TaskGroup() as others, shared.turn(long):
             for each in range(3 * number):
                 others.create_task(ask_short_questions(whose.format(each)))
-            await until(lambda: long.computed_s > 100 + 10 * turns.SLICE_S)
+            await until_in_loop(lambda: long.computed_s > 100 + 10 * turns.SLICE_S)
             stop.set()
 
     asyncio.run(run())

@@ -25,9 +25,20 @@ from trilayer.server.encoding.tokens import TOKEN
 from trilayer.server.encoding.values import BINARY, type_of
 from trilayer_core.errors import TrilayerError
 
+MOST = 65_535
+"""The most parameters of a statement, as a client can bind them."""
+
 
 class ParameterFault(Exception):
-    """A value can't be read, or is missing."""
+    """A value can't be read, or is missing.
+
+    Attributes:
+        code: The SQLSTATE.
+    """
+
+    def __init__(self, message: str, code: str = "22P02") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 UNKNOWN = 0
@@ -174,9 +185,22 @@ def _of_numbers(texts: Sequence[str | None]) -> str:
 
 
 def number_of(query: str) -> int:
-    """The number of parameters that a statement has."""
-    numbers = [int(m["number"]) for m in TOKEN.finditer(query) if m["number"]]
+    """The number of parameters that a statement has.
+
+    Raises:
+        ParameterFault: One has a number that none can have.
+    """
+    numbers = [_place(m["number"]) for m in TOKEN.finditer(query) if m["number"]]
     return max(numbers, default=0)
+
+
+def _place(digits: str) -> int:
+    """The place of a parameter among those of a statement, from 1 on."""
+    place = int(digits) if len(digits) <= len(str(MOST)) else 0  # Python reads only so many digits
+    if not 0 < place <= MOST:
+        shown = digits if len(digits) <= 20 else f"{digits[:20]}…"
+        raise ParameterFault(f"a parameter must be $1 to ${MOST}; got ${shown}", "42P02")
+    return place
 
 
 _READ_BY_TYPE = re.compile(
@@ -218,6 +242,9 @@ def inferred(query: str, declared: Sequence[int], columns: Callable[[str], pa.Sc
         query: The statement.
         declared: The types that the client has declared; 0 for others.
         columns: Finds the columns of a SELECT.
+
+    Raises:
+        ParameterFault: There can't be such a parameter.
     """
     number = max(number_of(query), len(declared))
     oids = [*declared, *[UNKNOWN] * (number - len(declared))]
@@ -228,10 +255,13 @@ def inferred(query: str, declared: Sequence[int], columns: Callable[[str], pa.Sc
     except SqlglotError:
         tree = exp.Null()
     for parameter in tree.find_all(*_PARAMETERS):
-        place = str(parameter.this.name if isinstance(parameter.this, exp.Expression)
-                    else parameter.this)  # fmt: skip
-        if place.isdecimal() and 0 < int(place) <= number and oids[int(place) - 1] == UNKNOWN:
-            oids[int(place) - 1] = _needed(parameter, columns)
+        name = str(parameter.this.name if isinstance(parameter.this, exp.Expression)
+                   else parameter.this)  # fmt: skip
+        if not name.isdecimal():
+            continue
+        place = _place(name)
+        if place <= number and oids[place - 1] == UNKNOWN:
+            oids[place - 1] = _needed(parameter, columns)
     return [oid or TEXT_OID for oid in oids]
 
 
@@ -353,8 +383,8 @@ def _replaced(query: str, literals: Sequence[str]) -> str:
     def replaced(match: re.Match[str]) -> str:
         if not match["number"]:
             return match[0]
-        number = int(match["number"])
-        if not 0 < number <= len(literals):
+        number = _place(match["number"])
+        if number > len(literals):
             raise ParameterFault(f"a value for ${number} must be bound; got {len(literals)} values")
         return literals[number - 1]
 

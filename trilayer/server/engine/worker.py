@@ -139,6 +139,8 @@ class Executor:
                 self._answer(request)
             except Refusal as refusal:
                 self._refused(refusal)
+            except ParameterFault as error:
+                self._refused(Refusal(error.code, str(error)))
             except (TrilayerError, duckdb.Error, OSError, pa.ArrowException, MemoryError) as error:
                 asked = request.question.sql if isinstance(request, Open | Describe) else ""
                 self._refused(refusal_of(error, asked))
@@ -310,10 +312,7 @@ def _declared(question: Question) -> list[int]:
 
 def _with_values(question: Question) -> str:
     given = question.parameters
-    try:
-        return parameters.with_values(question.sql, given.values, given.formats, given.oids)
-    except ParameterFault as error:
-        raise Refusal("22P02", str(error)) from None
+    return parameters.with_values(question.sql, given.values, given.formats, given.oids)
 
 
 def _json(document: object) -> bytes:

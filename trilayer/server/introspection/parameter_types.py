@@ -13,6 +13,9 @@ from trilayer.server.introspection.shapes import shapes
 from trilayer.server.introspection.text import Written, mentions, plain
 from trilayer.server.introspection.types import is_registered, type_name
 
+_PLACE = re.compile(r"[0-9]{1,5}")
+"""The number of a parameter, of which there may be 65,535."""
+
 _DECIDED = re.compile(r"\$\d+\s*::|\bCAST\s*\(\s*\$\d+\s+AS\b", re.IGNORECASE)
 
 
@@ -31,7 +34,7 @@ def parameter_types(sql: str) -> Mapping[int, int]:
         return {}
     found: dict[int, int] = {}
     for parameter in tree.find_all(exp.Placeholder):
-        if parameter.name.isdecimal() and (name := _type_of(parameter)):
+        if _PLACE.fullmatch(parameter.name) and (name := _type_of(parameter)):
             found.setdefault(int(parameter.name), shapes().types[name]["oid"])
     return found
 
