@@ -32,6 +32,14 @@ PARENT_OF_TWO = [
     "print('ready', flush=True); signal.pause()",
 ]
 
+PARENT_OF_RENAMED = [
+    sys.executable,
+    "-c",
+    "import os, signal, setproctitle\n"
+    "if child := os.fork(): os.write(1, b'child %d\\n' % child); signal.pause()\n"
+    "setproctitle.setproctitle('a worker'); os.write(1, b'ready\\n'); signal.pause()",
+]
+
 linux_only = pytest.mark.skipif(
     sys.platform != "linux", reason="only Linux tells a child that its parent died"
 )
@@ -192,12 +200,7 @@ def test_orphans_of_a_killed_process_are_ended_before_its_successor_starts(home)
 @linux_only
 def test_orphans_that_have_changed_their_titles_are_ended_too(home, stranger):
     """The workers of Airflow's scheduler do that, and overwrite their environment with it."""
-    code = (
-        "import os, signal, setproctitle\n"
-        "if child := os.fork(): print('child', child, flush=True); signal.pause()\n"
-        "setproctitle.setproctitle('a worker'); print('ready', flush=True); signal.pause()"
-    )
-    parent = processes.start("parent", [sys.executable, "-c", code], home=home)
+    parent = processes.start("parent", PARENT_OF_RENAMED, home=home)
     wait_until_ready(parent)
     (child,) = children_of(parent)
     assert child.environ() == {}
@@ -207,6 +210,27 @@ def test_orphans_that_have_changed_their_titles_are_ended_too(home, stranger):
     processes.start("parent", FOREVER, home=home)
     assert not processes._lives(child)
     assert psutil.pid_exists(stranger.pid)
+
+
+@linux_only
+def test_renamed_children_of_a_stranger_that_got_the_pid_are_not_touched(home):
+    """Such as the workers of another project's scheduler."""
+    process = processes.start("ours", PARENT_OF_RENAMED, home=home)
+    path = home / "processes" / "ours.json"
+    record = json.loads(path.read_text())
+    processes.terminate(process, home=home)
+    other = subprocess.Popen(PARENT_OF_RENAMED, stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        said = [other.stdout.readline().split() for _ in range(2)]
+        (child,) = (psutil.Process(int(words[1])) for words in said if len(words) == 2)
+        assert child.environ() == {}
+        earlier = {"pid": other.pid, "create_time": record["create_time"] - 60}
+        path.write_text(json.dumps({**record, **earlier}))
+        processes.start("ours", FOREVER, home=home)
+        assert processes._lives(child)
+    finally:
+        os.killpg(other.pid, signal.SIGKILL)
+        other.communicate()
 
 
 def test_a_process_is_known_by_its_token_when_the_clock_was_set(home):

@@ -320,18 +320,33 @@ def _family(process: Process) -> list[psutil.Process]:
     if leader is not None:
         with suppress(psutil.NoSuchProcess):  # if it ends, the token finds the others
             family = {leader, *leader.children(recursive=True)}
+    is_anothers = leader is None and _is_anothers(process)
     for candidate in psutil.process_iter():
-        if _token(candidate) == process.token or _is_renamed(candidate, process):
+        if _token(candidate) == process.token or (
+            not is_anothers and _is_renamed(candidate, process)
+        ):
             family.add(candidate)
     return [member for member in family if _lives(member)]
+
+
+def _is_anothers(process: Process) -> bool:
+    """Whether the number of a process that has ended is now that of another, and of its session.
+
+    The members of that session may be renamed too, as the workers of another project's scheduler.
+    """
+    try:
+        there = psutil.Process(process.pid)
+        return abs(there.create_time() - process.create_time) >= _TICK_S
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _is_renamed(candidate: psutil.Process, process: Process) -> bool:
     """Whether a candidate is in the process's session, and its environment is empty.
 
     A process that changes its title, as the workers of Airflow's scheduler do, overwrites its
-    environment, and with it the token. The number of a session may be used again, by a process of
-    somebody else; members of that session have an environment, or run another program.
+    environment, and with it the token. While one of them lives, the system gives the number of its
+    session to no other process.
     """
     try:
         return (
