@@ -323,22 +323,44 @@ class _Read:
 def _client(
     scheme: str, host: str, headers: Mapping[str, str], timeout_s: float
 ) -> urllib3.PoolManager:
-    """A client of a server, by the proxy of the environment if it has one for it."""
+    """A client of a server, by the proxy of the environment if it has one for it.
+
+    Raises:
+        UsageError: That proxy is none of HTTP.
+    """
     timeout = urllib3.Timeout(connect=CONNECT_S, read=timeout_s + CONNECT_S)
-    proxy = getproxies().get(scheme)
-    if proxy is None or host in _OWN_MACHINE or proxy_bypass(host):
+    proxies = getproxies()
+    proxy = proxies.get(scheme) or proxies.get("all")
+    if not proxy or host in _OWN_MACHINE or proxy_bypass(host):
         return urllib3.PoolManager(
             maxsize=CONNECTIONS, headers=headers, timeout=timeout, retries=False
         )
+    proxy = proxy if "://" in proxy else f"http://{proxy}"
+    parts = urlsplit(proxy)
+    if parts.scheme not in ("http", "https"):
+        raise UsageError(
+            f"the proxy of the environment must be one of HTTP; got {parts.scheme}://; set"
+            f" {scheme}_proxy to another, or no_proxy to {host}"
+        )
+    login = unquote(parts.username or ""), unquote(parts.password or "")
     return urllib3.ProxyManager(
-        proxy, maxsize=CONNECTIONS, headers=headers, timeout=timeout, retries=False
+        proxy,
+        maxsize=CONNECTIONS,
+        headers=headers,
+        timeout=timeout,
+        retries=False,
+        proxy_headers={"proxy-authorization": _basic(*login)} if login[0] else {},
     )
+
+
+def _basic(name: str, secret: str) -> str:
+    return f"Basic {b64encode(f'{name}:{secret}'.encode()).decode()}"
 
 
 def _login(name: str, secret: str) -> Mapping[str, str]:
     """The header by which a server knows its user."""
     if name:
-        return {"authorization": f"Basic {b64encode(f'{name}:{secret}'.encode()).decode()}"}
+        return {"authorization": _basic(name, secret)}
     return {"authorization": f"Bearer {secret}"} if secret else {}
 
 

@@ -108,6 +108,7 @@ class _Canned(BaseHTTPRequestHandler):
 
     def do_POST(self):
         self.server.asked.append((self.path, self.headers["Host"]))
+        self.server.proxy_logins.append(self.headers["Proxy-Authorization"])
         self.rfile.read(int(self.headers["Content-Length"]))
         self.wfile.write(self.server.says)
         self.close_connection = True
@@ -119,7 +120,7 @@ class _Canned(BaseHTTPRequestHandler):
 @pytest.fixture
 def canned():
     with ThreadingHTTPServer(("127.0.0.1", 0), _Canned) as server:
-        server.asked, server.says = [], b""
+        server.asked, server.proxy_logins, server.says = [], [], b""
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield server
@@ -169,3 +170,28 @@ def test_a_server_elsewhere_is_asked_by_the_proxy_of_the_environment(canned, mon
     ):
         connection.sql("SELECT 1")
     assert len(canned.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("variable", "proxy", "sent"),
+    [
+        ("http_proxy", "http://us%C3%A9r:p%40ss@127.0.0.1:{}", "Basic dXPDqXI6cEBzcw=="),
+        ("http_proxy", "127.0.0.1:{}", None),
+        ("all_proxy", "http://127.0.0.1:{}", None),
+    ],
+)
+def test_proxies_are_written_in_several_ways(canned, monkeypatch, variable, proxy, sent):
+    monkeypatch.setenv(variable, proxy.format(canned.server_port))
+    canned.says = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n"
+    with (
+        serving_layer.connect("http://elsewhere.invalid:8433") as connection,
+        pytest.raises(EnvironmentFault, match="something else answers"),
+    ):
+        connection.sql("SELECT 1")
+    assert canned.proxy_logins == [sent]
+
+
+def test_a_proxy_that_is_none_of_http_is_refused(monkeypatch):
+    monkeypatch.setenv("http_proxy", "socks5://127.0.0.1:1")
+    with pytest.raises(UsageError, match="one of HTTP; got socks5"):
+        serving_layer.connect("http://elsewhere.invalid:8433")
