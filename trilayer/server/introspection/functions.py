@@ -129,10 +129,15 @@ def date_text(value: exp.Expr, template: exp.Expr) -> exp.Expr:
     plain = ""  # what one call of strftime can do so far
     for found in _TEMPLATE.finditer(template.name):
         short, written = bool(found["short"]), found["pattern"]
-        if found["other"]:
+        if found["other"] or _is_written_oddly(found):
             return refused
         if not written:
             plain += (found["quoted"] or found["sign"] or "").replace("%", "%%")
+        elif short and written.upper() in _CAST_IF_SHORT:
+            parts += [_strftime(value, plain)] * bool(plain)
+            plain = ""
+            shortened = exp.cast(_named_part(value, written, short=True), "int")
+            parts.append(exp.cast(shortened, "text"))
         elif (number := _NUMBERS.get(written.upper())) is not None:
             can_be_short = short and number[1:] in _PADDED
             plain += f"%-{number[1:]}" if can_be_short else number
@@ -150,6 +155,17 @@ def date_text(value: exp.Expr, template: exp.Expr) -> exp.Expr:
     return exp.paren(joined) if len(parts) > 1 else joined
 
 
+def _is_written_oddly(found: re.Match[str]) -> bool:
+    """Whether PostgreSQL reads other patterns there, because letters are of mixed size."""
+    written = found["pattern"] or ""
+    titled = written.upper() in _TITLED and written == written.title()
+    return any(
+        not (part.isupper() or part.islower())
+        for part in (found["short"], "" if titled else written)
+        if part
+    )
+
+
 def _strftime(value: exp.Expr, format_: str) -> exp.Expr:
     return exp.Anonymous(this="strftime", expressions=[value.copy(), literal(format_)])
 
@@ -158,8 +174,11 @@ def _named_part(value: exp.Expr, written: str, *, short: bool) -> exp.Expr:
     """A name of a day or month, or a number that strftime does not know."""
     if written.upper() in _PARTS:
         made = parsed(_PARTS[written.upper()])
-        next(c for c in made.find_all(exp.Column) if c.name == "x").replace(value.copy())
+        for column in [c for c in made.find_all(exp.Column) if c.name == "x"]:
+            column.replace(value.copy())
         return made
+    if written.upper() in _NUMBERS:
+        return _strftime(value, _NUMBERS[written.upper()])
     made = _strftime(value, _WORDS[written.upper()])
     if written.isupper():
         made = exp.Upper(this=made)
@@ -183,9 +202,17 @@ _PADDED = "mdHIMSj"
 _WORDS = {"MONTH": "%B", "MON": "%b", "DAY": "%A", "DY": "%a", "AM": "%p", "PM": "%p"}
 """Patterns that give words, in capitals if the pattern is in capitals."""
 
+_TITLED = ("MONTH", "MON", "DAY", "DY")
+"""Patterns that may begin with a large letter alone."""
+
+_CAST_IF_SHORT = ("YYYY", "YY", "IYYY", "IW", "WW")
+"""Numbers that strftime can't write without zeros before them."""
+
+_SECONDS = "(hour(x) * 3600 + minute(x) * 60 + second(x))::VARCHAR"
+
 _PARTS = {"Q": "quarter(x)::VARCHAR", "D": "(dayofweek(x) + 1)::VARCHAR",
           "ID": "isodow(x)::VARCHAR", "WW": "lpad(((dayofyear(x) + 6) // 7)::VARCHAR, 2, '0')",
-          "W": "((day(x) + 6) // 7)::VARCHAR"}  # fmt: skip
+          "W": "((day(x) + 6) // 7)::VARCHAR", "SSSS": _SECONDS, "SSSSS": _SECONDS}  # fmt: skip
 """Patterns that strftime does not have, as expressions over the value `x`."""
 
 _TEMPLATE = re.compile(

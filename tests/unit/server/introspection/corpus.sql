@@ -2582,6 +2582,9 @@ SELECT initcap('it''s a_test of 2nd tOTALS-x'), initcap(''), initcap(NULL), init
 -- Expressions: dates as text
 SELECT to_char(d, 'YYYY-MM-DD'), to_char(d, 'yyyy_mm HH24:MI:SS'), to_char(t, 'YYYY-MM-DD"T"HH24:MI:SS.MS'), to_char(t, 'DD Mon YYYY, HH12:MI AM'), to_char(t, 'Month|Day|FMMonth FMDay'), to_char(d, 'MONTH MON month mon DAY DY dy'), to_char(d, 'FMDD.FMMM.YY Q IYYY-"W"IW D ID DDD WW W'), to_char(t, 'US pm'), to_char(d, '100%'), to_char(d, ''), to_char(NULL::date, 'YYYY'), to_char(z, 'YYYY-MM-DD HH24:MI') FROM (SELECT date '2026-05-03' AS d, timestamp '2026-09-07 15:04:05.067089' AS t, timestamptz '2026-12-31 23:59:00+00' AS z) AS x, pg_class WHERE relname = 'pg_type'
 
+-- Expressions: dates as text, more numbers
+SELECT to_char(t, 'SSSS|SSSSS'), to_char(t, 'FMIW FMWW FMYY FMYYYY FMIYYY'), to_char(t, 'fmww') FROM (VALUES (timestamp '2005-01-01 00:01:02'), (timestamp '0987-12-31 23:59:59')) AS x (t), pg_class WHERE relname = 'pg_type'
+
 -- Comments: schemas
 SELECT n.nspname, d.description, obj_description(n.oid, 'pg_namespace'), obj_description(n.oid) FROM pg_namespace n LEFT JOIN pg_description d ON d.objoid = n.oid AND d.classoid = 'pg_namespace'::regclass AND d.objsubid = 0 WHERE n.nspname NOT LIKE 'pg\_%' AND n.nspname <> 'information_schema'
 
