@@ -349,8 +349,7 @@ class Connection:
     def relation(self, schema: str, name: str, rows: pa.Table) -> None:
         """Creates or replaces a table that snapshots see from now on, in a schema of its own."""
         with self._lock:
-            with self._database.cursor() as cursor:  # loading may have left a result unread
-                put_table(cursor, name, rows, schema)
+            put_table(self._database, name, rows, schema)
             self._relations[schema, name] = rows
             self._close_idle()
 

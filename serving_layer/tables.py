@@ -143,9 +143,7 @@ class Tables:
                 f"CREATE TABLE _speed._next AS {merge_select(view, [table], columns)}; DROP TABLE"
                 f" {table}; ALTER TABLE _speed._next RENAME TO {quoted_duckdb(view.name)}"
             )
-        row = self._connection.execute(f"SELECT count(*) FROM {table}").fetchone()
-        assert row
-        return int(row[0])
+        return self._count(table)
 
     def _touched(
         self,
@@ -185,6 +183,7 @@ class Tables:
                 self.kept.fold(view, tables)
 
     def _count(self, rows: str) -> int:
+        # A result that is not read to its end would keep tables from being registered.
         ((count,),) = self._connection.execute(f"SELECT count(*) FROM {rows}").fetchall()
         return int(count)
 
