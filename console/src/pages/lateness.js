@@ -62,7 +62,8 @@ function showView(place, view) {
         place,
         h("p", { class: "muted" }, windowed
           ? "An event is late by the time from the end of its window to the start of the tick in which it arrived. If that is below zero, the window was still open."
-          : `The view ${view.name} has no window, so this shows only how much arrived in each tick.`),
+          : `The view ${view.name} has no column for the end of a window, so this shows only how much arrived in each tick.`),
+        overlapping(view) && h("p", { class: "muted" }, "The windows overlap: an event belongs to several of them, and is counted here in each."),
         answer.rows ? charts(answer, windowed, drawn) : h("p", { class: "note" }, "Nothing has arrived since the cut."),
         answer.rows ? answerTable(answer.columns, answer.rows, { caption: `By tick, ${view.name}`, sort: { column: 0, descending: true }, decorate: spans }) : null,
         h("p", { class: "muted" }, `Found in ${tenths(answer.ms)} ms by:`),
@@ -80,6 +81,10 @@ function showView(place, view) {
 function windowOf(view) {
   const key = view.keys.find((each) => each.window);
   return key && view.output.includes(`${key.name}_end`) ? `${key.name}_end` : null;
+}
+
+function overlapping(view) {
+  return view.keys.some(({ window }) => window?.startsWith("sliding"));
 }
 
 /** One row for each tick. The number of events is known if the view counts them. */

@@ -16,7 +16,7 @@ export function overview(page) {
   const warnings = h("section", { "aria-label": "Warnings" });
   const facts = h("section", { class: "facts", "aria-label": "In short" });
   const streams = h("section", { class: "cards", "aria-label": "Streams" });
-  const processes = h("section", {});
+  const processes = h("section", { class: "stack" });
   fill(page, warnings, facts, streams, processes);
   const cards = new Map();
   fill(warnings, loadingText());

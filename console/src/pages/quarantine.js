@@ -4,6 +4,7 @@ import { loading } from "../again.js";
 import { askTwice } from "../confirm.js";
 import { choice, fill, h } from "../dom.js";
 import { count, counted, time } from "../format.js";
+import { marked } from "../marked.js";
 import { ask, catalog, path, session } from "../server.js";
 import { plainTable } from "../table.js";
 import { sentence } from "../words.js";
@@ -14,7 +15,7 @@ export function quarantine(page, { parts: [stream = ""], parameters }) {
   const all = parameters.get("all") === "true";
   const tools = h("div", { class: "tools" });
   const place = h("div", { class: "stack" });
-  fill(page, h("p", { class: "muted" }, "An event that does not fit its schema is counted nowhere. It waits here until it is corrected and sent again, or discarded."), tools, place);
+  fill(page, h("p", { class: "muted" }, marked("An event that does not fit its schema is counted nowhere. It waits here until it is corrected and sent again, or discarded. `trilayer quarantine` does both, and an admin can correct it here.")), tools, place);
   const go = (name, everything) => {
     location.hash = `#/quarantine${name ? `/${encodeURIComponent(name)}` : ""}${everything ? "?all=true" : ""}`;
   };

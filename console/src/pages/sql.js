@@ -1,10 +1,12 @@
 // Questions in SQL: an editor, the answer as a table or a chart, and the questions asked before.
 
+import { publicationsKey } from "../again.js";
 import { csv, FETCHED, question } from "../asking.js";
 import { chartOf } from "../charting.js";
 import { choice, download, fill, h } from "../dom.js";
 import { editor } from "../editor.js";
 import { errorText } from "../errors.js";
+import { watch } from "../feed.js";
 import { count, counted, quoted, tenths } from "../format.js";
 import { asked, remember } from "../history.js";
 import { marked } from "../marked.js";
@@ -46,6 +48,13 @@ export function sqlPage(page, { parameters }) {
   listEarlier();
   complete();
   offerVersions();
+  let offered;
+  const unwatch = watch(({ status }) => {
+    if (!status) return;
+    const known = offered;
+    offered = publicationsKey(status);
+    if (known !== undefined && known !== offered) offerVersions();
+  });
   if (parameters.get("q")) run();
   else {
     write.focus();
@@ -71,7 +80,8 @@ export function sqlPage(page, { parameters }) {
     const { publications } = await ask("/v1/history").catch(() => ({ publications: [] }));
     const kept = publications.filter(({ published }) => published).reverse();
     const options = [["", "newest"], ...kept.map(({ version: each, in_force: now }) => [String(each), now ? `${each} (in force)` : String(each)])];
-    fill(versions, choice("Based on", options, "", (each) => {
+    if (version !== null && !kept.some((each) => each.version === version)) options.push([String(version), `${version} (not kept)`]);
+    fill(versions, choice("Based on", options, version === null ? "" : String(version), (each) => {
       version = each ? Number(each) : null;
       busy(running !== null);
       if (version !== null) endLive();
@@ -221,6 +231,7 @@ export function sqlPage(page, { parameters }) {
   }
 
   return () => {
+    unwatch();
     running?.abort();
     running = null;
     endLive();

@@ -397,6 +397,9 @@ def test_who_goes_back_leaves_what_is_asked(open_page):
 
 
 def test_a_rollback_is_asked_twice(open_page):
+    based_on = open_page("sql").get_by_label("Based on")
+    expect(based_on).to_contain_text("2 (in force)")
+    based_on.select_option("2")
     page = open_page("publications/1", **ADMIN)
     expect(page.locator("#who")).to_have_text("root (admin)")
     page.get_by_role("button", name="Roll back to version 1").click()
@@ -413,3 +416,5 @@ def test_a_rollback_is_asked_twice(open_page):
     expect(page.locator("dialog")).to_contain_text("Version 1 is in force.")
     page.get_by_role("button", name="Close").click()
     expect(page.locator("#in-force")).to_have_text("publication 1, held")
+    expect(based_on).to_contain_text("1 (in force)")
+    expect(based_on).to_have_value("2")
