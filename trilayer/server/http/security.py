@@ -41,6 +41,9 @@ HEADERS = {
 OPEN = ("/healthz", "/readyz")
 """What needs no login: supervisors ask for it."""
 
+LOGIN_HINT = (
+    "Send a user's name and password: `curl -u NAME`, or the address http://NAME:PASSWORD@HOST:PORT"
+)
 SELF = ("localhost", "127.0.0.1", "::1")
 REMEMBERED_S = 10.0
 """How long a login is not checked again: a good check of a password is slow on purpose."""
@@ -216,7 +219,7 @@ class Guard:
 def login_needed(message: str) -> Failure:
     """The failure that makes a browser ask for a login."""
     challenge: Mapping[str, str] = {"WWW-Authenticate": 'Basic realm="trilayer", charset="UTF-8"'}
-    return Failure(401, NOT_ALLOWED, message, headers=challenge)
+    return Failure(401, NOT_ALLOWED, message, LOGIN_HINT, headers=challenge)
 
 
 def client_of(request: Request) -> Client:

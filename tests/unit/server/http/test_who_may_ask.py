@@ -150,6 +150,7 @@ def test_wrong_logins(serving, given, monkeypatch):
             answer = client.get(path)
             assert answer.status_code == 401
             assert answer.headers["www-authenticate"].startswith('Basic realm="trilayer"')
+            assert "curl -u NAME" in answer.json()["error"]["hint"]
         if given is None:
             assert client.get("/healthz").status_code == 200
             assert client.get("/readyz").status_code == 200
