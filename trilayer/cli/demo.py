@@ -229,10 +229,12 @@ def _how_to_ask(demo: Demo) -> str:
     query = next(iter(demo.questions))
     installed = Path(sys.prefix) / "bin" / "trilayer"
     command = "trilayer" if shutil.which("trilayer") else os.path.relpath(installed)
+    on_it = f"TRILAYER_CATALOG={demo.catalog} TRILAYER_STORE=.trilayer/demo/store {command}"
     return (
         "the answers are kept until the next demo; ask them with:\n"
-        f"  TRILAYER_CATALOG={demo.catalog} TRILAYER_STORE=.trilayer/demo/store {command}"
-        f' sql "from {query}"'
+        f'  {on_it} sql "from {query}"\n'
+        "or serve them to browsers and psql again:\n"
+        f"  {on_it} serve"
     )
 
 
