@@ -116,21 +116,24 @@ async def serve(
         # failed, when it may be a quarter of what the last collection has looked at.
         gc.freeze()
         gc.collect()
-        async with asyncio.TaskGroup() as both:
-            both.create_task(
-                wire.run(port_of(settings.serve_port), stop, lambda port: listens("wire", port))
-            )
-            both.create_task(
-                web.serve(
-                    site,
-                    port_of(settings.serve_http_port),
-                    stop,
-                    lambda port: listens("http", port),
-                    settings.serve_host,
-                    certificate=settings.serve_certificate,
-                    key=settings.serve_key,
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(
+                    wire.run(port_of(settings.serve_port), stop, lambda port: listens("wire", port))
                 )
-            )
+                both.create_task(
+                    web.serve(
+                        site,
+                        port_of(settings.serve_http_port),
+                        stop,
+                        lambda port: listens("http", port),
+                        settings.serve_host,
+                        certificate=settings.serve_certificate,
+                        key=settings.serve_key,
+                    )
+                )
+        finally:
+            gc.unfreeze()  # DuckDB's module tells the terminal of what is not collected at the end
 
 
 @asynccontextmanager

@@ -109,6 +109,13 @@ def test_each_page_loads_and_fits_a_phone(open_page, scheme):
         assert 0 <= box["x"] < box["x"] + box["width"] <= 390, link.inner_text()
 
 
+def test_the_server_says_its_addresses_and_nothing_at_its_end(tmp_path):
+    with Site(tmp_path).running() as site:
+        assert site.answer(SUMS)
+    said = (tmp_path / "serve.log").read_text().splitlines()
+    assert [line.partition("  ")[0] for line in said] == ["console", "SQL clients"]
+
+
 def test_a_store_without_anything_says_what_to_do(empty, visit):
     page = visit(empty, "overview", expected=["409"])
     warnings = page.locator("section[aria-label=Warnings]")
