@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -91,7 +92,14 @@ def _operation(
     yield f'<section><h2 id="{operation["operationId"]}">{_name(path, method)}</h2>'
     yield f"<p>{_text(operation.get('description', ''))}</p>"
     rows = [
-        (one["name"], one["in"], _type(one["schema"]), one["required"], one["schema"], "")
+        (
+            one["name"],
+            one["in"],
+            _type(one["schema"]),
+            one["required"],
+            one["schema"],
+            one.get("description", ""),
+        )
         for one in operation.get("parameters", [])
     ]
     with suppress(KeyError):
@@ -109,11 +117,15 @@ def _operation(
         yield "<th>what it is" if explained else ""
         yield "</thead><tbody>"
         for name, where, type_, needed, one, said in rows:
-            default = "required" if needed else escape(str(one.get("default", "")))
+            default = "required" if needed else escape(_default(one.get("default", "")))
             yield f"<tr><td><code>{escape(name)}</code><td>{where}<td>{escape(type_)}<td>{default}"
             yield f"<td>{_text(said)}" if explained else ""
         yield "</tbody></table></div>"
     yield "</section>"
+
+
+def _default(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _text(text: str) -> str:

@@ -20,7 +20,7 @@ from trilayer.server.http.security import WebAccess, client_of
 from trilayer.server.http.state import Kind, State
 from trilayer.server.http.watch import state_of
 
-Limit = Annotated[int, Query(ge=1, le=10_000)]
+Limit = Annotated[int, Query(ge=1, le=10_000, description="How many are returned at most.")]
 
 
 class Answered(BaseModel):
@@ -80,9 +80,13 @@ def add(app: FastAPI, engine: Engine, state: State, access: WebAccess, limits: L
 
     @app.get("/v1/reconciliation", tags=["state"])
     async def reconciliation(
-        view: str | None = None,
-        version: Annotated[int | None, Query(ge=1)] = None,
-        kind: Kind | None = None,
+        view: Annotated[
+            str | None, Query(description="The view; without one, the counts of all views.")
+        ] = None,
+        version: Annotated[
+            int | None, Query(ge=1, description="The publication; null for the one in force.")
+        ] = None,
+        kind: Annotated[Kind | None, Query(description="Only the keys of this kind.")] = None,
         limit: Limit = 1_000,
     ) -> Response:
         """What both layers have computed for a publication, compared."""
@@ -92,9 +96,12 @@ def add(app: FastAPI, engine: Engine, state: State, access: WebAccess, limits: L
 
     @app.get("/v1/quarantine", tags=["state"])
     async def quarantine(
-        stream: str | None = None,
+        stream: Annotated[str | None, Query(description="Only the events of this stream.")] = None,
         limit: Limit = 100,
-        whole: Annotated[bool, Query(alias="all")] = False,
+        whole: Annotated[
+            bool,
+            Query(alias="all", description="Whether those replayed or discarded are returned too."),
+        ] = False,
     ) -> Response:
         """The events that do not fit their schema: how many, why, and the newest of them."""
         return JSONResponse(await state.quarantine(stream, limit, whole))

@@ -99,7 +99,10 @@ def add(
 
     @app.delete("/v1/sql/{id}", tags=["questions"])
     async def cancel(
-        id_: Annotated[str, Path(alias="id", pattern=ID)], request: Request
+        id_: Annotated[
+            str, Path(alias="id", pattern=ID, description="The identifier of the question.")
+        ],
+        request: Request,
     ) -> dict[str, Any]:
         """Cancels a question that runs."""
         questions.cancel(id_, client_of(request))

@@ -149,10 +149,26 @@ def add(app: FastAPI, subscriptions: Subscriptions, catalog: Catalog, limits: Li
     @app.get("/v1/subscribe", tags=["questions"], response_class=Response)
     async def subscribe(
         request: Request,
-        sql: str,
-        layer: Layer = "merged",
-        key: Annotated[str | None, Query(max_length=4_096)] = None,
-        last_id: Annotated[str | None, Header(alias="Last-Event-ID", max_length=128)] = None,
+        sql: Annotated[str, Query(description="One SELECT, or the name of a view or query.")],
+        layer: Annotated[
+            Layer, Query(description="The layer in which names without a schema are looked up.")
+        ] = "merged",
+        key: Annotated[
+            str | None,
+            Query(
+                max_length=4_096,
+                description="The columns that identify a row, separated by commas; by default the"
+                " keys of a view.",
+            ),
+        ] = None,
+        last_id: Annotated[
+            str | None,
+            Header(
+                alias="Last-Event-ID",
+                max_length=128,
+                description="The `id` of the last event that was received; those after it follow.",
+            ),
+        ] = None,
     ) -> Response:
         """Follows the answer to one SELECT: a snapshot, then each change, as server-sent events."""
         check_length(sql, limits)

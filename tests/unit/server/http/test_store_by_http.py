@@ -114,7 +114,9 @@ def test_the_page_of_endpoints_asks_no_other_server(site):
         for operation in methods.values():
             assert page.count(f'"#{operation["operationId"]}"') == 1
             assert page.count(f'id="{operation["operationId"]}"') == 1
+            assert all(one.get("description") for one in operation.get("parameters", ()))
     assert "<td>How many rows are returned at most; null for all.<tr>" in page
+    assert "<td>false<td>Whether those replayed or discarded are returned too.<" in page
     assert re.findall(r"https?://|<script|<style|style=", page) == []
 
 
