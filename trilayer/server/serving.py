@@ -44,17 +44,20 @@ class Addresses:
         wire: The port for clients of PostgreSQL.
         http: The port of HTTP.
         encrypted: Whether clients must encrypt.
+        has_users: Whether clients must be one of the users.
     """
 
     host: str
     wire: int
     http: int
     encrypted: bool
+    has_users: bool
 
     @property
     def psql(self) -> str:
         """The command that connects psql."""
-        return f"psql -h {self.host} -p {self.wire} {DATABASE}"
+        user = "-U NAME " if self.has_users else ""
+        return f"psql -h {self.host} -p {self.wire} {user}{DATABASE}"
 
     @property
     def console(self) -> str:
@@ -93,7 +96,12 @@ async def serve(
     def listens(name: str, port: int) -> None:
         ports[name] = port
         if len(ports) == len(("wire", "http")):
-            ready(Addresses(settings.serve_host, **ports, encrypted=may.encrypted))
+            has_users = bool(may.users.all())
+            ready(
+                Addresses(
+                    settings.serve_host, **ports, encrypted=may.encrypted, has_users=has_users
+                )
+            )
 
     async with Pool(project, limits(settings)) as pool, _loading(pool):
         metrics = Metrics()

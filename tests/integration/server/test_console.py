@@ -5,6 +5,7 @@ are the last ones.
 """
 
 import csv
+import re
 from pathlib import Path
 
 import pytest
@@ -109,11 +110,13 @@ def test_each_page_loads_and_fits_a_phone(open_page, scheme):
         assert 0 <= box["x"] < box["x"] + box["width"] <= 390, link.inner_text()
 
 
-def test_the_server_says_its_addresses_and_nothing_at_its_end(tmp_path):
-    with Site(tmp_path).running() as site:
-        assert site.answer(SUMS)
-    said = (tmp_path / "serve.log").read_text().splitlines()
-    assert [line.partition("  ")[0] for line in said] == ["console", "SQL clients"]
+@pytest.mark.parametrize(("with_users", "psql"), [(False, "trilayer"), (True, "-U NAME trilayer")])
+def test_the_server_says_its_addresses_and_nothing_at_its_end(tmp_path, with_users, psql):
+    with Site(tmp_path, with_users=with_users).running() as site:
+        address = site.address
+    console, clients = (tmp_path / "serve.log").read_text().splitlines()
+    assert console.split() == ["console", address]
+    assert re.fullmatch(rf"SQL clients +psql -h 127.0.0.1 -p \d+ {psql}", clients)
 
 
 def test_a_store_without_anything_says_what_to_do(empty, visit):
