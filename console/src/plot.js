@@ -75,7 +75,7 @@ export function chart({ series, data, bands = [], time = true, names = null, hei
         x: { time: time && !names, range: names ? () => [-0.6, names.length - 0.4] : time ? spanned : undefined },
         y: { range: zero ? (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.05 : 1] : fitted },
       },
-      axes: [x, { ...axis, ...named(up), size: 64, values: (_, splits) => splits.map(number) }],
+      axes: [x, { ...axis, ...named(up), size: 64, values: (_, splits, axisNumber, space, step) => splits.map((at) => level(at, step)) }],
       series: [
         { label: time && !names ? `${along ?? "at"} (UTC)` : along, value: (plotted, at) => (names ? (names[at ?? names.length - 1] ?? "–") : newest(at ?? plotted.data[0].at(-1))) },
         ...series.map(oneSeries),
@@ -161,6 +161,11 @@ function stamp(at, step) {
   const text = new Date(at * 1000).toISOString();
   if (step >= 86400) return text.slice(0, 10);
   return step >= 60 ? text.slice(11, 16) : text.slice(11, 19);
+}
+
+/** The number at a line of the grid: with its fraction if lines are closer than one apart. */
+function level(at, step) {
+  return step < 1 && Math.abs(at) >= 100 && Math.abs(at) < 1e7 ? at.toLocaleString("en-US", { maximumFractionDigits: 6 }) : number(at);
 }
 
 function number(value) {
