@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import psycopg
 import pytest
-from psycopg import errors
+from psycopg import errors, generators
 
 from trilayer.server.encoding.parameters import number_of
 
@@ -157,6 +157,8 @@ def test_many_texts_without_an_end_are_read_once(part):
 def test_a_parameter_that_no_client_can_bind_is_refused(client, sql, number):
     connection, asked = client.pgconn, sql.format(number).encode()
     assert connection.prepare(b"s", asked).status == psycopg.pq.ExecStatus.COMMAND_OK
-    for found in (connection.describe_prepared(b"s"), connection.exec_params(asked, [b"1"])):
+    connection.send_describe_prepared(b"s")  # which, unlike its like, lets the server's thread run
+    (described,) = client.wait(generators.execute(connection))
+    for found in (described, connection.exec_params(asked, [b"1"])):
         assert found.error_field(psycopg.pq.DiagnosticField.SQLSTATE) == b"42P02"
         assert b"must be $1 to $65535" in found.error_message
