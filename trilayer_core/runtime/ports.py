@@ -1,8 +1,12 @@
 """Choosing ports on this machine."""
 
+import secrets
 import socket
 
 from trilayer_core.errors import ConflictError
+
+FIRST, BEHIND_LAST = 20_000, 32_768
+"""Where ports are chosen: below those that Linux, macOS and Windows give to connections."""
 
 
 def choose_port(wanted: int | None, before: str | None, not_this: int | None = None) -> int:
@@ -32,11 +36,15 @@ def choose_port(wanted: int | None, before: str | None, not_this: int | None = N
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that was free at the time of the call."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+    """A port of 127.0.0.1 that was free at the time of the call.
+
+    It is none that the system gives to outgoing connections. One of those would take it now and
+    then before the server for which it was chosen has started.
+    """
+    while True:
+        port = FIRST + secrets.randbelow(BEHIND_LAST - FIRST)
+        if is_free(port):
+            return port
 
 
 def is_free(port: int) -> bool:
