@@ -342,10 +342,15 @@ def _create_database(folder: Path, project: Path, environment: Mapping[str, str]
 
 # At its end, Python waits for the workers of the scheduler. They wait for work for ever if a second
 # SIGTERM has interrupted the scheduler while it told them to end. If the starter is killed, Linux
-# sends the scheduler one for each of the starter's threads. So the workers are terminated first.
+# sends the scheduler one for each of the starter's threads. So the workers are terminated first,
+# which no further signal interrupts.
 _AIRFLOW = """
-import atexit, multiprocessing.util, runpy, sys
-atexit.register(lambda: [child.terminate() for child in multiprocessing.active_children()])
+import atexit, multiprocessing.util, runpy, signal, sys
+def end():
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for child in multiprocessing.active_children():
+        child.terminate()
+atexit.register(end)
 sys.path.append(sys.argv.pop(1))
 runpy.run_module("airflow", None, "__main__", True)
 """
