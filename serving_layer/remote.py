@@ -328,13 +328,16 @@ def _client(
     Raises:
         UsageError: That proxy is none of HTTP.
     """
-    timeout = urllib3.Timeout(connect=CONNECT_S, read=timeout_s + CONNECT_S)
+    options: dict[str, Any] = {
+        "maxsize": CONNECTIONS,
+        "headers": headers,
+        "timeout": urllib3.Timeout(connect=CONNECT_S, read=timeout_s + CONNECT_S),
+        "retries": False,
+    }
     proxies = getproxies()
     proxy = proxies.get(scheme) or proxies.get("all")
     if not proxy or host in _OWN_MACHINE or proxy_bypass(host):
-        return urllib3.PoolManager(
-            maxsize=CONNECTIONS, headers=headers, timeout=timeout, retries=False
-        )
+        return urllib3.PoolManager(**options)
     proxy = proxy if "://" in proxy else f"http://{proxy}"
     parts = urlsplit(proxy)
     if parts.scheme not in ("http", "https"):
@@ -345,10 +348,7 @@ def _client(
     login = unquote(parts.username or ""), unquote(parts.password or "")
     return urllib3.ProxyManager(
         proxy,
-        maxsize=CONNECTIONS,
-        headers=headers,
-        timeout=timeout,
-        retries=False,
+        **options,
         proxy_headers={"proxy-authorization": _basic(*login)} if login[0] else {},
     )
 
