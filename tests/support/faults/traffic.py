@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from kafka import KafkaProducer
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, KafkaTimeoutError
 
 from tests.support.hostile import MAX_EVENT_BYTES, SCHEMA
 
@@ -61,6 +61,9 @@ def catalog_on(topic: str) -> str:
     )
 
 
+DELIVERY_S = 30.0
+"""How long a client may take to deliver a record before it gives it up, in seconds."""
+
 _FIRST = datetime(2026, 1, 1, tzinfo=UTC)
 USERS = 41
 
@@ -96,6 +99,7 @@ class Producer(threading.Thread):
     Attributes:
         sent: how many were handed to the client.
         acknowledged: where each acknowledged record lies: (partition, offset) to its item.
+        stalls: how many clients have sent nothing more, and said nothing of it.
     """
 
     def __init__(
@@ -112,10 +116,16 @@ class Producer(threading.Thread):
         self._ending = threading.Event()
         self.sent = 0
         self.acknowledged: dict[tuple[int, int], Any] = {}
+        self.stalls = 0
+        self._heard = 0.0
         self.error: BaseException | None = None
 
     def run(self) -> None:
-        """Begins again with a new client where the broker has refused one."""
+        """Begins again with a new client where the broker has refused one, or one has stalled.
+
+        A client has been seen to wait for ever after its broker had been killed: it took records,
+        sent none, and gave none up.
+        """
         try:
             while not self._ending.is_set():
                 try:
@@ -139,13 +149,14 @@ class Producer(threading.Thread):
             bootstrap_servers=self._servers,
             linger_ms=5,
             acks="all",
-            delivery_timeout_ms=30_000,
+            delivery_timeout_ms=round(1_000 * DELIVERY_S),
             request_timeout_ms=10_000,
             max_request_size=2_000_000,
             max_block_ms=10_000,
         )
         try:
             began, before = time.monotonic(), self.sent
+            self._heard = began
             while not self._ending.is_set():
                 due = before + round((time.monotonic() - began) * self._rate)
                 while self.sent < due and not self._ending.is_set():
@@ -153,6 +164,9 @@ class Producer(threading.Thread):
                     self.sent += 1
                     future = client.send(self._topic, self._encode(item))
                     future.add_callback(partial(self._record, item))
+                if time.monotonic() > self._heard + 2 * DELIVERY_S:
+                    self.stalls += 1
+                    raise KafkaTimeoutError(f"nothing acknowledged for {2 * DELIVERY_S:g} s")
                 self._ending.wait(0.01)
             client.flush(timeout=30)
         finally:
@@ -160,3 +174,4 @@ class Producer(threading.Thread):
 
     def _record(self, item: Any, at: Any) -> None:
         self.acknowledged[at.partition, at.offset] = item
+        self._heard = time.monotonic()
