@@ -44,6 +44,7 @@ class Portal:
         question: The statement with its values, and the formats of its columns.
         columns: The columns of its answer; None until they are known.
         open: Whether the worker has more rows of it.
+        coming: Whether the worker was told to send the rows that the client asks for next.
         is_cursor: Whether it was declared by SQL.
         holds: Whether it stays when its transaction is committed.
         stays: Whether that has happened; it is then left until the client closes it.
@@ -56,6 +57,7 @@ class Portal:
     question: Question
     columns: pa.Schema | None
     open: bool = False
+    coming: bool = False
     is_cursor: bool = False
     holds: bool = False
     stays: bool = False

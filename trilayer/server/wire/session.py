@@ -484,10 +484,23 @@ class Session:
         if (fetch := fetch_of(portal.sql)) is not None:
             portal.columns = self._prepared.cursor(fetch.name).columns
         if portal.columns is None:
+            most = self._asked_for_next(name)
             async with self._answering.unmeasured():
-                _, opened = await self._client.open(portal.question, name, None)
+                _, opened = await self._client.open(portal.question, name, most)
             portal.columns, portal.open = opened.schema, True
+            portal.coming = most is not None
         self._send(messages.row_description(_fields(portal.columns, portal.question.formats)))
+
+    def _asked_for_next(self, portal: str) -> int | None:
+        """How many rows of a portal the next message asks for: 0 for all, None if for none yet.
+
+        Most clients send it together with what it follows. The worker is then asked only once.
+        """
+        size = self._size_of_next()
+        if size is None or self._unread[:1] != b"E" or self._transaction == messages.FAILED:
+            return None
+        body = Body(bytes(self._unread[_HEAD_BYTES:size]))
+        return max(body.int32(), 0) if body.text() == portal else None
 
     async def _execute(self, body: Body) -> None:
         name, most = body.text(), max(body.int32(), 0)
@@ -508,7 +521,9 @@ class Session:
             portal.rest = await self._fetch(fetch, portal.question.formats, most)
             return
         async with self._answering.worker() as worker:
-            if portal.open:
+            if portal.coming:
+                portal.coming = False
+            elif portal.open:
                 await worker.fetch(engine.Fetch(name, most))
             else:
                 worker, opened = await self._client.open(
