@@ -21,12 +21,9 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from trilayer.operations.values import clock_text
-from trilayer.server.encoding.tokens import TOKEN
+from trilayer.server.encoding.tokens import MOST_PARAMETERS, TOKEN, parameter_number
 from trilayer.server.encoding.values import BINARY, type_of
 from trilayer_core.errors import TrilayerError
-
-MOST = 65_535
-"""The most parameters of a statement, as a client can bind them."""
 
 
 class ParameterFault(Exception):
@@ -196,10 +193,10 @@ def number_of(query: str) -> int:
 
 def _place(digits: str) -> int:
     """The place of a parameter among those of a statement, from 1 on."""
-    place = int(digits) if len(digits) <= len(str(MOST)) else 0  # Python reads only so many digits
-    if not 0 < place <= MOST:
+    place = parameter_number(digits)
+    if not place:
         shown = digits if len(digits) <= 20 else f"{digits[:20]}…"
-        raise ParameterFault(f"a parameter must be $1 to ${MOST}; got ${shown}", "42P02")
+        raise ParameterFault(f"a parameter must be $1 to ${MOST_PARAMETERS}; got ${shown}", "42P02")
     return place
 
 

@@ -9,12 +9,10 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from trilayer.server.encoding.tokens import parameter_number
 from trilayer.server.introspection.shapes import shapes
 from trilayer.server.introspection.text import Written, mentions, plain
 from trilayer.server.introspection.types import is_registered, type_name
-
-_PLACE = re.compile(r"[0-9]{1,5}")
-"""The number of a parameter, of which there may be 65,535."""
 
 _DECIDED = re.compile(r"\$\d+\s*::|\bCAST\s*\(\s*\$\d+\s+AS\b", re.IGNORECASE)
 
@@ -34,8 +32,9 @@ def parameter_types(sql: str) -> Mapping[int, int]:
         return {}
     found: dict[int, int] = {}
     for parameter in tree.find_all(exp.Placeholder):
-        if _PLACE.fullmatch(parameter.name) and (name := _type_of(parameter)):
-            found.setdefault(int(parameter.name), shapes().types[name]["oid"])
+        number = parameter_number(parameter.name)
+        if number and (name := _type_of(parameter)):
+            found.setdefault(number, shapes().types[name]["oid"])
     return found
 
 

@@ -175,6 +175,7 @@ def test_parameters_have_the_types_that_casts_and_columns_give_them():
     assert parameter_types("SELECT 1 FROM pg_class WHERE relname = ANY($1)") == {1: 1003}
     assert parameter_types("SELECT '$1::oid', n FROM totals WHERE n > $1") == {}
     assert parameter_types("SELECT $1::") == {}
+    assert parameter_types("SELECT $0::oid, $65535::oid, $65536::oid") == {65_535: 26}
 
 
 def test_every_relation_has_the_columns_and_types_of_postgresql(ours):
