@@ -262,44 +262,62 @@ def inferred(query: str, declared: Sequence[int], columns: Callable[[str], pa.Sc
     return [oid or TEXT_OID for oid in oids]
 
 
-def _needed(parameter: exp.Expr, columns: Callable[[str], pa.Schema]) -> int:
-    """The type that the statement needs where a parameter stands; UNKNOWN if it needs none.
-
-    If an expression beside the parameter has that type, DuckDB is asked for it, in a SELECT of that
-    expression from the same tables.
-    """
-    place: exp.Expr = parameter
-    parent, is_array = parameter.parent, False
-    while isinstance(parent, exp.Paren | exp.Neg | exp.Any) or _is_all(parent):
-        is_array = is_array or isinstance(parent, exp.Any) or _is_all(parent)
-        place, parent = parent, parent.parent
-    if isinstance(parent, exp.Limit | exp.Offset):
+def _needed(node: exp.Expr, columns: Callable[[str], pa.Schema]) -> int:
+    """The type that the statement needs where a parameter stands; UNKNOWN if it needs none."""
+    operand, is_array = _operand(node)
+    if isinstance(operand.parent, exp.Limit | exp.Offset):
         return _BIGINT_OID
-    if isinstance(parent, exp.Cast):
-        return _type_in(f"SELECT CAST(NULL AS {parent.to.sql('duckdb')})", columns)
-    if isinstance(parent, exp.If) and place.arg_key == "true":
-        place, parent = parent, parent.parent
-    alike = [each for each in _beside(place, parent) if not each.find(*_PARAMETERS)]
-    beside = alike[0] if alike else None
-    if len(alike) > 1 and isinstance(parent, _ONE_OF_SEVERAL):
-        beside = exp.Coalesce(this=alike[0].copy(), expressions=[one.copy() for one in alike[1:]])
-    if beside is None and isinstance(parent, _ONE_OF_SEVERAL):
-        return _needed(parent, columns)
-    if beside is None and is_array:
-        return _TEXTS_OID
-    select = parent.find_ancestor(exp.Select) if parent is not None else None
-    if beside is None or select is None:
+    if isinstance(operand.parent, exp.Cast):
+        return _type_in(f"SELECT CAST(NULL AS {operand.parent.to.sql('duckdb')})", columns)
+    if isinstance(operand.parent, exp.If) and operand.arg_key == "true":
+        operand = operand.parent
+    if (counterpart := _counterpart(operand)) is not None:
+        wanted = counterpart.sql("duckdb")
+        return _type_beside(operand, f"ARRAY[{wanted}]" if is_array else wanted, columns)
+    if isinstance(operand.parent, _ONE_OF_SEVERAL):
+        return _needed(operand.parent, columns)
+    return _TEXTS_OID if is_array else UNKNOWN
+
+
+def _operand(parameter: exp.Expr) -> tuple[exp.Expr, bool]:
+    """A parameter with the parentheses, sign, ANY or ALL around it, and whether it is an array."""
+    operand, is_array = parameter, False
+    while isinstance(parent := operand.parent, exp.Paren | exp.Neg | exp.Any) or _is_all(parent):
+        operand = parent
+        is_array = is_array or isinstance(operand, exp.Any) or _is_all(operand)
+    return operand, is_array
+
+
+def _counterpart(operand: exp.Expr) -> exp.Expr | None:
+    """An expression that has the type which an operand must have; None if there is none."""
+    known = [each for each in _beside(operand, operand.parent) if not each.find(*_PARAMETERS)]
+    if len(known) > 1 and isinstance(operand.parent, _ONE_OF_SEVERAL):
+        first, *others = (each.copy() for each in known)
+        return exp.Coalesce(this=first, expressions=others)
+    return known[0] if known else None
+
+
+def _type_beside(operand: exp.Expr, wanted: str, columns: Callable[[str], pa.Schema]) -> int:
+    """The type of what stands beside an operand; UNKNOWN if that is in no SELECT.
+
+    DuckDB is asked for it, in a SELECT of that alone from the same tables.
+    """
+    select = operand.find_ancestor(exp.Select)
+    if select is None:
         return UNKNOWN
+    ctes = [cte.sql("duckdb") for each in _with_outermost(select) for cte in each.ctes]
+    source = select.args.get("from_") or select.args.get("from")
+    joins = " ".join(join.sql("duckdb") for join in select.args.get("joins") or ())
+    text = f"SELECT {wanted} {source.sql('duckdb') if source else ''} {joins}"
+    return _type_in((f"WITH {', '.join(ctes)} " if ctes else "") + text, columns)
+
+
+def _with_outermost(select: exp.Select) -> list[exp.Select]:
+    """A SELECT, and the outermost one that it is part of, if that is another."""
     outermost = select
     while (above := outermost.find_ancestor(exp.Select)) is not None:
         outermost = above
-    enclosing = [select] if outermost is select else [select, outermost]
-    ctes = [cte.sql("duckdb") for each in enclosing for cte in each.ctes]
-    source = select.args.get("from_") or select.args.get("from")
-    joins = " ".join(join.sql("duckdb") for join in select.args.get("joins") or ())
-    wanted = f"ARRAY[{beside.sql('duckdb')}]" if is_array else beside.sql("duckdb")
-    text = f"SELECT {wanted} {source.sql('duckdb') if source else ''} {joins}"
-    return _type_in((f"WITH {', '.join(ctes)} " if ctes else "") + text, columns)
+    return [select] if outermost is select else [select, outermost]
 
 
 _PARAMETERS = (exp.Parameter, exp.Placeholder)
