@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal
+from itertools import count
 from typing import TypeGuard
 
 import pyarrow as pa
@@ -247,19 +248,24 @@ def inferred(query: str, declared: Sequence[int], columns: Callable[[str], pa.Sc
     oids = [*declared, *[UNKNOWN] * (number - len(declared))]
     if UNKNOWN not in oids:
         return oids
-    try:
-        tree = sqlglot.parse_one(query, dialect="duckdb")
-    except SqlglotError:
-        tree = exp.Null()
-    for parameter in tree.find_all(*_PARAMETERS):
-        name = str(parameter.this.name if isinstance(parameter.this, exp.Expression)
-                   else parameter.this)  # fmt: skip
-        if not name.isdecimal():
-            continue
-        place = _place(name)
+    for digits, parameter in _parsed(query):
+        place = _place(digits)
         if place <= number and oids[place - 1] == UNKNOWN:
             oids[place - 1] = _needed(parameter, columns)
     return [oid or TEXT_OID for oid in oids]
+
+
+def _parsed(query: str) -> Iterator[tuple[str, exp.Expr]]:
+    """The parameters of a statement that sqlglot can parse, with the digits of their numbers."""
+    try:
+        tree = sqlglot.parse_one(query, dialect="duckdb")
+    except SqlglotError:
+        return
+    for parameter in tree.find_all(*_PARAMETERS):
+        name = parameter.this
+        digits = str(name.name if isinstance(name, exp.Expression) else name)
+        if digits.isdecimal():
+            yield digits, parameter
 
 
 def _needed(node: exp.Expr, columns: Callable[[str], pa.Schema]) -> int:
@@ -282,9 +288,9 @@ def _needed(node: exp.Expr, columns: Callable[[str], pa.Schema]) -> int:
 def _operand(parameter: exp.Expr) -> tuple[exp.Expr, bool]:
     """A parameter with the parentheses, sign, ANY or ALL around it, and whether it is an array."""
     operand, is_array = parameter, False
-    while isinstance(parent := operand.parent, exp.Paren | exp.Neg | exp.Any) or _is_all(parent):
+    while isinstance(parent := operand.parent, exp.Paren | exp.Neg) or _takes_array(parent):
         operand = parent
-        is_array = is_array or isinstance(operand, exp.Any) or _is_all(operand)
+        is_array = is_array or _takes_array(operand)
     return operand, is_array
 
 
@@ -328,9 +334,14 @@ _ALIKE = (exp.Binary, exp.Between, exp.In, exp.Nullif, *_ONE_OF_SEVERAL)
 """Expressions whose operands must have one type."""
 
 
+def _takes_array(node: exp.Expr | None) -> TypeGuard[exp.Any | exp.Anonymous]:
+    """Whether a node compares with the elements of an array."""
+    return isinstance(node, exp.Any) or _is_all(node)
+
+
 def _is_all(node: exp.Expr | None) -> TypeGuard[exp.Anonymous]:
-    """Whether a node is `ALL` with an array, which sqlglot parses as a call of a function."""
-    return isinstance(node, exp.Anonymous) and node.name.upper() == "ALL"
+    """Whether a node is `ALL` or `SOME`, which sqlglot parses as the call of a function."""
+    return isinstance(node, exp.Anonymous) and node.name.upper() in ("ALL", "SOME")
 
 
 def _beside(place: exp.Expr, parent: exp.Expr | None) -> Iterator[exp.Expr]:
@@ -388,7 +399,45 @@ def with_values(
     for place, value in enumerate(values):
         format_ = _format(formats, place)
         literals.append(_literal(value, format_, oids[place] if place < len(oids) else UNKNOWN))
-    return _replaced(query, literals)
+    return _replaced(_with_null_arrays(query, values), literals)
+
+
+def _with_null_arrays(query: str, values: Sequence[bytes | None]) -> str:
+    """The statement with a list of one NULL for each array of ANY, SOME or ALL that is NULL.
+
+    Comparing with either is NULL in PostgreSQL. In DuckDB comparing with NULL is false, or true
+    with ALL, and only comparing with the list is NULL.
+    """
+    nulls = {number for number, value in enumerate(values, 1) if value is None}
+    if not nulls or not _OF_ARRAY.search(query):
+        return query
+    # The same parameter may stand at several places, such as `$1 IS NULL OR x = ANY($1)`. With a
+    # number for each place it is known which of them are arrays.
+    by_place = _rewritten(query, lambda place, _: f"${place}")
+    arrays = {int(place) for place, parameter in _parsed(by_place) if _is_array(parameter)}
+    return _rewritten(
+        query,
+        lambda place, digits: (
+            "[NULL]" if place in arrays and _place(digits) in nulls else f"${digits}"
+        ),
+    )
+
+
+_OF_ARRAY = re.compile(r"\b(?:ANY|SOME|ALL)\b", re.IGNORECASE)
+
+
+def _rewritten(query: str, written: Callable[[int, str], str]) -> str:
+    """The statement with other text for its parameters, made from place and digits of each."""
+    places = count(1)
+    return TOKEN.sub(lambda m: written(next(places), m["number"]) if m["number"] else m[0], query)
+
+
+def _is_array(parameter: exp.Expr) -> bool:
+    """Whether a parameter, as it is or cast, is the array of ANY, SOME or ALL."""
+    parent = parameter.parent
+    while isinstance(parent, exp.Paren | exp.Cast):
+        parent = parent.parent
+    return _takes_array(parent)
 
 
 def _replaced(query: str, literals: Sequence[str]) -> str:
