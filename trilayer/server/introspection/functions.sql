@@ -180,6 +180,6 @@ CREATE MACRO _pg.initcap(text_) AS
     array_to_string(
         list_transform(regexp_extract_all(text_, '[\p{L}\p{N}]+|[^\p{L}\p{N}]+'),
                        lambda word_: upper(word_[1]) || lower(word_[2:])), '');
+-- A group that takes no part in a match is an empty text for regexp_extract, and NULL for this.
 CREATE MACRO _pg.matched(text_, pattern_, group_) AS
-    CASE WHEN regexp_matches(text_, pattern_, 's')
-         THEN regexp_extract(text_, pattern_, group_, 's') END;
+    regexp_extract_all(text_, pattern_, group_, 's')[1];

@@ -2574,7 +2574,7 @@ SELECT nspname FROM pg_catalog.pg_namespace WHERE (nspname !~ '^pg_' OR oid = pg
 SELECT c.relname, CASE c.relkind WHEN 'r' THEN 'table' WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' WHEN 't' THEN 'TOAST table' WHEN 'f' THEN 'foreign table' WHEN 'p' THEN 'partitioned table' END AS reltype FROM pg_catalog.pg_class c LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'merged' AND c.relkind = ANY('{"p", "f", "t", "m", "v", "r"}')
 
 -- Expressions: parts of texts by a regular expression
-SELECT substring('public.totals_7' from '_([0-9]+)$'), substring('abc', 'b.'), substring('abc' from 'x'), substring('abc' from '(?:a)b'), substring('a[b]' from '[(]|\[(b)'), substring('abc' from 2 for 1), substring(relname from '^pg_(.*)$'), substring(relname, '^pg_'), substring(relname, 4), substring('a' || chr(10) || 'b', 'a.b'::text) FROM pg_class WHERE relname = 'pg_type'
+SELECT substring('public.totals_7' from '_([0-9]+)$'), substring('abc', 'b.'), substring('abc' from 'x'), substring('abc' from '(?:a)b'), substring('a[b]' from '[(]|\[(b)'), substring('abc' from 2 for 1), substring(relname from '^pg_(.*)$'), substring(relname, '^pg_'), substring(relname, 4), substring('a' || chr(10) || 'b', 'a.b'::text), substring('o' from 'o|(x)'), substring('xo' from 'o|(x)'), substring('ox' from 'o|(x)'), substring('ab' from 'a(z?)'), substring('' from 'x*'), substring('' from '(x)?') FROM pg_class WHERE relname = 'pg_type'
 
 -- Expressions: capital letters
 SELECT initcap('it''s a_test of 2nd tOTALS-x'), initcap(''), initcap(NULL), initcap(relname) FROM pg_class WHERE relname = 'pg_type'
