@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from serving_layer import history
 from serving_layer.arriving import ArrivingAlerts
+from serving_layer.closed import closed
 from serving_layer.database import lock_down, open_database, put_table
 from serving_layer.lookup import lookup_table
 from serving_layer.result import (
@@ -86,7 +87,7 @@ class Connection:
             forks: Whether the process will fork itself to have questions answered in its forks,
                 which call `detach` first.
         """
-        self._detached = False
+        self._detached = self._closed = False
         self._install: Callable[[duckdb.DuckDBPyConnection, Catalog], None] | None = None
         self._catalog, self._settings, self._store = catalog, settings, store
         self._lock = threading.Lock()
@@ -114,7 +115,11 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        """Closes the connection, all its snapshots, and what it reads from topics."""
+        """Closes the connection, all its snapshots, and what it reads from topics.
+
+        Whatever is asked of it afterwards raises UsageError.
+        """
+        self._closed = True
         for arriving in list(self._arriving):
             arriving.close()
         self._close_idle()
@@ -128,12 +133,18 @@ class Connection:
         while self._idle:
             self._idle.pop().cursor.close()
 
+    def _check_open(self) -> None:
+        """Raises UsageError if the connection was closed."""
+        if self._closed:
+            raise closed()
+
     def refresh(self) -> None:
         """Loads new data. `sql` and `snapshot` do so automatically."""
         with self._lock:
             self._refreshed()
 
     def _refreshed(self) -> Loaded:
+        self._check_open()
         return self._refresh.loaded if self._detached else self._refresh.refresh()
 
     def may_have_more(self) -> bool:
@@ -188,6 +199,7 @@ class Connection:
                 Without a speed layer for these definitions, answers end at the cut, and the
                 provenance's `note` says so.
         """
+        self._check_open()
         opened = self._newest(relations) if version is None else self._earlier(version, relations)
         with opened as snapshot:
             yield snapshot
@@ -295,6 +307,7 @@ class Connection:
             UsageError: The name is not allowed, the file can't be read, or `serving_memory_mb` is
                 too small for it.
         """
+        self._check_open()
         check_name(name, "name of a table")
         taken = [v.name for v in self._catalog.views] + [q.name for q in self._catalog.queries]
         if name in taken:
@@ -338,6 +351,7 @@ class Connection:
         Raises:
             UsageError: The catalog has no such alert.
         """
+        self._check_open()
         arriving = ArrivingAlerts(
             self._catalog.alert(name),
             lambda: broker_address(self._settings),
@@ -375,6 +389,7 @@ class Connection:
 
         The lag is left out if no broker answers.
         """
+        self._check_open()
         try:
             return lagging(provenance, self._catalog, self._settings)
         except EnvironmentFault:
@@ -388,6 +403,7 @@ class Connection:
         They are those of `trilayer batch history --json`. `pandas.DataFrame(connection.history())`
         makes a table of them. Empty before the first publication.
         """
+        self._check_open()
         return history.history(self._store)
 
     def reconciliation(self, view: str, version: int | None = None) -> RowSet:
@@ -406,6 +422,7 @@ class Connection:
             UsageError: The view or version does not exist.
             CoverageError: The layers were not compared; the message has the reason.
         """
+        self._check_open()
         stored = {one.name: one for one in self._catalog.stored}
         found = stored.get(view) or self._catalog.view(view)
         return history.reconciliation(found, version, self._store)

@@ -25,6 +25,7 @@ import urllib3
 from pydantic import TypeAdapter
 from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
 
+from serving_layer.closed import closed
 from serving_layer.history import Version
 from serving_layer.result import Provenance, Result, without_hugeint
 from trilayer_core.errors import (
@@ -154,7 +155,7 @@ class RemoteConnection:
         place = parts.netloc.rpartition("@")[2]
         self._address = f"{parts.scheme}://{place}"
         self._base = f"{self._address}{parts.path.rstrip('/')}"
-        self._timeout_s = timeout_s
+        self._timeout_s, self._closed = timeout_s, False
         self._client = _client(parts.scheme, parts.hostname, _login(name, secret), timeout_s)
 
     def __enter__(self) -> RemoteConnection:
@@ -164,8 +165,14 @@ class RemoteConnection:
         self.close()
 
     def close(self) -> None:
-        """Closes the connection."""
+        """Closes the connection. Whatever is asked of it afterwards raises UsageError."""
+        self._closed = True
         self._client.clear()
+
+    def _check_open(self) -> None:
+        """Raises UsageError if the connection was closed: urllib3 would open it again."""
+        if self._closed:
+            raise closed()
 
     @cached_property
     def catalog(self) -> RemoteCatalog:
@@ -189,6 +196,7 @@ class RemoteConnection:
         Args:
             version: A kept publication, as listed by `history`; None for the newest state.
         """
+        self._check_open()
         yield RemoteSnapshot(self, version)
 
     def sql(self, query: str, layer: str = "merged") -> Result:
@@ -246,6 +254,7 @@ class RemoteConnection:
         self, method: str, path: str, body: Mapping[str, Any] | None
     ) -> Iterator[urllib3.BaseHTTPResponse]:
         """The response to a request, which is read in the block."""
+        self._check_open()
         try:
             response = self._client.request(
                 method, f"{self._base}{path}", json=body, preload_content=False

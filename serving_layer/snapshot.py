@@ -19,6 +19,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from serving_layer.alerts import LAYER, OUTPUT
+from serving_layer.closed import closed
 from serving_layer.held import held
 from serving_layer.result import Provenance, Result, without_hugeint
 from serving_layer.state import Loaded
@@ -149,6 +150,8 @@ class Snapshot:
     def _check(self, query: str) -> None:
         try:
             statements = self._cursor.extract_statements(query)
+        except duckdb.ConnectionException:
+            raise closed() from None
         except duckdb.Error as error:
             says = str(error).strip()
             raise UsageError(

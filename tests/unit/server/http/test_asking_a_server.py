@@ -43,6 +43,48 @@ def test_errors_are_the_same(site, query):
     assert said[0] == said[1]
 
 
+def test_a_connection_that_was_closed_refuses_to_answer_as_one_to_a_store_does(site):
+    said = []
+    for connection in (
+        serving_layer.connect(site.served.url),
+        serving_layer.connect(site.connection.catalog, store=site.store),
+    ):
+        with connection.snapshot() as snapshot:
+            known = snapshot.sql("SELECT 1").provenance
+            connection.close()
+            connection.close()
+            for ask in (
+                lambda c: c.sql("SELECT 1"),
+                lambda c: c.snapshot().__enter__(),
+                lambda c: c.snapshot(2).__enter__(),
+                lambda c: c.history(),
+                lambda c: c.provenance(),
+                lambda c, known=known: c.with_lag(known),
+                lambda _, snapshot=snapshot: snapshot.sql("SELECT 1"),
+            ):
+                with pytest.raises(UsageError) as error:
+                    ask(connection)
+                said.append(str(error.value))
+    assert set(said) == {
+        "a connection must be open when it is asked; this one was closed; open another:"
+        " serving_layer.connect()"
+    }
+
+
+def test_a_connection_to_a_store_that_was_closed_refuses_everything(site):
+    connection = serving_layer.connect(site.connection.catalog, store=site.store)
+    connection.close()
+    for ask in (
+        connection.refresh,
+        lambda: connection.segments("sales"),
+        lambda: connection.reconciliation("sold"),
+        lambda: connection.table("mine", [{"a": 1}]),
+        lambda: connection.alerts("any"),
+    ):
+        with pytest.raises(UsageError, match="this one was closed"):
+            ask()
+
+
 def test_a_snapshot_fixes_the_version(site):
     with serving_layer.connect(site.served.url) as connection:
         with connection.snapshot(2) as snapshot:
