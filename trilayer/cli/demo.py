@@ -91,6 +91,8 @@ def _tell(step: Step, demo: Demo) -> None:
                     f"  watch them in a browser: {server.console}   or ask: {server.psql}",
                     soft_wrap=True,
                 )
+                for note in server.notes:
+                    out.print(f"  {note}", soft_wrap=True)
         case operation.Scheduling(airflow):
             out.print(
                 f"  Airflow runs the batch layer every minute: {airflow.url}/dags/"

@@ -56,7 +56,10 @@ async def _run(asked: Project, *, any_port: bool, ready_file: Path | None) -> No
 def _say(ready_file: Path | None, at: Addresses) -> None:
     if ready_file:
         next_ = ready_file.with_suffix(".next")
-        next_.write_text(json.dumps({"console": at.console, "psql": at.psql}))
+        said = {"console": at.console, "psql": at.psql, "notes": at.notes}
+        next_.write_text(json.dumps(said))
         next_.replace(ready_file)
     out.print(f"console       {at.console}", soft_wrap=True)
     out.print(f"SQL clients   {at.psql}", soft_wrap=True)
+    for note in at.notes:
+        out.print(note, soft_wrap=True)

@@ -46,6 +46,8 @@ def _announce(stack: Stack) -> None:
     if server:
         out.print(f"console       {server.console}")
         out.print(f"SQL clients   {server.psql}")
+        for note in server.notes:
+            out.print(note, soft_wrap=True)
     if airflow:
         out.print(f"Airflow       {airflow.url}   user {airflow.user}, password {airflow.password}")
         every_min = p.settings.batch_every_s // 60

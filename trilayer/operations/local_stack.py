@@ -70,10 +70,12 @@ class ServerAddresses:
     Attributes:
         console: The address of the console, for a browser.
         psql: The command that connects psql.
+        notes: A sentence for each port that was taken, with the one that is used instead.
     """
 
     console: str
     psql: str
+    notes: Sequence[str]
 
 
 @dataclass(frozen=True)

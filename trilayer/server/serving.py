@@ -7,7 +7,7 @@ import gc
 import logging
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +35,10 @@ CONSOLE = Path(__file__).with_name("console")
 """The folder of the console's built pages."""
 
 
+_WHO = {"wire": "SQL clients use", "http": "the console uses"}
+"""Who uses a port, as messages say it."""
+
+
 @dataclass(frozen=True)
 class Addresses:
     """Where the server listens.
@@ -45,6 +49,7 @@ class Addresses:
         http: The port of HTTP.
         encrypted: Whether clients must encrypt.
         has_users: Whether clients must be one of the users.
+        notes: A sentence for each port that was taken, with the one that is used instead.
     """
 
     host: str
@@ -52,6 +57,7 @@ class Addresses:
     http: int
     encrypted: bool
     has_users: bool
+    notes: Sequence[str] = ()
 
     @property
     def psql(self) -> str:
@@ -86,20 +92,29 @@ async def serve(
         UsageError: Others could reach the address, without passwords or encryption.
         EnvironmentFault: A port is taken.
     """
-    settings, ports = project.settings, dict[str, int]()
+    settings, ports, taken = project.settings, dict[str, int](), dict[str, int]()
     may = access(settings)
     check_exposed(settings.serve_host, may)
 
-    def port_of(port: int) -> int:
-        return 0 if any_port and _is_taken(settings.serve_host, port) else port
+    def port_of(name: str, wanted: int) -> int:
+        if any_port and _is_taken(settings.serve_host, wanted):
+            taken[name] = wanted
+            return 0
+        return wanted
 
     def listens(name: str, port: int) -> None:
         ports[name] = port
         if len(ports) == len(("wire", "http")):
-            has_users = bool(may.users.all())
             ready(
                 Addresses(
-                    settings.serve_host, **ports, encrypted=may.encrypted, has_users=has_users
+                    settings.serve_host,
+                    **ports,
+                    encrypted=may.encrypted,
+                    has_users=bool(may.users.all()),
+                    notes=[
+                        f"Port {wanted} is taken, so {_WHO[name]} port {ports[name]} instead."
+                        for name, wanted in taken.items()
+                    ],
                 )
             )
 
@@ -127,12 +142,16 @@ async def serve(
         try:
             async with asyncio.TaskGroup() as both:
                 both.create_task(
-                    wire.run(port_of(settings.serve_port), stop, lambda port: listens("wire", port))
+                    wire.run(
+                        port_of("wire", settings.serve_port),
+                        stop,
+                        lambda port: listens("wire", port),
+                    )
                 )
                 both.create_task(
                     web.serve(
                         site,
-                        port_of(settings.serve_http_port),
+                        port_of("http", settings.serve_http_port),
                         stop,
                         lambda port: listens("http", port),
                         settings.serve_host,
