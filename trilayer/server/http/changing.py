@@ -19,7 +19,7 @@ from trilayer.operations.batch import deliver_all
 from trilayer.operations.corrections import Sent, send_corrections
 from trilayer.operations.project import Project
 from trilayer.server.http.faults import INVALID, Failure
-from trilayer.server.http.security import Client, WebAccess, admin_of
+from trilayer.server.http.security import Requester, WebAccess, admin_of
 from trilayer.server.http.state import State
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.seam import format_time
@@ -89,7 +89,7 @@ def add(app: FastAPI, state: State, access: WebAccess) -> None:
         return JSONResponse({"sent": sent.now, "before": sent.before, "refused": sent.refused})
 
 
-def _roll_back(p: Project, body: Rollback, client: Client) -> dict[str, Any]:
+def _roll_back(p: Project, body: Rollback, client: Requester) -> dict[str, Any]:
     hold = Held(client.who, body.why, now_ms()) if body.hold else None
     published = rollback(body.version, p.store, hold)
     undelivered = deliver_all(p)

@@ -14,7 +14,7 @@ from typing import Any
 
 from trilayer.server.http.faults import NOT_FOUND, TOO_MANY, Failure
 from trilayer.server.http.limits import Limits
-from trilayer.server.http.security import Client
+from trilayer.server.http.security import Requester
 
 
 @dataclass
@@ -84,7 +84,7 @@ class Questions:
         self._numbers = itertools.count(1)
 
     @contextmanager
-    def running(self, id_: str | None, layer: str, client: Client) -> Iterator[Running]:
+    def running(self, id_: str | None, layer: str, client: Requester) -> Iterator[Running]:
         """Lists a question while it runs.
 
         Args:
@@ -117,7 +117,7 @@ class Questions:
         finally:
             del self._running[id_]
 
-    def cancel(self, id_: str, client: Client) -> Running:
+    def cancel(self, id_: str, client: Requester) -> Running:
         """Cancels a question. A reader may cancel its own, and an admin each.
 
         Raises:

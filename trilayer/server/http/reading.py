@@ -16,7 +16,7 @@ from trilayer.server.http import catalog
 from trilayer.server.http.engine import Engine
 from trilayer.server.http.faults import BROKEN, INVALID, Failure
 from trilayer.server.http.limits import Limits
-from trilayer.server.http.security import WebAccess, client_of
+from trilayer.server.http.security import WebAccess, requester_of
 from trilayer.server.http.state import Kind, State
 from trilayer.server.http.watch import state_of
 
@@ -39,7 +39,7 @@ def add(app: FastAPI, engine: Engine, state: State, access: WebAccess, limits: L
     @app.get("/v1/session", tags=["state"])
     async def session(request: Request) -> dict[str, Any]:
         """Who asks, and what they may do."""
-        client = client_of(request)
+        client = requester_of(request)
         return {
             "user": client.name,
             "role": client.role,

@@ -55,7 +55,7 @@ CHECKS, CHECKS_EACH = 4, 3
 
 
 @dataclass(frozen=True)
-class Client:
+class Requester:
     """Who sends a request.
 
     Attributes:
@@ -173,17 +173,17 @@ class Guard:
                 "Pages of other sites may not ask this server",
             )
 
-    async def _client(self, scope: Scope, headers: Headers) -> Client | None:
+    async def _client(self, scope: Scope, headers: Headers) -> Requester | None:
         address = scope["client"][0] if scope.get("client") else ""
         given = headers.get("authorization")
         if given and self._access.checks is not None:
             name, role = await self._login(given, self._access.checks, address)
-            return Client(name or None, role, address)
+            return Requester(name or None, role, address)
         if scope["path"] in OPEN:
             return None
         if self._access.checks is None:
             if _is_loopback(address):
-                return Client(None, "reader", address)
+                return Requester(None, "reader", address)
             raise Failure(
                 403,
                 NOT_ALLOWED,
@@ -222,19 +222,19 @@ def login_needed(message: str) -> Failure:
     return Failure(401, NOT_ALLOWED, message, LOGIN_HINT, headers=challenge)
 
 
-def client_of(request: Request) -> Client:
+def requester_of(request: Request) -> Requester:
     """Who sends a request."""
-    client: Client = request.scope["trilayer.client"]
+    client: Requester = request.scope["trilayer.client"]
     return client
 
 
-def admin_of(request: Request, access: WebAccess) -> Client:
+def admin_of(request: Request, access: WebAccess) -> Requester:
     """Who sends a request that changes something.
 
     Raises:
         Failure: They may not.
     """
-    client = client_of(request)
+    client = requester_of(request)
     if client.is_admin:
         return client
     if access.checks is None:

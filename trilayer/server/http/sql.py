@@ -27,7 +27,7 @@ from trilayer.server.http.engine import Answer, Engine, chunks_of
 from trilayer.server.http.faults import INVALID, TOO_MUCH, Failure, of_refusal
 from trilayer.server.http.limits import Limits
 from trilayer.server.http.questions import Questions, Running
-from trilayer.server.http.security import Client, client_of
+from trilayer.server.http.security import Requester, requester_of
 from trilayer.server.metrics import Metrics
 
 logger = logging.getLogger("trilayer.server")
@@ -88,12 +88,12 @@ def add(
                 " can't be told from a complete one",
                 "Configure the proxy, if there is one, to use HTTP/1.1",
             )
-        return _Answering(engine, questions, limits, metrics, asked, format_, client_of(request))
+        return _Answering(engine, questions, limits, metrics, asked, format_, requester_of(request))
 
     @app.get("/v1/sql", tags=["questions"])
     async def running(request: Request) -> dict[str, Any]:
         """Lists the questions that run: a reader's own, and all for an admin."""
-        client = client_of(request)
+        client = requester_of(request)
         listed = [q for q in questions.list() if client.is_admin or q.who == client.who]
         return {"questions": [question.to_json() for question in listed]}
 
@@ -105,7 +105,7 @@ def add(
         request: Request,
     ) -> dict[str, Any]:
         """Cancels a question that runs."""
-        questions.cancel(id_, client_of(request))
+        questions.cancel(id_, requester_of(request))
         return {"id": id_, "cancelled": True}
 
 
@@ -186,7 +186,7 @@ class _Answering(Response):
         metrics: Metrics,
         asked: Asked,
         format_: Format,
-        client: Client,
+        client: Requester,
     ) -> None:
         super().__init__()
         self._engine, self._questions, self._limits = engine, questions, limits

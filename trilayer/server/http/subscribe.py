@@ -19,7 +19,7 @@ from trilayer.server.http.faults import TOO_MANY, Failure, of_refusal
 from trilayer.server.http.keys import key_of, whole_sql
 from trilayer.server.http.limits import Limits
 from trilayer.server.http.one_by_one import OneByOne
-from trilayer.server.http.security import Client, client_of
+from trilayer.server.http.security import Requester, requester_of
 from trilayer.server.http.shared import Ended, Followed, Shared, Subscriber
 from trilayer.server.http.sql import check_length
 from trilayer.server.http.watch import Watch
@@ -59,7 +59,7 @@ class Subscriptions:
         return sum(bool(shared.subscribers) for shared in self._shared.values())
 
     async def join(
-        self, followed: Followed, client: Client, last_id: str | None
+        self, followed: Followed, client: Requester, last_id: str | None
     ) -> tuple[Shared, Subscriber]:
         """Adds a subscriber.
 
@@ -83,7 +83,7 @@ class Subscriptions:
             self._left(shared, client)
             raise
 
-    def leave(self, shared: Shared, subscriber: Subscriber, client: Client) -> None:
+    def leave(self, shared: Shared, subscriber: Subscriber, client: Requester) -> None:
         """Removes a subscriber."""
         shared.leave(subscriber)
         self._left(shared, client)
@@ -96,7 +96,7 @@ class Subscriptions:
         for shared in self._shared.values():
             shared.close()
 
-    def _left(self, shared: Shared, client: Client) -> None:
+    def _left(self, shared: Shared, client: Requester) -> None:
         self._clients[client.who] -= 1
         if not self._clients[client.who]:
             del self._clients[client.who]
@@ -110,7 +110,7 @@ class Subscriptions:
         del self._drops[followed]
         self._shared.pop(followed).close()
 
-    def _check(self, client: Client) -> None:
+    def _check(self, client: Requester) -> None:
         if self._closed:
             raise Failure(503, "57P01", "the server is ending", headers={"Retry-After": "2"})
         for got, most, whose in (
@@ -175,7 +175,7 @@ def add(app: FastAPI, subscriptions: Subscriptions, catalog: Catalog, limits: Li
         statement = whole_sql(sql)
         columns = [name.strip() for name in key.split(",")] if key else key_of(statement, catalog)
         followed = Followed(statement, layer, tuple(columns) if columns else None)
-        return _Stream(subscriptions, followed, client_of(request), last_id, limits)
+        return _Stream(subscriptions, followed, requester_of(request), last_id, limits)
 
 
 class _Stream(Response):
@@ -185,7 +185,7 @@ class _Stream(Response):
         self,
         subscriptions: Subscriptions,
         followed: Followed,
-        client: Client,
+        client: Requester,
         last_id: str | None,
         limits: Limits,
     ) -> None:
