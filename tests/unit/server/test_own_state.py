@@ -13,6 +13,10 @@ def test_the_numbers_of_a_stream_stand_in_one_row_however_many_partitions_it_has
     provenance = Provenance(3, "2026-01-01T00:00:00Z", "full", exact=True, streams={"s": stream})
     (row,) = system.relation("provenance", None, None, provenance).to_pylist()
     assert (row["stream"], row["batch_events"], row["speed_events"]) == ("s", 12, 6)
+    document = provenance.to_json()["streams"]["s"]
+    shared = [name for name in document if name in row]
+    assert "quarantined_in_all" in shared
+    assert [row[name] for name in shared] == [document[name] for name in shared]
     assert system.relation("partitions", None, None, provenance).to_pylist() == [
         {"stream": "s", "partition": 0, "cut": 5, "head": 8},
         {"stream": "s", "partition": 1, "cut": 7, "head": 9},

@@ -123,7 +123,7 @@ def _provenance(project: Project, connection: Connection, provenance: Provenance
             "generation": stream.generation,
             "batch_events": stream.batch_events,
             "speed_events": stream.speed_events,
-            "quarantined": stream.quarantined_in_all,
+            "quarantined_in_all": stream.quarantined_in_all,
             "note": stream.note,
         }
         for name, stream in provenance.streams.items()
@@ -252,7 +252,7 @@ RELATIONS: Mapping[str, tuple[pa.Schema, Callable[[Project, Connection, Provenan
                 "generation": pa.string(),
                 "batch_events": pa.int64(),
                 "speed_events": pa.int64(),
-                "quarantined": pa.int64(),
+                "quarantined_in_all": pa.int64(),
                 "note": pa.string(),
             }
         ),

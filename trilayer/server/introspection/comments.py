@@ -92,7 +92,7 @@ OWN_RELATIONS: Mapping[str, tuple[str, Mapping[str, str]]] = {
             "generation": "The generation of the speed layer that covers what follows the cut.",
             "batch_events": "The events below the cut, without those that were lost.",
             "speed_events": "The events between the cut and the head.",
-            "quarantined": "Those of both that do not fit the schema, which no view counts.",
+            "quarantined_in_all": "Those of both that do not fit the schema, which no view counts.",
             "note": "An explanation of the head, if one is needed.",
         },
     ),
