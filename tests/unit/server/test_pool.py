@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import shutil
 import weakref
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from tests.support.served import Served
 from tests.support.waiting import until_in_loop
 from trilayer import Catalog
 from trilayer.operations.project import Project
-from trilayer.server.engine.pool import Pool
+from trilayer.server.engine.pool import STARTS, Pool
 from trilayer.server.engine.question import EngineLimits, Question, Refusal
 from trilayer.server.wire.client import Client
 from trilayer_core.runtime.settings import Settings
@@ -94,6 +95,45 @@ def test_workers_that_were_killed_leave_no_descriptor(project):
                 now = len(list(Path("/proc/self/fd").iterdir()))
                 before = before or now
             assert now <= before + 1
+
+    asyncio.run(run())
+
+
+def test_a_loader_that_is_killed_twice_at_once_is_started_again(project):
+    async def run():
+        async with Pool(project) as pool:
+            await pool.state()
+            killed = []
+
+            def is_killed():
+                if pool._loader is None or pool._loader in killed:
+                    return False
+                pool._loader._process.kill()
+                killed.append(pool._loader)
+                return True
+
+            assert is_killed()
+            looking = asyncio.create_task(pool.state())
+            await until_in_loop(is_killed)
+            await looking
+            assert pool._loader not in killed
+            assert await answer(pool, "SELECT 1") == b"[[1]]"
+
+    asyncio.run(run())
+
+
+def test_a_loader_that_can_t_start_is_not_started_for_ever(project, monkeypatch, caplog):
+    async def run():
+        async with Pool(project) as pool:
+            for _ in range(2):
+                with monkeypatch.context() as patched:
+                    patched.setattr("sys.executable", shutil.which("false"))
+                    with pytest.raises(Refusal, match="again and again") as refused:
+                        await pool.state()
+                assert refused.value.code == "57P03"
+                assert caplog.messages.count("the loader has ended") == STARTS
+                caplog.clear()
+            await pool.state()
 
     asyncio.run(run())
 

@@ -12,6 +12,7 @@ import pickle
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from typing import Any
 
 from trilayer.operations.project import Project
@@ -21,7 +22,11 @@ from trilayer.server.engine.question import EngineLimits
 
 
 class LoaderProcess:
-    """The process that loads the store and forks workers, as the server sees it."""
+    """The process that loads the store and forks workers, as the server sees it.
+
+    Attributes:
+        has_replied: Whether it has ever done what it was told. If not, it may be unable to start.
+    """
 
     def __init__(
         self,
@@ -33,6 +38,7 @@ class LoaderProcess:
         """Takes over what `started` has started."""
         self._process, self._end, self._writer = process, end, writer
         self._in = frames.In(reader)
+        self.has_replied = False
 
     @staticmethod
     async def started(
@@ -62,7 +68,8 @@ class LoaderProcess:
         )
         told = pickle.dumps((sys.path, start))
         writer.write(frames.head(frames.REQUEST, len(told)) + told)
-        await writer.drain()
+        with suppress(ConnectionError):  # one that has ended by now does not reply either
+            await writer.drain()
         return LoaderProcess(process, ours, reader, writer)
 
     async def tell(self, what: bytes, end: socket.socket | None) -> dict[str, Any]:
@@ -78,6 +85,7 @@ class LoaderProcess:
         """
         socket.send_fds(self._end, [what], [end.fileno()] if end else [])
         _, body = await self._in.next()
+        self.has_replied = True
         found: dict[str, Any] = json.loads(body)
         return found
 

@@ -30,6 +30,12 @@ UNREAD_S, ROOM_S = 5.0, 0.2
 for one, in seconds.
 """
 
+STARTS = 3
+"""How many loaders may end before they have replied to anything, for one question to the loader.
+
+One or two may have been killed while they started.
+"""
+
 
 def _of_one(number: int) -> int:
     """How many of these one client may have: a quarter always remains for others."""
@@ -335,8 +341,13 @@ class Pool:
         return worker
 
     async def _told(self, what: bytes, end: socket.socket | None = None) -> dict[str, Any]:
-        """Tells the loader to do something, and returns its reply."""
-        for _ in range(2):
+        """Tells the loader to do something, and returns its reply.
+
+        One that has ended is started again. If several in a row end before they have replied to
+        anything, none can start.
+        """
+        failed_starts = 0
+        while failed_starts < STARTS:
             if self._left.is_set():
                 raise Refusal("57P01", "the server is shutting down")
             if self._loader is None:
@@ -351,7 +362,12 @@ class Pool:
             except (ConnectionError, asyncio.IncompleteReadError):
                 if self._left.is_set():
                     continue
-                logger.exception("the loader has ended, and is started again")
+                logger.exception("the loader has ended")
+                failed_starts += not self._loader.has_replied
                 await self._loader.end()
                 self._loader = None
-        raise Refusal("57P03", "the process that loads the store ends again and again")
+        raise Refusal(
+            "57P03",
+            "the process that loads the store ends again and again",
+            "See the server's log",
+        )
