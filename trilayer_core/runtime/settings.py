@@ -120,7 +120,7 @@ class Settings(BaseSettings):
     )
     serve_names: list[str] = Field(
         default_factory=list,
-        description="names by which browsers reach the server, beside localhost and serve_host",
+        description="names by which HTTP clients reach the server, beside localhost and serve_host",
     )
     serve_port: int = Field(
         5433, ge=0, le=65535, description="port for clients of PostgreSQL; 0: a free one"
@@ -133,7 +133,7 @@ class Settings(BaseSettings):
     )
     serve_key: Path | None = Field(None, description="the certificate's private key, in PEM")
     serve_workers: int = Field(
-        0, ge=0, description="questions answered at once; 0: one a processor, and two at least"
+        0, ge=0, description="questions computed at once; 0: one for each processor, two at least"
     )
     serve_memory_mb: int = Field(
         1024, ge=128, description="memory that a question may take, beside the views"
