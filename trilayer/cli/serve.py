@@ -33,7 +33,8 @@ def serve(
         bool, typer.Option("--any-port", help="take free ports in place of those that are taken")
     ] = False,
     ready_file: Annotated[
-        Path | None, typer.Option(help="a file for the addresses, written once clients can connect")
+        Path | None,
+        typer.Option(hidden=True, help="file for the addresses, written once clients can connect"),
     ] = None,
 ) -> None:
     """Answers SQL clients and browsers, until Ctrl-C."""
