@@ -152,7 +152,7 @@ class Guard:
                 403,
                 NOT_ALLOWED,
                 f"Host must be a name of this server, such as localhost; got {host!r}",
-                "Add the name to those that the server is configured with",
+                "Add the name to the setting serve_names",
             )
 
     def _check_origin(self, scope: Scope, headers: Headers) -> None:
@@ -187,9 +187,9 @@ class Guard:
             raise Failure(
                 403,
                 NOT_ALLOWED,
-                "a server without passwords must be asked from its own machine; got a request"
+                "a server without users must be asked from its own machine; got a request"
                 f" from {address}",
-                "Set a password for the server",
+                "Add a user: `trilayer user add NAME`",
             )
         raise login_needed("a login must be sent with this request; it has none")
 
@@ -241,9 +241,8 @@ def admin_of(request: Request, access: WebAccess) -> Requester:
         raise Failure(
             403,
             NOT_ALLOWED,
-            "a request that changes something must come from an admin; this server has no"
-            " passwords",
-            "Set a password for the role admin, or use the command line",
+            "a request that changes something must come from an admin; this server has no users",
+            "Add one with `trilayer user add NAME --role admin`, or use the command line",
         )
     if client.name is None:
         raise login_needed("a request that changes something must come from an admin; log in")

@@ -110,7 +110,7 @@ def test_without_passwords_whoever_is_on_this_machine_reads(serving):
         }  # fmt: skip
         answer = client.post("/v1/rollback", json={})
     assert answer.status_code == 403
-    assert "no passwords" in answer.json()["error"]["message"]
+    assert "no users" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(
