@@ -7,9 +7,10 @@ import gc
 import logging
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from trilayer.operations.project import Project
@@ -92,9 +93,23 @@ async def serve(
         UsageError: Others could reach the address, without passwords or encryption.
         EnvironmentFault: A port is taken.
     """
-    settings, ports, taken = project.settings, dict[str, int](), dict[str, int]()
+    settings = project.settings
     may = access(settings)
     check_exposed(settings.serve_host, may)
+    ports: dict[str, int] = {}
+    taken: dict[str, int] = {}
+
+    def listens(name: str, port: int) -> None:
+        ports[name] = port
+        if ports.keys() == _WHO.keys():
+            has_users = bool(may.users.all())
+            host, encrypted = settings.serve_host, may.encrypted
+            notes = [
+                f"Port {taken[name]} is taken, so {who} port {ports[name]} instead."
+                for name, who in _WHO.items()
+                if name in taken
+            ]
+            ready(Addresses(host, **ports, encrypted=encrypted, has_users=has_users, notes=notes))
 
     def port_of(name: str, wanted: int) -> int:
         if any_port and _is_taken(settings.serve_host, wanted):
@@ -102,31 +117,8 @@ async def serve(
             return 0
         return wanted
 
-    def listens(name: str, port: int) -> None:
-        ports[name] = port
-        if len(ports) == len(("wire", "http")):
-            ready(
-                Addresses(
-                    settings.serve_host,
-                    **ports,
-                    encrypted=may.encrypted,
-                    has_users=bool(may.users.all()),
-                    notes=[
-                        f"Port {wanted} is taken, so {_WHO[name]} port {ports[name]} instead."
-                        for name, wanted in taken.items()
-                    ],
-                )
-            )
-
     async with Pool(project, limits(settings)) as pool, _loading(pool):
-        metrics = Metrics()
-        metrics.processes.workers = lambda: pool.pids
-        loop = asyncio.get_running_loop()
-        metrics.gauge(
-            "trilayer_tasks",
-            "What the server has under way, such as connections.",
-            lambda: len(asyncio.all_tasks(loop)),
-        )
+        metrics = _metrics(pool)
         wire = Server(pool, may, settings.serve_host, metrics)
         site = app(
             pool,
@@ -135,32 +127,50 @@ async def serve(
             metrics=metrics,
             console=CONSOLE,
         )
-        # What is there now stays. Python collects old garbage, such as TLS connections that have
-        # failed, when it may be a quarter of what the last collection has looked at.
-        gc.freeze()
-        gc.collect()
-        try:
+        with _quick_garbage_collection():
             async with asyncio.TaskGroup() as both:
                 both.create_task(
-                    wire.run(
-                        port_of("wire", settings.serve_port),
-                        stop,
-                        lambda port: listens("wire", port),
-                    )
+                    wire.run(port_of("wire", settings.serve_port), stop, partial(listens, "wire"))
                 )
                 both.create_task(
                     web.serve(
                         site,
                         port_of("http", settings.serve_http_port),
                         stop,
-                        lambda port: listens("http", port),
+                        partial(listens, "http"),
                         settings.serve_host,
                         certificate=settings.serve_certificate,
                         key=settings.serve_key,
                     )
                 )
-        finally:
-            gc.unfreeze()  # DuckDB's module tells the terminal of what is not collected at the end
+
+
+def _metrics(pool: Pool) -> Metrics:
+    """The metrics, with what the server's processes and its event loop have under way."""
+    metrics = Metrics()
+    metrics.processes.workers = lambda: pool.pids
+    loop = asyncio.get_running_loop()
+    metrics.gauge(
+        "trilayer_tasks",
+        "What the server has under way, such as connections.",
+        lambda: len(asyncio.all_tasks(loop)),
+    )
+    return metrics
+
+
+@contextmanager
+def _quick_garbage_collection() -> Iterator[None]:
+    """Leaves what is there now out of garbage collection during the block.
+
+    Python looks for old garbage, such as TLS connections that have failed, only once there are a
+    quarter as many new objects as its last look has found. The fewer it finds, the sooner.
+    """
+    gc.freeze()
+    gc.collect()
+    try:
+        yield
+    finally:
+        gc.unfreeze()  # DuckDB's module tells the terminal of what is not collected at the end
 
 
 @asynccontextmanager

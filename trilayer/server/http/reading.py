@@ -35,7 +35,12 @@ class Answered(BaseModel):
 
 def add(app: FastAPI, engine: Engine, state: State, access: WebAccess, limits: Limits) -> None:
     """Adds the endpoints to an application."""
+    _add_state(app, state, access)
+    _add_publications(app, state)
+    _add_health(app, engine, limits)
 
+
+def _add_state(app: FastAPI, state: State, access: WebAccess) -> None:
     @app.get("/v1/session", tags=["state"])
     async def session(request: Request) -> dict[str, Any]:
         """Who asks, and what they may do."""
@@ -73,6 +78,10 @@ def add(app: FastAPI, engine: Engine, state: State, access: WebAccess, limits: L
             ) from None
         return JSONResponse((await state.with_lag(given)).to_json())
 
+
+def _add_publications(app: FastAPI, state: State) -> None:
+    """Adds what has happened to events: publications, reconciliation and quarantine."""
+
     @app.get("/v1/history", tags=["state"])
     async def history() -> Response:
         """The publications that are kept, oldest first."""
@@ -106,6 +115,8 @@ def add(app: FastAPI, engine: Engine, state: State, access: WebAccess, limits: L
         """The events that do not fit their schema: how many, why, and the newest of them."""
         return JSONResponse(await state.quarantine(stream, limit, whole))
 
+
+def _add_health(app: FastAPI, engine: Engine, limits: Limits) -> None:
     @app.get("/healthz", tags=["health"])
     async def alive() -> dict[str, str]:
         """Whether the process answers."""

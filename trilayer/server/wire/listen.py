@@ -123,23 +123,12 @@ class Server:
             async with asyncio.timeout(STARTUP_S):
                 user = startup.options.get("user", "")
                 is_proven = await authenticate(reader, writer, self._access.users, user)
-            layer, version = _chosen(startup)
-            pid = next(self._pids)
-            client = Client(self._pool, user if is_proven else address, version)
-            known = introspection.SessionInfo(
-                startup.options.get("database", DATABASE),
-                user,
-                layer,
-                startup.options.get("application_name", ""),
-                pid=pid,
-            )
-            secret = secrets.token_bytes(KEY_BYTES)
-            session = Session(reader, writer, client, layer, known, self._metrics, pid, secret)
-            self._sessions[pid] = session
+            session = self._session(startup, user if is_proven else address, reader, writer)
+            self._sessions[session.pid] = session
             try:
                 await session.run(startup)
             finally:
-                del self._sessions[pid]
+                del self._sessions[session.pid]
         except Refusal as refusal:
             fault = Fault(refusal.code, refusal.message, refusal.hint, severity="FATAL")
             writer.write(messages.error(fault))
@@ -157,6 +146,30 @@ class Server:
             writer.close()
             if left_bytes:  # one that does not read it would keep a descriptor and no longer count
                 asyncio.get_running_loop().call_later(CLOSING_S, writer.transport.abort)
+
+    def _session(
+        self,
+        startup: Startup,
+        who: str,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> Session:
+        """The session of a client, which asks as `who`.
+
+        Raises:
+            Refusal: There is no such layer or database.
+        """
+        layer, version = _chosen(startup)
+        pid, secret = next(self._pids), secrets.token_bytes(KEY_BYTES)
+        client = Client(self._pool, who, version)
+        known = introspection.SessionInfo(
+            startup.options.get("database", DATABASE),
+            startup.options.get("user", ""),
+            layer,
+            startup.options.get("application_name", ""),
+            pid=pid,
+        )
+        return Session(reader, writer, client, layer, known, self._metrics, pid, secret)
 
     def _admit(self, address: str) -> None:
         """Raises Refusal if there are too many clients."""
