@@ -1,4 +1,8 @@
-"""One question that is followed: its answer, the changes of it, and those who are told of them."""
+"""One question that is followed: its answer, and the changes of it.
+
+It is asked once for all subscribers, whenever the store has a new state. A subscriber that comes
+back is told what it has missed, as long as that is held.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from serving_layer.snapshot import Layer
 from trilayer.server.engine.question import CANCELLED, Question, Refusal
@@ -20,6 +24,7 @@ from trilayer.server.http.engine import Engine, chunks_of
 from trilayer.server.http.faults import INTERNAL, INVALID, TOO_MUCH
 from trilayer.server.http.limits import Limits
 from trilayer.server.http.one_by_one import OneByOne
+from trilayer.server.http.subscriber import Event, Reason, Subscriber
 from trilayer.server.http.watch import Watch, state_of
 from trilayer.server.metrics import Metrics
 from trilayer_core.errors import did_you_mean
@@ -27,7 +32,6 @@ from trilayer_core.errors import did_you_mean
 logger = logging.getLogger("trilayer.server")
 
 Row = list[Any]
-Reason = Literal["first", "slow", "resumed"]
 
 MOST_BYTES = 16 * 2**20
 """The length of the largest answer that is followed, as JSON."""
@@ -55,28 +59,8 @@ class Followed:
 
 
 @dataclass(frozen=True)
-class Event:
-    """What a subscriber is told.
-
-    Attributes:
-        kind: snapshot, change, progress or failed.
-        data: A JSON document.
-        id: The state of the answer after it; empty if there is none.
-    """
-
-    kind: str
-    data: str
-    id: str = ""
-
-    def encoded(self) -> bytes:
-        """The event as text/event-stream has it."""
-        named = f"id: {self.id}\n" if self.id else ""
-        return f"event: {self.kind}\n{named}data: {self.data}\n\n".encode()
-
-
-@dataclass(frozen=True)
-class _State:
-    """An answer.
+class _Answer:
+    """An answer, as it was at one time.
 
     Attributes:
         id: Its identifier.
@@ -91,77 +75,6 @@ class _State:
     provenance: Mapping[str, Any]
     rows: Mapping[tuple[str, int], Row]
     encoded: bytes
-
-
-class Ended(Exception):
-    """A subscriber has been told everything."""
-
-
-class Subscriber:
-    """One who is told. What it does not read in time is replaced by a snapshot."""
-
-    def __init__(self, most: int) -> None:
-        self._events: deque[Event] = deque()
-        self._most = most
-        self._ready = asyncio.Event()
-        self._reason: Reason | None = None
-        self._ended = False
-
-    def put(self, event: Event) -> None:
-        """Adds an event to those that it has not read yet."""
-        if event.kind == "progress" and self._events and self._events[-1].kind == "progress":
-            self._events.pop()
-        if self._reason is None and len(self._events) >= self._most:
-            self.snapshot("slow")
-        if self._reason is None:
-            self._events.append(event)
-        self._ready.set()
-
-    def snapshot(self, reason: Reason) -> None:
-        """Replaces all events that it has not read by a snapshot, made when it is read."""
-        self._events.clear()
-        self._reason = reason
-        self._ready.set()
-
-    def restart(self, events: Sequence[Event]) -> None:
-        """Replaces all events that it has not read by others."""
-        self._events.clear()
-        self._events.extend(events)
-        self._reason = None
-        self._ready.set()
-
-    def end(self, last: Event | None = None) -> None:
-        """Ends it, after an event."""
-        self._ended = True
-        if last is not None:
-            self._events.append(last)
-        self._ready.set()
-
-    async def next(self, shared: Shared, seconds: float) -> Event | None:
-        """The next event; None if there is none for a while.
-
-        Args:
-            shared: The question.
-            seconds: How long to wait.
-
-        Raises:
-            Ended: There will be none any more.
-        """
-        try:
-            async with asyncio.timeout(seconds):
-                await self._ready.wait()
-        except TimeoutError:
-            return None
-        event: Event | None = None
-        if self._reason is not None and shared.has_answer:
-            event, self._reason = shared.snapshot(self._reason), None
-        elif self._events:
-            event = self._events.popleft()
-        elif self._ended:
-            raise Ended
-        if not self._events and not self._ended:
-            self._ready.clear()
-        return event
 
 
 class Shared:
@@ -180,7 +93,7 @@ class Shared:
         self.subscribers: set[Subscriber] = set()
         self._engine, self._watch, self._one_by_one = engine, watch, one_by_one
         self._limits, self._metrics = limits, metrics
-        self._state: _State | None = None
+        self._answer: _Answer | None = None
         self._changes: deque[tuple[str, Event | None]] = deque(maxlen=CHANGES)
         self._number, self._nonce = 0, secrets.token_hex(4)
         self._quiet_since_told = False
@@ -191,7 +104,7 @@ class Shared:
     @property
     def has_answer(self) -> bool:
         """Whether it has been evaluated."""
-        return self._state is not None
+        return self._answer is not None
 
     async def join(self, last_id: str | None) -> Subscriber:
         """Adds one who is told of changes from now on, or from the state that it has.
@@ -236,14 +149,15 @@ class Shared:
         for subscriber in self.subscribers:
             subscriber.end()
 
-    def snapshot(self, reason: Reason) -> Event:
-        """The whole answer."""
-        state = self._present()
+    def snapshot(self, reason: Reason) -> Event | None:
+        """An event of the whole answer; None while there is none."""
+        if (answer := self._answer) is None:
+            return None
         # A line of its own would end the event; inside of texts JSON escapes it.
-        rows = state.encoded.decode().replace("\n", "")
-        head = {"columns": state.columns, "key": self._key(state), "reason": reason}
-        data = f'{_compact(head)[:-1]},"rows":{rows},"provenance":{_compact(state.provenance)}}}'
-        return Event("snapshot", data, state.id)
+        rows = answer.encoded.decode().replace("\n", "")
+        head = {"columns": answer.columns, "key": self._key(answer), "reason": reason}
+        data = f'{_compact(head)[:-1]},"rows":{rows},"provenance":{_compact(answer.provenance)}}}'
+        return Event("snapshot", data, answer.id)
 
     async def _follow(self, first: asyncio.Future[None]) -> None:
         try:
@@ -265,7 +179,7 @@ class Shared:
                 first.exception()  # nobody may be waiting for it
 
     def _fail(self, refusal: Refusal, first: asyncio.Future[None]) -> None:
-        self._task, self._state = None, None
+        self._task, self._answer = None, None
         self._changes.clear()
         if not first.done():
             first.set_exception(refusal)
@@ -290,7 +204,7 @@ class Shared:
             except TimeoutError:
                 continue
 
-    async def _evaluated(self) -> tuple[_State, list[Row], list[Row]]:
+    async def _evaluated(self) -> tuple[_Answer, list[Row], list[Row]]:
         """The present answer, the rows that are new or changed, and the keys that are gone."""
         most = self._limits.rows
         question = Question(
@@ -322,40 +236,40 @@ class Shared:
 
     def _compared(
         self, encoded: bytes, columns: Sequence[Mapping[str, str]], provenance: Mapping[str, Any]
-    ) -> tuple[_State, list[Row], list[Row]]:
+    ) -> tuple[_Answer, list[Row], list[Row]]:
         self._number += 1
-        id_, before = _id(provenance, f"{self._nonce}-{self._number}"), self._state
+        id_, before = _id(provenance, f"{self._nonce}-{self._number}"), self._answer
         if before is not None and (before.encoded, before.columns) == (encoded, columns):
             return replace(before, id=id_, provenance=provenance), [], []
         rows: list[Row] = json.loads(encoded)
         if len(rows) > self._limits.rows:
             raise _too_much(f"{self._limits.rows:,} rows")
         found = self._keyed(rows, [column["name"] for column in columns])
-        state = _State(id_, columns, provenance, found, encoded)
+        answer = _Answer(id_, columns, provenance, found, encoded)
         if before is None or before.columns != columns:
-            return state, [], []
+            return answer, [], []
         upserts = [row for key, row in found.items() if before.rows.get(key) != row]
         deletes = [
             self._values(row, before) for key, row in before.rows.items() if key not in found
         ]
-        return state, upserts, deletes
+        return answer, upserts, deletes
 
-    def _take(self, state: _State, upserts: list[Row], deletes: list[Row]) -> None:
+    def _take(self, answer: _Answer, upserts: list[Row], deletes: list[Row]) -> None:
         """Makes an answer the present one, and tells what has changed."""
-        before, self._state = self._state, state
-        if before is None or before.columns != state.columns:
+        before, self._answer = self._answer, answer
+        if before is None or before.columns != answer.columns:
             self._changes.clear()
-            self._changes.append((state.id, None))
+            self._changes.append((answer.id, None))
             for subscriber in self.subscribers:
                 subscriber.snapshot("first")
             return
         if not upserts and not deletes:
             self._quiet_since_told = True
-            self._changes.append((state.id, None))
+            self._changes.append((answer.id, None))
             return
-        document = {"upserts": upserts, "deletes": deletes, "provenance": state.provenance}
-        change = Event("change", _compact(document), state.id)
-        self._changes.append((state.id, change))
+        document = {"upserts": upserts, "deletes": deletes, "provenance": answer.provenance}
+        change = Event("change", _compact(document), answer.id)
+        self._changes.append((answer.id, change))
         while sum(len(c.data) for _, c in self._changes if c) > MOST_BYTES:
             self._changes.popleft()
         self._tell(change)
@@ -373,15 +287,12 @@ class Shared:
         return [change for _, change in [*self._changes][ids.index(last_id) + 1 :] if change]
 
     def _progress(self) -> Event:
-        state = self._present()
-        return Event("progress", _compact({"provenance": state.provenance}), state.id)
+        answer = self._answer
+        assert answer is not None  # nobody is told of progress before there is one
+        return Event("progress", _compact({"provenance": answer.provenance}), answer.id)
 
-    def _present(self) -> _State:
-        assert self._state is not None
-        return self._state
-
-    def _key(self, state: _State) -> list[str]:
-        return [*(self.followed.key or (column["name"] for column in state.columns))]
+    def _key(self, answer: _Answer) -> list[str]:
+        return [*(self.followed.key or (column["name"] for column in answer.columns))]
 
     def _keyed(self, rows: list[Row], columns: list[str]) -> dict[tuple[str, int], Row]:
         """Rows by key."""
@@ -409,11 +320,11 @@ class Shared:
             found[text, copy] = row
         return found
 
-    def _values(self, row: Row, state: _State) -> Row:
+    def _values(self, row: Row, answer: _Answer) -> Row:
         """The key of a row."""
         if self.followed.key is None:
             return row
-        columns = [column["name"] for column in state.columns]
+        columns = [column["name"] for column in answer.columns]
         return [row[columns.index(name)] for name in self.followed.key]
 
 

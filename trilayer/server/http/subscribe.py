@@ -1,4 +1,4 @@
-"""Answers that are followed: server-sent events."""
+"""Answers that are followed: who follows which, and how they are told, by server-sent events."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from trilayer.server.http.keys import key_of, whole_sql
 from trilayer.server.http.limits import Limits
 from trilayer.server.http.one_by_one import OneByOne
 from trilayer.server.http.security import Requester, requester_of
-from trilayer.server.http.shared import Ended, Followed, Shared, Subscriber
+from trilayer.server.http.shared import Followed, Shared
 from trilayer.server.http.sql import check_length
+from trilayer.server.http.subscriber import Ended, Subscriber
 from trilayer.server.http.watch import Watch
 from trilayer.server.metrics import Metrics
 from trilayer_core.definitions.catalog import Catalog
@@ -222,7 +223,7 @@ class _Stream(Response):
         await _part(send, f"retry: {RETRY_MS}\n\n".encode())
         while True:
             try:
-                event = await subscriber.next(shared, self._limits.beat_s)
+                event = await subscriber.next(shared.snapshot, self._limits.beat_s)
             except Ended:
                 break
             try:
