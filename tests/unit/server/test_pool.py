@@ -156,8 +156,7 @@ def test_a_question_is_cancelled_that_a_worker_with_newer_data_answers(tmp_path)
                     await client.open(Question(ENDLESS, output="wire"))
 
             asking = asyncio.create_task(ask())
-            while set(pool.pids) <= older:
-                await asyncio.sleep(0.01)
+            await until_in_loop(lambda: set(pool.pids) - older)
             client.cancel()
             with pytest.raises(Refusal, match="user request"):
                 await asking
