@@ -127,7 +127,7 @@ async def serve(
             metrics=metrics,
             console=CONSOLE,
         )
-        with _quick_garbage_collection():
+        with _quick_garbage_collection(), _one_error():
             async with asyncio.TaskGroup() as both:
                 both.create_task(
                     wire.run(port_of("wire", settings.serve_port), stop, partial(listens, "wire"))
@@ -156,6 +156,15 @@ def _metrics(pool: Pool) -> Metrics:
         lambda: len(asyncio.all_tasks(loop)),
     )
     return metrics
+
+
+@contextmanager
+def _one_error() -> Iterator[None]:
+    """Raises the first error of a group alone, as callers handle it: a port that is taken, say."""
+    try:
+        yield
+    except ExceptionGroup as group:
+        raise group.exceptions[0] from None
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """A server loads when it starts, and serves on a store that can't be read until it is mended."""
 
+import asyncio
 import logging
+import socket
 
 import httpx
 import psutil
@@ -13,6 +15,8 @@ from tests.support.waiting import until
 from trilayer import Catalog, Table
 from trilayer.operations.project import Project
 from trilayer.server.engine import loader
+from trilayer.server.serving import serve
+from trilayer_core.errors import EnvironmentFault
 from trilayer_core.store import layout
 from trilayer_core.store.files import Store
 
@@ -90,3 +94,12 @@ def test_what_prevents_loading_is_the_answer_until_it_is_mended(serving, tmp_pat
             asked(server, "SELECT 1")
         file.write_text("name\nred\n")
         assert asked(server, "SELECT name FROM tables.lifts") == [("red",)]
+
+
+@pytest.mark.parametrize("setting", ["serve_port", "serve_http_port"])
+def test_a_port_that_is_taken_is_told(store, tmp_path, setting):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        settings = SETTINGS.model_copy(update={"home": tmp_path / "home", setting: port})
+        with pytest.raises(EnvironmentFault, match=f"can't listen on 127.0.0.1:{port}"):
+            asyncio.run(serve(Project(settings, CATALOG, store), asyncio.Event(), print))
