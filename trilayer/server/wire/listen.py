@@ -189,14 +189,15 @@ def check_exposed(host: str, access: Access) -> None:
     """
     if host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback):
         return
-    missing = [
-        *([] if access.users.all() else ["users: `trilayer user add NAME`"]),
-        *([] if access.tls and access.encrypted else ["serve_certificate and serve_key"]),
-    ]
-    if missing:
+    steps = {}
+    if not access.users.all():
+        steps["users"] = "add them with `trilayer user add NAME`"
+    if not (access.tls and access.encrypted):
+        steps["a certificate"] = "set serve_certificate and serve_key"
+    if steps:
         raise UsageError(
             "an address that others reach must have passwords and encryption; got"
-            f" {host} without {' and '.join(missing)}"
+            f" {host} without {' and without '.join(steps)}; {', and '.join(steps.values())}"
         )
 
 
