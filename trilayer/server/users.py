@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from trilayer_core.errors import SettingsError, UsageError
+from trilayer_core.errors import SettingsError, UsageError, did_you_mean
 
 Role = Literal["reader", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -172,7 +172,7 @@ class Users:
         """Removes a user. Raises UsageError if there is none."""
         users = dict(self.all())
         if users.pop(name, None) is None:
-            raise UsageError(f"user must be one of {', '.join(users) or 'none'}; got {name!r}")
+            raise UsageError(f"there is no user {name!r}{did_you_mean(name, users)}")
         self._write(users)
 
     def _write(self, users: Mapping[str, User]) -> None:
