@@ -21,6 +21,7 @@ from trilayer_core.runtime.clock import now_ms
 from trilayer_core.seam import parse_time
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+"""The limits of the buckets in which the durations of questions are counted, in seconds."""
 
 
 class Outcome:

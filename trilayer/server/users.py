@@ -161,6 +161,11 @@ class Users:
     def put(self, name: str, password: str, role: Role) -> None:
         """Adds a user, or gives one another password and role.
 
+        Args:
+            name: The user's name.
+            password: The password, of which only a verifier is kept.
+            role: What the user may do.
+
         Raises:
             UsageError: The name or password is empty.
         """

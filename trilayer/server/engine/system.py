@@ -40,6 +40,12 @@ def relation(
 ) -> pa.Table:
     """The present rows of a relation, in a snapshot of this provenance.
 
+    Args:
+        name: One of `RELATIONS`, whose columns are there.
+        project: The project whose state it is.
+        connection: The worker's connection.
+        provenance: What the answers of the snapshot are based on.
+
     Raises:
         TrilayerError: What they consist of can't be read.
     """

@@ -16,6 +16,7 @@ from trilayer_core.errors import (
     UsageError,
 )
 
+# SQLSTATEs of failures.
 TOO_MANY = "53300"
 TOO_MUCH = "54000"
 INVALID = "22023"

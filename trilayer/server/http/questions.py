@@ -41,7 +41,7 @@ class Running:
 
     @property
     def seconds(self) -> float:
-        """How long it has been running."""
+        """How long it has been running, in seconds."""
         return time.monotonic() - self._begun
 
     def limit(self, seconds: float) -> asyncio.Timeout:

@@ -47,9 +47,19 @@ NO_BROKER_S = 10.0
 
 
 class State:
-    """What the store of a project says of itself. Its methods raise Failure."""
+    """What the store of a project says of itself.
+
+    Its methods raise Failure if the store can't be read, or not in time.
+    """
 
     def __init__(self, project: Project, engine: Engine, limits: Limits = USUAL) -> None:
+        """Prepares it; nothing is read yet.
+
+        Args:
+            project: The project.
+            engine: Answers questions, such as how many rows a view has.
+            limits: How long reading may take, and how long what was read is used again.
+        """
         self.project = project
         self._engine, self._limits = engine, limits
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="store")
@@ -182,7 +192,21 @@ class State:
     async def reconciled(
         self, view: str, version: int | None, kind: Kind | None, limit: int
     ) -> dict[str, Any]:
-        """The keys of a view that both layers have computed for a publication."""
+        """The keys of a view that both layers have computed for a publication.
+
+        Args:
+            view: The view's name.
+            version: The publication; None for the one in force.
+            kind: Only the keys of this kind; None for all.
+            limit: How many keys are returned at most.
+
+        Returns:
+            A JSON document: the columns and rows of the keys with the values of both layers, and
+            how many keys there are of each kind. `note` says why there are none.
+
+        Raises:
+            Failure: There is no such view or publication.
+        """
         stored = {one.name: one for one in self.project.catalog.stored}
         try:
             found = stored.get(view) or self.project.catalog.view(view)
@@ -208,7 +232,11 @@ class State:
         }
 
     async def reconciled_views(self, version: int | None) -> dict[str, Any]:
-        """How many keys of each view were compared for a publication."""
+        """How many keys of each view were compared for a publication; None for the one in force.
+
+        Raises:
+            Failure: There is no such publication.
+        """
         of = await self._version(version)
         views = {name: asdict(found) for name, found in of.reconciliation.items()}
         return {"version": of.version, "views": views}
@@ -228,7 +256,19 @@ class State:
         )
 
     async def quarantine(self, stream: str | None, limit: int, whole: bool) -> dict[str, Any]:
-        """What is in quarantine: how many events, why, and the newest of them."""
+        """What is in quarantine: how many events, why, and the newest of them.
+
+        Args:
+            stream: Only the events of this stream; None for all.
+            limit: How many events are returned at most; fewer if they have many bytes.
+            whole: Whether those that were replayed or discarded are returned too.
+
+        Returns:
+            A JSON document: `events` and `reasons` count, and `records` are the newest events.
+
+        Raises:
+            Failure: There is no such stream.
+        """
         catalog = self.project.catalog
         try:
             streams = [catalog.stream(stream)] if stream else catalog.streams
@@ -245,7 +285,11 @@ class State:
         }
 
     async def change(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Runs an operation that changes the store, to its end: its time limit is its own."""
+        """Runs an operation that changes the store, to its end: its time limit is its own.
+
+        Raises:
+            Failure: It has failed.
+        """
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(None, function, *arguments)
@@ -282,8 +326,14 @@ def _quarantine(
 class Remembered:
     """Something that is read once for all who ask for it at the same time, and a while after."""
 
-    def __init__(self, read: Callable[[], Awaitable[Any]], seconds: float) -> None:
-        self._read, self._seconds = read, seconds
+    def __init__(self, read: Callable[[], Awaitable[Any]], for_s: float) -> None:
+        """Has read nothing yet.
+
+        Args:
+            read: Reads it.
+            for_s: How long what was read is used again, in seconds.
+        """
+        self._read, self._for_s = read, for_s
         self._found: Any = None
         self._until = 0.0
         self._reading: asyncio.Task[Any] | None = None
@@ -300,7 +350,7 @@ class Remembered:
     async def _fill(self) -> Any:
         try:
             self._found = await self._read()
-            self._until = time.monotonic() + self._seconds
+            self._until = time.monotonic() + self._for_s
             return self._found
         finally:
             self._reading = None

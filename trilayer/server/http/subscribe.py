@@ -64,6 +64,14 @@ class Subscriptions:
     ) -> tuple[Shared, Subscriber]:
         """Adds a subscriber.
 
+        Args:
+            followed: What it follows.
+            client: Who it is, for the limits of one client.
+            last_id: The identifier of the last event that it has received; None if it has none.
+
+        Returns:
+            The question, which it shares with others, and the subscriber.
+
         Raises:
             Failure: There are too many.
             Refusal: The question has no answer.

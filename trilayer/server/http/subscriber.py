@@ -86,7 +86,7 @@ class Subscriber:
 
         Args:
             snapshot: Makes an event of the whole answer; None while there is none.
-            seconds: How long to wait.
+            seconds: How long to wait, in seconds.
 
         Raises:
             Ended: There will be none any more.

@@ -35,6 +35,12 @@ async def authenticate(
 ) -> bool:
     """Has a client prove that it is the user that it says.
 
+    Args:
+        reader: What the client sends.
+        writer: Where the server's part of the exchange goes.
+        users: The users.
+        name: The user that the client says it is.
+
     Returns:
         Whether it has; False if there are no users.
 

@@ -146,6 +146,9 @@ class Client:
 
         Args:
             held: One that is held for a cursor, in its place.
+
+        Raises:
+            Refusal: The client has cancelled it while it waited for a worker.
         """
         self._cancelled = False
         if held is None and (
