@@ -11,12 +11,12 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 
+from trilayer.server.introspection.date_text import date_text
 from trilayer.server.introspection.functions import (
     CONSTANTS,
     LEAST,
     RECORDS,
     ROWS,
-    date_text,
     formatted,
     is_text,
     listed,
