@@ -357,7 +357,7 @@ def _day(days: int) -> str:
     """A date as PostgreSQL writes it, of any year."""
     if abs(days) == _MOST_DAYS:
         return "infinity" if days > 0 else "-infinity"
-    # Years of 400 are equally long, which brings every date into those that Python has.
+    # Any 400 years have the same days, so that a date can be moved into the years that Python has.
     cycles, within = divmod(days + _DAYS_TO_YEAR_1, _DAYS_A_CYCLE)
     found = date(1, 1, 1) + timedelta(days=within)
     year = found.year + 400 * cycles

@@ -80,7 +80,7 @@ def refusal_of(error: BaseException, query: str = "") -> Refusal:
     if isinstance(error, MemoryError) and not text:
         text = "Out of Memory Error: the question needs more memory than a worker may have"
     cause = error.__context__ if isinstance(error, TrilayerError) else error
-    # What the serving layer makes of it has no mark any more.
+    # DuckDB marks the place of a mistake in its text, which the serving layer leaves out.
     said = str(cause).strip() if isinstance(cause, duckdb.Error) else text
     if (kind := _KIND.search(said)) is None:
         if isinstance(error, MemoryError):
@@ -114,7 +114,7 @@ def _parted(text: str) -> tuple[str, str]:
     first, dot, more = message.partition(". ")
     if dot and re.match(r"You might need|In order to|Use TRY", more):
         message, rest = first, f"{more}\n{rest}"
-    # It can't be set here.
+    # Advice to change a setting is left out, because clients can't.
     rest = re.sub(r",? or SET \w.*|Use \"SET .*", "", rest, flags=re.DOTALL)
     lines = [line.strip() for line in rest.splitlines() if line.strip()]
     if "Candidate functions:" in lines:

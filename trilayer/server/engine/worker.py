@@ -185,7 +185,7 @@ class Executor:
             encode = encoder(question.output, columns, question.formats)
             portal = OpenAnswer(stack.pop_all(), snapshot, reader, encode, columns)
         self._portals[request.portal] = portal
-        # Clients of PostgreSQL have no place for it.
+        # PostgreSQL's protocol has no place for it.
         shown = question.output in ("arrow", "json", "csv")
         said = plain(provenance.to_json()) if shown else {}
         self._send_columns({"provenance": said}, columns)

@@ -113,7 +113,7 @@ class State:
         except Refusal as refusal:
             if refusal.code != NOT_READY:
                 raise of_refusal(refusal) from None
-            # Some view has no answer.
+            # Some view has no answer, so that each is asked by itself.
             found = {view.name: await self._view(view) for view in views}
         provenance = await self.with_lag(await self.provenance())
         return await self.read(status_of, self.project, provenance, found)

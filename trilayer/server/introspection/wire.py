@@ -91,7 +91,7 @@ def declared(table: pa.Table, oids: Sequence[int]) -> pa.Table:
     """
     given = list(oids) if len(oids) == table.num_columns else [0] * table.num_columns
     columns = [_declared(column, oid) for column, oid in zip(table.columns, given, strict=True)]
-    # An answer without columns of a name is not found by name.
+    # Several columns of an answer may have the same name, so that a mapping would lose some.
     return pa.Table.from_arrays(columns, names=table.column_names)
 
 

@@ -83,7 +83,8 @@ class Client:
         if self._transaction and holds and self._worker is not None:
             worker, self._worker, self._transaction = self._worker, None, False
             self._held.add(worker)
-            # Its cursors are lost with it. Until they are touched, it counts no more.
+            # If it ends by itself, its client notices only when it reads a cursor, and until then a
+            # worker that is gone must not count among those that the client keeps.
             worker.when_ended(partial(self.release, worker))
             return worker
         if self._transaction:
