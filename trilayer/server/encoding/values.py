@@ -55,7 +55,7 @@ class Type:
 
 def type_of(arrow: pa.DataType) -> Type:
     """The type of PostgreSQL for one of Arrow. A struct or map is json."""
-    declared: Type | None = getattr(arrow, "wire", None)  # see introspection/wire.py
+    declared: Type | None = getattr(arrow, "wire", None)  # see introspection/declared_types.py
     if declared:
         return declared
     if pa.types.is_dictionary(arrow):

@@ -5,12 +5,12 @@ them is asked as `rewrite` returns it, and `declared` gives its answer PostgreSQ
 statements have nothing to do with this.
 """
 
+from trilayer.server.introspection.declared_types import declared
 from trilayer.server.introspection.install import install
 from trilayer.server.introspection.parameter_types import parameter_types
 from trilayer.server.introspection.rewriting import rewrite
 from trilayer.server.introspection.session import SessionInfo
 from trilayer.server.introspection.text import mentions
-from trilayer.server.introspection.wire import declared
 
 __all__ = [
     "SessionInfo",

@@ -1,4 +1,7 @@
-"""How values of PostgreSQL's own types, such as oid and name, are told and sent to a client."""
+"""Answers whose columns have types of PostgreSQL that Arrow lacks, such as oid and name.
+
+A column is declared to have such a type; `encoding.values` then sends its values as it says.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import pyarrow as pa
 from trilayer.server.encoding.values import Type, type_of
 from trilayer.server.introspection.shapes import shapes
 
-_OID, _REGPROC, _CHAR = 26, 24, 18
+_OID, _CHAR = 26, 18
 _SEEN_AS = {pa.uint32(): _OID, pa.list_(pa.uint32()): 1028}
 """What an Arrow type is in an answer about the catalog, unless it is declared otherwise."""
 
