@@ -138,8 +138,8 @@ class RemoteConnection:
         """Prepares it, without asking anything.
 
         Args:
-            url: The address, such as http://127.0.0.1:8433. It may have a name and a password, as
-                http://NAME:PASSWORD@HOST:PORT, or a token, as http://:TOKEN@HOST:PORT.
+            url: The address, such as http://127.0.0.1:8433. It may have the name and the
+                password of a user, as http://NAME:PASSWORD@HOST:PORT.
             timeout_s: How long an answer may take.
 
         Raises:
@@ -367,10 +367,8 @@ def _basic(name: str, secret: str) -> str:
 
 
 def _login(name: str, secret: str) -> Mapping[str, str]:
-    """The header by which a server knows its user."""
-    if name:
-        return {"authorization": _basic(name, secret)}
-    return {"authorization": f"Bearer {secret}"} if secret else {}
+    """The header by which a server knows its user, if there is one."""
+    return {"authorization": _basic(name, secret)} if name or secret else {}
 
 
 def _parsed(text: str) -> Any:

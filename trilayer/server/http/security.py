@@ -25,7 +25,7 @@ from trilayer.server.http.limits import Limits
 from trilayer.server.users import Role
 
 Authenticate = Callable[[str, str], Role | None]
-"""The role of a name and a password; None if they are wrong. The name of a bearer token is ''."""
+"""The role of a name and a password; None if they are wrong."""
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -178,7 +178,7 @@ class Guard:
         given = headers.get("authorization")
         if given and self._access.checks is not None:
             name, role = await self._login(given, self._access.checks, address)
-            return Requester(name or None, role, address)
+            return Requester(name, role, address)
         if scope["path"] in OPEN:
             return None
         if self._access.checks is None:
@@ -256,8 +256,6 @@ def admin_of(request: Request, access: WebAccess) -> Requester:
 def _credentials(given: str) -> tuple[str, str]:
     """The name and password of an Authorization header."""
     scheme, _, value = given.partition(" ")
-    if scheme.lower() == "bearer":
-        return "", value.strip()
     try:
         if scheme.lower() == "basic":
             name, colon, password = base64.b64decode(value, validate=True).decode().partition(":")
@@ -265,7 +263,7 @@ def _credentials(given: str) -> tuple[str, str]:
                 return name, password
     except ValueError:  # no base64, no ASCII or no UTF-8
         pass
-    raise login_needed("Authorization must be `Basic` with NAME:PASSWORD in base64, or `Bearer`")
+    raise login_needed("Authorization must be `Basic` with NAME:PASSWORD in base64")
 
 
 _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::\d+)?", re.IGNORECASE)

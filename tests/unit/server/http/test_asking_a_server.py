@@ -111,7 +111,7 @@ def test_logins(serving):
     place = served.url.removeprefix("http://")
     with serving_layer.connect(f"http://a%20b:p%40%3A@{place}") as connection:
         assert connection._get("/v1/session")["user"] == "a b"
-    for url in (served.url, f"http://:token@{place}"):
+    for url in (served.url, f"http://:secret@{place}"):
         with (
             serving_layer.connect(url) as connection,
             pytest.raises(UsageError, match=r"login .*http://NAME:PASSWORD@HOST:PORT"),
