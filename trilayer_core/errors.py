@@ -21,7 +21,7 @@ numbers concerned. Any other message says what failed, where, and what to do.
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class TrilayerError(Exception):
@@ -123,4 +123,9 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     close = close_name(name, candidates)
     if close is not None:
         return f"; did you mean {close!r}?"
-    return f"; there is {', '.join(candidates)}" if candidates else ""
+    return f"; {there_are(candidates)}" if candidates else ""
+
+
+def there_are(names: Sequence[object]) -> str:
+    """The part of a message that lists what there is: `there are a, b`. `names` is not empty."""
+    return f"there {'is' if len(names) == 1 else 'are'} {', '.join(map(str, names))}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from trilayer_core.definitions.view import View
-from trilayer_core.errors import UsageError
+from trilayer_core.errors import UsageError, there_are
 from trilayer_core.seam import Cut, format_time
 from trilayer_core.store.documents import ABSENT_IF_NONE, NO_OTHER_FIELDS
 from trilayer_core.store.files import StoredFile
@@ -168,8 +168,12 @@ def choose_version(known: Sequence[Publication], version: int) -> Publication:
     for publication in known:
         if publication.version == version:
             return publication
-    kept = ", ".join(str(p.version) for p in known) or "none yet; run `trilayer batch run`"
-    raise UsageError(f"version must be one that is kept; got {version}; there is {kept}")
+    kept = (
+        there_are([p.version for p in known])
+        if known
+        else "there is none yet; run `trilayer batch run`"
+    )
+    raise UsageError(f"version must be one that is kept; got {version}; {kept}")
 
 
 def oldest_cut(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from trilayer_core.errors import ConflictError, IntegrityError, StoreError, UsageError
+from trilayer_core.errors import ConflictError, IntegrityError, StoreError, UsageError, there_are
 from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.store import layout
 from trilayer_core.store.documents import digest_in, parse_document
@@ -140,11 +140,11 @@ class Publications:
             )
         older = [p for number in past.before for p in known if p.version == number]
         if not older:
-            others = ", ".join(str(p.version) for p in known if p.version != past.version)
+            others = [p.version for p in known if p.version != past.version]
             raise UsageError(
                 f"a rollback must have an older version; {past.version} in force is the oldest kept"
                 + (
-                    f" of those that were in force; name another one: there is {others}"
+                    f" of those that were in force; name another one: {there_are(others)}"
                     if others
                     else ""
                 )

@@ -179,7 +179,7 @@ def test_a_snapshot_of_a_version_leaves_the_connection_as_it_was(made):
 def test_a_version_that_is_not_kept_is_named(made):
     with (
         made.connect() as connection,
-        pytest.raises(UsageError, match="version must be one that is kept; got 7; there is 1, 2"),
+        pytest.raises(UsageError, match="version must be one that is kept; got 7; there are 1, 2"),
         connection.snapshot(version=7),
     ):
         pass
@@ -292,7 +292,7 @@ def test_what_does_not_match_is_told_with_its_kind_and_its_values(broker, spark,
             pipeline.batch()
         assert not store.exists(layout.run(run.token))
         assert connection.reconciliation("totals", 2).rows()
-        with pytest.raises(UsageError, match="got 1; there is 2, 3"):
+        with pytest.raises(UsageError, match="got 1; there are 2, 3"):
             connection.reconciliation("totals", 1)
 
 

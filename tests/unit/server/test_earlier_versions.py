@@ -69,6 +69,6 @@ def test_a_reference_table_is_what_it_was_when_the_definitions_were_loaded(folde
 def test_a_version_that_is_not_kept_is_refused(folder):
     with (
         served_on(folder) as server,
-        pytest.raises(psycopg.Error, match=r"got 7\nHINT:  there is 1, 2"),
+        pytest.raises(psycopg.Error, match=r"got 7\nHINT:  There are 1, 2"),
     ):
         asked(server, "SELECT * FROM trilayer.provenance", "trilayer@7")

@@ -64,7 +64,7 @@ def test_i3_a_rollback_to_a_version_that_is_being_cleared_away_is_told_that_it_i
     store.thread.join()
     (error,) = store.errors
     assert isinstance(error, UsageError)
-    assert "version must be one that is kept; got 1; there is 2, 3" in str(error)
+    assert "version must be one that is kept; got 1; there are 2, 3" in str(error)
     assert complete(store) == 3
 
 
@@ -80,7 +80,7 @@ def test_i4_a_rollback_that_comes_while_a_run_clears_away_holds(store, monkeypat
 
     def roll_back():
         if gone:
-            with pytest.raises(UsageError, match="there is 2, 3"):
+            with pytest.raises(UsageError, match="there are 2, 3"):
                 rollback(to, store)
         else:
             rollback(to, store)

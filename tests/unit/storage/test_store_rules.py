@@ -357,7 +357,7 @@ def test_a_rollback_comes_back_to_no_lower_cut_than_the_oldest_in_each_partition
 def test_a_version_is_chosen_by_its_number():
     kept = [published(3), published(5)]
     assert choose_version(kept, 5) is kept[1]
-    with failing(UsageError, "version must be one that is kept; got 4; there is 3, 5"):
+    with failing(UsageError, "version must be one that is kept; got 4; there are 3, 5"):
         choose_version(kept, 4)
     with failing(UsageError, "version must be one that is kept; got 4; there is none yet"):
         choose_version([], 4)

@@ -94,7 +94,7 @@ def refusal_of(error: BaseException, query: str = "") -> Refusal:
     place = _position(said, query) or _place_of_name(code, plain, query)
     message, hint = _parted(plain)
     # The serving layer's own hint knows the views.
-    own = re.search(r"; ((?:did you mean|there is|to ask|\w+ is an? ).*)", text, re.DOTALL)
+    own = re.search(r"; ((?:did you mean|there (?:is|are)|to ask|\w+ is an? ).*)", text, re.DOTALL)
     return Refusal(code, message, _sentence(own[1]) if own else hint, place)
 
 
@@ -102,7 +102,7 @@ def _of(code: str, text: str) -> Refusal:
     """A refusal whose hint is what a message of this project says last: "..., got Y; do Z"."""
     parts = text.split("\n\nPossible solutions:")[0].split("; ")
     number = 2 if len(parts) > 1 and parts[1].startswith("got ") else 1
-    return Refusal(code, "; ".join(parts[:number]), "; ".join(parts[number:]))
+    return Refusal(code, "; ".join(parts[:number]), _sentence("; ".join(parts[number:])))
 
 
 _MOST_CANDIDATES = 8

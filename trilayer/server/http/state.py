@@ -33,7 +33,7 @@ from trilayer.server.http.limits import USUAL, Limits
 from trilayer_core.compute.merging import quoted_duckdb
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.definitions.view import View
-from trilayer_core.errors import CoverageError, TrilayerError
+from trilayer_core.errors import CoverageError, TrilayerError, there_are
 
 logger = logging.getLogger("trilayer.server")
 
@@ -249,8 +249,8 @@ class State:
         raise Failure(
             404,
             NOT_FOUND,
-            f"version must be a publication that is kept; got {version}; there is"
-            f" {', '.join(str(one.version) for one in kept)}"
+            f"version must be a publication that is kept; got {version};"
+            f" {there_are([one.version for one in kept])}"
             if kept
             else "there must be a publication; there is none yet; run `trilayer batch run`",
         )

@@ -75,7 +75,8 @@ def test_reconciliation(site):
     assert "was not compared" in compared["note"]
     assert "sold" in get(site.served, "/v1/reconciliation?view=solt", 404)["error"]["message"]
     assert (
-        "there is 1, 2" in get(site.served, "/v1/reconciliation?version=9", 404)["error"]["message"]
+        "there are 1, 2"
+        in get(site.served, "/v1/reconciliation?version=9", 404)["error"]["message"]
     )
 
 
