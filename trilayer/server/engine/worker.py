@@ -12,9 +12,9 @@ import pickle
 import resource
 import socket
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from trilayer.server.engine import frames, system
 from trilayer.server.engine.open_answer import OpenAnswer
 from trilayer.server.engine.question import Question, Refusal
 from trilayer.server.engine.refusals import refusal_of
+from trilayer.server.engine.requests import Close, Describe, Fetch, Open, Request, Split
 from trilayer.server.engine.statements import statements
 from trilayer.server.introspection.comments import OWN_SCHEMA
 from trilayer_core.errors import TrilayerError
@@ -46,69 +47,6 @@ MOST_COLUMNS = 1_664
 
 MOST_BYTES = 1 << 20
 """How much is sent in one frame, of which the server holds one for each client."""
-
-
-@dataclass(frozen=True)
-class Open:
-    """Begins the answer to a question.
-
-    Attributes:
-        portal: The name under which it is read.
-        question: The question.
-        most_rows: How many rows follow at once: 0 for all, None for none.
-        columns: What the client was told of the answer's columns; None if nothing.
-        looks: Whether the worker looks whether there is something new. None if it need not; False
-            if there was nothing new a moment ago.
-    """
-
-    portal: str
-    question: Question
-    most_rows: int | None = 0
-    columns: pa.Schema | None = None
-    looks: bool | None = None
-
-
-@dataclass(frozen=True)
-class Fetch:
-    """Reads on in an answer.
-
-    Attributes:
-        portal: The name under which it is read.
-        most_rows: How many rows: 0 for all that are left.
-        passes: How many rows are passed over before them.
-        shown: Whether the rows are sent, and not only counted.
-        formats: The format of each column, or one for all; None if it is that of the question.
-    """
-
-    portal: str
-    most_rows: int = 0
-    passes: int = 0
-    shown: bool = True
-    formats: Sequence[int] | None = None
-
-
-@dataclass(frozen=True)
-class Describe:
-    """Asks for the columns and parameters of a question, which does not run."""
-
-    question: Question
-
-
-@dataclass(frozen=True)
-class Split:
-    """Asks for the statements of a text."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Close:
-    """Ends an answer that was not read to its end. Nothing is replied."""
-
-    portal: str
-
-
-Request = Open | Fetch | Describe | Split | Close
 
 
 class Executor:

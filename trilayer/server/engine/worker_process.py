@@ -31,8 +31,8 @@ from trilayer.server.engine.question import (
     Question,
     Refusal,
 )
+from trilayer.server.engine.requests import Close, Describe, Fetch, Open, Request, Split
 from trilayer.server.engine.turns import Turns
-from trilayer.server.engine.worker import Close, Describe, Fetch, Open, Request, Split
 
 FEWER = "Ask for fewer rows or columns, or aggregate them"
 
@@ -43,7 +43,7 @@ class Worker:
     Attributes:
         pid: The id of its process.
         state: The number of the state on which it answers.
-        looks: Whether it has to look if that is still the newest; see `engine.worker.Open`.
+        looks: Whether it has to look if that is still the newest; see `engine.requests.Open`.
         version: The publication on which it has answered; None for the newest state.
         who: The client whose place it has, or had last.
         timeout_s: Its client's own limit on the time of an answer, in seconds; None for none.

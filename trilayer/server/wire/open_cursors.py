@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from trilayer.server.engine import worker as engine
+from trilayer.server.engine import requests
 from trilayer.server.engine.question import Question, Refusal
 from trilayer.server.wire.answering import Answering
 from trilayer.server.wire.client import Client
@@ -85,7 +85,7 @@ class OpenCursors:
         shown = fetch.verb == "FETCH"
         try:
             async with self._answering.worker(cursor.held_by) as worker:
-                await worker.fetch(engine.Fetch(fetch.name, rows or 0, passes, shown, formats))
+                await worker.fetch(requests.Fetch(fetch.name, rows or 0, passes, shown, formats))
                 done = await self._answering.send_rows(worker)
         except BaseException:  # the worker has closed it, or has ended
             self._prepared.portals.pop(fetch.name)

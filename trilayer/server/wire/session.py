@@ -15,7 +15,7 @@ import pyarrow as pa
 from serving_layer.snapshot import Layer
 from trilayer.server import introspection
 from trilayer.server.encoding.values import BINARY, TEXT, type_of
-from trilayer.server.engine import worker as engine
+from trilayer.server.engine import requests
 from trilayer.server.engine.question import (
     NO_PARAMETERS,
     Output,
@@ -524,7 +524,7 @@ class Session:
             if portal.coming:
                 portal.coming = False
             elif portal.open:
-                await worker.fetch(engine.Fetch(name, most))
+                await worker.fetch(requests.Fetch(name, most))
             else:
                 worker, opened = await self._client.open(
                     portal.question, name, most, portal.columns
