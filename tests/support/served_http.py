@@ -19,7 +19,7 @@ from trilayer.server.http.application import app
 from trilayer.server.http.limits import Limits
 from trilayer.server.http.security import WebAccess
 from trilayer.server.http.serving import serve
-from trilayer.server.http.state import State
+from trilayer.server.http.store_reader import StoreReader
 from trilayer.server.metrics import Metrics
 from trilayer_core.compute.grouping import partial_schema
 from trilayer_core.runtime.settings import Settings
@@ -55,10 +55,10 @@ class ServedHttp(InThread):
         limits, engine = limits or Limits(), engine or pool
         self._pool = pool
         self.engine, self.metrics = engine, Metrics()
-        self.state = State(project, engine, limits)
+        self.store_reader = StoreReader(project, engine, limits)
         self._app = app(
             engine,
-            self.state,
+            self.store_reader,
             access=access or WebAccess(),
             limits=limits,
             metrics=self.metrics,

@@ -19,7 +19,7 @@ from trilayer.server.engine.question import EngineLimits, Refusal
 from trilayer.server.http import serving as web
 from trilayer.server.http.application import app
 from trilayer.server.http.security import WebAccess
-from trilayer.server.http.state import State
+from trilayer.server.http.store_reader import StoreReader
 from trilayer.server.metrics import Metrics
 from trilayer.server.users import Users
 from trilayer.server.wire.authentication import Access
@@ -122,7 +122,7 @@ async def serve(
         wire = Server(pool, may, settings.serve_host, metrics)
         site = app(
             pool,
-            State(project, pool),
+            StoreReader(project, pool),
             access=_web_access(may.users, settings),
             metrics=metrics,
             console=CONSOLE,

@@ -19,7 +19,7 @@ from trilayer.server.engine.question import EngineLimits
 from trilayer.server.http import serving as web
 from trilayer.server.http.application import app
 from trilayer.server.http.security import WebAccess
-from trilayer.server.http.state import State
+from trilayer.server.http.store_reader import StoreReader
 from trilayer.server.users import Users
 from trilayer.server.wire.authentication import Access
 from trilayer.server.wire.listen import Server
@@ -59,7 +59,7 @@ class Both(InThread):
 
         async with Pool(self._project, LIMITS) as self.pool, asyncio.TaskGroup() as both:
             site = app(
-                self.pool, State(self._project, self.pool), access=WebAccess(self._users.role)
+                self.pool, StoreReader(self._project, self.pool), access=WebAccess(self._users.role)
             )
             wire = Server(self.pool, Access(self._users), "127.0.0.1")
             both.create_task(wire.run(0, self._stop, lambda port: listens("wire", port)))

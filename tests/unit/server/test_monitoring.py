@@ -25,7 +25,7 @@ from tests.support.waiting import until
 from trilayer.cli.main import app
 from trilayer.operations.project import Project
 from trilayer.operations.quarantine import choose, discard
-from trilayer.server.http import state
+from trilayer.server.http import store_reader
 from trilayer_core.compute.parsing import REJECT
 from trilayer_core.log.lag import Lag
 from trilayer_core.runtime.clock import now_ms
@@ -111,7 +111,7 @@ def served(tmp_path_factory):
         pytest.MonkeyPatch.context() as patch,
         Serving(Project(settings, written.catalog, store)) as server,
     ):
-        patch.setattr(state, "lagging", lagging)
+        patch.setattr(store_reader, "lagging", lagging)
         with server.client() as client:
             assert client.execute("SELECT count(*) FROM sold").fetchone() == (3,)
         answer = httpx.post(

@@ -24,7 +24,7 @@ from trilayer.server.http.faults import (
 from trilayer.server.http.limits import USUAL, Limits
 from trilayer.server.http.questions import Questions
 from trilayer.server.http.security import Guard, WebAccess
-from trilayer.server.http.state import State
+from trilayer.server.http.store_reader import StoreReader
 from trilayer.server.http.subscribe import Subscriptions
 from trilayer.server.metrics import Metrics
 
@@ -33,7 +33,7 @@ OPEN_TO_THIS_MACHINE = WebAccess()
 
 def app(
     engine: Engine,
-    state: State,
+    store: StoreReader,
     *,
     access: WebAccess = OPEN_TO_THIS_MACHINE,
     limits: Limits = USUAL,
@@ -44,7 +44,7 @@ def app(
 
     Args:
         engine: Answers questions.
-        state: Reads the store.
+        store: Reads the store.
         access: Who may do what.
         limits: How much is done at once.
         metrics: What is measured; by default in a registry of its own.
@@ -72,10 +72,10 @@ def app(
         lambda: subscriptions.questions,
     )
     sql.add(made, engine, questions, limits, measured)
-    subscribe.add(made, subscriptions, state.project.catalog, limits)
-    reading.add(made, engine, state, access, limits)
-    changing.add(made, state, access)
-    pages.add(made, state, measured, limits)
+    subscribe.add(made, subscriptions, store.project.catalog, limits)
+    reading.add(made, engine, store, access, limits)
+    changing.add(made, store, access)
+    pages.add(made, store, measured, limits)
     if console is not None:
         made.mount("/console", StaticFiles(directory=console, html=True), name="console")
 
@@ -88,7 +88,7 @@ def app(
     def end() -> None:
         subscriptions.close()
         questions.close()
-        state.close()
+        store.close()
 
     made.state.end = end
     return made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trilayer.server.http.state import State
+from trilayer.server.http.store_reader import StoreReader
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.definitions.view import Key, View
 from trilayer_core.definitions.windows import (
@@ -16,15 +16,15 @@ from trilayer_core.definitions.windows import (
 )
 
 
-async def document(state: State) -> dict[str, Any]:
+async def document(store: StoreReader) -> dict[str, Any]:
     """The definitions of a project."""
-    catalog = state.project.catalog
+    catalog = store.project.catalog
     return {
         "views": [
-            _view(view) | {"columns": await state.columns(view.name)} for view in catalog.views
+            _view(view) | {"columns": await store.columns(view.name)} for view in catalog.views
         ],
         "queries": [
-            {"name": query.name, "sql": query.sql, "columns": await state.columns(query.name)}
+            {"name": query.name, "sql": query.sql, "columns": await store.columns(query.name)}
             for query in catalog.queries
         ],
         "streams": [

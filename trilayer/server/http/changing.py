@@ -20,7 +20,7 @@ from trilayer.operations.corrections import Sent, send_corrections
 from trilayer.operations.project import Project
 from trilayer.server.http.faults import INVALID, Failure
 from trilayer.server.http.security import Requester, WebAccess, admin_of
-from trilayer.server.http.state import State
+from trilayer.server.http.store_reader import StoreReader
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.seam import format_time
 from trilayer_core.store.looks import Looks
@@ -59,7 +59,7 @@ class Replay(BaseModel):
     again: bool = False
 
 
-def add(app: FastAPI, state: State, access: WebAccess) -> None:
+def add(app: FastAPI, store: StoreReader, access: WebAccess) -> None:
     """Adds the endpoints to an application."""
 
     @app.post("/v1/rollback", tags=["operations"])
@@ -74,7 +74,7 @@ def add(app: FastAPI, state: State, access: WebAccess) -> None:
                 "Set hold to keep the version in force, or leave out why: the next batch run then"
                 " publishes on top of it",
             )
-        done = await state.change(_roll_back, state.project, body, client)
+        done = await store.change(_roll_back, store.project, body, client)
         logger.info(
             "%s has put version %s in force by HTTP", client.who, done["publication"]["version"]
         )
@@ -84,7 +84,7 @@ def add(app: FastAPI, state: State, access: WebAccess) -> None:
     async def replay(body: Replay, request: Request) -> Response:
         """Sends corrected events back to their topics."""
         client = admin_of(request, access)
-        sent = await state.change(_replay, state.project, body)
+        sent = await store.change(_replay, store.project, body)
         logger.info("%s has sent %s corrections by HTTP", client.who, sent.now)
         return JSONResponse({"sent": sent.now, "before": sent.before, "refused": sent.refused})
 

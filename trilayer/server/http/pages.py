@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, Response
 from trilayer.server.engine.question import Refusal
 from trilayer.server.http.faults import Failure
 from trilayer.server.http.limits import Limits
-from trilayer.server.http.state import Remembered, State
+from trilayer.server.http.store_reader import Remembered, StoreReader
 from trilayer.server.metrics import Metrics
 
 logger = logging.getLogger("trilayer.server")
@@ -26,11 +26,11 @@ FACTS_S = 2.0
 """How long a scrape waits for the store."""
 
 
-def add(app: FastAPI, state: State, metrics: Metrics, limits: Limits) -> None:
+def add(app: FastAPI, store: StoreReader, metrics: Metrics, limits: Limits) -> None:
     """Adds the pages to an application."""
 
     async def read() -> None:
-        metrics.facts.take(*await state.facts())
+        metrics.facts.take(*await store.facts())
 
     facts = Remembered(read, max(limits.facts_s, 1.0))
 

@@ -17,7 +17,7 @@ from trilayer.server.http.engine import Engine
 from trilayer.server.http.faults import BROKEN, INVALID, Failure
 from trilayer.server.http.limits import Limits
 from trilayer.server.http.security import WebAccess, requester_of
-from trilayer.server.http.state import Kind, State
+from trilayer.server.http.store_reader import Kind, StoreReader
 from trilayer.server.http.watch import state_of
 
 Limit = Annotated[int, Query(ge=1, le=10_000, description="How many are returned at most.")]
@@ -33,14 +33,16 @@ class Answered(BaseModel):
     provenance: dict[str, Any]
 
 
-def add(app: FastAPI, engine: Engine, state: State, access: WebAccess, limits: Limits) -> None:
+def add(
+    app: FastAPI, engine: Engine, store: StoreReader, access: WebAccess, limits: Limits
+) -> None:
     """Adds the endpoints to an application."""
-    _add_state(app, state, access)
-    _add_publications(app, state)
+    _add_state(app, store, access)
+    _add_publications(app, store)
     _add_health(app, engine, limits)
 
 
-def _add_state(app: FastAPI, state: State, access: WebAccess) -> None:
+def _add_state(app: FastAPI, store: StoreReader, access: WebAccess) -> None:
     @app.get("/v1/session", tags=["state"])
     async def session(request: Request) -> dict[str, Any]:
         """Who asks, and what they may do."""
@@ -55,17 +57,17 @@ def _add_state(app: FastAPI, state: State, access: WebAccess) -> None:
     @app.get("/v1/catalog", tags=["state"])
     async def catalog_() -> dict[str, Any]:
         """The definitions: views, queries, streams, tables and alerts."""
-        return await catalog.document(state)
+        return await catalog.document(store)
 
     @app.get("/v1/status", tags=["state"])
     async def status() -> Response:
         """The status of streams, views and processes, as `trilayer status --json` prints it."""
-        return JSONResponse(asdict(await state.status()))
+        return JSONResponse(asdict(await store.status()))
 
     @app.get("/v1/provenance", tags=["state"])
     async def provenance() -> Response:
         """What the present answers are based on, with the lag if a broker answers."""
-        return JSONResponse((await state.with_lag(await state.provenance())).to_json())
+        return JSONResponse((await store.with_lag(await store.provenance())).to_json())
 
     @app.post("/v1/lag", tags=["state"])
     async def lag(answered: Answered) -> Response:
@@ -76,16 +78,16 @@ def _add_state(app: FastAPI, state: State, access: WebAccess) -> None:
             raise Failure(
                 400, INVALID, "provenance must be that of an answer; send it as it came"
             ) from None
-        return JSONResponse((await state.with_lag(given)).to_json())
+        return JSONResponse((await store.with_lag(given)).to_json())
 
 
-def _add_publications(app: FastAPI, state: State) -> None:
+def _add_publications(app: FastAPI, store: StoreReader) -> None:
     """Adds what has happened to events: publications, reconciliation and quarantine."""
 
     @app.get("/v1/history", tags=["state"])
     async def history() -> Response:
         """The publications that are kept, oldest first."""
-        return JSONResponse({"publications": [asdict(one) for one in await state.history()]})
+        return JSONResponse({"publications": [asdict(one) for one in await store.history()]})
 
     @app.get("/v1/reconciliation", tags=["state"])
     async def reconciliation(
@@ -100,8 +102,8 @@ def _add_publications(app: FastAPI, state: State) -> None:
     ) -> Response:
         """What both layers have computed for a publication, compared."""
         if view is None:
-            return JSONResponse(await state.reconciled_views(version))
-        return JSONResponse(await state.reconciled(view, version, kind, limit))
+            return JSONResponse(await store.reconciled_views(version))
+        return JSONResponse(await store.reconciled(view, version, kind, limit))
 
     @app.get("/v1/quarantine", tags=["state"])
     async def quarantine(
@@ -113,7 +115,7 @@ def _add_publications(app: FastAPI, state: State) -> None:
         ] = False,
     ) -> Response:
         """The events that do not fit their schema: how many, why, and the newest of them."""
-        return JSONResponse(await state.quarantine(stream, limit, whole))
+        return JSONResponse(await store.quarantine(stream, limit, whole))
 
 
 def _add_health(app: FastAPI, engine: Engine, limits: Limits) -> None:

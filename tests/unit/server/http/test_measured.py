@@ -61,7 +61,7 @@ def test_a_store_that_can_not_be_read_does_not_hide_the_rest(tmp_path):
         async def refused():
             raise Refusal("XX001", "a file is missing")
 
-        made.served.state.facts = refused
+        made.served.store_reader.facts = refused
         found = values(scraped(made.served))
     assert ("trilayer_workers",) in found
     assert ("trilayer_publications",) not in found

@@ -13,10 +13,10 @@ from trilayer.operations.project import Project
 from trilayer.operations.quarantine import Quarantined
 from trilayer.operations.status import project_status
 from trilayer.server.engine.question import Refusal
-from trilayer.server.http import state
+from trilayer.server.http import store_reader
 from trilayer.server.http.limits import Limits
 from trilayer.server.http.security import WebAccess
-from trilayer.server.http.state import THREADS
+from trilayer.server.http.store_reader import THREADS
 from trilayer_core.runtime.settings import Settings
 
 ADMIN = WebAccess(lambda name, password: "admin" if password == "secret" else None)
@@ -159,9 +159,9 @@ def test_a_store_that_hangs_does_not_hold_up_the_rest(tmp_path):
     made = opened(tmp_path, limits=Limits(store_s=0.2))
     with made.connection, made.served:
         try:
-            made.served.state._threads.submit(hanging.wait)
+            made.served.store_reader._threads.submit(hanging.wait)
             for _ in range(THREADS):
-                made.served.state._threads.submit(hanging.wait)
+                made.served.store_reader._threads.submit(hanging.wait)
             told = get(made.served, "/v1/history", 503)
             assert "within 0.2 s" in told["error"]["message"]
             assert made.served.ask("SELECT 1").status_code == 200
@@ -174,7 +174,7 @@ def test_an_error_of_the_server_tells_nothing_of_itself(site, monkeypatch):
     def broken():
         raise ZeroDivisionError("a secret")
 
-    monkeypatch.setattr(site.served.state, "history", broken)
+    monkeypatch.setattr(site.served.store_reader, "history", broken)
     told = get(site.served, "/v1/history", 500)
     assert told["error"]["code"] == "XX000"
     assert "secret" not in json.dumps(told)
@@ -186,12 +186,12 @@ def test_few_quarantined_events_are_listed_if_they_are_long(site, monkeypatch):
             "sales", 1, 0, number, 0, "too long", b"x" * 100, None, None, False, None
         )
 
-    monkeypatch.setattr(state, "count_reasons", lambda store, streams: ([], 9))
+    monkeypatch.setattr(store_reader, "count_reasons", lambda store, streams: ([], 9))
     monkeypatch.setattr(
-        state, "of_streams", lambda *_, **__: (event(number) for number in range(9))
+        store_reader, "of_streams", lambda *_, **__: (event(number) for number in range(9))
     )
     for most, limit, offsets in ((2**23, 4, [5, 6, 7, 8]), (250, 4, [7, 8]), (1, 4, [8])):
-        monkeypatch.setattr(state, "MOST_BYTES", most)
+        monkeypatch.setattr(store_reader, "MOST_BYTES", most)
         told = get(site.served, f"/v1/quarantine?limit={limit}")
         assert [record["offset"] for record in told["records"]] == offsets
         assert told["truncated"]

@@ -46,7 +46,7 @@ NO_BROKER_S = 10.0
 """How long a broker that does not answer is not asked again."""
 
 
-class State:
+class StoreReader:
     """What the store of a project says of itself.
 
     Its methods raise Failure if the store can't be read, or not in time.
