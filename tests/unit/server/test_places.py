@@ -119,6 +119,20 @@ def test_whoever_asks_in_short_turns_keeps_nobody_waiting():
     check(2, 2, steps)
 
 
+@pytest.mark.parametrize("clients", ["ab", "abc", "abcdef"])
+def test_if_each_has_one_place_at_most_nobody_waits_for_the_queue_of_another(clients):
+    """There are then as many places as clients, so that only one's own requests are waited for."""
+
+    async def steps(waits):
+        await waits.ask(*(f"a{number}" for number in range(9)))
+        await waits.ask(*(f"{other}0" for other in clients[1:]))
+        assert waits.served == [f"{who}0" for who in clients]
+        await waits.leave("a")
+        assert waits.served[len(clients) :] == ["a1"]
+
+    check(len(clients), 1, steps)
+
+
 def test_a_client_s_own_requests_are_served_in_order():
     async def steps(waits):
         await waits.ask(*(f"a{number}" for number in range(6)))

@@ -214,3 +214,86 @@ def test_too_many_columns_are_refused_and_nobody_else_notices(served):
     for number in range(6):
         with served.client(autocommit=True) as client:
             assert client.execute(f"SELECT 'answer-{number}'").fetchone() == (f"answer-{number}",)
+
+
+async def leased(pool, who, number=1):
+    return [await pool.lease(who) for _ in range(number)]
+
+
+def test_a_client_whose_worker_is_ended_does_not_take_that_of_another(project):
+    async def run():
+        async with Pool(project, EngineLimits(workers=1)) as pool:
+            (hers,) = await leased(pool, "ann")
+            pool.give_back(hers)
+            for _ in range(2):
+                (his,) = await leased(pool, "bob")
+                assert his.pid != hers.pid
+                pool.drop(his)
+            assert await leased(pool, "ann") == [hers]
+
+    asyncio.run(run())
+
+
+def test_a_worker_that_was_idle_for_a_while_is_for_any_client(project, monkeypatch):
+    async def run():
+        async with Pool(project, EngineLimits(workers=1)) as pool:
+            (worker,) = await leased(pool, "ann")
+            pool.give_back(worker)
+            monkeypatch.setattr("trilayer.server.engine.pool.OWN_S", 0.0)
+            assert await leased(pool, "bob") == [worker]
+
+    asyncio.run(run())
+
+
+def test_idle_workers_are_kept_of_each_client_as_many_as_of_others(project):
+    async def run():
+        async with Pool(project, EngineLimits(workers=1)) as pool:
+            (hers,) = await leased(pool, "ann")
+            his = await leased(pool, "bob", 8)
+            for worker in (hers, *his):
+                pool.give_back(worker)
+            assert pool._idle == [hers, *his[1:]]
+            assert await leased(pool, "cy") == [his[1]]  # one is taken if there are enough
+            assert his[0].ended
+
+    asyncio.run(run())
+
+
+def test_a_client_that_needs_many_forks_has_another_wait_for_few(project):
+    async def run():
+        async with Pool(project, EngineLimits(workers=2)) as pool:
+            await pool.state()  # the loader has started
+            many = [asyncio.create_task(pool.lease("bob")) for _ in range(12)]
+            await until_in_loop(lambda: any(one.done() for one in many))
+            await pool.lease("ann")
+            assert sum(one.done() for one in many) < 6
+            await asyncio.gather(*many)
+
+    asyncio.run(run())
+
+
+def test_a_client_that_leaves_before_its_worker_is_forked_has_one_fork_under_way(project):
+    async def run():
+        async with Pool(project, EngineLimits(workers=2)) as pool:
+            await pool.state()
+            async with pool._dialog:
+                for _ in range(3):
+                    gone = asyncio.create_task(pool.lease("bob", fresh=False))
+                    for _ in range(5):
+                        await asyncio.sleep(0)
+                    gone.cancel()
+                    await asyncio.gather(gone, return_exceptions=True)
+                assert (pool._forking.taken("bob"), pool._forking.waiting) == (1, [])
+            await until_in_loop(lambda: not pool._forking.taken("bob"))
+            assert pool.pids == []
+
+    asyncio.run(run())
+
+
+def test_a_fork_counts_as_what_its_client_has_computed(project):
+    async def run():
+        async with Pool(project) as pool:
+            await leased(pool, "ann")
+            assert pool.turns._lately_s("ann") > 0 == pool.turns._lately_s("bob")
+
+    asyncio.run(run())

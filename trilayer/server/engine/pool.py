@@ -7,7 +7,7 @@ import logging
 import socket
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
@@ -25,6 +25,9 @@ logger = logging.getLogger("trilayer.server")
 IDLE_FOR_EACH = 8
 """How many workers are kept for each that may compute: as many clients ask in turn."""
 
+OWN_S = 1.0
+"""How long an idle worker is kept for the client that it has answered, in seconds."""
+
 UNREAD_S, ROOM_S = 5.0, 0.2
 """How long an answer may be left unread while others wait for a worker, and how often it is looked
 for one, in seconds.
@@ -40,6 +43,19 @@ One or two may have been killed while they started.
 def _of_one(number: int) -> int:
     """How many of these one client may have: a quarter always remains for others."""
     return max(1, number - number // 4)
+
+
+class _Forking:
+    """The fork of a worker, which takes a turn because it takes a processor as an answer does."""
+
+    def __init__(self, who: str) -> None:
+        self.who, self.computed_s = who, 0.0
+
+    def pause(self) -> None:
+        """Does nothing: others wait for the loader, too."""
+
+    def go_on(self) -> None:
+        """Does nothing, as it was not paused."""
 
 
 class Pool:
@@ -65,6 +81,8 @@ class Pool:
         # Those who compute take turns, so that there may be more of them than compute at once.
         places = IDLE_FOR_EACH * self.limits.workers + self.limits.transactions
         self._places = Places(places, _of_one(places), self._make_room)
+        # A client that needs many workers would otherwise have others wait for all these forks.
+        self._forking = Places(places, 1)
         self._idle: list[Worker] = []
         self._workers: set[Worker] = set()
         self._pinned: Counter[str] = Counter()
@@ -184,7 +202,7 @@ class Pool:
         """
         await self._places.take(who)
         try:
-            worker = await self._leased(version, fresh=fresh)
+            worker = await self._leased(who, version, fresh=fresh)
         except BaseException:
             self._places.leave(who)
             raise
@@ -225,18 +243,62 @@ class Pool:
         self._room_timer = None
         self._make_room()
 
-    async def _leased(self, version: int | None, *, fresh: bool) -> Worker:
-        newest = await self.state() if fresh else self._seen_state
-        for worker in [w for w in self._idle if w.state != newest or w.has_ended()]:
-            self.drop(worker)
-        for worker in reversed(self._idle):  # the last one is warm, and others stay small
-            if worker.version == version:
-                self._idle.remove(worker)
-                worker.looks = None if fresh else True
-                return worker
-        if not fresh:
+    async def _leased(self, who: str, version: int | None, *, fresh: bool) -> Worker:
+        if fresh:
             await self.state()
-        return await self._forked()
+        if (idle := self._taken_from_idle(who, version)) is None:
+            await self._forking.take(who)
+            # It goes on if the client leaves: a dialog with the loader that is left half way would
+            # give the next one the wrong reply.
+            next_one = asyncio.create_task(self._next_worker(who, version, fresh=fresh))
+            try:
+                return await asyncio.shield(next_one)
+            except asyncio.CancelledError:
+                next_one.add_done_callback(self._drop_unwanted)
+                raise
+        idle.looks = None if fresh else True
+        return idle
+
+    async def _next_worker(self, who: str, version: int | None, *, fresh: bool) -> Worker:
+        """One on the newest state that has become idle meanwhile, or is forked."""
+        try:
+            if not fresh:
+                await self.state()
+            return self._taken_from_idle(who, version) or await self._forked(who)
+        finally:
+            self._forking.leave(who)
+
+    def _drop_unwanted(self, next_one: asyncio.Task[Worker]) -> None:
+        if not next_one.cancelled() and next_one.exception() is None:
+            self.drop(next_one.result())
+
+    def _taken_from_idle(self, who: str, version: int | None) -> Worker | None:
+        """An idle worker: the client's own, or one that no other client will miss.
+
+        Otherwise a client whose workers are ended again and again, for example because it does not
+        read its answers, would have others wait for forks in its place.
+        """
+        for worker in [w for w in self._idle if w.state != self._seen_state or w.has_ended()]:
+            self.drop(worker)
+        fit = [worker for worker in self._idle if worker.version == version]
+        rested_since = time.monotonic() - OWN_S
+        for may_take in (
+            [worker for worker in fit if worker.who == who],
+            [worker for worker in fit if worker.unread_since < rested_since],
+            [self._most_dispensable(fit)] if fit and self._is_full_of_idle() else [],
+        ):
+            if may_take:
+                self._idle.remove(may_take[-1])  # the last one is warm, and others stay small
+                return may_take[-1]
+        return None
+
+    def _is_full_of_idle(self) -> bool:
+        return len(self._idle) >= IDLE_FOR_EACH * self.limits.workers
+
+    def _most_dispensable(self, of: Sequence[Worker]) -> Worker:
+        """The one idle for longest of the client that has the most idle workers."""
+        idle = Counter(worker.who for worker in self._idle)
+        return max(of, key=lambda worker: idle[worker.who])  # the first of equals
 
     @contextmanager
     def given_up_on_failure(self, worker: Worker) -> Iterator[None]:
@@ -256,10 +318,12 @@ class Pool:
     def give_back(self, worker: Worker) -> None:
         """Keeps a worker for the next question, if it may be used again."""
         self._leave_place(worker)
-        worker.timeout_s, worker.kept = None, False
-        if worker.ended or len(self._idle) >= IDLE_FOR_EACH * self.limits.workers:
+        worker.timeout_s, worker.kept, worker.looks = None, False, None
+        if worker.ended:
             self.drop(worker)
         elif worker not in self._idle:
+            if self._is_full_of_idle():
+                self.drop(self._most_dispensable(self._idle))
             self._idle.append(worker)
 
     def pin(self, who: str) -> None:
@@ -312,23 +376,10 @@ class Pool:
         self._seen_state = int(reply["state"])
         return self._seen_state
 
-    async def _forked(self) -> Worker:
-        # A dialog that is left half way would give the next one the wrong reply.
-        forking = asyncio.create_task(self._fork())
-        try:
-            return await asyncio.shield(forking)
-        except asyncio.CancelledError:
-            forking.add_done_callback(self._drop_unwanted)
-            raise
-
-    def _drop_unwanted(self, forking: asyncio.Task[Worker]) -> None:
-        if not forking.cancelled() and forking.exception() is None:
-            self.drop(forking.result())
-
-    async def _fork(self) -> Worker:
+    async def _forked(self, who: str) -> Worker:
         ours, theirs = socket.socketpair()
         try:
-            async with self._dialog:
+            async with self.turns.turn(_Forking(who)), self._dialog:
                 reply = await self._told(loader.FORK, theirs)
         except BaseException:
             ours.close()
