@@ -1,6 +1,9 @@
 """One client that asks for everything at once makes no other client wait."""
 
 import asyncio
+import base64
+import json
+import socket
 import threading
 from contextlib import ExitStack, closing
 
@@ -86,6 +89,17 @@ class Both(InThread):
         client.pgconn.send_query(sql)
         client.pgconn.flush()
         return client
+
+    def asking_by_http(self, user, sql):
+        """A connection on which a question has been sent by HTTP."""
+        body = json.dumps({"sql": sql, "format": "csv"}).encode()
+        login = base64.b64encode(f"{user}:{PASSWORD}".encode())
+        connection = socket.create_connection(("127.0.0.1", self.http))
+        connection.sendall(
+            b"POST /v1/sql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Authorization: Basic %s\r\nContent-Length: %d\r\n\r\n%s" % (login, len(body), body)
+        )
+        return connection
 
     def ask_by_http(self, user, sql, **more):
         return httpx.post(
@@ -209,3 +223,15 @@ def test_only_a_client_that_has_more_loses_an_answer_that_it_does_not_read(
     fill(served, clients, "rude", 3)
     until(lambda: not served.waiting)  # three of its own answers have ended
     assert sum(len(text) for (text,) in rows) == 29_999 * 1_000  # more than was sent before
+
+
+def test_questions_by_http_that_nobody_reads_leave_room_to_another_client(
+    served, clients, monkeypatch
+):
+    monkeypatch.setattr(pools, "UNREAD_S", 2.0)
+    for user in ("rude", "other"):
+        for _ in range(20):
+            clients.enter_context(closing(served.asking_by_http(user, UNREAD.decode())))
+    until(lambda: len(served.waiting) == 40 - PLACES)
+    for _ in range(5):
+        assert served.ask_by_http("good", "SELECT 1").json()["rows"] == [[1]]

@@ -15,8 +15,8 @@ class Limits:
         statement_bytes: The length of a statement, in UTF-8.
         body_bytes: The length of a request's body.
         replay_bytes: The length of the body of a replay.
-        questions: How many questions run at once.
-        questions_each: How many of one client.
+        questions_each: How many questions of one client run at once, or wait. Those of all clients
+            have no limit of their own: a client that comes late would be refused by it.
         seconds: How long a question may take, if its client does not say so.
         most_seconds: How long it may take at most.
         subscribers: How many subscribers there are at once.
@@ -38,8 +38,7 @@ class Limits:
     statement_bytes: int = STATEMENT_BYTES
     body_bytes: int = 524_288
     replay_bytes: int = 8_388_608
-    questions: int = 32
-    questions_each: int = 8
+    questions_each: int = 24
     seconds: float = 60.0
     most_seconds: float = 3_600.0
     subscribers: int = 128

@@ -85,7 +85,7 @@ class Questions:
 
     @contextmanager
     def running(self, id_: str | None, layer: str, client: Requester) -> Iterator[Running]:
-        """Lists a question while it runs.
+        """Lists a question while it runs, or waits for a place among those of all clients.
 
         Args:
             id_: Its identifier, if the client has chosen one.
@@ -93,21 +93,17 @@ class Questions:
             client: Who asks.
 
         Raises:
-            Failure: The identifier is in use, or too many questions run.
+            Failure: The identifier is in use, or too many questions of this client run.
         """
-        of_client = sum(question.who == client.who for question in self._running.values())
-        for got, most, whose in (
-            (of_client, self._limits.questions_each, " of one client"),
-            (len(self._running), self._limits.questions, ""),
-        ):
-            if got >= most:
-                raise Failure(
-                    429,
-                    TOO_MANY,
-                    f"at most {most} questions{whose} must run at once; {got} do",
-                    "Ask again when one has been answered",
-                    headers={"Retry-After": "1"},
-                )
+        got = sum(question.who == client.who for question in self._running.values())
+        if got >= (most := self._limits.questions_each):
+            raise Failure(
+                429,
+                TOO_MANY,
+                f"at most {most} questions of one client must run at once; {got} do",
+                "Ask again when one has been answered",
+                headers={"Retry-After": "1"},
+            )
         id_ = id_ or f"q{next(self._numbers)}-{secrets.token_hex(4)}"
         if id_ in self._running:
             raise Failure(409, "42710", f"id must not be that of a question that runs; got {id_!r}")

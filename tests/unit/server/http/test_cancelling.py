@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from contextlib import ExitStack
 
 import httpx
 import pytest
@@ -9,7 +10,10 @@ import pytest
 import serving_layer
 from tests.support.waiting import until
 from trilayer.server.engine.question import Refusal
-from trilayer.server.http.limits import Limits
+from trilayer.server.http.faults import Failure
+from trilayer.server.http.limits import USUAL, Limits
+from trilayer.server.http.questions import Questions
+from trilayer.server.http.security import Client
 from trilayer_core.errors import EnvironmentFault, IntegrityError
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -144,6 +148,21 @@ def test_questions_at_once_are_limited(serving):
     with served.client() as client:
         client.delete("/v1/sql/first")
     thread.join(10)
+
+
+def test_no_number_of_questions_of_others_has_a_client_refused():
+    questions = Questions(USUAL)
+    others = [Client(f"client {number}", "reader", "127.0.0.1") for number in range(4)]
+    late = Client("late", "reader", "127.0.0.1")
+    with ExitStack() as stack:
+        for client in others:
+            for _ in range(24):
+                stack.enter_context(questions.running(None, "merged", client))
+            with pytest.raises(Failure, match="at most 24 questions of one client"):
+                stack.enter_context(questions.running(None, "merged", client))
+        stack.enter_context(questions.running("mine", "merged", late))
+        assert questions.list()[-1].id == "mine"
+    assert questions.list() == []
 
 
 def test_a_client_of_python_never_takes_a_part_for_the_whole(serving):
