@@ -9,9 +9,12 @@ import threading
 import time
 from contextlib import ExitStack, suppress
 
+from tests.support.served_http import ScriptedEngine, opened
 from tests.support.waiting import until_in_loop
-from trilayer.server.wire import accepting, listen
-from trilayer.server.wire.accepting import Bucket
+from trilayer.server import accepting
+from trilayer.server.accepting import Bucket
+from trilayer.server.http import serving
+from trilayer.server.wire import listen
 
 CANCEL = struct.pack(">iiii", 16, 80877102, 1, 0)
 
@@ -78,6 +81,35 @@ def test_answers_go_on_in_a_storm_of_which_no_more_is_accepted_than_the_rate(ser
             while len(accepted) < 3 * burst or answers < 20:
                 answers += 1
                 assert client.execute(f"SELECT {answers}").fetchone() == (answers,)
+        finally:
+            over.set()
+            storm.join()
+    assert all(
+        number <= burst + per_s * (at - began) for number, at in enumerate(accepted, start=1)
+    )
+
+
+def test_requests_by_http_go_on_in_a_storm_of_which_no_more_is_accepted(tmp_path, monkeypatch):
+    monkeypatch.setattr(accepting, "BURST", burst := 10)
+    monkeypatch.setattr(accepting, "PER_S", per_s := 50.0)
+    accepted, begin = [], serving._Server.begin
+
+    def recorded(self, connection):
+        accepted.append(time.monotonic())
+        begin(self, connection)
+
+    monkeypatch.setattr(serving._Server, "begin", recorded)
+    began = time.monotonic()
+    with opened(tmp_path, engine=ScriptedEngine()).served as server, server.client() as client:
+        client.get("/healthz")
+        over = threading.Event()
+        storm = threading.Thread(target=_storm, args=(server.port, over))
+        storm.start()
+        try:
+            answers = 0
+            while len(accepted) < 3 * burst or answers < 20:
+                answers += 1
+                assert client.get("/healthz").status_code == 200
         finally:
             over.set()
             storm.join()

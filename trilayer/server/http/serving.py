@@ -14,7 +14,10 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from trilayer.server import accepting
 from trilayer_core.errors import EnvironmentFault
+
+logger = logging.getLogger("trilayer.server")
 
 CLOSING_S = 3
 """How long answers that are being sent may take when the server ends, in seconds."""
@@ -25,9 +28,6 @@ CONNECTIONS = 1_024
 
 MOST_AHEAD_BYTES = 65_536
 """How much a client may send of further requests while one is answered."""
-
-AT_ONCE = 4
-"""How many connections are accepted before others are answered again."""
 
 CUT_OFF = "ASGI callable returned without completing response"
 """What uvicorn reports as an error of the application. An answer is cut off so on purpose."""
@@ -66,12 +66,44 @@ class _Protocol(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to the process around it."""
+    """A server that leaves signals, and accepting connections, to others."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._beginning: set[asyncio.Task[None]] = set()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Captures none."""
         yield
+
+    def begin(self, accepted: socket.socket) -> None:
+        """Answers the requests of a connection."""
+        beginning = asyncio.create_task(self._begin(accepted))
+        self._beginning.add(beginning)
+        beginning.add_done_callback(self._beginning.discard)
+
+    async def _begin(self, accepted: socket.socket) -> None:
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self._protocol, accepted, ssl=self.config.ssl
+            )
+        except OSError as error:  # such as a handshake of TLS that is none
+            logger.debug("a client has left: %s", error)
+            accepted.close()
+        except BaseException:
+            accepted.close()
+            raise
+
+    def _protocol(self) -> _Protocol:
+        return _Protocol(self.config, self.server_state, self.lifespan.state)
+
+    async def end_beginnings(self) -> None:
+        """Ends connections that have not finished their handshake of TLS."""
+        await asyncio.sleep(0)  # a task that has not begun would not close its connection
+        for beginning in self._beginning:
+            beginning.cancel()
+        await asyncio.gather(*self._beginning, return_exceptions=True)
 
 
 async def serve(
@@ -109,7 +141,6 @@ async def serve(
         # httptools, which is taken where it is installed, lets a client that has sent a further
         # request leave without telling the answer that is being sent: it would never end.
         http=_Protocol,
-        backlog=AT_ONCE,
         timeout_graceful_shutdown=CLOSING_S,
         limit_concurrency=CONNECTIONS,
         ssl_certfile=certificate,
@@ -117,17 +148,19 @@ async def serve(
     )
     logging.getLogger("uvicorn.error").addFilter(_is_unexpected)
     server = _Server(config)
-    running = asyncio.create_task(server.serve([listening]))
+    running = asyncio.create_task(server.serve([]))
     stopping = asyncio.create_task(stop.wait())
     try:
         while not server.started and not running.done():
             await asyncio.sleep(0.01)
         if not running.done():
-            listening.listen(CONNECTIONS)
-            on_ready(listening.getsockname()[1])
-        await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
+            listening.listen(accepting.WAITING)
+            with accepting.accepting([listening], server.begin):
+                on_ready(listening.getsockname()[1])
+                await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
     finally:
         stopping.cancel()
+        await server.end_beginnings()
         # Clients that follow an answer would otherwise never leave.
         app.state.end()
         server.should_exit = True

@@ -14,11 +14,11 @@ from collections import Counter
 from collections.abc import Callable
 
 from serving_layer.snapshot import Layer
-from trilayer.server import introspection
+from trilayer.server import accepting, introspection
 from trilayer.server.engine.pool import Pool
 from trilayer.server.engine.question import Refusal
 from trilayer.server.metrics import Metrics
-from trilayer.server.wire import accepting, messages
+from trilayer.server.wire import messages
 from trilayer.server.wire.authentication import Access, authenticate
 from trilayer.server.wire.client import Client
 from trilayer.server.wire.messages import Fault, ProtocolFault, Startup
