@@ -9,7 +9,7 @@ from trilayer.server.engine.question import STATEMENT_BYTES
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of answers by HTTP.
+    """The limits of answers by HTTP; times are in seconds.
 
     Attributes:
         statement_bytes: The length of a statement, in UTF-8.
@@ -17,8 +17,8 @@ class Limits:
         replay_bytes: The length of the body of a replay.
         questions_each: How many questions of one client run at once, or wait. Those of all clients
             have no limit of their own: a client that comes late would be refused by it.
-        seconds: How long a question may take, if its client does not say so.
-        most_seconds: How long it may take at most.
+        answer_s: How long a question may take if its client does not say so.
+        most_answer_s: How long it may take at most.
         subscribers: How many subscribers there are at once.
         subscribers_each: How many of one client.
         shared: How many different questions they ask.
@@ -39,8 +39,8 @@ class Limits:
     body_bytes: int = 524_288
     replay_bytes: int = 8_388_608
     questions_each: int = 24
-    seconds: float = 60.0
-    most_seconds: float = 3_600.0
+    answer_s: float = 60.0
+    most_answer_s: float = 3_600.0
     subscribers: int = 128
     subscribers_each: int = 64
     shared: int = 32

@@ -179,7 +179,7 @@ def _listening(host: str, port: int) -> socket.socket:
         listening.close()
         raise EnvironmentFault(
             f"the server can't listen on {host}:{port}: {error.strerror}; choose another port with"
-            " --http-port"
+            " --http-port, or any that is free with --any-port"
         ) from None
     listening.setblocking(False)
     return listening

@@ -214,7 +214,7 @@ class Shared:
             try:
                 async with (
                     self._one_by_one.turn(),
-                    asyncio.timeout(self._limits.seconds),
+                    asyncio.timeout(self._limits.answer_s),
                     self._engine.ask(question, SUBSCRIPTIONS) as answer,
                     chunks_of(answer) as chunks,
                 ):
@@ -227,7 +227,7 @@ class Shared:
             except TimeoutError:
                 outcome.set("timeout")
                 raise Refusal(
-                    CANCELLED, f"the answer must be complete within {self._limits.seconds:g} s"
+                    CANCELLED, f"the answer must be complete within {self._limits.answer_s:g} s"
                 ) from None
         if len(encoded) > MOST_BYTES:
             raise _too_much(f"{MOST_BYTES:,} bytes")

@@ -195,7 +195,7 @@ class _Answering(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers as ASGI says."""
         asked, question, begun = self._asked, self._question(), False
-        seconds = min(asked.timeout_s or self._limits.seconds, self._limits.most_seconds)
+        seconds = min(asked.timeout_s or self._limits.answer_s, self._limits.most_answer_s)
         try:
             with (
                 self._questions.running(asked.id, asked.layer, self._client) as running,

@@ -79,7 +79,7 @@ class Server:
         except OSError as error:
             raise EnvironmentFault(
                 f"the server can't listen on {self._host}:{port}: {error.strerror}; choose another"
-                " port with --port"
+                " port with --port, or any that is free with --any-port"
             ) from None
         try:
             with accepting.accepting(sockets, self._begin):

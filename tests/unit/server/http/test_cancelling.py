@@ -13,7 +13,7 @@ from trilayer.server.engine.question import Refusal
 from trilayer.server.http.faults import Failure
 from trilayer.server.http.limits import USUAL, Limits
 from trilayer.server.http.questions import Questions
-from trilayer.server.http.security import Client
+from trilayer.server.http.security import Requester
 from trilayer_core.errors import EnvironmentFault, IntegrityError
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -96,7 +96,7 @@ def test_an_answer_has_a_time_limit(serving):
 
 
 def test_the_servers_time_limit_is_the_largest(serving):
-    served = serving(limits=Limits(most_seconds=0.2))
+    served = serving(limits=Limits(most_answer_s=0.2))
     assert served.ask("never", timeout_s=60).status_code == 408
 
 
@@ -152,8 +152,8 @@ def test_questions_at_once_are_limited(serving):
 
 def test_no_number_of_questions_of_others_has_a_client_refused():
     questions = Questions(USUAL)
-    others = [Client(f"client {number}", "reader", "127.0.0.1") for number in range(4)]
-    late = Client("late", "reader", "127.0.0.1")
+    others = [Requester(f"client {number}", "reader", "127.0.0.1") for number in range(4)]
+    late = Requester("late", "reader", "127.0.0.1")
     with ExitStack() as stack:
         for client in others:
             for _ in range(24):
