@@ -196,6 +196,36 @@ def test_a_held_cursor_whose_worker_has_ended_counts_no_more(served):
     until(lambda: not served.pool._pinned)
 
 
+def test_a_transaction_whose_worker_was_ended_goes_back_to_no_savepoint(served):
+    with served.client(autocommit=True) as client:
+        client.execute("BEGIN")
+        client.execute("DECLARE kept CURSOR WITH HOLD FOR SELECT range FROM range(9)")
+        client.execute("SAVEPOINT s")
+        client.execute("SET statement_timeout = 200")
+        with pytest.raises(errors.QueryCanceled):
+            client.execute("SELECT count(*) FROM range(1000000000000)")
+        with pytest.raises(errors.InFailedSqlTransaction, match="state has ended"):
+            client.execute("ROLLBACK TO SAVEPOINT s")
+        assert client.execute("COMMIT").statusmessage == "ROLLBACK"
+        assert client.execute("SELECT 1").fetchone() == (1,)
+    until(lambda: not served.pool._pinned)
+
+
+def test_a_worker_that_was_ended_before_it_is_held_holds_nothing(served):
+    """A cancel may come when all of an answer was computed, but not sent."""
+    with served.client(autocommit=True) as client:
+        client.execute("BEGIN")
+        client.execute("DECLARE kept CURSOR WITH HOLD FOR SELECT range FROM range(9)")
+        (worker,) = [one for one in served.pool._workers if one.kept]
+        served._loop.call_soon_threadsafe(served.pool.drop, worker)
+        until(lambda: worker.ended)
+        assert client.execute("COMMIT").statusmessage == "COMMIT"
+        with pytest.raises(errors.Error, match="has ended"):
+            client.execute("FETCH kept")
+        assert client.execute("SELECT 1").fetchone() == (1,)
+        assert not served.pool._pinned
+
+
 def is_zombie(pid):
     return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 

@@ -182,8 +182,10 @@ class Worker:
         return bool(select.select([self._handle], [], [], 0)[0])
 
     def when_ended(self, tell: Callable[[], object]) -> None:
-        """Has somebody told if its process ends by itself; on Linux alone."""
-        if self._handle is not None:
+        """Has somebody told if its process ends by itself, on Linux alone, or if it was killed."""
+        if self.ended:
+            tell()  # its handle is closed, and may be another's by now
+        elif self._handle is not None:
             asyncio.get_running_loop().add_reader(self._handle, tell)
 
     def end(self, why: Refusal | None = None) -> None:

@@ -53,6 +53,11 @@ class Client:
         """Whether it keeps a worker, which nobody else has meanwhile."""
         return self._worker is not None
 
+    @property
+    def has_lost_state(self) -> bool:
+        """Whether the worker of its transaction was ended, as when an answer took too long."""
+        return self._transaction and self._worker is not None and self._worker.ended
+
     def check(self, text: str) -> None:
         """Raises Refusal for a statement that is too long to be looked at."""
         self._pool.limits.check_statement(len(text.encode()))

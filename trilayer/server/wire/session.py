@@ -312,6 +312,13 @@ class Session:
         """Carries out a statement that has no answer; None if it has one."""
         word = first_word(sql)
         if _TO_SAVEPOINT.match(sql):  # no statement has changed anything
+            if self._client.has_lost_state:
+                raise Refusal(
+                    "25P02",
+                    "the transaction can't go on, because its state has ended with the process that"
+                    " answered it",
+                    "Send ROLLBACK, and begin another transaction",
+                )
             if self._transaction == messages.FAILED:
                 self._transaction = messages.IN_TRANSACTION
             return "ROLLBACK"
