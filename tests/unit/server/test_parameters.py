@@ -148,6 +148,20 @@ def test_infinite_times(client, binary):
             client.cursor(binary=binary).execute(f"SELECT 'infinity'::{type_}").fetchone()
 
 
+@pytest.mark.parametrize("type_", ["DATE", "TIMESTAMP", "TIMESTAMPTZ"])
+@pytest.mark.parametrize("text", ["infinity", "-infinity"])
+def test_infinite_times_as_parameters(client, type_, text):
+    """Clients that have them, as asyncpg does, send them as the extreme integers."""
+    oid, size = {"DATE": (1082, 4), "TIMESTAMP": (1114, 8), "TIMESTAMPTZ": (1184, 8)}[type_]
+    extreme = 2 ** (8 * size - 1) - 1 if text == "infinity" else -(2 ** (8 * size - 1))
+    binary = extreme.to_bytes(size, "big", signed=True)
+    sql = f"SELECT $1::VARCHAR, '2026-01-01'::{type_} < $1".encode()
+    for value, format_ in ((binary, 1), (text.encode(), 0)):
+        found = client.pgconn.exec_params(sql, [value], [oid], [format_])
+        assert found.get_value(0, 0) == text.encode()
+        assert found.get_value(0, 1) == (b"t" if text == "infinity" else b"f")
+
+
 @pytest.mark.parametrize("binary", [False, True])
 def test_a_date_beside_the_session_s_user(client, binary):
     query = "SELECT DATE '2020-01-02', TIME '01:02:03', current_user"

@@ -63,12 +63,24 @@ def _boolean(data: bytes) -> str:
 
 
 def _date(data: bytes) -> str:
-    return str(date(2000, 1, 1) + timedelta(days=struct.unpack(">i", data)[0]))
+    days = struct.unpack(">i", data)[0]
+    return _infinite(days, 32) or str(date(2000, 1, 1) + timedelta(days=days))
 
 
 def _timestamp(data: bytes) -> str:
     us = struct.unpack(">q", data)[0]
-    return (datetime(2000, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)).isoformat()
+    epoch = datetime(2000, 1, 1, tzinfo=UTC)
+    return _infinite(us, 64) or (epoch + timedelta(microseconds=us)).isoformat()
+
+
+def _infinite(number: int, bits: int) -> str:
+    """The text of a date or time that is infinite, as the extreme integers are; else none.
+
+    asyncpg sends Python's first and last date and time so.
+    """
+    if number == 2 ** (bits - 1) - 1:
+        return "infinity"
+    return "-infinity" if number == -(2 ** (bits - 1)) else ""
 
 
 def _uuid(data: bytes) -> str:
