@@ -148,6 +148,38 @@ def test_infinite_times(client, binary):
             client.cursor(binary=binary).execute(f"SELECT 'infinity'::{type_}").fetchone()
 
 
+@pytest.mark.parametrize(
+    ("expression", "oid"),
+    [
+        ("CASE n WHEN $1 THEN 'a' ELSE 'b' END", 20),
+        ("CASE $1 WHEN 1.5 THEN 'a' WHEN n THEN 'b' END", 1700),
+        ("CASE $1 WHEN d THEN 1 ELSE 2 END = 3", 1082),
+        ("CASE $1 WHEN $2 THEN 1 ELSE 2 END = 3", 25),
+        ("CASE n WHEN 1 THEN $1 ELSE d END", 1082),
+        ("CASE WHEN $1 THEN 1 ELSE 2 END", 16),
+        ("NOT ($1)", 16),
+        ("$1 OR $2", 16),
+    ],
+)
+def test_the_type_of_a_parameter_follows_from_its_place(client, expression, oid):
+    sql = f"SELECT {expression} FROM (SELECT 1::BIGINT AS n, DATE '2026-01-01' AS d)"
+    assert inferred_types(client, sql)[0] == oid
+
+
+def test_a_condition_may_be_a_parameter(client):
+    assert inferred_types(client, "SELECT 1 WHERE $1") == [16]
+    found = client.pgconn.exec_params(b"SELECT 1 WHERE $1", [b"\x01"], param_formats=[1])
+    assert found.ntuples == 1
+
+
+def inferred_types(client, sql):
+    client.pgconn.prepare(b"inferred", sql.encode())
+    client.pgconn.send_describe_prepared(b"inferred")  # which lets the server's thread run
+    (described,) = client.wait(generators.execute(client.pgconn))
+    assert described.error_message == b""
+    return [described.param_type(place) for place in range(described.nparams)]
+
+
 @pytest.mark.parametrize("type_", ["DATE", "TIMESTAMP", "TIMESTAMPTZ"])
 @pytest.mark.parametrize("text", ["infinity", "-infinity"])
 def test_infinite_times_as_parameters(client, type_, text):

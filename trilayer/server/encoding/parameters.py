@@ -43,6 +43,7 @@ UNKNOWN = 0
 """The type of a parameter that the client has not declared."""
 
 TEXT_OID, NUMERIC_OID, _BIGINT_OID, _BYTEA_OID, _TIMESTAMPTZ_OID = 25, 1700, 20, 17, 1184
+_BOOLEAN_OID = 16
 _TEXTS_OID, _NUMERICS_OID = 1009, 1231
 
 
@@ -246,7 +247,8 @@ def inferred(query: str, declared: Sequence[int], columns: Callable[[str], pa.Sc
 
     A parameter is of the type that it is cast to, or of that of the expression that it is compared
     with, added to or assigned from, or that it stands for in COALESCE, CASE and their like. That of
-    ANY and ALL is an array. LIMIT and OFFSET take a bigint. What is left is text.
+    ANY and ALL is an array, and a condition a boolean. LIMIT and OFFSET take a bigint. What is left
+    is text.
 
     Args:
         query: The statement.
@@ -287,12 +289,14 @@ def _needed(node: exp.Expr, columns: Callable[[str], pa.Schema]) -> int:
         return _BIGINT_OID
     if isinstance(operand.parent, exp.Cast):
         return _type_in(f"SELECT CAST(NULL AS {operand.parent.to.sql('duckdb')})", columns)
+    if _is_condition(operand):
+        return _BOOLEAN_OID
     if isinstance(operand.parent, exp.If) and operand.arg_key == "true":
         operand = operand.parent
     if (counterpart := _counterpart(operand)) is not None:
         wanted = counterpart.sql("duckdb")
         return _type_beside(operand, f"ARRAY[{wanted}]" if is_array else wanted, columns)
-    if isinstance(operand.parent, _ONE_OF_SEVERAL):
+    if operand.parent is not None and _is_returned(operand):
         return _needed(operand.parent, columns)
     return _TEXTS_OID if is_array else UNKNOWN
 
@@ -309,7 +313,7 @@ def _operand(parameter: exp.Expr) -> tuple[exp.Expr, bool]:
 def _counterpart(operand: exp.Expr) -> exp.Expr | None:
     """An expression that has the type which an operand must have; None if there is none."""
     known = [each for each in _beside(operand, operand.parent) if not each.find(*_PARAMETERS)]
-    if len(known) > 1 and isinstance(operand.parent, _ONE_OF_SEVERAL):
+    if len(known) > 1 and _is_returned(operand):
         first, *others = (each.copy() for each in known)
         return exp.Coalesce(this=first, expressions=others)
     return known[0] if known else None
@@ -346,6 +350,20 @@ _ALIKE = (exp.Binary, exp.Between, exp.In, exp.Nullif, *_ONE_OF_SEVERAL)
 """Expressions whose operands must have one type."""
 
 
+def _is_condition(operand: exp.Expr) -> bool:
+    """Whether an operand is true or false."""
+    if isinstance(parent := operand.parent, exp.If) and operand.arg_key == "this":
+        case = parent.parent
+        return not isinstance(case, exp.Case) or case.args.get("this") is None
+    return isinstance(parent, exp.Not | exp.Connector | exp.Where | exp.Having)
+
+
+def _is_returned(operand: exp.Expr) -> bool:
+    """Whether an operand may be what the expression around it returns."""
+    is_subject = isinstance(operand.parent, exp.Case) and operand.arg_key == "this"
+    return isinstance(operand.parent, _ONE_OF_SEVERAL) and not is_subject
+
+
 def _takes_array(node: exp.Expr | None) -> TypeGuard[exp.Any | exp.Anonymous]:
     """Whether a node compares with the elements of an array."""
     return isinstance(node, exp.Any) or _is_all(node)
@@ -358,10 +376,14 @@ def _is_all(node: exp.Expr | None) -> TypeGuard[exp.Anonymous]:
 
 def _beside(place: exp.Expr, parent: exp.Expr | None) -> Iterator[exp.Expr]:
     """The operands that have the type which is needed at a place among them."""
-    if isinstance(parent, exp.Case):
-        if place.arg_key in ("ifs", "default"):
-            yield from (each.args["true"] for each in parent.args["ifs"])
-            if (otherwise := parent.args.get("default")) is not None:
+    case = parent.parent if isinstance(parent, exp.If) else parent
+    if isinstance(case, exp.Case):
+        operand, ifs = case.args.get("this"), case.args["ifs"]
+        if place.arg_key == "this":
+            yield from (each for each in (operand, *(one.this for one in ifs)) if each is not place)
+        else:
+            yield from (each.args["true"] for each in ifs)
+            if (otherwise := case.args.get("default")) is not None:
                 yield otherwise
     elif isinstance(parent, _ALIKE):
         yield from map(_compared, parent.iter_expressions())
