@@ -166,6 +166,14 @@ def test_the_type_of_a_parameter_follows_from_its_place(client, expression, oid)
     assert inferred_types(client, sql)[0] == oid
 
 
+@pytest.mark.parametrize("end", ["''", "'' -- ''"])
+def test_a_parameter_before_an_empty_text_at_the_end_has_its_type(client, end):
+    assert inferred_types(client, f"SELECT 1 FROM range(3) t(n) WHERE n = $1 AND 'a' <> {end}") == [
+        20
+    ]
+    assert inferred_types(client, f"SELECT 1 FROM pg_class WHERE oid = $1 AND 'a' <> {end}") == [26]
+
+
 def test_a_condition_may_be_a_parameter(client):
     assert inferred_types(client, "SELECT 1 WHERE $1") == [16]
     found = client.pgconn.exec_params(b"SELECT 1 WHERE $1", [b"\x01"], param_formats=[1])

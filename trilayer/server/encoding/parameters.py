@@ -272,7 +272,8 @@ def inferred(query: str, declared: Sequence[int], columns: Callable[[str], pa.Sc
 def _parsed(query: str) -> Iterator[tuple[str, exp.Expr]]:
     """The parameters of a statement that sqlglot can parse, with the digits of their numbers."""
     try:
-        tree = sqlglot.parse_one(query, dialect="duckdb")
+        # sqlglot reads no $1 before '' at the very end.
+        tree = sqlglot.parse_one(f"{query}\n", dialect="duckdb")
     except SqlglotError:
         return
     for parameter in tree.find_all(*_PARAMETERS):

@@ -27,7 +27,8 @@ def parameter_types(sql: str) -> Mapping[int, int]:
     if "$" not in sql or not (_DECIDED.search(sql) or mentions(sql)):
         return {}
     try:
-        tree = sqlglot.parse_one(plain(sql), dialect=Written)
+        # sqlglot reads no $1 before '' at the very end.
+        tree = sqlglot.parse_one(f"{plain(sql)}\n", dialect=Written)
     except SqlglotError:
         return {}
     found: dict[int, int] = {}
