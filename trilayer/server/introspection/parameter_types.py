@@ -12,7 +12,12 @@ from sqlglot.errors import SqlglotError
 from trilayer.server.encoding.tokens import parameter_number
 from trilayer.server.introspection.shapes import shapes
 from trilayer.server.introspection.text import Written, mentions, plain
-from trilayer.server.introspection.types import is_registered, type_name
+from trilayer.server.introspection.types import (
+    is_of_views,
+    is_registered,
+    mark_views,
+    type_name,
+)
 
 _DECIDED = re.compile(r"\$\d+\s*::|\bCAST\s*\(\s*\$\d+\s+AS\b", re.IGNORECASE)
 
@@ -31,6 +36,7 @@ def parameter_types(sql: str) -> Mapping[int, int]:
         tree = sqlglot.parse_one(f"{plain(sql)}\n", dialect=Written)
     except SqlglotError:
         return {}
+    mark_views(tree)
     found: dict[int, int] = {}
     for parameter in tree.find_all(exp.Placeholder):
         number = parameter_number(parameter.name)
@@ -59,5 +65,7 @@ def _compared(node: exp.Expr) -> str:
     if not isinstance(parent, exp.Predicate) or not isinstance(parent, exp.Binary):
         return ""
     other = parent.right if parent.left is node else parent.left
-    name = shapes().columns.get(other.name.lower(), "") if isinstance(other, exp.Column) else ""
+    if not isinstance(other, exp.Column) or is_of_views(other):
+        return ""
+    name = shapes().columns.get(other.name.lower(), "")
     return "" if is_registered(name) else name

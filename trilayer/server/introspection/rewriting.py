@@ -37,7 +37,9 @@ from trilayer.server.introspection.types import (
     expand_stars,
     function_name,
     is_keyword,
+    is_of_views,
     is_registered,
+    mark_views,
     type_name,
 )
 
@@ -80,6 +82,7 @@ def rewrite(sql: str, session: SessionInfo) -> Rewritten:
         if isinstance(given.this, exp.Identifier):
             given.this.set("quoted", True)
     tree = normalize_identifiers(tree, dialect="postgres")
+    mark_views(tree)
     _mean_as_postgresql(tree)
     name_columns(tree)
     expand_stars(tree)
@@ -147,6 +150,8 @@ def _mean_as_postgresql(tree: exp.Expr) -> None:
     kinds = (exp.Div, exp.Like, exp.ILike, exp.Format, exp.Coalesce, exp.DPipe, exp.Anonymous)
     for node in list(tree.find_all(*kinds)):
         if not asks_catalog(node):
+            if isinstance(node, exp.Format):  # whose template sqlglot would rewrite
+                node.replace(exp.Anonymous(this="format", expressions=_arguments(node)))
             continue
         if isinstance(node, exp.Coalesce):
             _coalesce(node)
@@ -326,9 +331,15 @@ class _Rewriting:
     # -- expressions -------------------------------------------------------------------------------
 
     def _column(self, node: exp.Column) -> exp.Expr:
-        if node.args.get("db") or node.args.get("catalog"):
-            node.set("db", None)
+        """The column as DuckDB finds it: relations of the catalog are known by their names alone.
+
+        What has no name of a schema or database is the path to a field of a struct.
+        """
+        names_database = node.catalog.lower() == self._session.database.lower()
+        if names_database:
             node.set("catalog", None)
+        if node.db.lower() in SCHEMAS and not node.catalog:
+            node.set("db", None)
         return node
 
     def _hidden(self, node: exp.Column) -> exp.Expr | None:
@@ -455,7 +466,7 @@ _TEXTS = frozenset({"text", "name", "char", "varchar", "bpchar", "cstring"})
 def _catalog_type(node: exp.Expr) -> str:
     """The type of a column of the catalog, or of a value that was cast to regclass or its like."""
     if isinstance(node, exp.Column):
-        return shapes().columns.get(node.name.lower(), "")
+        return "" if is_of_views(node) else shapes().columns.get(node.name.lower(), "")
     if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Anonymous):
         name = node.expression.name.removeprefix("to_").removesuffix("_number")
         name = "regtype" if name == "pg_typeof" else name
@@ -513,7 +524,7 @@ def _bracket(node: exp.Bracket) -> exp.Expr:
     """The elements of a vector are counted from 0."""
     if (
         isinstance(node.this, exp.Column)
-        and shapes().columns.get(node.this.name.lower()) in ("int2vector", "oidvector")
+        and _catalog_type(node.this) in ("int2vector", "oidvector")
         and len(node.expressions) == 1
     ):
         place = node.expressions[0]

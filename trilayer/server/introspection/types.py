@@ -160,14 +160,18 @@ def expand_stars(tree: exp.Expr) -> None:
 
 def _sources(query: exp.Expr, known: Mapping[str, Columns]) -> dict[str, Columns]:
     """The columns of what a SELECT is from, by alias."""
+    found: dict[str, Columns] = {}
+    for part in _parts(query):
+        found |= _named_sources(part, known)
+    return found
+
+
+def _parts(query: exp.Expr) -> list[exp.Expr]:
+    """What a SELECT is from."""
     from_ = query.args.get("from_") or query.args.get("from")
     parts = [from_.this] if from_ is not None else []
     parts += [join.this for join in query.args.get("joins") or ()]
-    parts += query.args.get("laterals") or ()
-    found: dict[str, Columns] = {}
-    for part in parts:
-        found |= _named_sources(part, known)
-    return found
+    return [*parts, *(query.args.get("laterals") or ())]
 
 
 def _named_sources(part: exp.Expr, known: Mapping[str, Columns]) -> dict[str, Columns]:
@@ -268,7 +272,7 @@ def _column(node: exp.Column, sources: Mapping[str, Columns]) -> str:
                 if column.name.lower() == name:
                     return column.type
     # From an outer query, whose columns have names of their own in pg_catalog.
-    is_open = bool(table) or None in sources.values()
+    is_open = (bool(table) or None in sources.values()) and not is_of_views(node)
     return shapes().base(shapes().columns[name]) if is_open and name in shapes().columns else ""
 
 
@@ -291,6 +295,107 @@ def asks_catalog(node: exp.Expr) -> bool:
     return False
 
 
+def mark_views(tree: exp.Expr) -> None:
+    """Notes for each column whether `is_of_views`, before the statement is rewritten."""
+    found = _OfViews(tree)
+    for column in tree.find_all(exp.Column):
+        column.meta[_OF_VIEWS] = found.has(column)
+
+
+def is_of_views(node: exp.Column) -> bool:
+    """Whether a column is surely none of the catalog, though one there may have its name."""
+    return bool(node.meta.get(_OF_VIEWS))
+
+
+_OF_VIEWS = "of views"
+
+
+class _Scope(NamedTuple):
+    """Where names of columns are looked up.
+
+    Attributes:
+        select: In what this is from.
+        within: The id of that of its parts which does not count, because the place is in it.
+        outer: And then here.
+    """
+
+    select: exp.Select
+    within: int
+    outer: _Scope | None
+
+
+def _scopes(tree: exp.Expr) -> Mapping[int, _Scope | None]:
+    """The scope of each node, by its id."""
+    found: dict[int, _Scope | None] = {}
+    parts: set[int] = set()
+    for node in tree.walk(bfs=True):
+        scope = found[id(node.parent)] if node is not tree else None
+        if node is not tree and isinstance(node.parent, exp.Select):
+            scope = _Scope(node.parent, 0, scope)
+        if scope is not None and id(node) in parts:
+            scope = scope._replace(within=id(node))
+        if isinstance(node, exp.Select):
+            parts.update(map(id, _parts(node)))
+        found[id(node)] = scope
+    return found
+
+
+class _OfViews:
+    """Finds the columns of one statement that are surely none of the catalog, each once."""
+
+    def __init__(self, tree: exp.Expr) -> None:
+        self._common = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+        self._scopes = _scopes(tree)
+        self._columns: dict[int, bool] = {}
+        self._sources: dict[tuple[int, str], bool] = {}
+
+    def has(self, node: exp.Column) -> bool:
+        if id(node) not in self._columns:
+            self._columns[id(node)] = self._has(node)
+        return self._columns[id(node)]
+
+    def _has(self, node: exp.Column) -> bool:
+        table, is_found = node.table.lower(), False
+        scope = self._scopes[id(node)]
+        while scope is not None:
+            parts = [
+                part
+                for part in _parts(scope.select)
+                if table in ("", part.alias_or_name.lower()) and id(part) != scope.within
+            ]
+            if not all(self._lacks(part, node.name.lower()) for part in parts):
+                return False
+            is_found = is_found or bool(parts)
+            if table and parts:
+                break
+            scope = scope.outer  # which may have it if no part of this one does
+        return is_found
+
+    def _lacks(self, part: exp.Expr, column: str) -> bool:
+        """Whether what a SELECT is from surely has no column of the catalog with this name."""
+        key = id(part), column
+        if key not in self._sources:
+            self._sources[key] = True  # for parts that may see each other
+            self._sources[key] = self._is_view(part, column)
+        return self._sources[key]
+
+    def _is_view(self, part: exp.Expr, column: str) -> bool:
+        if isinstance(part, exp.Subquery) and isinstance(part.this, exp.Select):
+            inner = part.this
+            named = [one for one in inner.expressions if one.alias_or_name.lower() == column]
+            if named:
+                columns = list(named[0].find_all(exp.Column))
+                return bool(columns) and all(map(self.has, columns))
+            has_star = any(one.is_star for one in inner.expressions)
+            return not has_star or all(self._lacks(each, column) for each in _parts(inner))
+        if not isinstance(part, exp.Table) or not isinstance(part.this, exp.Identifier):
+            return False
+        if part.args.get("joins") or (not part.db and part.name.lower() in self._common):
+            return False
+        outputs = _source(part, {})
+        return outputs is None or all(each.name.lower() != column for each in outputs)
+
+
 _OF_THE_SESSION = frozenset({"current_setting", "current_schema", "current_database"})
 
 
@@ -302,7 +407,13 @@ def is_keyword(node: exp.Column) -> bool:
     if node.table or node.this.args.get("quoted") or node.name.lower() not in _KEYWORDS:
         return False
     select = node.find_ancestor(exp.Select)
-    return select is None or None not in _sources(select, {}).values()
+    if select is None:
+        return True
+    sources = _sources(select, {}).values()
+    return not any(
+        columns is None or any(column.name.lower() == node.name.lower() for column in columns)
+        for columns in sources
+    )
 
 
 _KEYWORDS = frozenset({"user", "current_role", "current_catalog"})

@@ -340,3 +340,7 @@ DATE '2020-01-01'::TIMESTAMP
 DATE '2020-01-01' ::TIMESTAMP::VARCHAR
 (TIMESTAMP '2020-01-01 12:00:00'::DATE)::VARCHAR
 INTERVAL '1 day'::VARCHAR || 'DATE ''2020-01-01''::'
+format('%s {}', 'a')
+user from (select 'x' as "user") t
+a.s.f - b.s.f from (select {'f': 3} as s) a, (select {'f': 1} as s) b
+x.s.f from (select {'f': 3} as s) x, (select 1 as f) s
