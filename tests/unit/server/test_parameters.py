@@ -27,6 +27,8 @@ WITHOUT_TYPE = [
     ("SELECT 'on 2026-12-28 +01' = 'on ' || $1", "2026-12-28 +01", "t"),
     ("SELECT $1::INTEGER[]", "{1,NULL,3}", "{1,NULL,3}"),
     ("SELECT $1", "{1,NULL,3}", "{1,NULL,3}"),
+    ("SELECT $1::VARCHAR[]", '{ a b , null,"null", ""}', '{"a b",NULL,"null",""}'),
+    ("SELECT $1::VARCHAR[]", '{"{","a\\\n"}', '{"{","a\n"}'),
     ("SELECT 2 = ANY($1)", "{1,2}", "t"),
     ("SELECT 2 <> ALL(($1))", "{1,2}", "f"),
     ("SELECT 'b' = ANY($1)", "{a,b}", "t"),
@@ -126,6 +128,12 @@ def test_an_array_of_arrays_is_refused(client, format_):
     with pytest.raises(errors.InvalidTextRepresentation, match="one dimension"):
         client.execute(f"SELECT %{format_}", ([[1, 2], [3, 4]],))
     assert client.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_an_array_of_arrays_of_quoted_texts_is_refused(client):
+    given = b'{{"a b",c},{d,"e"}}'
+    found = client.pgconn.exec_params(b"SELECT $1::VARCHAR[]", [given])
+    assert b"one dimension" in found.error_message
 
 
 @pytest.mark.parametrize(

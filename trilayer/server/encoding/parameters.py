@@ -175,15 +175,26 @@ def _list(value: bytes, format_: int, oid: int) -> str:
             texts.append(None if length < 0 else element.text(value[at : at + length]))
             at += max(length, 0)
     else:
-        if b"{" in value[1:] and b'"' not in value:
+        text = value.decode()
+        if "{" in _IN_QUOTES.sub("", text)[1:]:
             raise ParameterFault(ONE_DIMENSION)
-        found = re.findall(r'"((?:[^"\\]|\\.)*)"|([^,{}]+)', value.decode())
+        found = re.findall(rf"\s*({_IN_QUOTES.pattern})\s*|([^,{{}}]+)", text, re.DOTALL)
         texts = [
-            re.sub(r"\\(.)", r"\1", a) if a else (None if b == "NULL" else b) for a, b in found
+            re.sub(r"\\(.)", r"\1", a[1:-1], flags=re.DOTALL) if a else _unquoted(b)
+            for a, b in found
         ]
     quoted = ["NULL" if t is None else "'" + t.replace("'", "''") + "'" for t in texts]
     type_ = _of_numbers(texts) if oid == _NUMERICS_OID else element.name
     return f"CAST(ARRAY[{', '.join(quoted)}] AS {type_}[])"
+
+
+_IN_QUOTES = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+
+
+def _unquoted(text: str) -> str | None:
+    """An element of an array that is written without quotes, as PostgreSQL reads it."""
+    text = text.strip(" \t\n\r\v\f")
+    return None if text.upper() == "NULL" else text
 
 
 def _of_numbers(texts: Sequence[str | None]) -> str:
