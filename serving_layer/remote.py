@@ -178,16 +178,17 @@ class RemoteConnection:
     def catalog(self) -> RemoteCatalog:
         """The definitions that the server answers: `.views`, `.queries`, `.streams`, `.alerts`."""
         document = self._get("/v1/catalog")
-        return RemoteCatalog(
-            [
-                RemoteView(view["name"], view["output"], view["key"], view["approximate"])
-                for view in document["views"]
-            ],
-            *(
-                [RemoteName(one["name"]) for one in document[kind]]
-                for kind in ("queries", "streams", "alerts")
-            ),
-        )
+        with self._read():
+            return RemoteCatalog(
+                [
+                    RemoteView(view["name"], view["output"], view["key"], view["approximate"])
+                    for view in document["views"]
+                ],
+                *(
+                    [RemoteName(one["name"]) for one in document[kind]]
+                    for kind in ("queries", "streams", "alerts")
+                ),
+            )
 
     @contextmanager
     def snapshot(self, version: int | None = None) -> Iterator[RemoteSnapshot]:
@@ -205,16 +206,22 @@ class RemoteConnection:
 
     def history(self) -> list[Version]:
         """The publications kept for rollback, oldest first; see `Version`."""
-        return _VERSIONS.validate_python(self._get("/v1/history")["publications"])
+        document = self._get("/v1/history")
+        with self._read():
+            return _VERSIONS.validate_python(document["publications"])
 
     def provenance(self) -> Provenance:
         """The provenance of the present answer, with the lag if the server's broker answers."""
-        return Provenance.from_json(self._get("/v1/provenance"))
+        document = self._get("/v1/provenance")
+        with self._read():
+            return Provenance.from_json(document)
 
     def with_lag(self, provenance: Provenance) -> Provenance:
         """Adds the present lag to an earlier answer's provenance, if the server knows it."""
         body = {"provenance": provenance.to_json()}
-        return Provenance.from_json(self._json("POST", "/v1/lag", body))
+        document = self._json("POST", "/v1/lag", body)
+        with self._read():
+            return Provenance.from_json(document)
 
     def ask(self, query: str, layer: str, version: int | None) -> Result:
         """The answer to one SELECT, based on a publication; see `RemoteSnapshot.sql`."""
@@ -226,9 +233,10 @@ class RemoteConnection:
             "timeout_s": self._timeout_s,
         }
         with self._sent("POST", "/v1/sql", body) as response:
-            provenance = response.headers.get("x-trilayer-provenance")
-            if provenance is None:
-                raise self._foreign()
+            with self._read():
+                provenance = Provenance.from_json(
+                    _parsed(response.headers["x-trilayer-provenance"])
+                )
             read = _Read(response)
             try:
                 with pa.ipc.open_stream(read) as stream:
@@ -237,17 +245,22 @@ class RemoteConnection:
                 raise self._cut_off() from None
             if read.read(1) or read.last != END:
                 raise self._cut_off()
-        return Result(without_hugeint(table), Provenance.from_json(_parsed(provenance)))
+        return Result(without_hugeint(table), provenance)
 
     def _get(self, path: str) -> Any:
         return self._json("GET", path)
 
     def _json(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        with self._sent(method, path, body) as response:
-            try:
-                return json.loads(response.read())
-            except ValueError:
-                raise self._foreign() from None
+        with self._sent(method, path, body) as response, self._read():
+            return json.loads(response.read())
+
+    @contextmanager
+    def _read(self) -> Iterator[None]:
+        """Reads what a server has sent, in the block. What it can't be is no server's of ours."""
+        try:
+            yield
+        except (ValueError, LookupError, TypeError, RecursionError):
+            raise self._foreign() from None
 
     @contextmanager
     def _sent(
@@ -284,7 +297,7 @@ class RemoteConnection:
         try:
             error = json.loads(response.read())["error"]
             code, message, hint = error["code"], error["message"], error["hint"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, LookupError, TypeError, RecursionError):
             return self._foreign()
         said = f"{message}; {hint}" if hint else str(message)
         if code == "55000":

@@ -201,6 +201,21 @@ def test_an_answer_that_ends_early_is_none(site, canned):
                 connection.sql("FROM sold")
 
 
+@pytest.mark.parametrize("document", [b"{}", b"[1]", b"{nope", b'"text"', b"[" * 50_000])
+def test_something_else_that_answers_with_json(canned, document):
+    head = b"HTTP/1.1 200 OK\r\nX-Trilayer-Provenance: %s\r\n" % document[:9]
+    canned.says = head + b"Content-Length: %d\r\n\r\n" % len(document) + document
+    with serving_layer.connect(f"http://127.0.0.1:{canned.server_port}") as connection:
+        for ask in (
+            lambda: connection.sql("SELECT 1"),
+            lambda: connection.catalog,
+            connection.history,
+            connection.provenance,
+        ):
+            with pytest.raises(EnvironmentFault, match="something else answers"):
+                ask()
+
+
 def test_a_server_elsewhere_is_asked_by_the_proxy_of_the_environment(canned, monkeypatch):
     monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{canned.server_port}")
     canned.says = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n"
