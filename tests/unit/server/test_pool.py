@@ -2,10 +2,13 @@
 
 import asyncio
 import gc
+import json
 import shutil
+import sys
 import weakref
 from pathlib import Path
 
+import psutil
 import pytest
 from psycopg import errors
 
@@ -47,6 +50,29 @@ def test_an_answer_that_nobody_reads_is_not_another_client_s(project):
                 async with pool.ask(Question("SELECT 'theirs'", output="json")):
                     raise Refusal("0A000", "not what was wanted")
             assert await answer(pool, "SELECT 'mine'") == b'[["mine"]]'
+
+    asyncio.run(run())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_worker_whose_client_reads_nothing_computes_nothing(project):
+    """It would compute beside those whose turn it is."""
+    first = "SELECT repeat('x', 990) FROM range(300)"
+    endless = f"{first} UNION ALL ({ENDLESS.replace('count(*)', 'sum(sin(range))::VARCHAR')})"
+
+    async def run():
+        async with Pool(project, EngineLimits(workers=2)) as pool:
+            async with pool.ask(Question(endless, output="json")):
+                (pid,) = pool.pids
+                await until_in_loop(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+            question = Question(f"{first} UNION ALL SELECT 'last'", output="json")
+            async with pool.ask(question) as found:
+                (pid,) = pool.pids
+                await until_in_loop(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+                rows = json.loads(b"".join([chunk async for chunk in found.chunks()]))
+                assert len(rows) == 301
+            assert await answer(pool, "SELECT 1") == b"[[1]]"
+            assert pool.pids == [pid]  # which goes on
 
     asyncio.run(run())
 

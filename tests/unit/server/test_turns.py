@@ -54,6 +54,24 @@ def test_a_short_question_beside_short_ones_pauses_none():
     asyncio.run(run())
 
 
+def test_one_that_waits_for_its_first_turn_is_paused_meanwhile():
+    async def run():
+        shared, first, second = Turns(1), Computing(), Computing()
+
+        async def answer_second():
+            async with shared.turn(second):
+                assert second.told == ["pause", "go on"]
+
+        async with shared.turn(first):
+            waits = asyncio.create_task(answer_second())
+            await until_in_loop(lambda: second.told)
+            assert second.told == ["pause"]
+        await waits
+        assert second.told == ["pause", "go on"]
+
+    asyncio.run(run())
+
+
 def test_a_long_question_goes_on_among_short_ones_without_end(monkeypatch):
     monkeypatch.setattr(turns, "ASIDE_S", 0.05)
 

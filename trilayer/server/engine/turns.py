@@ -15,6 +15,9 @@ SLICE_S = 0.1
 long a question is taken to be a short one.
 """
 
+LOOK_S = SLICE_S / 4
+"""How often it is looked who makes room while others wait, in seconds."""
+
 ASIDE_S = 0.5
 """After how long without a whole slice a worker is owed one, whatever others ask, in seconds."""
 
@@ -79,6 +82,15 @@ class _Turn:
     def is_owed(self) -> bool:
         """Whether it has waited for so long that it computes for a slice, whatever others ask."""
         return time.monotonic() - self.waits_since >= ASIDE_S
+
+    @property
+    def computes_before_its_turn(self) -> bool:
+        """Whether it has not begun for a while, though it has its question already.
+
+        One that only waits for a moment is not worth being paused.
+        """
+        waits = not self.begun.is_set() and not self.paused
+        return waits and time.monotonic() - self.waits_since >= LOOK_S
 
     def has_had_slice(self) -> bool:
         """Whether it has computed for a slice since it was last asked; it then waits anew."""
@@ -183,8 +195,11 @@ class Turns:
                 self._pause(longest)
             running.append(turn)
             turn.begin()
+        for turn in self._turns:
+            if turn.computes_before_its_turn:
+                turn.pause()
         if len(running) < len(self._turns):
-            self._timer = asyncio.get_running_loop().call_later(SLICE_S / 4, self._share)
+            self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._share)
 
     def _next_that_is_owed(self) -> _Turn | None:
         """The turn that is owed a slice for longest, if one may have it now."""

@@ -32,7 +32,7 @@ from trilayer.server.engine.question import (
     Refusal,
 )
 from trilayer.server.engine.requests import Close, Describe, Fetch, Open, Request, Split
-from trilayer.server.engine.turns import Turns
+from trilayer.server.engine.turns import SLICE_S, Turns
 
 FEWER = "Ask for fewer rows or columns, or aggregate them"
 
@@ -80,6 +80,8 @@ class Worker:
         self.timeout_s: float | None = None
         self.computed_s = 0.0
         self.kept, self.unread_since = False, math.inf
+        self._rest_timer: asyncio.TimerHandle | None = None
+        self._rests = False
 
     def pause(self) -> None:
         """Stops the process, until `go_on`."""
@@ -194,6 +196,9 @@ class Worker:
             return
         self._signal(signal.SIGKILL)
         self.ended, self._why = True, why
+        if self._rest_timer is not None:
+            self._rest_timer.cancel()
+            self._rest_timer = None
         if self._handle is not None:
             asyncio.get_running_loop().remove_reader(self._handle)
             os.close(self._handle)
@@ -218,11 +223,30 @@ class Worker:
     async def _receive(self) -> tuple[bytes, bytes]:
         """The next frame. Raises Refusal for one that refuses, or if the worker has ended."""
         kind, body = self._in.ready() or await self._awaited()
+        if kind not in (frames.COLUMNS, frames.ROWS):
+            self._go_on_awaited()  # it computes nothing more
+        elif self._rest_timer is None and not self._rests:
+            loop = asyncio.get_running_loop()
+            self._rest_timer = loop.call_later(SLICE_S, self._rest)
         if kind == frames.REFUSED:
             raise Refusal(**json.loads(body))
         return kind, body
 
+    def _rest(self) -> None:
+        """Pauses it while its client reads nothing, for it would compute on without a turn."""
+        self._rest_timer, self._rests = None, True
+        self.pause()
+
+    def _go_on_awaited(self) -> None:
+        if self._rest_timer is not None:
+            self._rest_timer.cancel()
+            self._rest_timer = None
+        if self._rests:
+            self._rests = False
+            self.go_on()
+
     async def _awaited(self) -> tuple[bytes, bytes]:
+        self._go_on_awaited()
         try:
             # A client that reads slowly keeps its worker, but does not keep others from theirs.
             self.unread_since = math.inf
