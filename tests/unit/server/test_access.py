@@ -113,7 +113,7 @@ def test_the_users_of_a_file_are_read_again(tmp_path):
     assert "a" not in path.read_text().split('"verifier"')[1].split("$")[0]
     Users(path).remove("ann")
     assert users.role("ann", "a") is None
-    with pytest.raises(UsageError, match="got 'ann'"):
+    with pytest.raises(UsageError, match="no user 'ann'"):
         users.remove("ann")
     path.write_text('{"ann": {"role": "king", "verifier": ""}}')
     with pytest.raises(SettingsError, match="role must be one of reader, admin"):
