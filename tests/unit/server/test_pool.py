@@ -314,12 +314,3 @@ def test_a_client_that_leaves_before_its_worker_is_forked_has_one_fork_under_way
             assert pool.pids == []
 
     asyncio.run(run())
-
-
-def test_a_fork_counts_as_what_its_client_has_computed(project):
-    async def run():
-        async with Pool(project) as pool:
-            await leased(pool, "ann")
-            assert pool.turns._lately_s("ann") > 0 == pool.turns._lately_s("bob")
-
-    asyncio.run(run())

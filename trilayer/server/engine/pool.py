@@ -45,19 +45,6 @@ def _of_one(number: int) -> int:
     return max(1, number - number // 4)
 
 
-class _Forking:
-    """The fork of a worker, which takes a turn because it takes a processor as an answer does."""
-
-    def __init__(self, who: str) -> None:
-        self.who, self.computed_s = who, 0.0
-
-    def pause(self) -> None:
-        """Does nothing: others wait for the loader, too."""
-
-    def go_on(self) -> None:
-        """Does nothing, as it was not paused."""
-
-
 class Pool:
     """Answers questions in processes that can be killed.
 
@@ -264,7 +251,7 @@ class Pool:
         try:
             if not fresh:
                 await self.state()
-            return self._taken_from_idle(who, version) or await self._forked(who)
+            return self._taken_from_idle(who, version) or await self._forked()
         finally:
             self._forking.leave(who)
 
@@ -376,10 +363,10 @@ class Pool:
         self._seen_state = int(reply["state"])
         return self._seen_state
 
-    async def _forked(self, who: str) -> Worker:
+    async def _forked(self) -> Worker:
         ours, theirs = socket.socketpair()
         try:
-            async with self.turns.turn(_Forking(who)), self._dialog:
+            async with self._dialog:
                 reply = await self._told(loader.FORK, theirs)
         except BaseException:
             ours.close()
