@@ -99,7 +99,6 @@ class Producer(threading.Thread):
     Attributes:
         sent: how many were handed to the client.
         acknowledged: where each acknowledged record lies: (partition, offset) to its item.
-        stalls: how many clients have sent nothing more, and said nothing of it.
     """
 
     def __init__(
@@ -116,7 +115,6 @@ class Producer(threading.Thread):
         self._ending = threading.Event()
         self.sent = 0
         self.acknowledged: dict[tuple[int, int], Any] = {}
-        self.stalls = 0
         self._heard = 0.0
         self.error: BaseException | None = None
 
@@ -165,7 +163,6 @@ class Producer(threading.Thread):
                     future = client.send(self._topic, self._encode(item))
                     future.add_callback(partial(self._record, item))
                 if time.monotonic() > self._heard + 2 * DELIVERY_S:
-                    self.stalls += 1
                     raise KafkaTimeoutError(f"nothing acknowledged for {2 * DELIVERY_S:g} s")
                 self._ending.wait(0.01)
             client.flush(timeout=30)
