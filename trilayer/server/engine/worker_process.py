@@ -196,9 +196,7 @@ class Worker:
             return
         self._signal(signal.SIGKILL)
         self.ended, self._why = True, why
-        if self._rest_timer is not None:
-            self._rest_timer.cancel()
-            self._rest_timer = None
+        self._end_rest()
         if self._handle is not None:
             asyncio.get_running_loop().remove_reader(self._handle)
             os.close(self._handle)
@@ -224,7 +222,7 @@ class Worker:
         """The next frame. Raises Refusal for one that refuses, or if the worker has ended."""
         kind, body = self._in.ready() or await self._awaited()
         if kind not in (frames.COLUMNS, frames.ROWS):
-            self._go_on_awaited()  # it computes nothing more
+            self._end_rest()  # it computes nothing more
         elif self._rest_timer is None and not self._rests:
             loop = asyncio.get_running_loop()
             self._rest_timer = loop.call_later(SLICE_S, self._rest)
@@ -237,7 +235,7 @@ class Worker:
         self._rest_timer, self._rests = None, True
         self.pause()
 
-    def _go_on_awaited(self) -> None:
+    def _end_rest(self) -> None:
         if self._rest_timer is not None:
             self._rest_timer.cancel()
             self._rest_timer = None
@@ -246,7 +244,7 @@ class Worker:
             self.go_on()
 
     async def _awaited(self) -> tuple[bytes, bytes]:
-        self._go_on_awaited()
+        self._end_rest()
         try:
             # A client that reads slowly keeps its worker, but does not keep others from theirs.
             self.unread_since = math.inf
