@@ -11,7 +11,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 
 logger = logging.getLogger("trilayer.server")
@@ -71,7 +71,8 @@ async def listening(host: str, port: int) -> list[socket.socket]:
     sockets: list[socket.socket] = []
     try:
         for family, address in dict.fromkeys((family, address) for family, *_, address in found):
-            one = socket.socket(family, socket.SOCK_STREAM)
+            # asyncio sends small parts at once only if the protocol is named.
+            one = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
             sockets.append(one)
             one.setblocking(False)
             if os.name == "posix":
@@ -147,6 +148,26 @@ class _Acceptor:
             self._bucket.take()
             accepted.setblocking(False)
             self._begin(accepted)
+
+
+class Tasks:
+    """The tasks of connections that were accepted."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, coroutine: Coroutine[None, None, None]) -> None:
+        """Begins the task of a connection, which closes it in the end, also if it is cancelled."""
+        task = asyncio.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def end(self) -> None:
+        """Ends those that have not ended."""
+        await asyncio.sleep(0)  # a task that has not begun would not close its connection
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
 async def connected(accepted: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

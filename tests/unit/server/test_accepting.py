@@ -1,8 +1,6 @@
 """A storm of connections is accepted at a bounded rate, and keeps nobody from answers."""
 
 import asyncio
-import os
-import resource
 import socket
 import struct
 import threading
@@ -56,107 +54,85 @@ def test_each_connection_counts_once(monkeypatch):
     asyncio.run(run())
 
 
+def test_small_parts_are_sent_at_once():
+    async def run():
+        (listening,) = await accepting.listening("127.0.0.1", 0)
+        accepted = []
+        with (
+            listening,
+            accepting.accepting([listening], accepted.append),
+            socket.create_connection(listening.getsockname()),
+        ):
+            await until_in_loop(lambda: accepted)
+            _, writer = await accepting.connected(accepted[0])
+            connection = writer.get_extra_info("socket")
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            writer.close()
+
+    asyncio.run(run())
+
+
+class Storm:
+    """Connections without end to a server that accepts few of them."""
+
+    BURST, PER_S = 10, 50.0
+
+    def __init__(self, monkeypatch, server, begins):
+        monkeypatch.setattr(accepting, "BURST", self.BURST)
+        monkeypatch.setattr(accepting, "PER_S", self.PER_S)
+        self.accepted, begin = [], getattr(server, begins)
+
+        def recorded(server, connection):
+            self.accepted.append(time.monotonic())
+            begin(server, connection)
+
+        monkeypatch.setattr(server, begins, recorded)
+        self._began, self._over = time.monotonic(), threading.Event()
+
+    def beside(self, port, ask):
+        """Asks beside the storm, until both have gone on for a while, and looks at the rate."""
+        storm = threading.Thread(target=self._connect, args=(port,))
+        storm.start()
+        try:
+            answers = 0
+            while len(self.accepted) < 3 * self.BURST or answers < 20:
+                answers += 1
+                ask(answers)
+        finally:
+            self._over.set()
+            storm.join()
+        assert all(
+            number <= self.BURST + self.PER_S * (at - self._began)
+            for number, at in enumerate(self.accepted, start=1)
+        )
+
+    def _connect(self, port):
+        while not self._over.is_set():
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1) as one:
+                one.sendall(CANCEL)
+
+
 def test_answers_go_on_in_a_storm_of_which_no_more_is_accepted_than_the_rate(served, monkeypatch):
-    monkeypatch.setattr(accepting, "BURST", burst := 10)
-    monkeypatch.setattr(accepting, "PER_S", per_s := 50.0)
-    accepted, begin = [], listen.Server._begin
-
-    def recorded(self, connection):
-        accepted.append(time.monotonic())
-        begin(self, connection)
-
-    monkeypatch.setattr(listen.Server, "_begin", recorded)
-    began = time.monotonic()
+    storm = Storm(monkeypatch, listen.Server, "_begin")
     with (
         type(served)(
             served._project.catalog, served._project.settings, served._project.store
         ) as server,
         server.client(autocommit=True) as client,
     ):
-        over = threading.Event()
-        storm = threading.Thread(target=_storm, args=(server.port, over))
-        storm.start()
-        try:
-            answers = 0
-            while len(accepted) < 3 * burst or answers < 20:
-                answers += 1
-                assert client.execute(f"SELECT {answers}").fetchone() == (answers,)
-        finally:
-            over.set()
-            storm.join()
-    assert all(
-        number <= burst + per_s * (at - began) for number, at in enumerate(accepted, start=1)
-    )
+
+        def ask(number):
+            assert client.execute(f"SELECT {number}").fetchone() == (number,)
+
+        storm.beside(server.port, ask)
 
 
 def test_requests_by_http_go_on_in_a_storm_of_which_no_more_is_accepted(tmp_path, monkeypatch):
-    monkeypatch.setattr(accepting, "BURST", burst := 10)
-    monkeypatch.setattr(accepting, "PER_S", per_s := 50.0)
-    accepted, begin = [], serving._Server.begin
-
-    def recorded(self, connection):
-        accepted.append(time.monotonic())
-        begin(self, connection)
-
-    monkeypatch.setattr(serving._Server, "begin", recorded)
-    began = time.monotonic()
+    storm = Storm(monkeypatch, serving._Server, "begin")
     with opened(tmp_path, engine=ScriptedEngine()).served as server, server.client() as client:
         client.get("/healthz")
-        over = threading.Event()
-        storm = threading.Thread(target=_storm, args=(server.port, over))
-        storm.start()
-        try:
-            answers = 0
-            while len(accepted) < 3 * burst or answers < 20:
-                answers += 1
-                assert client.get("/healthz").status_code == 200
-        finally:
-            over.set()
-            storm.join()
-    assert all(
-        number <= burst + per_s * (at - began) for number, at in enumerate(accepted, start=1)
-    )
 
+        def ask(_):
+            assert client.get("/healthz").status_code == 200
 
-def _storm(port, over):
-    while not over.is_set():
-        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1) as one:
-            one.sendall(CANCEL)
-
-
-def test_connections_are_accepted_again_after_descriptors_ran_out(monkeypatch, caplog):
-    monkeypatch.setattr(accepting, "REST_S", 0.05)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-
-    async def run():
-        (listening,) = await accepting.listening("127.0.0.1", 0)
-        accepted = []
-        with (
-            listening,
-            socket.create_connection(listening.getsockname()),
-            accepting.accepting([listening], accepted.append),
-        ):
-            free = os.dup(listening.fileno())
-            os.close(free)
-            try:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
-                await until_in_loop(lambda: "can't be accepted" in caplog.text)
-                assert not accepted
-            finally:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-            await until_in_loop(lambda: accepted)
-            accepted[0].close()
-
-    asyncio.run(run())
-
-
-def test_a_host_listens_on_one_port_of_all_its_addresses():
-    async def run():
-        sockets = await accepting.listening("localhost", 0)
-        ports = {one.getsockname()[1] for one in sockets}
-        for one in sockets:
-            one.close()
-        assert len(ports) == 1
-        assert 0 not in ports
-
-    asyncio.run(run())
+        storm.beside(server.port, ask)

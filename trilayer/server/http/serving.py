@@ -70,7 +70,8 @@ class _Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
-        self._beginning: set[asyncio.Task[None]] = set()
+        self.beginnings = accepting.Tasks()
+        """Connections that have not finished their handshake of TLS."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -79,9 +80,7 @@ class _Server(uvicorn.Server):
 
     def begin(self, accepted: socket.socket) -> None:
         """Answers the requests of a connection."""
-        beginning = asyncio.create_task(self._begin(accepted))
-        self._beginning.add(beginning)
-        beginning.add_done_callback(self._beginning.discard)
+        self.beginnings.begin(self._begin(accepted))
 
     async def _begin(self, accepted: socket.socket) -> None:
         try:
@@ -97,13 +96,6 @@ class _Server(uvicorn.Server):
 
     def _protocol(self) -> _Protocol:
         return _Protocol(self.config, self.server_state, self.lifespan.state)
-
-    async def end_beginnings(self) -> None:
-        """Ends connections that have not finished their handshake of TLS."""
-        await asyncio.sleep(0)  # a task that has not begun would not close its connection
-        for beginning in self._beginning:
-            beginning.cancel()
-        await asyncio.gather(*self._beginning, return_exceptions=True)
 
 
 async def serve(
@@ -160,7 +152,7 @@ async def serve(
                 await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
     finally:
         stopping.cancel()
-        await server.end_beginnings()
+        await server.beginnings.end()
         # Clients that follow an answer would otherwise never leave.
         app.state.end()
         server.should_exit = True

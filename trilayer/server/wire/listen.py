@@ -60,7 +60,7 @@ class Server:
         self._metrics = metrics or Metrics()
         self._sessions: dict[int, Session] = {}
         self._clients: Counter[str] = Counter()
-        self._meetings: set[asyncio.Task[None]] = set()
+        self._meetings = accepting.Tasks()
         self._pids = itertools.count(1)
 
     async def run(self, port: int, stop: asyncio.Event, on_ready: Callable[[int], None]) -> None:
@@ -88,15 +88,10 @@ class Server:
         finally:
             for listening in sockets:
                 listening.close()
-            await asyncio.sleep(0)  # a task that has not begun would not close its connection
-            for task in self._meetings:
-                task.cancel()
-            await asyncio.gather(*self._meetings, return_exceptions=True)
+            await self._meetings.end()
 
     def _begin(self, accepted: socket.socket) -> None:
-        meeting = asyncio.create_task(self._greet(accepted))
-        self._meetings.add(meeting)
-        meeting.add_done_callback(self._meetings.discard)
+        self._meetings.begin(self._greet(accepted))
 
     async def _greet(self, accepted: socket.socket) -> None:
         try:
