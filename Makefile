@@ -9,11 +9,11 @@ READY := .venv/.ready
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(shell command -v $(name))))
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
-.PHONY: help demo up test tools check mutants lint types format console notebooks bench faults soak pins clean java
+.PHONY: help demo up test test-system tools check mutants lint types format console notebooks bench faults soak pins clean java
 
 help:  ## list these commands
-	@sed -n 's/^\([.a-z]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name what; do \
-		printf '  make %-9s %s\n' "$$name" "$$what"; done
+	@sed -n 's/^\([-.a-z]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name what; do \
+		printf '  make %-11s %s\n' "$$name" "$$what"; done
 
 demo: $(READY)  ## run the whole system on this machine, with real flights
 	@$(BIN)/trilayer demo
@@ -21,8 +21,13 @@ demo: $(READY)  ## run the whole system on this machine, with real flights
 up: $(READY)  ## run the local stack until Ctrl-C
 	@$(BIN)/trilayer up
 
-test: lint types  ## run lint, types and all tests, with Spark and a real broker
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+test: lint types  ## run lint, types, and the tests of the code, with Spark and a real broker
+	$(PYTEST) tests/unit tests/invariants tests/integration
+
+test-system: $(READY)  ## run the tests that start, kill and schedule whole systems
+	$(PYTEST) tests/system
+
+PYTEST = $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 tools:  ## install the programs that some tests need (Debian: Chromium, PostgreSQL, Prometheus, Node.js, Go, JDK)
 	@bash tests/support/install_tools.sh
