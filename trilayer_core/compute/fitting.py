@@ -40,8 +40,8 @@ Fits = Callable[[Any], bool]
 MOST_DIGITS = 1_000
 """The most digits of a number; Spark does not take an event with a longer one for JSON."""
 
-Known = dict[str, "Known | None"]
-"""The fields of an object that a schema knows; None for those that it uses as a whole."""
+Known = dict[str | None, "Known"]
+"""The fields inside values of a type; None is each element of an array, or each value of a map."""
 
 
 class JsonFitting:
@@ -57,7 +57,11 @@ class JsonFitting:
             inner: Any = self._known
             for step in field.path[:-1]:
                 inner = inner.setdefault(step, {})
-            inner[field.path[-1]] = None
+            inner[field.path[-1]] = _inner_fields(exp.DataType.build(field.type, dialect="spark"))
+
+    def paths(self) -> Iterator[str]:
+        """The paths of the schema's fields, such as `user.id` or `lines[].sku`."""
+        return _all_paths(self._known)
 
     def judge(self, value: bytes | None) -> Judgement:
         """Decides whether an event with these bytes will be quarantined, and why."""
@@ -79,12 +83,9 @@ class JsonFitting:
         if not isinstance(event, dict):
             return Judgement("broken JSON: must be one JSON object")
         misfit = self._misfit(event)
-        unknown = tuple(_printable(name) for name in _unknown(event, self._known))
-        beside = tuple(
-            path_text(field.path)
-            for field, _ in (self._fields if unknown else ())
-            if not isinstance(_find(event, field), NotAnObject | None)
-        )
+        # Elements of an array can have the same field, which is one of the event.
+        unknown = tuple({_printable(path): None for path in _paths(event, self._known, False)})
+        beside = tuple(set(_paths(event, self._known, True))) if unknown else ()
         return Judgement(misfit and _printable(misfit), unknown, beside)
 
     def _misfit(self, event: dict[str, Any]) -> str | None:
@@ -188,7 +189,7 @@ def said_unknown(unknown: UnknownFields, stream: Stream) -> str:
     It names the ten most frequent, the number of events that have each, and the field of the schema
     that was possibly meant.
     """
-    known = {path_text(field.path) for field in stream.fields}
+    known = set(JsonFitting(stream).paths())
     said = []
     for name, number in unknown.most_common(10):
         near = close_name(name, known - unknown.beside[name])
@@ -198,12 +199,50 @@ def said_unknown(unknown: UnknownFields, stream: Stream) -> str:
     return f"fields that the schema of {stream.name} does not have: {', '.join(said)}{more}"
 
 
-def _unknown(event: dict[str, Any], known: Known, before: tuple[str, ...] = ()) -> Iterator[str]:
-    for name, value in event.items():
-        if name not in known:
-            yield path_text((*before, name))
-        elif (inner := known[name]) is not None and isinstance(value, dict):
-            yield from _unknown(value, inner, (*before, name))
+def _inner_fields(type_: exp.DataType) -> Known:
+    """The fields inside values of a type."""
+    if type_.is_type("struct"):
+        return {field.name: _inner_fields(field.kind) for field in type_.expressions}
+    if type_.is_type("array", "map"):
+        inner = _inner_fields(type_.expressions[-1])
+        return {None: inner} if inner else {}
+    return {}
+
+
+def _paths(value: Any, known: Known, in_schema: bool, path: str = "") -> Iterator[str]:
+    """The paths of fields inside a value, such as `lines[].sku`.
+
+    Args:
+        value: A value as Python reads it from JSON.
+        known: The fields inside it that the schema has.
+        in_schema: Whether to return the fields that the schema has and that are not NULL, or those
+            that it does not have.
+        path: The path of the value.
+    """
+    if None in known:
+        values = value.values() if isinstance(value, dict) else value
+        for inner in values if isinstance(value, dict | list) else ():
+            yield from _paths(inner, known[None], in_schema, f"{path}[]")
+        return
+    for name, inner in value.items() if known and isinstance(value, dict) else ():
+        at = _joined(path, name)
+        if (name in known) is in_schema and not (in_schema and inner is None):
+            yield at
+        if name in known:
+            yield from _paths(inner, known[name], in_schema, at)
+
+
+def _joined(path: str, name: str | None) -> str:
+    if name is None:
+        return f"{path}[]"
+    return f"{path}.{path_text((name,))}" if path else path_text((name,))
+
+
+def _all_paths(known: Known, path: str = "") -> Iterator[str]:
+    """The paths of all fields that have no others inside."""
+    for name, inner in known.items():
+        at = _joined(path, name)
+        yield from _all_paths(inner, at) if inner else [at]
 
 
 def _said(value: Any) -> str:

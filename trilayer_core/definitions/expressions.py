@@ -7,7 +7,7 @@ with it, so that both layers and the merge agree.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import sqlglot
@@ -15,7 +15,7 @@ from sqlglot import exp
 from sqlglot.dialects import Dialect, Spark
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
-from sqlglot.tokens import TokenType
+from sqlglot.tokens import Token, TokenType
 
 from trilayer_core.errors import DefinitionError, close_name, did_you_mean
 
@@ -146,14 +146,15 @@ def is_orderable(type_: str) -> bool:
 def normal_type(kind: exp.DataType, what: str = "a type") -> str:
     """The normal spelling of a type in trilayer.
 
-    This is Spark's simple string, such as `decimal(10,2)` or `struct<a:int>`.
+    This is Spark's simple string, such as `decimal(10,2)` or `struct<zipCode:int>`.
 
     Args:
         kind: The type.
         what: What has the type, for messages.
 
     Raises:
-        DefinitionError: It is a decimal that Spark does not support.
+        DefinitionError: It has a decimal that Spark does not support, or a struct with fields whose
+            names do not differ in more than case.
     """
 
     def decimal(match: re.Match[str]) -> str:
@@ -165,8 +166,31 @@ def normal_type(kind: exp.DataType, what: str = "a type") -> str:
             )
         return f"decimal({precision},{scale})"
 
+    kind = kind.copy()
+    for struct in kind.find_all(exp.DataType):
+        if struct.is_type("struct"):
+            _check_fields([field.name for field in struct.expressions], what)
+    # The names of fields keep their spelling and their quotes; all else is in lower case.
+    names = [_spelled(name) for name in kind.find_all(exp.Identifier)]
+    for number, name in enumerate(list(kind.find_all(exp.Identifier))):
+        name.replace(exp.to_identifier(f"_{number}"))
     text = re.sub(r"\s*([<>:,()])\s*", r"\1", kind.sql("spark").lower())
-    return _DECIMAL.sub(decimal, text)
+    return re.sub(r"\b_(\d+)(?=:)", lambda name: names[int(name[1])], _DECIMAL.sub(decimal, text))
+
+
+def _spelled(name: exp.Identifier) -> str:
+    """A name as its author wrote it, in backticks if Spark needs them."""
+    return name.sql("spark", identify=not re.fullmatch(r"[A-Za-z_]\w*", name.name, re.ASCII))
+
+
+def _check_fields(names: Sequence[str], what: str) -> None:
+    lower = [name.lower() for name in names]
+    twice = [name for name in names if lower.count(name.lower()) > 1]
+    if twice:
+        raise DefinitionError(
+            f"{what} must be a struct of fields whose names differ in more than case; got"
+            f" {' and '.join(twice)}; leave out all but one"
+        )
 
 
 @dataclass(frozen=True)
@@ -320,23 +344,36 @@ def _split_paths(ddl: str, what: str) -> tuple[str, dict[int, tuple[str, ...]]]:
     column, depth, first = 0, 0, True
     paths: dict[int, tuple[str, ...]] = {}
     cuts: list[tuple[int, int]] = []
-    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+    for place, token in enumerate(tokens):
         if token.token_type == TokenType.STRING:
             continue
         if token.token_type == TokenType.FROM and depth == 0 and not first:
-            if following is None or following.token_type != TokenType.STRING or column in paths:
+            texts = _adjacent_texts(tokens[place + 1 :])
+            if not texts or column in paths:
                 raise DefinitionError(
                     f"schema of {what} must name a field once, in quotes, after `from`; got"
                     f" {ddl!r}; write `vendor_id int from 'VendorID'`"
                 )
-            paths[column] = _parse_path(following.text, what)
-            cuts.append((token.start, following.end + 1))
+            # A doubled quotation mark inside a text, as in 'l''heure', is one that belongs to it.
+            paths[column] = _parse_path(ddl[texts[0].start].join(t.text for t in texts), what)
+            cuts.append((token.start, texts[-1].end + 1))
         depth += sum(token.text.count(c) for c in "(<") - sum(token.text.count(c) for c in ")>")
         first = depth == 0 and token.token_type == TokenType.COMMA
         column += first
     for start, end in reversed(cuts):
         ddl = ddl[:start] + ddl[end:]
     return ddl, paths
+
+
+def _adjacent_texts(tokens: Sequence[Token]) -> list[Token]:
+    """The texts at the beginning of some tokens with nothing between them, such as 'l''heure'."""
+    texts: list[Token] = []
+    for token in tokens:
+        apart = texts and token.start != texts[-1].end + 1
+        if token.token_type != TokenType.STRING or apart:
+            break
+        texts.append(token)
+    return texts
 
 
 _STEP = re.compile(r"`([^`]+)`(?:\.|\Z)|([^.`]+)(?:\.(?=.)|\Z)", re.DOTALL)

@@ -593,13 +593,16 @@ class _Rule:
             self._refuse_type(
                 node, f"what has a field {name!r} must be a struct", found.type, "it without a dot"
             )
-        if name not in fields:
+        # Names of fields are compared without case, and written as the struct has them.
+        declared = {field.lower(): field for field in fields}.get(name.lower())
+        if declared is None:
             raise DefinitionError(
                 f"{self.what} must use fields that there are; got {name!r} in"
                 f" {node.sql('spark')!r}, in {self.sql!r}{did_you_mean(name, fields)}"
             )
-        type_ = _Type("array", element=fields[name]) if of_array else fields[name]
-        return _Value(exp.Dot(this=_operand(found.node), expression=_quoted(name)), type_)
+        type_ = fields[declared]
+        type_ = _Type("array", element=type_) if of_array else type_
+        return _Value(exp.Dot(this=_operand(found.node), expression=_quoted(declared)), type_)
 
     # -- operators ---------------------------------------------------------------------------------
 
