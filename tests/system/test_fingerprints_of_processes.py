@@ -93,7 +93,8 @@ class Fixed:
 
 
 SHOP = """
-import dataclasses, datetime, decimal, enum, functools, re, types
+import collections, dataclasses, datetime, decimal, enum, functools, ipaddress, re, types
+import numpy, pandas
 import helpers
 import tools.inner
 from helpers import f, g
@@ -115,6 +116,10 @@ class Limits:
     n: int
 class Kind(enum.Enum):
     ONE = {n}
+class Slots:
+    __slots__ = ("names",)
+    def __init__(self, names):
+        self.names = names
 
 CHANGED = dict(
     function_of_a_module=lambda events: helpers.limited(events),
@@ -139,6 +144,11 @@ CHANGED = dict(
     second_of_the_same=uses([f, f if {n} == 1 else g, g]),
     schema=uses(StructType().add("a", StringType() if {n} == 1 else LongType())),
     udf=uses(udf(lambda text: text * {n})),
+    slots=uses(Slots({{"a", "b", "c", "{n}"}})),
+    deque=uses(collections.deque([frozenset("abc{n}")])),
+    networks=uses({{ipaddress.ip_network("10.{n}.0.0/16"), ipaddress.ip_network("11.0.0.0/8")}}),
+    array=uses(numpy.array([{{"a", "b", "c"}}, {n}], dtype=object)),
+    frame=uses(pandas.DataFrame({{"a": ["x", "y"], "b": [1.5, {n}]}}).set_index("a")),
     type_of_a_udf=uses(udf(len, StringType() if {n} == 1 else LongType())),
 )
 SAME = dict(

@@ -6,13 +6,18 @@ function makes from a stream, in both layers.
 
 from __future__ import annotations
 
+import copyreg
 import functools
 import hashlib
 import inspect
 import json
+import logging
 import re
+import struct
 import sys
+import threading
 import types
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, is_dataclass, replace
 from datetime import date, time, timedelta, tzinfo
@@ -253,7 +258,23 @@ def code_of(function: Any) -> Any:
     is a function without source, such as one typed into an interpreter: it is represented by its
     bytecode, which differs between minor versions.
     """
-    return _code(function, None, {})
+    try:
+        return _code(function, None, {})
+    except _UnknownContent as error:
+        place = ".".join(reversed(error.path)) or "itself"
+        raise DefinitionError(
+            f"what {getattr(function, '__qualname__', function)} uses must be objects that pickle"
+            f" can describe, so that a change of them is noticed; got {place}, {error}; create it"
+            " inside the function, or give its class a method __reduce__ that returns its content"
+        ) from None
+
+
+class _UnknownContent(Exception):
+    """An object whose content can't be read; `path` is where it is, innermost name first."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(f"which is a {type(value).__module__}.{type(value).__qualname__}")
+        self.path: list[str] = []
 
 
 # Types whose repr contains their whole value.
@@ -282,7 +303,24 @@ _PARTS: dict[type, tuple[str, ...]] = {
     staticmethod: ("__func__",),
     classmethod: ("__func__",),
     property: ("fget",),
+    functools.partialmethod: ("func", "args", "keywords"),
+    struct.Struct: ("format",),
 }
+
+# Objects that mean nothing to a function's result: what logs, guards or caches, and what Python
+# adds to a class.
+_WITHOUT_CONTENT = (
+    logging.Logger,
+    type(threading.Lock()),
+    type(threading.RLock()),
+    weakref.ref,
+    weakref.WeakKeyDictionary,
+    weakref.WeakValueDictionary,
+    weakref.WeakSet,
+    types.MemberDescriptorType,
+    types.GetSetDescriptorType,
+    type(vars(Mapping)["_abc_impl"]),
+)
 
 
 def _code(value: Any, by: types.FunctionType | None, seen: dict[Any, Any]) -> Any:
@@ -292,14 +330,43 @@ def _code(value: Any, by: types.FunctionType | None, seen: dict[Any, Any]) -> An
         value: The value.
         by: The function that refers to it.
         seen: The values followed so far, numbered. They are stored because their ids are the keys.
+
+    Raises:
+        _UnknownContent: The value is, or holds, an object that pickle can't describe.
     """
+    content = _content(value, by, seen)
+    more = _beyond_content(value, by)
+    return ["with", content, _code(more, by, seen)] if more else content
+
+
+def _beyond_content(value: Any, by: types.FunctionType | None) -> tuple[Any, ...]:
+    """What `_content` omits of a value whose class derives from one that it knows.
+
+    The class itself is among it if the author wrote it.
+    """
+    kind = type(value)
+    if isinstance(value, Enum):
+        own = [base for base in kind.__mro__ if _is_own(base.__module__, by)]
+        return (kind,) if any(map(_written, own)) else ()
+    if not isinstance(value, (*_PLAIN, tuple, list, dict, set, frozenset)):
+        return ()
+    if _is_own(kind.__module__, by):
+        return (kind, *_attributes(value))
+    factory = getattr(value, "default_factory", None)  # of a defaultdict
+    return () if factory is None else (factory,)
+
+
+def _content(value: Any, by: types.FunctionType | None, seen: dict[Any, Any]) -> Any:
     if isinstance(value, Enum):
         return ["enum", type(value).__qualname__, value.name, _code(value.value, by, seen)]
     if isinstance(value, Table):
         return ["table", value.name, value.digest]  # its path may differ between machines
     if isinstance(value, re.Pattern):
         return ["pattern", repr(value.pattern), value.flags]  # its repr ends after 200 characters
-    if isinstance(value, _PLAIN) or type(value).__module__ == "pyspark.sql.types":
+    if isinstance(value, memoryview):
+        return ["memoryview", value.format, value.shape, repr(value.tobytes())]
+    by_repr = isinstance(value, _PLAIN) and type(value).__repr__ is not object.__repr__
+    if by_repr or type(value).__module__ == "pyspark.sql.types":
         return repr(value)
     if isinstance(value, tuple):
         return [_code(v, by, seen) for v in value]
@@ -335,7 +402,10 @@ def _function(
         return ["function", _home(value.__module__), value.__qualname__, _code(cells, by, seen)]
     given = _code((cells, value.__defaults__, value.__kwdefaults__), value, seen)
     said = source_of(value.__code__) or _bytecode(value.__code__)
-    return ["function", said, given, _named(value.__globals__, value, seen)]
+    named = _named(value.__globals__, value, seen)
+    # What functools.wraps sets is in the closure.
+    own = {name: v for name, v in vars(value).items() if name != "__wrapped__"}
+    return ["function", said, given, named, *([_code(own, value, seen)] if own else [])]
 
 
 def _named(
@@ -343,7 +413,15 @@ def _named(
 ) -> dict[str, Any]:
     """The variables of a module that the code of `by` names."""
     names = _names(by.__code__) if by else ()
-    return {name: _code(namespace[name], by, seen) for name in sorted(names) if name in namespace}
+    found = {}
+    for name in sorted(names):
+        if name in namespace:
+            try:
+                found[name] = _code(namespace[name], by, seen)
+            except _UnknownContent as error:
+                error.path.append(name)
+                raise
+    return found
 
 
 def _body(value: type, by: types.FunctionType | None) -> tuple[Any, ...]:
@@ -388,13 +466,51 @@ def _written(value: type) -> list[tuple[str, Any]]:
 
 
 def _state(value: Any, by: types.FunctionType | None) -> tuple[Any, ...]:
+    """The content of an object: its attributes if its class is the author's, else its pickle."""
     if is_dataclass(value):
         return tuple((field.name, getattr(value, field.name)) for field in fields(value))
+    if isinstance(value, _WITHOUT_CONTENT):
+        return ()
     state = getattr(value, "__dict__", {})
-    if isinstance(value, types.SimpleNamespace) or _is_own(type(value).__module__, by):
-        return tuple(state.items())
+    own = _is_own(type(value).__module__, by)
     # The functions and types that functools and Spark's UDFs wrap.
-    return tuple(state[name] for name in ("__wrapped__", "func", "_returnType") if name in state)
+    wrapped = [state[name] for name in ("__wrapped__", "func", "_returnType") if name in state]
+    if type(value) is types.SimpleNamespace:
+        return tuple(state.items())
+    if wrapped and not own:
+        return tuple(wrapped)
+    make, given, state, *items = _reduced(value)
+    new = copyreg.__newobj__  # type: ignore[attr-defined]  # typeshed has it not
+    plain = make is new and given == (type(value),) and not any(items)
+    if plain and (own or state is None):
+        return _attributes(value)
+    return (*(_attributes(value) if own else ()), make, given, state, *items)
+
+
+def _attributes(value: Any) -> tuple[Any, ...]:
+    """The names and values of an object's attributes, with those in slots."""
+    names = copyreg._slotnames(type(value))  # type: ignore[attr-defined]  # typeshed has it not
+    slots = [(name, getattr(value, name)) for name in names if hasattr(value, name)]
+    return (*getattr(value, "__dict__", {}).items(), *slots)
+
+
+def _reduced(value: Any) -> tuple[Any, ...]:
+    """What pickle would make an object from: a function, its arguments, state and items.
+
+    The parts, not the bytes: those depend on the order of sets and on which objects are shared.
+
+    Raises:
+        _UnknownContent: It can't be pickled.
+    """
+    reduce = copyreg.dispatch_table.get(type(value))
+    try:
+        reduced = reduce(value) if reduce else value.__reduce_ex__(4)
+    except Exception:  # noqa: BLE001  # its class may raise anything
+        raise _UnknownContent(value) from None
+    if isinstance(reduced, str):  # the name of a variable of its module
+        return (reduced, (getattr(value, "__module__", None),), None, None, None)
+    make, given, state, items, pairs = (*reduced, None, None, None)[:5]
+    return (make, given, state, *(None if i is None else [*i] for i in (items, pairs)))
 
 
 def _is_own(module: str | None, by: types.FunctionType | None) -> bool:
