@@ -17,7 +17,7 @@ from trilayer.cli.context import err, out, print_json
 from trilayer.operations import batch as operation
 from trilayer.operations import delivery
 from trilayer.operations.project import Project, project, project_store, who
-from trilayer_core.errors import UsageError
+from trilayer_core.errors import TrilayerError, UsageError
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.progress import shown
 from trilayer_core.seam import parse_time
@@ -97,6 +97,7 @@ Wait = Annotated[
     ),
 ]
 Why = Annotated[str, typer.Option(help="the reason, which status and every refused run show")]
+By = Annotated[str, typer.Option(help="who holds it; by default the user of this machine")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
@@ -319,6 +320,17 @@ def rollback(
         bool, typer.Option("--hold", help="keep it in force until `trilayer batch release`")
     ] = False,
     why: Why = "",
+    by: By = "",
+    accept_unanswered: Annotated[
+        bool,
+        typer.Option(
+            "--accept-unanswered",
+            help=(
+                "continue although views whose definitions have changed since that version have no"
+                " answer until the next publication"
+            ),
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Puts an older publication in force again, together with its cut.
@@ -333,29 +345,26 @@ def rollback(
             " batch run then publishes on top of it"
         )
     store = project_store()
-    by = Held(who(), why, now_ms()) if hold else None
-    published = rollback_step(version, store, by)
-    _tell(store, published, as_json, "rollback")
-    try:
-        p = project()
-    except UsageError as error:
-        # A rollback must also work while the definitions are broken.
-        p = None
-        err.print(
-            "[yellow]it is unknown which views have no answer, and sinks get nothing[/]:"
-            f" {escape(str(error))}"
-        )
+    target = Publications(store).find(version)
+    # A rollback must also work while the definitions are broken, or while loading them takes for
+    # ever.
+    p = None if accept_unanswered else _usable_project()
+    if p:
+        delivery.check_answered(p.catalog, target)
+    held_by = Held(by or who(), why, now_ms()) if hold else None
+    published = rollback_step(target.version, store, held_by)
+    p = _usable_project() if accept_unanswered else p
+    unanswered = delivery.unanswered_views(p.catalog, published) if p else None
+    _tell(store, published, as_json, "rollback", unanswered=unanswered)
     # The version is in force already; repeating the command would go back one more.
     if p and (undelivered := operation.deliver_all(p)):
         err.print(f"[yellow]{escape(str(undelivered))}[/]")
     if not as_json:
         kept = PointerFile(store).held()
-        answered = delivery.answered_views(p.catalog, published) if p else []
-        lost = [view.name for view in (p.catalog.views if p else ()) if view.name not in answered]
-        if lost:
+        if unanswered:
             out.print(
-                f"[yellow]no answer until the next publication[/]: {', '.join(lost)}, of which"
-                f" version {published.version} has another definition, or none"
+                f"[yellow]no answer until the next publication[/]: {', '.join(unanswered)}, of"
+                f" which version {published.version} has another definition, or none"
             )
         out.print(
             f"held {escape(str(kept))}; `trilayer batch release` lets batch runs publish again"
@@ -367,10 +376,10 @@ def rollback(
 
 
 @app.command("hold")
-def hold_command(why: Why = "", as_json: Json = False) -> None:
+def hold_command(why: Why = "", by: By = "", as_json: Json = False) -> None:
     """Keeps the version in force. Until it is released, batch runs end without a change."""
     store = project_store()
-    published = Publications(store).hold(Held(who(), why, now_ms()))
+    published = Publications(store).hold(Held(by or who(), why, now_ms()))
     kept = PointerFile(store).held()
     if as_json:
         print_json({"version": published.version, "held": kept and asdict(kept)})
@@ -400,11 +409,28 @@ def _tell_outcome(store: Store, outcome: operation.Outcome, as_json: bool) -> No
     _tell(store, outcome.publication, as_json, "publish" if outcome.anew else NOTHING_NEW)
 
 
-def _tell(store: Store, publication: Publication, as_json: bool, reason: str) -> None:
-    """Prints what is in force after a command. `reason` is publish, rollback, or NOTHING_NEW."""
+def _usable_project() -> Project | None:
+    """The project, or None with a warning if its definitions can't be loaded."""
+    try:
+        return project()
+    except TrilayerError as error:
+        err.print(
+            "[yellow]it is unknown which views have no answer, and sinks get nothing[/]:"
+            f" {escape(str(error))}"
+        )
+        return None
+
+
+def _tell(
+    store: Store, publication: Publication, as_json: bool, reason: str, **more: object
+) -> None:
+    """Prints what is in force after a command. `reason` is publish, rollback, or NOTHING_NEW.
+
+    `more` is added to the JSON.
+    """
     row = version_of(publication, publication, look=Looks(store).last(publication))
     if as_json:
-        print_json(asdict(row) | {"reason": reason})
+        print_json(asdict(row) | {"reason": reason} | more)
         return
     events = f"{row.events:,} events"
     if reason == NOTHING_NEW:

@@ -104,9 +104,24 @@ def sink(p: Project, name: str) -> Sink:
     return p.catalog.sinks[names.index(name)]
 
 
-def answered_views(catalog: Catalog, publication: Publication) -> list[str]:
-    """The views of the catalog that the publication has with their present definitions."""
-    return [view.name for view in catalog.views if publication.has(view)]
+def unanswered_views(catalog: Catalog, publication: Publication) -> list[str]:
+    """The views of the catalog that the publication lacks, or has with another definition."""
+    return [view.name for view in catalog.views if not publication.has(view)]
+
+
+def check_answered(catalog: Catalog, target: Publication) -> None:
+    """Checks that every view has an answer after a rollback to `target`.
+
+    Raises:
+        UsageError: Views would have none until the next publication.
+    """
+    if unanswered := unanswered_views(catalog, target):
+        raise UsageError(
+            "a rollback must go back to a version that has every view as it is defined now; version"
+            f" {target.version} has another definition, or none, of {', '.join(unanswered)}, which"
+            " would have no answer until the next publication; restore the definitions of that"
+            " version first, or accept this with --accept-unanswered"
+        )
 
 
 def _delivered(p: Project, sink: Sink) -> int | None:
@@ -116,7 +131,8 @@ def _delivered(p: Project, sink: Sink) -> int | None:
 
 
 def _hand_over(p: Project, sink: Sink, publication: Publication) -> None:
-    views = answered_views(p.catalog, publication)
+    unanswered = unanswered_views(p.catalog, publication)
+    views = [view.name for view in p.catalog.views if view.name not in unanswered]
     with (
         serving_layer.connect(p.catalog, p.settings, p.store, keep=False) as connection,
         connection.snapshot(publication.version) as snapshot,

@@ -120,7 +120,13 @@ def test_a_run_takes_one_t(project):
 def test_a_rollback_names_the_views_that_lose_their_answer(project):
     text = (project.folder / f"{project.module}.py").read_text()
     project.write_catalog(text.replace('count(where="amount > 5")', 'count(where="amount > 6")'))
-    out, _ = said(project, "rollback", "1")
+    before = in_force(project)["version"]
+    _, err = said(project, "rollback", "1", expect=2)
+    err = " ".join(err.split())
+    assert "version 1 has another definition, or none, of hourly, which would have no" in err
+    assert "restore the definitions of that version first" in err
+    assert in_force(project)["version"] == before
+    out, _ = said(project, "rollback", "1", "--accept-unanswered")
     assert (
         "no answer until the next publication: hourly, of which version 1 has another definition"
         in out

@@ -17,6 +17,7 @@ from batch_layer.publish import rollback
 from serving_layer.history import version_of
 from trilayer.operations.batch import deliver_all
 from trilayer.operations.corrections import Sent, send_corrections
+from trilayer.operations.delivery import check_answered
 from trilayer.operations.project import Project
 from trilayer.server.http.faults import INVALID, Failure
 from trilayer.server.http.security import Requester, WebAccess, admin_of
@@ -25,6 +26,7 @@ from trilayer_core.runtime.clock import now_ms
 from trilayer_core.seam import format_time
 from trilayer_core.store.looks import Looks
 from trilayer_core.store.pointer import Held, PointerFile
+from trilayer_core.store.publications import Publications
 
 logger = logging.getLogger("trilayer.server")
 
@@ -36,6 +38,8 @@ class Rollback(BaseModel):
         version: The version to go back to; null for the one that was in force before this one.
         hold: Whether it is kept in force until `trilayer batch release`.
         why: The reason for the hold.
+        accept_unanswered: Whether views whose definitions have changed since that version may be
+            without an answer until the next publication.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -43,6 +47,7 @@ class Rollback(BaseModel):
     version: Annotated[int | None, Field(ge=1)] = None
     hold: bool = False
     why: Annotated[str, Field(max_length=1_000)] = ""
+    accept_unanswered: bool = False
 
 
 class Replay(BaseModel):
@@ -91,7 +96,10 @@ def add(app: FastAPI, store: StoreReader, access: WebAccess) -> None:
 
 def _roll_back(p: Project, body: Rollback, client: Requester) -> dict[str, Any]:
     hold = Held(client.who, body.why, now_ms()) if body.hold else None
-    published = rollback(body.version, p.store, hold)
+    target = Publications(p.store).find(body.version)
+    if not body.accept_unanswered:
+        check_answered(p.catalog, target)
+    published = rollback(target.version, p.store, hold)
     undelivered = deliver_all(p)
     row = version_of(published, published, look=Looks(p.store).last(published))
     by = PointerFile(p.store).held()
