@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from serving_layer.connection import Connection
 from serving_layer.json_text import json_object_sql
-from serving_layer.kept import FOLD, FOLD_TYPE, MOST_WINDOWS, can_keep, kept_table
+from serving_layer.kept import FOLD, FOLD_TYPE, MOST_WINDOWS, can_keep, kept_select
 from serving_layer.result import Provenance
 from serving_layer.state import Loaded
 from trilayer_core.definitions.view import View
@@ -69,11 +69,12 @@ class Follower:
                 "CREATE SCHEMA IF NOT EXISTS _held;"
                 f" CREATE TABLE {self._held} (key VARCHAR, digest UHUGEINT, {FOLD} {FOLD_TYPE})"
             )
-            answers = self._database.table(kept_table(view))
+            answers = self._database.sql(kept_select(view))  # which is not run
             types = dict(zip(answers.columns, answers.types, strict=True))
         key = json_object_sql({name: types[name] for name in view.key_names})
         row = json_object_sql({name: types[name] for name in view.output})
-        self._rows_sql = f"SELECT {key} AS key, {row} AS value, {FOLD} FROM {kept_table(view)}"
+        kept = kept_select(view, FOLD)
+        self._rows_sql = f"SELECT {key} AS key, {row} AS value, {FOLD} FROM ({kept})"
 
     def holds(self, rows: Iterable[tuple[str, str]]) -> None:
         """Says which rows the holder has: the JSON of each key and of each row."""

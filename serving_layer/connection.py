@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
 import duckdb
@@ -24,6 +25,7 @@ from serving_layer import history
 from serving_layer.arriving import ArrivingAlerts
 from serving_layer.closed import closed
 from serving_layer.database import lock_down, open_database, put_table
+from serving_layer.digests import compared, digest_sql
 from serving_layer.lookup import lookup_table
 from serving_layer.result import (
     Provenance,
@@ -142,6 +144,15 @@ class Connection:
         """Loads new data. `sql` and `snapshot` do so automatically."""
         with self._lock:
             self._refreshed()
+
+    def load_earlier(self) -> None:
+        """Loads an earlier state than the newest, which the next refresh changes in place.
+
+        The connection is then one that has been open while data arrived, for checks of it. To be
+        called before anything else is loaded.
+        """
+        with self._lock:
+            self._refresh.load_earlier()
 
     def _refreshed(self) -> Loaded:
         self._check_open()
@@ -374,6 +385,32 @@ class Connection:
             with self._database.cursor() as cursor:
                 install(cursor, self._catalog)
             self._close_idle()
+
+    def verify(self) -> dict[str, str]:
+        """Compares each view's merged answer with a fresh computation from the store's files.
+
+        A connection that stays open changes its answers in place while data arrives. Here each is
+        compared, by a digest of all rows, with an answer that is computed at once at the same
+        publication and heads. It loads one view after the other a second time.
+
+        Returns:
+            What differs, by view: empty if all is right. A view without an answer is left out.
+
+        Raises:
+            IntegrityError: The store's answer can't be proven.
+            CoverageError: The same.
+            ConflictError: The store changes faster than it can be read.
+        """
+        with self.snapshot() as snapshot:
+            missing = snapshot.missing_views
+        differences = {}
+        for view in self._catalog.views:
+            if view.name in missing:
+                continue
+            ask = partial(self.sql, digest_sql(view))
+            if difference := compared(view, ask, self._settings.serving_memory_mb, self._store):
+                differences[view.name] = difference
+        return differences
 
     def provenance(self) -> Provenance:
         """The provenance of the present answer.

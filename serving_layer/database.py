@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import duckdb
 import pyarrow as pa
 
-from serving_layer.kept import kept_table
+from serving_layer.kept import kept_select
 from serving_layer.refresh import Refresh
 from serving_layer.snapshot import LAYERS, Layer
 from serving_layer.tables import Tables, batch_table, speed_table
@@ -104,8 +104,7 @@ def _create_views(
     database.execute(f"CREATE SCHEMA {layer}")
     for view in catalog.views:
         if view in kept:
-            columns = ", ".join(map(quoted_duckdb, view.output))
-            answer = f"SELECT {columns} FROM {kept_table(view)}"
+            answer = kept_select(view)
         else:
             answer = present_select(view, lambda stored: _tables(stored, layer))
         database.execute(f"CREATE VIEW {layer}.{quoted_duckdb(view.name)} AS {answer}")

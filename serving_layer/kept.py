@@ -3,6 +3,9 @@
 A question about a merged view scans such a table, instead of merging the partials of all keys anew.
 When partials change, only the answers that depend on them are folded again.
 
+A column NAME of an answer is stored as NAME__, which no user may declare, because a name that users
+give can be one of DuckDB's own: `rowid` would hide the place of a row.
+
 Each row of an answer, and of the partials on which it depends, has a fold: a hash of the columns by
 which rows are folded together. What has a fold is always replaced completely, so that two keys with
 the same fold cost a little time and nothing else. A fold can be compared with `=` where keys can be
@@ -59,6 +62,17 @@ Tables = Callable[[View], Sequence[str]]
 def kept_table(view: View) -> str:
     """The table of a view's answers."""
     return f"_kept.{quoted_duckdb(view.name)}"
+
+
+def kept_column(name: str) -> str:
+    """The column of that table, quoted, for a column of the answer."""
+    return quoted_duckdb(f"{name}__")
+
+
+def kept_select(view: View, *more: str) -> str:
+    """A SELECT of the answer from that table, and of more of its columns."""
+    columns = [f"{kept_column(name)} AS {quoted_duckdb(name)}" for name in view.output]
+    return f"SELECT {', '.join([*columns, *more])} FROM {kept_table(view)}"
 
 
 def can_keep(view: View) -> bool:
@@ -203,8 +217,8 @@ class KeptAnswers:
         if stays := before + after - changes:
             columns = ", ".join(
                 f"{column} = _changes.{column}"
-                for column in map(quoted_duckdb, view.output)
-                if column not in map(quoted_duckdb, view.key_names)
+                for name in view.output
+                if name not in view.key_names and (column := kept_column(name))
             )
             self._connection.execute(
                 f"UPDATE {table} SET {columns} FROM _changes"
@@ -216,7 +230,7 @@ class KeptAnswers:
         if after > stays:
             self._connection.execute(
                 f"INSERT INTO {table} SELECT * EXCLUDE (_row) FROM _changes WHERE _row IS NULL"
-                f" ORDER BY {_keys(view)}"
+                f" ORDER BY {_kept_keys(view)}"
             )
         self._moved[name] += changes if _is_nested(view) else changes - stays
         self._changed[name] += changes
@@ -232,7 +246,7 @@ class KeptAnswers:
 
     def _write(self, view: View, answers: str, *, in_order: bool = False) -> None:
         """Replaces a table. The rows are sorted by key, so that most can be skipped."""
-        order = "" if in_order else f" ORDER BY {_keys(view)}"
+        order = "" if in_order else f" ORDER BY {_kept_keys(view)}"
         self._connection.execute(
             f"CREATE TABLE _kept._next AS SELECT * FROM ({answers}){order};"
             f" DROP TABLE {kept_table(view)};"
@@ -260,7 +274,7 @@ def _answers_sql(view: View, tables: Tables, condition: str = "") -> str:
     select = present_select(
         view, lambda stored: [f"(SELECT * FROM {table}{where})" for table in tables(stored)]
     )
-    return f"SELECT *, {fold_sql(view)} AS {FOLD} FROM ({select})"
+    return _with_fold(view, select)
 
 
 def _repeated_sql(view: View, tables: Tables) -> str:
@@ -276,7 +290,13 @@ def _quick_sql(view: View, tables: Tables) -> str:
     several = [f"(FROM {table} SEMI JOIN _repeated USING ({FOLD}))" for table in tables(view)]
     single = [f"(FROM {table} ANTI JOIN _repeated USING ({FOLD}))" for table in tables(view)[:1]]
     answers = present_select(view, several, single=single)
-    return f"SELECT *, {fold_sql(view)} AS {FOLD} FROM ({answers})"
+    return _with_fold(view, answers)
+
+
+def _with_fold(view: View, answers: str) -> str:
+    """A SELECT of the columns of the table of answers."""
+    columns = [f"{quoted_duckdb(name)} AS {kept_column(name)}" for name in view.output]
+    return f"SELECT {', '.join(columns)}, {fold_sql(view)} AS {FOLD} FROM ({answers})"
 
 
 def _touched_folds_sql(view: View, arrived: Sequence[str], fold: str) -> str:
@@ -300,11 +320,13 @@ def _touched_sql(view: View, tables: Tables) -> str:
     nothing replaces that row.
     """
     touched = f"{FOLD} IN (SELECT {FOLD} FROM _touched)"
-    before = f"SELECT rowid AS _row, {_keys(view)} FROM {kept_table(view)} WHERE {touched}"
+    before = f"SELECT rowid AS _row, {_kept_keys(view)} FROM {kept_table(view)} WHERE {touched}"
     if _overlapping(view):
         # Answers whose fold is touched by chance are replaced as well, and need all their panes.
         # They are all in `before`: those that do not exist yet have been touched themselves.
-        panes = f"(SELECT {_keys(view)} FROM _touched UNION SELECT {_keys(view)} FROM ({before}))"
+        panes = (
+            f"(SELECT {_keys(view)} FROM _touched UNION SELECT {_kept_keys(view)} FROM ({before}))"
+        )
         for name, window in _overlapping(view).items():
             starts = window.panes_sql(quoted_duckdb(name))
             panes = f"(SELECT * REPLACE (unnest({starts}) AS {quoted_duckdb(name)}) FROM {panes})"
@@ -312,8 +334,11 @@ def _touched_sql(view: View, tables: Tables) -> str:
         after = f"SELECT * FROM ({_answers_sql(view, tables, of_panes)}) WHERE {touched}"
     else:
         after = _answers_sql(view, tables, touched)
-    names = _keys(view).split(", ")
-    same_key = " AND ".join(f"a.{name} IS NOT DISTINCT FROM b.{name}" for name in names)
+    same_key = " AND ".join(
+        f"a.{name} IS NOT DISTINCT FROM b.{name}"
+        for key in view.keys
+        if (name := kept_column(key.name))
+    )
     return f"SELECT a.*, b._row FROM ({after}) a FULL JOIN ({before}) b ON {same_key}"
 
 
@@ -342,3 +367,7 @@ def _may_be_large(view: View) -> bool:
 
 def _keys(view: View) -> str:
     return ", ".join(quoted_duckdb(key.name) for key in view.keys)
+
+
+def _kept_keys(view: View) -> str:
+    return ", ".join(kept_column(key.name) for key in view.keys)

@@ -19,20 +19,21 @@ from serving_layer.alert_reasons import Judging, published_alert, reach_of
 from serving_layer.alerts import AlertArrival, AlertChange
 from serving_layer.kept import KeptAnswers
 from serving_layer.plan import Plan, replacing
+from serving_layer.result import StreamProvenance
 from serving_layer.state import Found, Loaded, SentState, StreamState
 from serving_layer.tables import Tables
 from trilayer_core.definitions.alerts import Alert
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.definitions.view import View
-from trilayer_core.errors import CoverageError, IntegrityError
+from trilayer_core.errors import CoverageError, IntegrityError, StoreError
 from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.store import layout
 from trilayer_core.store.alerts import AlertGenerations, Sent
-from trilayer_core.store.cover import best_cover
+from trilayer_core.store.cover import best_cover, cover_from
 from trilayer_core.store.documents import parse_document
 from trilayer_core.store.files import Store
-from trilayer_core.store.generations import KnownCommits
+from trilayer_core.store.generations import CommitsUpTo, KnownCommits
 from trilayer_core.store.origins import Origin, Origins
 from trilayer_core.store.pointer import PointerFile
 from trilayer_core.store.publication import Publication, choose_version
@@ -81,7 +82,9 @@ class Refresh:
         self._tables, self._catalog, self._store, self._clock = tables, catalog, store, clock
         self._before_swap = before_swap
         self._pointer, self._publications = PointerFile(store), Publications(store)
-        self._commits = {stream.name: KnownCommits(store, stream) for stream in catalog.streams}
+        self._commits: dict[str, KnownCommits] = {
+            stream.name: KnownCommits(store, stream) for stream in catalog.streams
+        }
         self._looked_around = self._looked_at_sent = float("-inf")
         self._torn = False
         self._topics: dict[str, list[Alert]] = {}
@@ -157,19 +160,40 @@ class Refresh:
         batch, known = state.next_batch, self._commits[stream.name]
         return state.generation is not None and known.has_commit(state.generation, batch, batch)
 
-    def load(self, version: int) -> Loaded:
+    def load(
+        self,
+        version: int | None,
+        streams: Mapping[str, StreamProvenance] | Mapping[str, StreamState] | None = None,
+    ) -> Loaded:
         """Loads an earlier publication that is kept, as if it were in force.
 
         The segments from its cut to the present head are loaded as well. This can be called once,
         without calling `refresh` afterwards. Raises as `refresh` does.
 
+        Args:
+            version: The publication; None for none, as before the first.
+            streams: Where each stream stood; None for the present heads.
+
         Raises:
             UsageError: The version is not kept.
         """
+        if streams is not None:
+            self._commits = {
+                name: CommitsUpTo(self._store, commits.stream, at.generation, at.head)
+                if (at := streams.get(name))
+                else commits
+                for name, commits in self._commits.items()
+            }
         for attempt in range(5):
-            publication = choose_version(self._publications.versions(), version)
+            publication = (
+                None if version is None else choose_version(self._publications.versions(), version)
+            )
             try:
-                self._reload(None, publication, lambda: version in self._publications.numbers())
+                self._reload(
+                    None,
+                    publication,
+                    lambda: version is None or version in self._publications.numbers(),
+                )
                 self._load_sent()
                 return self.loaded
             except (IntegrityError, CoverageError):
@@ -177,6 +201,30 @@ class Refresh:
                 if attempt == 4:
                     raise
         raise AssertionError("unreachable")
+
+    def load_earlier(self) -> None:
+        """Loads a state before the newest, if there is one that can be read.
+
+        The next refresh then changes the tables in place, as in a reader that has been open while
+        the newest version was published and the newer half of its commits arrived.
+        """
+        newest = self._commits
+        try:
+            kept = self._publications.versions()
+            publication = kept[max(len(kept) - 2, 0)] if kept else None
+            streams = {}
+            for stream in self._catalog.streams:
+                found = self._find(stream, publication)
+                if found.cover is not None:
+                    half = found.cover.commits[: len(found.cover.commits) // 2]
+                    cut = found.state.cut
+                    head = cover_from(stream, found.cover.generation, half, cut).head
+                    streams[stream.name] = replace(found.state, head=head)
+            self.load(publication.version if publication else None, streams)
+        except (CoverageError, IntegrityError, StoreError):
+            self._torn = True  # the next refresh begins with empty tables
+        finally:
+            self._commits = newest
 
     @contextmanager
     def _changing(self) -> Iterator[None]:

@@ -7,7 +7,7 @@ offsets it is based.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Literal
@@ -46,6 +46,11 @@ class Snapshot:
         """Whether its transaction is still usable: an error during a query ends it."""
         self.layer: Layer = "merged"
         """The layer in which its transaction looks for views."""
+
+    @property
+    def missing_views(self) -> Mapping[str, str]:
+        """Views without an answer, with the reason."""
+        return self._loaded.missing_views
 
     def sql(self, query: str, layer: Layer = "merged") -> Result:
         """The complete answer to one SELECT. A query that fails while it runs ends the snapshot.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from trilayer_core.definitions.stream import Stream
+from trilayer_core.seam import Cut
 from trilayer_core.store import layout
 from trilayer_core.store.files import Store, read_listed
 from trilayer_core.store.segments import Commit, CompactionFault, Generation
@@ -130,3 +131,31 @@ class KnownCommits(Generations):
     def keep(self, names: Iterable[str]) -> None:
         """Forgets all generations except these."""
         self._known = {name: self._known[name] for name in names if name in self._known}
+
+
+class CommitsUpTo(KnownCommits):
+    """One generation of a stream as it was when its head was at an earlier offset.
+
+    A commit that compaction has merged across that head is left out, so that the generation then
+    ends before it.
+    """
+
+    def __init__(self, store: Store, stream: Stream, generation: str | None, head: Cut) -> None:
+        super().__init__(store, stream)
+        self._generation, self._head = generation, head
+
+    def all(self) -> list[Generation]:
+        """The generation alone; empty if it is gone, or if there was none."""
+        return [found for found in super().all() if found.name == self._generation]
+
+    def commits(self, generation: str) -> list[Commit]:
+        """The commits below the head."""
+        return [
+            commit
+            for commit in super().commits(generation)
+            if all(
+                offsets.end <= self._head.get(partition, 0)
+                for segment in commit.segments
+                for partition, offsets in segment.ranges.items()
+            )
+        ]

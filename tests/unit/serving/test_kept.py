@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from serving_layer import kept
-from serving_layer.kept import can_keep, kept_table
+from serving_layer.kept import can_keep, kept_select
 from serving_layer.plan import ViewPlan
 from serving_layer.tables import Tables, batch_table, speed_table
 from trilayer import (
@@ -152,7 +152,7 @@ class World:
         return self.rows(f"({answer})", view)
 
     def kept(self, view):
-        return self.rows(kept_table(view), view)
+        return self.rows(f"({kept_select(view)})", view)
 
     def rows(self, table, view):
         columns = ", ".join(map(quoted_duckdb, view.output))
@@ -200,7 +200,7 @@ def test_questions_that_are_open_see_the_answers_of_their_moment():
     world = World(30)
     world.replace()
     view = CATALOG.view("overlapping")
-    ask = f"FROM {kept_table(view)} ORDER BY ALL"
+    ask = f"FROM ({kept_select(view)}) ORDER BY ALL"
     reader = world.database.cursor()
     reader.execute("BEGIN TRANSACTION READ ONLY")
     before = reader.execute(ask).fetchall()
@@ -224,5 +224,5 @@ def test_rows_with_one_key_in_the_largest_file_are_merged(monkeypatch):
     rows = pa.table({"n": [3, 1, 2, 1], "events__n": [1, 1, 1, 1]}, partial_schema(view))
     file = StoredFile("1", 4, 0, "")
     tables.replace([ViewPlan(view, [], None, {file: 1}, False, None)], {file: rows}, {})
-    answers = database.execute(f"SELECT n, events FROM {kept_table(view)} ORDER BY n").fetchall()
+    answers = database.execute(f"SELECT n, events FROM ({kept_select(view)}) ORDER BY n").fetchall()
     assert answers == [(1, 2), (2, 1), (3, 1)]

@@ -79,14 +79,14 @@ def _moving(p: Project) -> Any:
 def _verification(p: Project, start: StartSpark, tell: Tell) -> Verification:
     answers = Answers()
     tell("asking the views")
-    with (
-        serving_layer.connect(p.catalog, p.settings, p.store) as connection,
+    with serving_layer.connect(p.catalog, p.settings, p.store) as connection:
+        # What is asked below is what a reader holds that has been open while data arrived.
+        connection.load_earlier()
         # One per view, because a view that can't be answered ends its snapshot.
-        connection.snapshots(len(p.catalog.views)) as snapshots,
-    ):
-        provenance = snapshots[0].provenance
-        for view, snapshot in zip(p.catalog.views, snapshots, strict=True):
-            answers.ask(view, snapshot)
+        with connection.snapshots(len(p.catalog.views)) as snapshots:
+            provenance = snapshots[0].provenance
+            for view, snapshot in zip(p.catalog.views, snapshots, strict=True):
+                answers.ask(view, snapshot)
     # The publication on which the answers are based; another may be in force by now.
     published = Publications(p.store).read(provenance.version) if provenance.version else None
     streams: dict[str, StreamFindings] = {}
