@@ -22,6 +22,7 @@ from trilayer_core.errors import EnvironmentFault, LogError, TrilayerError
 from trilayer_core.runtime import class_archive, jars
 from trilayer_core.runtime.kafka_source import lost_by_log
 from trilayer_core.runtime.settings import SPARK_ADDRESS, Settings
+from trilayer_core.runtime.spark_options import reset_inherited
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 SPARK_CONNECT_PORT = 15002
@@ -67,9 +68,11 @@ def session(
     builder = SparkSession.builder.appName(name)
     if settings.spark_master:
         builder = builder.master(settings.spark_master)
-    builder = builder.config(map={**driver_conf(settings, memory_mb=memory_mb, conf=conf or {})})
+    ours = driver_conf(settings, memory_mb=memory_mb, conf=conf or {})
     with _without_jvm_notices():
-        return builder.getOrCreate()
+        spark = builder.config(map={**ours}).getOrCreate()
+    reset_inherited(spark, ours)
+    return spark
 
 
 def driver_environment(settings: Settings) -> dict[str, str]:
@@ -139,6 +142,7 @@ def batch_session(settings: Settings) -> SparkSession:
         | {k: v for k, v in settings.spark_conf.items() if k.startswith("spark.sql.")}
     )
     spark = SparkSession.builder.remote(remote).config(map={**conf}).getOrCreate()
+    reset_inherited(spark, conf)
     # By default a client would retry for ten minutes if the server has ended, while this process
     # holds the batch lock.
     spark.client.set_retry_policies(

@@ -10,11 +10,11 @@ import os
 import re
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from platformdirs import user_cache_path
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -24,6 +24,7 @@ from pydantic_settings import (
 from pydantic_settings import SettingsError as NoJSONError
 
 from trilayer_core.errors import SettingsError, did_you_mean
+from trilayer_core.runtime.spark_options import checked
 
 FILE = "trilayer.toml"
 BROKER_ADDRESS = "broker-address"
@@ -97,8 +98,9 @@ class Settings(BaseSettings):
     spark_connector_lock: Path | None = Field(
         None, description="lock file of the Kafka connector's jars; empty: trilayer's own"
     )
-    spark_conf: dict[str, str] = Field(
-        default_factory=dict, description="additional Spark settings"
+    spark_conf: dict[Annotated[str, AfterValidator(checked)], str] = Field(
+        default_factory=dict,
+        description="additional Spark settings, of those that change no answer",
     )
     batch_memory_mb: int = Field(1024, ge=512, description="heap of the batch layer's Spark driver")
     speed_memory_mb: int = Field(640, ge=384, description="heap of the speed layer's Spark driver")
@@ -349,7 +351,7 @@ def _describe(loc: tuple[int | str, ...], message: str, value: object) -> str:
     message = message.removeprefix("Value error, ")
     if not loc and isinstance(value, dict):  # about several settings, which the message names
         return f"{' and '.join(_where(name) for name in value if name in message)}: {message}"
-    name = ".".join(map(str, loc))
+    name = ".".join(map(str, loc)).removesuffix(".[key]")
     where = _where(name)
     if message.startswith("Extra inputs") and isinstance(value, dict):
         return f"[{name}] in {FILE} is no setting; write the settings without a [table]"

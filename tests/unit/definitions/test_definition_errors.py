@@ -714,7 +714,35 @@ def test_what_the_module_prints_is_no_part_of_an_answer(project, capsys):
         ),
         ("reconcile = 'maybe'", "'reconcile' in trilayer.toml: .*'warn' or 'fail'; got 'maybe'"),
         ("store = ''", "'store' in trilayer.toml: .*at least 1 character; got ''"),
-        ("spark_conf = {a = 1}", "'spark_conf.a' in trilayer.toml: .*valid string; got 1"),
+        (
+            "spark_conf = {'spark.ui.port' = 1}",
+            "'spark_conf.spark.ui.port' in trilayer.toml: .*valid string; got 1",
+        ),
+        *(
+            (
+                f"spark_conf = {{'{option}' = 'x', 'spark.hadoop.fs.s3a.secret.key' = 'hidden'}}",
+                f"^'spark_conf.{option}' in trilayer.toml: must be a Spark option that changes no"
+                f" answer, .*; remove it, .*; got '{option}'$",
+            )
+            for option in (
+                "spark.sql.session.timeZone",
+                "spark.sql.ansi.enabled",
+                "spark.sql.caseSensitive",
+                "spark.sql.legacy.timeParserPolicy",
+                "spark.sql.storeAssignmentPolicy",
+                "spark.sql.files.ignoreCorruptFiles",
+                "spark.sql.parquet.binaryAsString",
+                "spark.sql.parquet.int96RebaseModeInRead",
+                "spark.sql.optimizer.excludedRules",
+                "spark.sql.extensions",
+                "spark.sql.session.collation.enabled",
+                "spark.sql.streaming.multipleWatermarkPolicy",
+                "spark.sql.unknown",
+                "spark.sqlx",
+                "spark.executorEnv.TZ",
+                "sparkk.ui.port",
+            )
+        ),
         (
             "bootstrap_servers = 'localhost:abc'",
             "'bootstrap_servers' in trilayer.toml: must be host:port, .*; got 'localhost:abc'",
@@ -805,14 +833,14 @@ def test_variables_win_over_the_file(project, monkeypatch):
 def test_a_process_has_the_settings_of_the_one_that_starts_it(project, monkeypatch):
     (project / "trilayer.toml").write_text(
         "catalog = 'shop:catalog'\nspark_master = 'yarn'\nbatch_command = 'x'\ntick_s ="
-        " 30\nspark_conf = {a = '1'}\n"
+        " 30\nspark_conf = {'spark.ui.port' = '1'}\n"
     )
     ours = load_settings(
         catalog="examples.flights:catalog",
         spark_master="local[2]",
         batch_command="",
         tick_s=60,
-        spark_conf={"b": "2"},
+        spark_conf={"spark.cores.max": "2"},
     )
     for name, value in ours.environment().items():
         monkeypatch.setenv(name, value)
