@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from trilayer.operations.files.columns import NULLS, Quoted, choose_columns, converter, put
+from trilayer.operations.files.columns import (
+    NULLS,
+    Quoted,
+    choose_columns,
+    of_cell,
+    partitions_of,
+    put,
+)
 from trilayer.operations.files.events import Event, Events, judged
 from trilayer.operations.files.text import Lines, Text, as_bytes
 from trilayer_core.compute.formats import format_of
@@ -22,12 +29,12 @@ class Record:
     """One record of a CSV file.
 
     `line` is the first of its lines, and `text` the record as it is in the file. `cells` is None if
-    its quotes are malformed; a NULL is None.
+    its quotes are malformed; those that look like NULL are `Quoted` if they are.
     """
 
     line: int
     text: str
-    cells: list[str | None] | None
+    cells: list[str] | None
 
 
 def read_delimited(
@@ -54,11 +61,13 @@ def read_delimited(
     between = delimiter or _delimiter_of(first)
     records = read_records(chain([first], lines), between, stream.max_event_bytes)
     if columns is None:
-        header = [(cell or "").strip() for cell in next(records).cells or []]
+        header = [cell.strip() for cell in next(records).cells or []]
     else:
         header = list(columns)
-    chosen, left_out = choose_columns(header, stream, text.path)
-    converters = [(place, field.path, converter(field.type)) for place, field in chosen]
+    folders = {n: v for n, v in partitions_of(text.path, stream).items() if n not in header}
+    chosen, left_out = choose_columns([*header, *folders], stream, text.path)
+    converters = [(place, field.path, of_cell(field)) for place, field in chosen]
+    constants = list(folders.values())
     fitting = format_of(stream).fitting(stream)
 
     def events() -> Iterator[Event]:
@@ -79,8 +88,9 @@ def read_delimited(
                 continue
             row: dict[str, Any] = {}
             for column, path, convert in converters:
-                if (cell := cells[column]) is not None:
-                    put(row, path, convert(cell))
+                cell = cells[column] if column < len(header) else constants[column - len(header)]
+                if cell is not None and (value := convert(cell)) is not None:
+                    put(row, path, value)
             yield judged(place, format_of(stream).encode(stream, row), fitting)
 
     return Events(events(), text.progress, left_out=left_out)
@@ -105,15 +115,14 @@ def read_records(lines: Iterator[str], delimiter: str, most: int) -> Iterator[Re
     for line in feed:
         feed.taken = [line]
         if '"' not in line:
-            cells = line.rstrip("\r\n").split(delimiter)
-            nulls: list[str | None] = [None if cell in NULLS else cell for cell in cells]
-            record = Record(number, line.rstrip("\r\n"), nulls)
+            text = line.rstrip("\r\n")
+            record = Record(number, text, text.split(delimiter))
         else:
             feed.taken = []
             try:
-                cells = next(csv.reader(chain([line], feed), delimiter=delimiter, strict=True))
+                cells = _cells(line, feed, delimiter)
                 text = line + "".join(feed.taken)
-                record = Record(number, text.rstrip("\r\n"), _with_nulls(cells, text, delimiter))
+                record = Record(number, text.rstrip("\r\n"), _with_quotes(cells, text, delimiter))
             except (csv.Error, StopIteration):
                 feed.give_back()
                 record = Record(number, line.rstrip("\r\n"), None)
@@ -122,10 +131,24 @@ def read_records(lines: Iterator[str], delimiter: str, most: int) -> Iterator[Re
         yield record
 
 
-def _with_nulls(cells: list[str], text: str, delimiter: str) -> list[str | None]:
-    """Replaces NULL cells with None: quoted text is never NULL, other cells may be."""
+def _cells(line: str, feed: Lines, delimiter: str) -> list[str]:
+    """The cells of a record. A quote in a quoted cell is doubled or, as Spark writes, escaped."""
+    try:
+        return next(csv.reader(chain([line], feed), delimiter=delimiter, strict=True))
+    except (csv.Error, StopIteration):
+        if '\\"' not in line:
+            raise
+    feed.give_back()
+    lines = chain([line], feed)
+    return next(
+        csv.reader(lines, delimiter=delimiter, strict=True, escapechar="\\", doublequote=False)
+    )
+
+
+def _with_quotes(cells: list[str], text: str, delimiter: str) -> list[str]:
+    """Marks the cells that are quoted, of those that would be NULL otherwise."""
     if not any(cell in NULLS for cell in cells):
-        return list(cells)
+        return cells
     parts = re.findall(
         rf'(?:\A|{re.escape(delimiter)})\s*("(?:[^"]|"")*"|[^{re.escape(delimiter)}]*)',
         text.rstrip("\r\n"),
@@ -135,7 +158,4 @@ def _with_nulls(cells: list[str], text: str, delimiter: str) -> list[str | None]
         if len(parts) == len(cells)
         else [True] * len(cells)
     )
-    return [
-        None if cell in NULLS and not q else Quoted(cell) if q else cell
-        for cell, q in zip(cells, quoted, strict=True)
-    ]
+    return [Quoted(cell) if q else cell for cell, q in zip(cells, quoted, strict=True)]

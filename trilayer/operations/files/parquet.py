@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from trilayer.operations.files.columns import choose_columns, converter, put
+from trilayer.operations.files.columns import choose_columns, converter, partitions_of, put
 from trilayer.operations.files.events import Event, Events, judged
 from trilayer_core.compute.formats import format_of
 from trilayer_core.compute.grouping import arrow_type
-from trilayer_core.definitions.expressions import FLOATS, INTEGERS, Field, is_decimal, path_text
+from trilayer_core.definitions.expressions import Field, path_text
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import UsageError
 
@@ -28,17 +28,20 @@ def read_parquet(path: Path, stream: Stream) -> Events:
         UsageError: It is not a Parquet file, or lacks a required column.
     """
     try:
-        file = pq.ParquetFile(path)
+        # The years of Impala's and Spark's INT96 would overflow nanoseconds.
+        file = pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
     except (pa.ArrowException, OSError) as error:
         raise UsageError(f"{path} must be a Parquet file; {error}") from None
     total, fitting, done = file.metadata.num_rows, format_of(stream).fitting(stream), [0]
     names = _leaves(file.schema_arrow)
+    folders = {n: v for n, v in partitions_of(path, stream).items() if n not in names}
+    names += folders
     chosen, left_out = choose_columns(names, stream, path)
 
     def events() -> Iterator[Event]:
         for batch in _batches(file, path, done):
             columns = [
-                (f.path, _values(_column(batch, names[place]), f, path, done[0]))
+                (f.path, _values(_column(batch, names[place], folders), f, path, done[0]))
                 for place, f in chosen
             ]
             for number in range(len(batch)):
@@ -82,9 +85,11 @@ def _leaves(schema: pa.Schema) -> list[str]:
     return names
 
 
-def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
+def _column(batch: pa.RecordBatch, name: str, folders: Mapping[str, str | None]) -> pa.Array:
     if name in batch.schema.names:
         return batch.column(name)
+    if name in folders:
+        return pa.array([folders[name]] * len(batch), pa.string())
     first, *steps = [a or b for a, b in re.findall(r"`([^`]+)`|([^.`]+)", name)]
     return pc.struct_field(batch.column(first), steps) if steps else batch.column(first)
 
@@ -92,14 +97,13 @@ def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
 def _values(column: pa.Array, field: Field, path: Path, before: int) -> list[Any]:
     """A column's values in the stream's type, or unchanged if one of them does not fit it."""
     if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
-        column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
+        column = pc.floor_temporal(column, unit="microsecond")
     type_ = arrow_type(field.type)
     if _means_the_same(column.type, type_):
         with suppress(pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
             return _python_values(column.cast(type_), path, before)
-    convert = converter(field.type)
-    values = _python_values(column, path, before)
-    return [_nearest(value, field.type, convert) for value in values]
+    convert = converter(field.type, field.unit)
+    return [convert(value) for value in _python_values(column, path, before)]
 
 
 def _python_values(column: pa.Array, path: Path, before: int) -> list[Any]:
@@ -133,6 +137,9 @@ def _means_the_same(from_: pa.DataType, to: pa.DataType) -> bool:
     if t.is_dictionary(from_):
         from_ = from_.value_type
     text = t.is_string(from_) or t.is_large_string(from_) or t.is_string_view(from_)
+    # Old writers do not say that their text is text; a cast to it fails if it is not UTF-8.
+    text = text or t.is_binary(from_) or t.is_large_binary(from_) or t.is_binary_view(from_)
+    text = text or t.is_fixed_size_binary(from_)
     number = t.is_integer(from_) or t.is_decimal(from_)
     if t.is_integer(to) or t.is_string(to):
         return t.is_integer(from_) or (t.is_string(to) and text)
@@ -144,8 +151,9 @@ def _means_the_same(from_: pa.DataType, to: pa.DataType) -> bool:
         return t.is_timestamp(from_) or t.is_date(from_)
     if t.is_struct(to):
         inside = {field.name: field.type for field in from_} if t.is_struct(from_) else {}
-        return bool(inside) and all(
-            _means_the_same(inside[field.name], field.type) for field in to if field.name in inside
+        # A cast would lose a field that only the file has.
+        return inside.keys() == {field.name for field in to} and all(
+            _means_the_same(inside[field.name], field.type) for field in to
         )
     if t.is_map(to):
         return t.is_map(from_) and _means_the_same(from_.item_type, to.item_type)
@@ -154,21 +162,4 @@ def _means_the_same(from_: pa.DataType, to: pa.DataType) -> bool:
         return lists and _means_the_same(from_.value_type, to.value_type)
     if t.is_boolean(to):
         return t.is_boolean(from_)
-    return text or t.is_binary(from_) or t.is_large_binary(from_) or t.is_fixed_size_binary(from_)
-
-
-def _nearest(value: Any, type_: str, convert: Callable[[str], Any]) -> Any:
-    """A value of another type, converted to the stream's type if that loses nothing."""
-    if isinstance(value, str):
-        return convert(value)
-    if type_ == "boolean" and type(value) is int and value in (0, 1):
-        return bool(value)
-    if (
-        isinstance(value, float) and type_ in INTEGERS and value.is_integer()
-    ):  # as pandas stores integers next to NULL
-        return int(value)
-    if isinstance(value, float) and value != value and type_ not in FLOATS:
-        return None
-    if isinstance(value, float) and is_decimal(type_):
-        return repr(value)
-    return value
+    return text
