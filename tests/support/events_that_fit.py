@@ -10,7 +10,7 @@ STREAM = Stream(
     max_event_bytes=200,
 )
 AT = b'"at": "2026-01-01T00:00:00Z"'
-TOO_LATE = ", and a number is in seconds: are these milliseconds?"
+TOO_LATE = ", and a number is in seconds: declare `at timestamp in {0}` if these are {0}"
 
 BAD = {
     "tombstone": (None, "tombstone"),
@@ -24,6 +24,48 @@ BAD = {
     "blank": (b"  ", "broken JSON: must be one JSON object"),
     "cut short": (b'{"id": "x", ' + AT, "broken JSON: must be one JSON object"),
     "text": (b"hello", "broken JSON: must be one JSON object"),
+    "single quotes": (
+        b"{'id': 'x', 'at': '2026-01-01'}",
+        "broken JSON: must be one JSON object, with double quotes in place of single ones",
+    ),
+    "a single-quoted value": (
+        b"{\"id\": 'x', " + AT + b"}",
+        "broken JSON: must be one JSON object",
+    ),
+    "a byte order mark": (
+        b'\xef\xbb\xbf{"id": "x", ' + AT + b"}",
+        "broken JSON: must be one JSON object, without a byte order mark before it",
+    ),
+    **{
+        f"{what}, which RFC 8259 does not have": (
+            b'{"id": "x", ' + AT + b', "ratio": ' + value + b"}",
+            "broken JSON: must be one JSON object",
+        )
+        for what, value in {
+            "a leading zero": b"01",
+            "a leading plus": b"+1",
+            "a leading point": b".5",
+            "a trailing point": b"5.",
+            "a hexadecimal number": b"0x1",
+            "a comment": b"1 /* one */",
+            "a comment to the end of the line": b"1 // one\n",
+            "a comment with #": b"1 # one\n",
+            "a trailing comma": b"1,",
+            "a name without quotes": b"1, n: 1",
+            "a word": b"True",
+            "nothing": b"None",
+            "undefined": b"undefined",
+            "nan": b"nan",
+            "a control character in text": b'1, "later": "a\nb"',
+            "a tab in text": b'1, "later": "a\tb"',
+            "an escape of its own": b'1, "later": "\\x41"',
+            "an escaped quote": b'1, "later": "it\\\'s"',
+            "a form feed": b"\f1",
+            "a no-break space": b"\xc2\xa01",
+            "two commas": b'1,, "n": 1',
+            "a missing value": b', "n": 1',
+        }.items()
+    },
     "array": (b'[{"id": "x", ' + AT + b"}]", "broken JSON: must be one JSON object"),
     "empty array": (b"[]", "broken JSON: must be one JSON object"),
     "null": (b"null", "broken JSON: must be one JSON object"),
@@ -75,11 +117,7 @@ BAD = {
             b'{"id": "x", "%s": %s%s}'
             % (name.encode(), value, b"" if name == "at" else b", " + AT),
             f"wrong type: {name} must be {type_}, got {value.decode()}"
-            + (
-                TOO_LATE
-                if what in ("milliseconds", "microseconds", "too many for a bigint")
-                else ""
-            ),
+            + (TOO_LATE.format(what) if what.endswith("seconds") and b'"' not in value else ""),
         )
         for name, type_, values in (
             (
@@ -91,7 +129,8 @@ BAD = {
                     "a time with a zone": b'"1:00-08:00"',
                     "milliseconds": b"1767225600000",
                     "microseconds": b"1767225600000000",
-                    "too many for a bigint": b"17672256000000000000000",
+                    "nanoseconds": b"1767225600000000000",
+                    "too many for a bigint": b"1767225600000000000000000",
                     "a fraction as text": b'"1767225600.5"',
                     "seconds as text": b'"1767225600"',
                     "compact": b'"20260301"',

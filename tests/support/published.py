@@ -3,10 +3,16 @@ found, without Spark and Kafka."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime
+
 import pyarrow as pa
 
 from batch_layer.publish import publish
+from benchmarks.written import Written
 from trilayer import Catalog, Stream, View, count
+from trilayer_core.compute.parsing import REJECT
+from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Range
 from trilayer_core.store import layout
@@ -74,3 +80,24 @@ def complete(store):
     for known in [found, *Publications(store).versions()]:
         store.check_all(file for view in known.views.values() for file in view.files)
     return found.version
+
+
+def quarantine(written: Written, partials: pa.Table, reasons: list[str]) -> None:
+    """Commits events that do not fit, as the speed layer does."""
+    commit = written.commit(partials, len(reasons), now_ms())
+    offsets = range(written.end - len(reasons), written.end)
+    table = pa.table(
+        {
+            "_partition": pa.array([0] * len(reasons), pa.int32()),
+            "_offset": list(offsets),
+            "_timestamp": [datetime.now(UTC)] * len(reasons),
+            REJECT: reasons,
+        }
+    )
+    stream, generation = written.stream, written.generation.name
+    place = layout.generation(stream, generation)
+    file = written.store.write_table(f"{place}/data/{commit.first:012d}-q.parquet", table)
+    (segment,) = commit.segments
+    segments = [replace(segment, quarantined=len(reasons))]
+    path = layout.commit(stream, generation, commit.first, commit.last)
+    written.store.write_document(path, replace(commit, segments=segments, quarantine=file))

@@ -10,7 +10,6 @@ from tests.support.events_that_fit import BAD, GOOD, NAMED, STREAM
 from tests.support.typed_values import CASES, TYPED, TYPES
 from trilayer import Stream
 from trilayer_core.compute.fitting import (
-    MILLISECONDS,
     JsonFitting,
     UnknownFields,
     reasons_of,
@@ -18,6 +17,9 @@ from trilayer_core.compute.fitting import (
 )
 from trilayer_core.definitions.stream import PARSER
 
+HINT = (
+    ", and a number is in seconds: declare `at timestamp in milliseconds` if these are milliseconds"
+)
 FITS = Path(__file__).parent / "golden" / "fits.txt"
 
 
@@ -86,6 +88,13 @@ def test_a_reason_is_counted_for_each_of_its_fields():
     assert reasons_of(JsonFitting(stream).judge(b"{}").misfit, stream) == [
         "missing field: a", "missing field: b (B)", "missing field: at",
     ]  # fmt: skip
+    stream = Stream("s", "a int, at timestamp from 'ts' in milliseconds", event_time="at")
+    said = JsonFitting(stream).judge(b'{"a": "x", "ts": 1767225600000000}').misfit
+    assert reasons_of(said, stream) == [
+        "wrong type: a must be int",
+        "wrong type: at (ts) must be timestamp, and a number is in milliseconds: declare `at"
+        " timestamp from 'ts' in microseconds` if these are microseconds",
+    ]
     assert reasons_of("oversized: 7 bytes, at most 5", stream) == ["oversized"]
     assert reasons_of("tombstone", stream) == ["tombstone"]
 
@@ -169,7 +178,7 @@ def test_the_beginning_of_what_does_not_fit_is_shown(value, said):
     assert judged.misfit == f"wrong type: n must be int, got {said}"
 
 
-@pytest.mark.parametrize(("seconds", "hint"), [(253402300800, ""), (253402300801, MILLISECONDS)])
+@pytest.mark.parametrize(("seconds", "hint"), [(253402300800, ""), (253402300801, HINT)])
 def test_milliseconds_are_suspected_beyond_the_first_second_that_is_too_late(seconds, hint):
     stream = Stream("s", "at timestamp", event_time="at")
     said = JsonFitting(stream).judge(b'{"at": %d}' % seconds).misfit

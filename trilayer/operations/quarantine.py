@@ -327,7 +327,8 @@ def _rows_of(store: Store, stream: Stream, values: bool) -> Iterator[tuple[int, 
     seen: set[tuple[int, int]] = set()
     generations = Generations(store, stream)
     for generation in reversed(standing(generations.all())):
-        if generation.topic_id != origin.identity:
+        # After a change of the schema an older generation quarantined what counts now.
+        if generation.topic_id != origin.identity or not generation.parses_as(stream):
             continue
         for commit in generations.commits(generation.name):
             if not commit.quarantine:

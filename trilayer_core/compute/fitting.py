@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
+from decimal import ROUND_FLOOR, ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -49,7 +49,7 @@ class JsonFitting:
 
     def __init__(self, stream: Stream) -> None:
         self._most_bytes = stream.max_event_bytes
-        self._fields = [(field, _of_type(field.type)) for field in stream.fields]
+        self._fields = [(field, _of_field(field)) for field in stream.fields]
         decimals = any(has_decimal(field.type) for field in stream.fields)
         self._number = _short_number if decimals else _number
         self._known: Known = {}
@@ -81,7 +81,7 @@ class JsonFitting:
         except (ValueError, RecursionError):
             event = None
         if not isinstance(event, dict):
-            return Judgement("broken JSON: must be one JSON object")
+            return Judgement(f"{BROKEN}{_why_broken(value)}")
         misfit = self._misfit(event)
         # Elements of an array can have the same field, which is one of the event.
         unknown = tuple({_printable(path): None for path in _paths(event, self._known, False)})
@@ -95,7 +95,7 @@ class JsonFitting:
             if found is None:
                 missing += [field.label] if field.required else []
             elif not fits(found):
-                hint = MILLISECONDS if field.type == "timestamp" and _is_too_late(found) else ""
+                hint = _hint(field, found)
                 wrong.append(f"{field.label} must be {field.type}, got {_said(found)}{hint}")
         if wrong:
             return f"wrong type: {'; '.join(wrong)}"
@@ -130,6 +130,19 @@ def _check_length(text: str) -> None:
         raise ValueError(text)
 
 
+BROKEN = "broken JSON: must be one JSON object"
+
+WHY_BROKEN = {
+    b"\xef\xbb\xbf": ", without a byte order mark before it",
+    b"{'": ", with double quotes in place of single ones",
+}
+"""What the reason adds for an event that begins with these bytes."""
+
+
+def _why_broken(value: bytes) -> str:
+    return next((why for start, why in WHY_BROKEN.items() if value.startswith(start)), "")
+
+
 class LongExponentError(Exception):
     """A number that Spark would take long to make a decimal of, so that the parser does not try."""
 
@@ -145,7 +158,8 @@ def _printable(text: str) -> str:
 def reasons_of(text: str, stream: Stream) -> list[str]:
     """The parts of a reason that are the same for similar events.
 
-    There is one for each field that is wrong, without the value that the event had.
+    There is one for each field that is wrong, without the value that the event had, and with the
+    hint what to declare if there is one.
 
     Args:
         text: The reason, from the parser or from `JsonFitting`.
@@ -157,7 +171,8 @@ def reasons_of(text: str, stream: Stream) -> list[str]:
         for field in stream.fields:
             said = f"{field.label} must be {field.type}"
             if rest.startswith(f"{said}, got ") or f"; {said}, got " in rest:
-                found.append(f"{kind}: {said}")
+                hints = (hint for _, hint in hints_of(field) if hint in rest)
+                found.append(f"{kind}: {said}{next(hints, '')}")
     elif kind == "missing field":
         found = [f"{kind}: {f.label}" for f in stream.fields if f", {f.label}, " in f", {rest}, "]
     elif kind == "oversized":
@@ -279,6 +294,16 @@ class NotAnObject:
         return f"{self.name}, which is no object"
 
 
+def _of_field(field: Field) -> Fits:
+    if not field.unit:
+        return _of_type(field.type)
+    number, text = _epoch(field.unit), _of_type(field.type)
+    return lambda value: (
+        not isinstance(value, NotAnObject)
+        and (number(value) or (type(value) is str and text(value)))
+    )
+
+
 def _of_type(type_: str) -> Fits:
     """The test of whether a value belongs to a Spark type, as from_json reads it."""
     test = _scalar(type_) or _nested(type_)
@@ -374,12 +399,75 @@ FIRST_SECOND = -62_135_596_800
 LAST_SECOND = 253_402_300_799
 """The last second of the year 9999, in seconds since 1970."""
 
-MILLISECONDS = ", and a number is in seconds: are these milliseconds?"
-"""The addition to the reason for a number that is too large for a time."""
+MICROS = {
+    "seconds": Decimal(1_000_000),
+    "milliseconds": Decimal(1_000),
+    "microseconds": Decimal(1),
+    "nanoseconds": Decimal("0.001"),
+    "days": Decimal(86_400_000_000),
+}
+"""The number of microseconds in each unit."""
+
+EPOCH = r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?"
+"""A number of a unit since 1970, in JSON or as text. The pattern is one of Java, too."""
 
 
-def _is_too_late(value: Any) -> bool:
-    return type(value) in (int, Decimal) and value > LAST_SECOND + 1
+def hints_of(field: Field) -> list[tuple[Decimal, str]]:
+    """What a schema could declare of a timestamp whose numbers are too large for its unit.
+
+    Returns:
+        For each smaller unit, the number up to which this unit is the likeliest, and an addition to
+        the reason.
+    """
+    if field.type not in ("timestamp", "timestamp_ntz"):
+        return []
+    now = field.unit or "seconds"
+    from_ = "" if field.path == (field.name,) else f" from '{path_text(field.path)}'"
+    return [
+        (
+            (LAST_SECOND + 1) * MICROS["seconds"] / micros,
+            f", and a number is in {now}: declare `{field.name} {field.type}{from_} in {unit}` if"
+            f" these are {unit}",
+        )
+        for unit, micros in MICROS.items()
+        if micros < MICROS[now]
+    ]
+
+
+def _hint(field: Field, value: Any) -> str:
+    if type(value) not in (int, Decimal) or not _is_too_late(field, value):
+        return ""
+    return next((hint for most, hint in hints_of(field) if value <= most), "")
+
+
+def _is_too_late(field: Field, value: Any) -> bool:
+    return value > (LAST_SECOND + 1) * MICROS["seconds"] / MICROS[field.unit or "seconds"]
+
+
+def _epoch(unit: str) -> Fits:
+    """The test of whether a value is a number of this unit, in the years 1 to 9999."""
+    whole = Decimal(1)
+    first, last = FIRST_SECOND * MICROS["seconds"], (LAST_SECOND + 1) * MICROS["seconds"]
+
+    def fits(value: Any) -> bool:
+        if type(value) not in (int, str, Decimal):
+            return False
+        text = str(value)
+        if len(text) > MOST_DIGITS or not re.fullmatch(EPOCH, text):
+            return False
+        with localcontext(prec=2100):
+            number = Decimal(text)
+            if abs(number.adjusted()) > 40:
+                return number.adjusted() < 0 or not number
+            number = number.quantize(Decimal("1e-9"), ROUND_HALF_UP)
+            if unit == "days" and number % 1:
+                return False
+            micros = (number * MICROS[unit]).quantize(
+                whole, ROUND_FLOOR if unit == "nanoseconds" else ROUND_HALF_UP
+            )
+            return first <= micros < last
+
+    return fits
 
 
 def _is_timestamp(value: Any) -> bool:
@@ -387,7 +475,42 @@ def _is_timestamp(value: Any) -> bool:
         return FIRST_SECOND <= value <= LAST_SECOND
     if type(value) is Decimal:  # a number with a fraction or an exponent
         return FIRST_SECOND <= float(value) < LAST_SECOND + 1
-    return type(value) is str and value[4:5] == "-" and _moment(value) is not None
+    if type(value) is not str:
+        return False
+    return (value[4:5] == "-" and _moment(value) is not None) or _iso_moment(value) is not None
+
+
+def _iso_moment(text: str) -> datetime | None:
+    """The moment of a text in a form of ISO 8601 that Spark's cast does not know."""
+    if not (match := _ISO.fullmatch(text)):
+        return None
+    return _moment(_plain_iso(match.expand(_ISO_PARTS)))
+
+
+ISO = (
+    # A date and a time with separators, or both without
+    r"(?:(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d)(?::(\d\d)(?::(\d\d)(?:[.,](\d+))?)?)?"
+    r"|(\d{4})(\d\d)(\d\d)[Tt](\d\d)(?:(\d\d)(?:(\d\d)(?:[.,](\d+))?)?)?)"
+    # An offset, and its zone in Java's words or, with the reading of a clock, in Go's
+    r"(?: ?([Zz]|[-+]\d\d(?::?\d\d(?::?\d\d)?)?)"
+    r"(?:\[[A-Za-z0-9_+/:-]+\]|(?: [A-Z]{3,5}| [-+]\d\d(?:\d\d)?)?(?: m=[-+][0-9.]+)?))?"
+)
+"""The forms of ISO 8601 and RFC 3339 in which programs write times, also as a pattern of Java.
+
+What follows an offset names its zone once more: `[Europe/Berlin]` after Java's ZonedDateTime, `CET
+m=+0.1` after Go's Time.
+"""
+
+_ISO = re.compile(ISO, re.ASCII)
+
+ISO_PARTS = "$1$8-$2$9-$3$10T$4$11:$5$12#:$6$13#.$7$14$15"
+"""The parts of `ISO` as Spark's cast takes them, but for a missing minute or second."""
+
+_ISO_PARTS = re.sub(r"\$(\d+)", r"\\g<\1>", ISO_PARTS)
+
+
+def _plain_iso(parts: str) -> str:
+    return parts.replace(":#", ":00").replace("#", "").upper()
 
 
 def _is_local(value: Any) -> bool:

@@ -14,7 +14,7 @@ from trilayer_core.definitions.alerts import Alert, AlertGroup, grouped
 from trilayer_core.definitions.changelogs import Changelog
 from trilayer_core.definitions.expressions import check_name
 from trilayer_core.definitions.sinks import Sink
-from trilayer_core.definitions.stream import Rows, Source, Stream, digest
+from trilayer_core.definitions.stream import Rows, Source, Stream, fingerprint_with
 from trilayer_core.definitions.tables import Table
 from trilayer_core.definitions.view import View
 from trilayer_core.errors import DefinitionError, TrilayerError, UsageError, did_you_mean
@@ -247,10 +247,8 @@ class Catalog:
 
     def stream_fingerprint(self, stream: Stream) -> str:
         """Identifies what one run of the speed layer computes: the stream and all views over it."""
-        return digest(
-            stream.fingerprint,
-            sorted((view.name, view.fingerprint) for view in self.stored_of(stream)),
-        )
+        views = {view.name: view.fingerprint for view in self.stored_of(stream)}
+        return fingerprint_with(stream, views)
 
 
 def _check_different(what: str, names: Sequence[str]) -> None:

@@ -134,6 +134,14 @@ def is_numeric(type_: str) -> bool:
     return type_ in INTEGERS or type_ in FLOATS or is_decimal(type_)
 
 
+UNITS = {
+    **dict.fromkeys(
+        ("timestamp", "timestamp_ntz"), ("seconds", "milliseconds", "microseconds", "nanoseconds")
+    ),
+    "date": ("days",),
+}
+"""The units since 1970 that a schema may declare for numbers, by type."""
+
 A_SCALAR = "a number, text, a boolean, a date or a time"
 """What has such a type, in words."""
 
@@ -202,12 +210,14 @@ class Field:
         type: Its Spark type.
         required: Whether an event without it is rejected.
         path: The path of its field in an event, from the outside in; by default just its name.
+        unit: What a number counts since 1970, one of `UNITS`; empty if the schema does not say.
     """
 
     name: str
     type: str
     required: bool = False
     path: tuple[str, ...] = ()
+    unit: str = ""
 
     def __post_init__(self) -> None:
         if not self.path:
@@ -230,8 +240,9 @@ def parse_schema(ddl: str, what: str, *, events: bool = False) -> tuple[Field, .
     Args:
         ddl: The schema.
         what: What has the schema, for messages.
-        events: Whether columns may name the field of the event that they are read from, as in
-            `vendor_id int from 'VendorID', city string from 'address.city'`.
+        events: Whether columns may name the field of the event that they are read from, and the
+            unit of a time that is a number, as in `vendor_id int from 'VendorID', city string from
+            'address.city', at timestamp from 'ts' in milliseconds`.
 
     Raises:
         DefinitionError: It is not a schema, uses a name or a field twice, or has a type that an
@@ -240,7 +251,7 @@ def parse_schema(ddl: str, what: str, *, events: bool = False) -> tuple[Field, .
     if not isinstance(ddl, str):
         raise DefinitionError(f"schema of {what} must be Spark DDL (`name type, ...`); got {ddl!r}")
     try:
-        plain, paths = _split_paths(ddl, what) if events else (ddl, {})
+        plain, paths, units = _split_paths(ddl, what) if events else (ddl, {}, {})
         table = sqlglot.parse_one(f"CREATE TABLE t ({plain}\n)", dialect="spark")
     except SqlglotError as error:
         wrong = _wrong_word(ddl)
@@ -270,7 +281,14 @@ def parse_schema(ddl: str, what: str, *, events: bool = False) -> tuple[Field, .
         required = any(
             isinstance(rule.kind, exp.NotNullColumnConstraint) for rule in column.constraints
         )
-        fields.append(Field(name, type_, required, paths.get(place, ())))
+        unit = units.get(place, "")
+        if unit and unit not in UNITS.get(type_, ()):
+            allowed = "; ".join(f"{t} in {', '.join(units)}" for t, units in UNITS.items())
+            raise DefinitionError(
+                f"unit of {what}.{name} must be one that its type can have ({allowed}); got"
+                f" {type_} in {unit}"
+            )
+        fields.append(Field(name, type_, required, paths.get(place, ()), unit))
     for one in fields:
         _check_path(one, fields, what)
     return tuple(fields)
@@ -313,7 +331,7 @@ def _near(word: str, known: Iterable[str]) -> str:
 
 
 _TYPES = (*SCALARS, "decimal", "array", "struct", "map")
-_AFTER_TYPE = ("not", "from", "null", "comment", "default", "generated")
+_AFTER_TYPE = ("not", "from", "in", "null", "comment", "default", "generated")
 
 
 def _check_column(column: exp.ColumnDef, what: str, events: bool) -> str:
@@ -333,16 +351,17 @@ def _check_column(column: exp.ColumnDef, what: str, events: bool) -> str:
         raise DefinitionError(f"{error}; write `{name} {kind} from '{column.name}'`") from None
 
 
-def _split_paths(ddl: str, what: str) -> tuple[str, dict[int, tuple[str, ...]]]:
-    """Splits a schema into plain DDL and the paths of its `from 'FIELD'` clauses.
+def _split_paths(ddl: str, what: str) -> tuple[str, dict[int, tuple[str, ...]], dict[int, str]]:
+    """Splits a schema into plain DDL, its `from 'FIELD'` clauses and its `in UNIT` clauses.
 
     Returns:
-        The DDL without the clauses, and the path of each column that has one, by the column's
-        index.
+        The DDL without the clauses, and the paths and units of the columns that have one, by the
+        column's index.
     """
     tokens = Spark().tokenize(ddl)
     column, depth, first = 0, 0, True
     paths: dict[int, tuple[str, ...]] = {}
+    units: dict[int, str] = {}
     cuts: list[tuple[int, int]] = []
     for place, token in enumerate(tokens):
         if token.token_type == TokenType.STRING:
@@ -357,12 +376,21 @@ def _split_paths(ddl: str, what: str) -> tuple[str, dict[int, tuple[str, ...]]]:
             # A doubled quotation mark inside a text, as in 'l''heure', is one that belongs to it.
             paths[column] = _parse_path(ddl[texts[0].start].join(t.text for t in texts), what)
             cuts.append((token.start, texts[-1].end + 1))
+        if token.token_type == TokenType.IN and depth == 0 and not first:
+            following = tokens[place + 1] if place + 1 < len(tokens) else None
+            if following is None or column in units:
+                raise DefinitionError(
+                    f"schema of {what} must name a unit once, after `in`; got {ddl!r}; write `at"
+                    " timestamp from 'ts' in milliseconds`"
+                )
+            units[column] = following.text.lower()
+            cuts.append((token.start, following.end + 1))
         depth += sum(token.text.count(c) for c in "(<") - sum(token.text.count(c) for c in ")>")
         first = depth == 0 and token.token_type == TokenType.COMMA
         column += first
     for start, end in reversed(cuts):
         ddl = ddl[:start] + ddl[end:]
-    return ddl, paths
+    return ddl, paths, units
 
 
 def _adjacent_texts(tokens: Sequence[Token]) -> list[Token]:

@@ -50,10 +50,13 @@ class Format:
         name: The format's name.
         version: Increase this when the same bytes would be parsed differently: everything is then
             parsed again.
+        units: Whether it reads numbers as times in the unit of a field, see `Field.unit`. A stream
+            of another format must not declare a unit.
     """
 
     name: ClassVar[str]
     version: ClassVar[int]
+    units: ClassVar[bool] = False
 
     @property
     def identity(self) -> Sequence[Any]:

@@ -40,7 +40,7 @@ from trilayer_core.definitions.source_code import source_of
 from trilayer_core.definitions.tables import Table
 from trilayer_core.errors import DefinitionError, did_you_mean
 
-PARSER = 6
+PARSER = 7
 """The version of the JSON format. Increase it when the same bytes would be parsed differently.
 
 What an older version has parsed is then parsed again, as after a change of the schema.
@@ -68,9 +68,11 @@ class Stream:
             name, or from the field that it names: `vendor_id int from 'VendorID', city string from
             'address.city'`; a name that contains a dot is in backticks. A timestamp is ISO 8601
             text, in UTC unless it names a zone, or a number of seconds since 1970, with or without
-            a fraction. Dates and times are in the years 1 to 9999. A decimal is a number, or a
-            number as text without commas, with an exponent of at most three digits and at most
-            1,000 characters.
+            a fraction. Numbers of another unit need a declaration, as in `at timestamp from 'ts' in
+            milliseconds`: `seconds`, `milliseconds`, `microseconds` or `nanoseconds` for a
+            timestamp or timestamp_ntz, `days` for a date; the numbers may then also be text. Dates
+            and times are in the years 1 to 9999. A decimal is a number, or a number as text without
+            commas, with an exponent of at most three digits and at most 1,000 characters.
         event_time: The timestamp or date column that says when an event happened. Events without it
             are quarantined.
         event_id: The column that identifies an event, if there is one. Events without it are
@@ -117,6 +119,12 @@ class Stream:
                 f"format of stream {self.name!r} must be a Format, or none for JSON; got"
                 f" {self.format!r}"
             )
+        numbers = [field.name for field in self.fields if field.unit]
+        if numbers and self.format is not None and not self.format.units:
+            raise DefinitionError(
+                f"format of stream {self.name!r} must have `units = True` and read numbers in the"
+                f" unit of a field, because {numbers[0]} has one; got {self.format!r}"
+            )
         self._check_record_key()
         if self.partitions < 1 or self.max_event_bytes < 1:
             raise DefinitionError(
@@ -158,12 +166,20 @@ class Stream:
     @cached_property
     def fingerprint(self) -> str:
         """Changes if the same bytes may be parsed into other columns."""
-        own = [() if f.path == (f.name,) else (f.path,) for f in self.fields]
+        own = [
+            (*([f.path] if f.path != (f.name,) or f.unit else []), *([f.unit] if f.unit else []))
+            for f in self.fields
+        ]
         fields = [
             (f.name, f.type, f.required, *path) for f, path in zip(self.fields, own, strict=True)
         ]
         version = list(self.format.identity) if self.format else PARSER
         return digest("stream", version, self.name, self.topic, fields, self.max_event_bytes)
+
+
+def fingerprint_with(stream: Stream, views: Mapping[str, str]) -> str:
+    """Identifies a stream's parser together with views, given as their fingerprints by name."""
+    return digest(stream.fingerprint, sorted(views.items()))
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trilayer_core.compute.grouping import partial_schema
+from trilayer_core.definitions.stream import Stream, fingerprint_with
 from trilayer_core.definitions.view import View
 from trilayer_core.errors import IntegrityError
 from trilayer_core.log.broker import Marks
@@ -77,6 +78,10 @@ class Generation:
     def number(self) -> int:
         """Its number. A newer generation has a higher number."""
         return int(self.name.split("-")[0])
+
+    def parses_as(self, stream: Stream) -> bool:
+        """Whether its events were parsed as the stream is declared now."""
+        return self.fingerprint == fingerprint_with(stream, self.views)
 
 
 @dataclass(frozen=True)

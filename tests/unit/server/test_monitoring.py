@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import httpx
-import pyarrow as pa
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
@@ -19,6 +18,7 @@ from typer.testing import CliRunner
 
 from benchmarks.written import Written
 from tests.support.places import INSTALL, PROJECT
+from tests.support.published import quarantine
 from tests.support.served import Serving
 from tests.support.served_http import SOLD, counts
 from tests.support.waiting import until
@@ -26,11 +26,9 @@ from trilayer.cli.main import app
 from trilayer.operations.project import Project
 from trilayer.operations.quarantine import choose, discard
 from trilayer.server.http import store_reader
-from trilayer_core.compute.parsing import REJECT
 from trilayer_core.log.lag import Lag
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.settings import Settings
-from trilayer_core.store import layout
 from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store
 from trilayer_core.store.publications import Publications
@@ -57,27 +55,6 @@ LAGGING = Lag(end={0: 8}, events=2, seconds=30.0, since_cut=60.0, ahead={})
 """What a broker would say."""
 
 
-def quarantine(written, reasons):
-    """Commits events that do not fit, as the speed layer does."""
-    commit = written.commit(counts(), len(reasons), now_ms())
-    offsets = range(written.end - len(reasons), written.end)
-    table = pa.table(
-        {
-            "_partition": pa.array([0] * len(reasons), pa.int32()),
-            "_offset": list(offsets),
-            "_timestamp": [datetime.now(UTC)] * len(reasons),
-            REJECT: reasons,
-        }
-    )
-    stream, generation = written.stream, written.generation.name
-    place = layout.generation(stream, generation)
-    file = written.store.write_table(f"{place}/data/{commit.first:012d}-q.parquet", table)
-    (segment,) = commit.segments
-    segments = [replace(segment, quarantined=len(reasons))]
-    path = layout.commit(stream, generation, commit.first, commit.last)
-    written.store.write_document(path, replace(commit, segments=segments, quarantine=file))
-
-
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     """A server on a store with two publications, of which the newest was reconciled, and segments
@@ -96,7 +73,7 @@ def served(tmp_path_factory):
     publications.put_in_force(number, token, "publish")
     written.begin(1)
     written.commit(counts(bob=1, cy=1), 2, now_ms())
-    quarantine(written, ["broken JSON", "wrong type: at"])
+    quarantine(written, counts(), ["broken JSON", "wrong type: at"])
     events = choose(store, [SOLD.stream], [], "broken JSON")
     discard(store, events, by="the test", why="noise")
 

@@ -18,7 +18,18 @@ from typing import Any
 
 from sqlglot import exp
 
-from trilayer_core.compute.fitting import FIRST_SECOND, LAST_SECOND, MILLISECONDS, JsonFitting
+from trilayer_core.compute.fitting import (
+    BROKEN,
+    EPOCH,
+    FIRST_SECOND,
+    ISO,
+    ISO_PARTS,
+    LAST_SECOND,
+    MICROS,
+    WHY_BROKEN,
+    JsonFitting,
+    hints_of,
+)
 from trilayer_core.definitions.expressions import (
     INTEGERS,
     RANGES,
@@ -41,12 +52,19 @@ class Json(Format):
 
     name = "json"
     version = PARSER
+    units = True
 
     def stages(self, stream: Stream) -> Sequence[Mapping[str, str]]:
-        """The parsed event, then its timestamps."""
+        """The parsed event, the numbers of times with a unit, then the times."""
         parsed = {"_is_whole": _is_whole_sql(stream), "_event": _from_json_sql(stream)}
-        times = [field for field in stream.fields if field.type == "timestamp"]
-        return [parsed, {_typed(field): _timestamp_sql(field) for field in times}]
+        counted = [field for field in stream.fields if field.unit]
+        times = [field for field in stream.fields if field.type == "timestamp" and not field.unit]
+        return [
+            parsed,
+            {_number(field): _number_sql(field) for field in counted},
+            {_typed(field): _timestamp_sql(field) for field in times}
+            | {_typed(field): _counted_sql(field) for field in counted},
+        ]
 
     def column_sql(self, stream: Stream, field: Field) -> str:
         """The value of a field in its type."""
@@ -72,12 +90,17 @@ class Json(Format):
             if f.required
         )
         misfits = _misfits_sql(stream)
+        why = " ".join(
+            f"WHEN startswith(_value, X'{start.hex()}') THEN {literal(BROKEN + why)}"
+            for start, why in WHY_BROKEN.items()
+        )
         return f"""CASE
             WHEN NOT is_valid_utf8({_TEXT}) THEN 'invalid UTF-8'
+            {why}
             WHEN try_parse_json({_TEXT}) IS NULL
                     OR NOT coalesce(startswith(get_json_object({_TEXT}, '$'), '{{'), false)
-                THEN 'broken JSON: must be one JSON object'
-            WHEN NOT _is_whole THEN 'broken JSON: must be one JSON object, with nothing after it'
+                THEN '{BROKEN}'
+            WHEN NOT _is_whole THEN '{BROKEN}, with nothing after it'
             WHEN _event IS NULL
                 THEN 'wrong type: a number must have an exponent of at most 3 digits,'
                     || ' at most {MAX_DECIMAL_CHARACTERS} characters, and no comma'
@@ -179,11 +202,14 @@ def _read_as(type_: str) -> str:
 
 def _typed(field: Field) -> str:
     """The value of a field in its type."""
-    if field.type == "timestamp":
+    if field.type == "timestamp" or field.unit:
         return f"`_typed_{field.name}`"
-    if _read_as(field.type) != field.type:
-        return f"try_cast({_found(field)} AS {field.type})"
-    return _found(field)
+    return _converted_sql(_found(field), field.type)
+
+
+def _number(field: Field) -> str:
+    """The number of units of a field that has a unit."""
+    return f"`_number_{field.name}`"
 
 
 def _found(field: Field, within: str = "_event") -> str:
@@ -222,7 +248,7 @@ def _timestamp_sql(field: Field) -> str:
     text = _found(field)
 
     def as_number(type_: str) -> str:
-        return _found(field, f"from_json({_TEXT}, {literal(_schema_sql([(field.path, type_)]))})")
+        return _read_again_sql(field, type_)
 
     # A fraction makes the number a double, which holds microseconds until the year 2255.
     micros = f"cast(round({as_number('double')} * 1000000) AS bigint)"
@@ -231,10 +257,55 @@ def _timestamp_sql(field: Field) -> str:
         f" THEN timestamp_micros({micros}) END"
     )
     return (
-        f"CASE WHEN {_has_day_sql(text)} THEN try_cast({text} AS timestamp)"
-        f" WHEN {text} IS NOT NULL"
-        f" THEN coalesce(cast({as_number('bigint')} AS timestamp), {fraction}) END"
+        f"coalesce({_time_sql(text)}, CASE WHEN {text} IS NOT NULL"
+        f" THEN coalesce(cast({as_number('bigint')} AS timestamp), {fraction}) END)"
     )
+
+
+def _time_sql(text: str) -> str:
+    """The timestamp that a text names; NULL if it names none.
+
+    Spark's cast comes first, because it is the cheaper one, and nearly every time is one for it.
+    """
+    parts = f"regexp_replace({text}, {literal(f'^{ISO}$')}, {literal(ISO_PARTS)})"
+    plain = f"upper(replace(replace({parts}, ':#', ':00'), '#', ''))"
+    return (
+        f"coalesce(CASE WHEN {_has_day_sql(text)} THEN try_cast({text} AS timestamp) END,"
+        f" CASE WHEN {text} RLIKE {literal(f'^{ISO}$')} THEN try_cast({plain} AS timestamp) END)"
+    )
+
+
+def _number_sql(field: Field) -> str:
+    text = _found(field)
+    return (
+        f"CASE WHEN length({text}) <= {MAX_DECIMAL_CHARACTERS} AND {text} RLIKE"
+        f" {literal(f'^{EPOCH}$')} THEN try_cast({text} AS decimal(38,9)) END"
+    )
+
+
+def _counted_sql(field: Field) -> str:
+    """The time of a field with a unit: of a number, which may be text, or of text with a date."""
+    number, micros = _number(field), MICROS[field.unit]
+    first = FIRST_SECOND * MICROS["seconds"] / micros
+    last = (LAST_SECOND + 1) * MICROS["seconds"] / micros
+    if field.type == "date":
+        day = f"date_from_unix_date(cast({number} AS int))"
+        time = f"CASE WHEN {number} = floor({number}) THEN {day} END"
+    else:
+        # Nanoseconds are cut off as in text; the fraction of another unit may be a double's.
+        whole = f"floor(floor({number}) / 1000)"
+        if field.unit != "nanoseconds":
+            whole = f"round({number} * {micros})"
+        time = f"cast(timestamp_micros(cast({whole} AS bigint)) AS {field.type})"
+    time = f"CASE WHEN {number} BETWEEN {first:f} AND {last:f} THEN {time} END"
+    text = _found(field)
+    text = _time_sql(text) if field.type == "timestamp" else _read_again_sql(field, field.type)
+    return f"coalesce({time}, {text})"
+
+
+def _read_again_sql(field: Field, type_: str) -> str:
+    """The value of a field as from_json returns it in another type."""
+    return _found(field, f"from_json({_TEXT}, {literal(_schema_sql([(field.path, type_)]))})")
 
 
 def _is_in_range_sql(field: Field) -> str:
@@ -255,9 +326,7 @@ def _misread_sql(field: Field) -> str | None:
     def misread(value: str, type_: str) -> str | None:
         if type_ not in _RANGES:
             return None
-        fits = f"try_cast({value} AS {type_}) BETWEEN {_RANGES[type_]}"
-        if type_ == "timestamp":
-            fits = f"{_has_day_sql(value)} AND {fits}"
+        fits = f"{_converted_sql(value, type_)} BETWEEN {_RANGES[type_]}"
         return f"({value} IS NOT NULL AND NOT coalesce({fits}, false))"
 
     return None if field.type in _RANGES else _any_within_sql(_found(field), field.type, misread)
@@ -296,13 +365,36 @@ def _any_within_sql(
     return f"coalesce(exists({value}, x{depth} -> {of_one}), false)" if of_one else None
 
 
+def _converted_sql(value: str, type_: str, depth: int = 0) -> str:
+    """A value that was read as `_read_as` of its type, in its type; NULL if it does not fit."""
+    if _read_as(type_) == type_:
+        return value
+    parsed = exp.DataType.build(type_, dialect="spark")
+    inner = parsed.expressions
+    if parsed.is_type("struct"):
+        parts = ", ".join(
+            f"{literal(field.name)}, "
+            + _converted_sql(f"{value}.`{field.name}`", normal_type(field.kind), depth)
+            for field in inner
+        )
+        return f"IF({value} IS NULL, NULL, named_struct({parts}))"
+    if not parsed.is_type("map", "array"):
+        return _time_sql(value) if type_ == "timestamp" else f"try_cast({value} AS {type_})"
+    of_one = _converted_sql(f"x{depth}", normal_type(inner[-1]), depth + 1)
+    if parsed.is_type("map"):
+        return f"transform_values({value}, (k{depth}, x{depth}) -> {of_one})"
+    return f"transform({value}, x{depth} -> {of_one})"
+
+
 def _from_json_sql(stream: Stream) -> str:
-    types = [(field.path, _read_as(field.type)) for field in stream.fields]
+    types = [
+        (field.path, "string" if field.unit else _read_as(field.type)) for field in stream.fields
+    ]
     schema = _schema_sql([*types, (("_corrupt",), "string")])
     options = (
         "map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '_corrupt', 'timeZone', 'UTC',"
         # The fallback would interpret `20260301` as a number of days since 1970.
-        " 'enableDateTimeParsingFallback', 'false')"
+        " 'enableDateTimeParsingFallback', 'false', 'allowSingleQuotes', 'false')"
     )
     read = [f"octet_length(_value) <= {stream.max_event_bytes}"]
     if any(has_decimal(field.type) for field in stream.fields):
@@ -414,11 +506,12 @@ def _misfit_sql(field: Field) -> str:
         f" THEN {literal(f'{step[-1]}, which is no object')}"
         for step in steps
     )
-    if field.type == "timestamp":
+    number = f"try_variant_get({got}, '$', 'double')"
+    least = (LAST_SECOND + 1) * MICROS["seconds"] / MICROS[field.unit or "seconds"]
+    for most, hint in hints_of(field):
         instead += (
-            f" WHEN schema_of_variant({got}) <> 'STRING'"
-            f" AND try_variant_get({got}, '$', 'double') > {LAST_SECOND + 1}"
-            f" THEN concat(substring(to_json({got}), 1, 40), {literal(MILLISECONDS)})"
+            f" WHEN schema_of_variant({got}) <> 'STRING' AND {number} > {least:f} AND {number} <="
+            f" {most:f} THEN concat(substring(to_json({got}), 1, 40), {literal(hint)})"
         )
     instead = f"CASE {instead} END" if instead else "cast(NULL AS string)"
     return f"IF({bad}, named_struct('rule', {rule}, 'got', {got}, 'instead', {instead}), NULL)"
