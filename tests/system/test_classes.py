@@ -2,11 +2,22 @@
 at all.
 """
 
+import os
+import signal
 import subprocess
+import sys
 
-from trilayer_core.runtime import class_archive
+import pytest
+
+from tests.support.places import JARS, PROJECT
+from tests.support.waiting import until
+from trilayer.operations.local_stack import Stack
+from trilayer.operations.project import Project
+from trilayer_core.definitions.catalog import load_catalog
+from trilayer_core.runtime import class_archive, jars
 from trilayer_core.runtime.java import java_executable
 from trilayer_core.runtime.settings import Settings
+from trilayer_core.store.files import Store
 
 
 def test_no_archive_means_no_option(tmp_path):
@@ -27,3 +38,71 @@ def test_an_archive_that_does_not_fit_is_left_aside_without_a_word(tmp_path):
     )
     assert with_it.stdout == plain.stdout == ""
     assert with_it.stderr == plain.stderr.replace(", sharing", "")
+
+
+def test_a_setting_switches_it_off(tmp_path):
+    settings = Settings(jars=tmp_path, class_archive=False)
+    class_archive.archive(settings).parent.mkdir(parents=True)
+    class_archive.archive(settings).write_bytes(b"an archive")
+    assert class_archive.java_option(settings) == ""
+
+
+@pytest.fixture
+def settings(tmp_path):
+    """Of a user without an archive, with whose options no JVM starts."""
+    into = tmp_path / "jars" / "spark"
+    into.mkdir(parents=True)
+    for jar in jars.fetch(jars.SPARK_KAFKA, JARS / "spark", echo=lambda _: None):
+        os.link(jar, into / jar.name)
+    return Settings(
+        home=tmp_path / "home",
+        store=str(tmp_path / "store"),
+        jars=tmp_path / "jars",
+        spark_conf={"spark.driver.memory": "nonsense"},
+    )
+
+
+def unfinished(settings):
+    return [path for path in (settings.jars / "spark").iterdir() if path.name.startswith("classes")
+            and path.suffix != ".lock"]  # fmt: skip
+
+
+def test_a_stack_goes_on_without_an_archive_that_can_not_be_built(settings, monkeypatch, caplog):
+    monkeypatch.setenv("PYTHONPATH", str(PROJECT))
+    project = Project(settings, load_catalog("examples.flights:catalog"), Store(settings.store))
+    stack = Stack(project, with_airflow=False)
+    stack._classes_at = 0.0
+
+    def is_reported():
+        stack._build_classes()
+        return bool([record for record in caplog.records if record.levelname == "WARNING"])
+
+    until(is_reported, timeout_s=60)
+    stack._build_classes()
+    (report,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert "Spark's classes could not be archived" in report
+    assert "nonsense" in report
+    assert unfinished(settings) == []
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_build_that_is_ended_leaves_nothing(settings):
+    environment = os.environ | {"PYTHONPATH": str(PROJECT)} | settings.environment()
+    environment["TRILAYER_SPARK_CONF"] = "{}"
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", class_archive.__name__],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as building:
+        assert building.stdout is not None
+        for line in building.stdout:
+            if "starting Spark" in line or "Archiving" in line:
+                break
+        # what a killed build has left is deleted by the next
+        path = class_archive.archive(settings).with_suffix(".unfinished")
+        path.write_bytes(b"a part")
+        building.send_signal(signal.SIGTERM)
+        assert building.wait(timeout=60) == 128 + signal.SIGTERM
+    assert unfinished(settings) == []

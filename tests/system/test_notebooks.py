@@ -94,6 +94,14 @@ def test_freshness_and_lag_runs_with_and_without_a_broker(answers, made):
     assert ("lag unknown: no broker answers" in texts(notebook)) is not answers
 
 
+def charts(notebook):
+    return sum(
+        "image/png" in output.get("data", {})
+        for cell in notebook.cells
+        for output in cell.get("outputs", [])
+    )
+
+
 SHOP = """
 from trilayer import Catalog, Stream, View, {imports}
 
@@ -169,9 +177,19 @@ def test_the_notebooks_run_in_a_project_of_ones_own_whose_definitions_have_chang
     )
     assert "version 2 is left out" in said
     assert "version 3 is left out" not in said
+    assert charts(notebook) == 4
     assert not faults(
         run_notebook("freshness_and_lag", {"PYTHONPATH": str(PROJECT)}, {"SAMPLES": 2}, folder)
     )
+    # Right after the change there was one publication of the present definition.
+    (shop / "store" / "publications" / "000004.json").unlink(missing_ok=True)
+    assert CliRunner().invoke(app, ["batch", "rollback", "3"]).exit_code == 0
+    notebook = run_notebook("batch_vs_speed", {"PYTHONPATH": str(PROJECT)}, folder=folder)
+    assert not faults(notebook)
+    said = texts(notebook)
+    assert "none of these publications was compared, so that there is no chart" in said
+    assert "only one publication has this view as it is defined now" in said
+    assert charts(notebook) == 2
 
 
 @pytest.mark.spark

@@ -44,7 +44,16 @@ def wheel(tmp_path_factory):
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             (source / name).write_bytes((PROJECT / name).read_bytes())
     out = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", out, cwd=source)
+    done = subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", out],
+        cwd=source,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "would be ignored" not in done.stdout, "setuptools warns of a package that it leaves out"
     (built,) = out.glob("trilayer-*.whl")
     return built
 

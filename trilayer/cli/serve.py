@@ -57,7 +57,9 @@ async def _run(asked: Project, *, any_port: bool, ready_file: Path | None) -> No
 def _say(ready_file: Path | None, at: Addresses) -> None:
     if ready_file:
         next_ = ready_file.with_suffix(".next")
-        said = {"console": at.console, "psql": at.psql, "notes": at.notes}
+        said = {
+            "console": at.console, "ports": [at.wire, at.http], "psql": at.psql, "notes": at.notes,
+        }  # fmt: skip
         next_.write_text(json.dumps(said))
         next_.replace(ready_file)
     out.print(f"console       {at.console}", soft_wrap=True)

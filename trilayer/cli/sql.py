@@ -7,9 +7,10 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +20,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import serving_layer
-from serving_layer.connection import Connection
+from serving_layer.connection import Connection, Relations
 from serving_layer.result import Provenance, Result
 from serving_layer.snapshot import LAYERS, Layer, Snapshot
 from trilayer.cli.context import err, out
@@ -33,6 +34,14 @@ if TYPE_CHECKING:
     from serving_layer.remote import RemoteConnection, RemoteSnapshot
 
 logger = logging.getLogger("trilayer.sql")
+
+
+Relate = Callable[[str], Relations | None]
+"""Returns what SQL names beside the views, such as `trilayer.quarantine`."""
+
+
+def _nothing_beside(text: str) -> None:
+    pass
 
 
 class Format(StrEnum):
@@ -105,7 +114,10 @@ def sql(
                     f"--table must be NAME=FILE, such as zones=zones.csv; got {given!r}"
                 )
             connection.table(name, path)
-        _answer(connection, text, p.settings, chosen, format_)
+        from trilayer.server.engine import system  # whose imports take a moment
+
+        relate = partial(system.relations_of, project=p, connection=connection)
+        _answer(connection, text, p.settings, chosen, format_, relate)
 
 
 def _answer(
@@ -114,26 +126,35 @@ def _answer(
     settings: Settings,
     layer: Layer,
     format_: Format,
+    relate: Relate = _nothing_beside,
 ) -> None:
-    """Answers the statements of a text; without one, those of a prompt."""
+    """Answers the statements of a text; without one, those of a prompt.
+
+    `relate` returns what a text names beside the views; a server has that itself.
+    """
     if text is None:
-        Prompt(connection, settings.home / "sql_history", layer, format_).run()
+        Prompt(connection, settings.home / "sql_history", layer, format_, relate).run()
         return
     asked = statements(text)
     if format_ is Format.json and len(asked) > 1:
         raise UsageError(f"--format json must be of one SELECT; got {len(asked)}")
-    with loaded(connection) as snapshot:
+    with loaded(connection, relate(text)) as snapshot:
         for statement in asked:
             ask(connection, snapshot, statement, layer, format_)
 
 
 @contextmanager
-def loaded(connection: Connection | RemoteConnection) -> Iterator[Snapshot | RemoteSnapshot]:
+def loaded(
+    connection: Connection | RemoteConnection, relations: Relations | None = None
+) -> Iterator[Snapshot | RemoteSnapshot]:
     """Opens a snapshot, and shows progress if loading new data takes long."""
     with ExitStack() as stack:
         with shown("Loading the views", echo=logger.info, after_s=2):
-            opened: AbstractContextManager[Snapshot | RemoteSnapshot] = connection.snapshot()
-            snapshot = stack.enter_context(opened)
+            snapshot: Snapshot | RemoteSnapshot
+            if isinstance(connection, Connection):
+                snapshot = stack.enter_context(connection.snapshot(relations=relations))
+            else:
+                snapshot = stack.enter_context(connection.snapshot())
         yield snapshot
 
 
@@ -201,6 +222,7 @@ class Prompt:
         history: Path,
         layer: Layer,
         format_: Format,
+        relate: Relate = _nothing_beside,
     ) -> None:
         from prompt_toolkit import PromptSession
         from prompt_toolkit.completion import WordCompleter
@@ -208,6 +230,7 @@ class Prompt:
 
         history.parent.mkdir(parents=True, exist_ok=True)
         self._connection, self._layer, self._format = connection, layer, format_
+        self._relate = relate
         words = sorted({*self._names(), *self._columns(), *_WORDS})
         self._session: Any = PromptSession(
             history=FileHistory(str(history)),
@@ -263,7 +286,7 @@ class Prompt:
         elif text.startswith("."):
             out.print(HELP)
         elif text:
-            with loaded(self._connection) as snapshot:
+            with loaded(self._connection, self._relate(text)) as snapshot:
                 for statement in statements(text):
                     ask(self._connection, snapshot, statement, self._layer, self._format)
 

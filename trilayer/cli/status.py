@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -32,6 +33,13 @@ def status(
     if as_json:
         print_json(asdict(standing))
         return
+    if p.store.local and not Path(p.store.root).exists():
+        out.print(
+            f"the store {p.store.root} does not exist: `trilayer up` makes it; if there is one"
+            " elsewhere, set store, or run this in its project's folder",
+            markup=False,
+            soft_wrap=True,
+        )
     _tell_publication(standing.publication, batch_every_s)
     _tell_streams(standing.streams)
     views = Table("view", "stream", "rows", "publication", "note", title="views")

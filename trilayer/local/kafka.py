@@ -22,21 +22,21 @@ from kafka.errors import RetriableError
 from trilayer.local import processes
 from trilayer_core.errors import ConflictError, EnvironmentFault
 from trilayer_core.runtime import jars as locked_jars
+from trilayer_core.runtime import java
 from trilayer_core.runtime.file_lock import exclusive
-from trilayer_core.runtime.java import java_executable
 from trilayer_core.runtime.ports import choose_port
 from trilayer_core.runtime.progress import shown
 
 NAME = "kafka"
 
-_LOGGING = Path(__file__).parent / "log4j2.properties"
+_LOGGING = Path(__file__).absolute().parent / "log4j2.properties"
 
 # Memory is more important than speed: one garbage collection thread, small stacks and code cache.
 # With the quick compiler alone, single records cost about twice the processor time.
 _JVM = (
     "-XX:+UseSerialGC", "-Xss512k", "-XX:ReservedCodeCacheSize=48m",
     "-XX:MaxDirectMemorySize=64m", "-XX:+ExitOnOutOfMemoryError", "-Djava.awt.headless=true",
-    f"-Dlog4j2.configurationFile={_LOGGING}",
+    f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}", *java.OPTIONS,
 )  # fmt: skip
 
 
@@ -61,7 +61,6 @@ def start(
     heap_mb: int = 384,
     port: int | None = None,
     die_with_parent: bool = True,
-    timeout_s: float = 60,
 ) -> Broker:
     """Starts the broker of `home`, and returns when it answers requests.
 
@@ -86,7 +85,8 @@ def start(
                     " first"
                 )
             try:
-                _wait_until_ready(broker, record, timeout_s)
+                with shown("Waiting for Kafka", echo=echo, after_s=5):
+                    _wait_until_ready(broker, record)
             except EnvironmentFault:
                 if processes.is_alive(record):
                     raise
@@ -99,7 +99,7 @@ def start(
             _write_properties(home, port)
             if not _data(home).exists():
                 with shown(f"Formatting Kafka's storage in {_data(home)}", echo=echo):
-                    _format(home, jars, timeout_s)
+                    _format(home, jars)
             command = [
                 *_java(jars),
                 f"-Xms{heap_mb // 4}m",
@@ -107,11 +107,18 @@ def start(
                 "kafka.Kafka",
                 str(_properties(home)),
             ]
-            record = processes.start(NAME, command, home=home, die_with_parent=die_with_parent)
+            record = processes.start(
+                NAME,
+                command,
+                home=home,
+                env=java.environment(),
+                cwd=_data(home).parent,
+                die_with_parent=die_with_parent,
+            )
             broker = Broker(_bootstrap(home), record.pid, home)
             try:
                 with shown("Starting Kafka", echo=echo):
-                    _wait_until_ready(broker, record, timeout_s)
+                    _wait_until_ready(broker, record)
             except BaseException as error:
                 patience_s = (
                     5.0 if isinstance(error, Exception) else 1.0
@@ -154,26 +161,19 @@ def running(home: Path) -> Broker | None:
     return Broker(_bootstrap(home), record.pid, home)
 
 
-def _wait_until_ready(broker: Broker, record: processes.Process, timeout_s: float) -> None:
-    """Waits until the broker lists itself in its own metadata.
+def _wait_until_ready(broker: Broker, record: processes.Process) -> None:
+    """Waits until the broker lists itself in its own metadata, as long as its process lives.
 
     The controller has then admitted it, and it accepts requests.
     """
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
+    while not _answers(broker.bootstrap):
         if not processes.is_alive(record):
             raise EnvironmentFault(
                 f"Kafka must come up on {broker.bootstrap}; it ended with status"
                 f" {processes.exit_status(record)}; see {record.log}, which"
                 f" ends:\n{processes.log_tail(record)}"
             )
-        if _answers(broker.bootstrap):
-            return
         time.sleep(0.05)
-    raise EnvironmentFault(
-        f"Kafka must answer on {broker.bootstrap} within {timeout_s:g} s; it runs (pid"
-        f" {record.pid}) but does not; see {record.log}, which ends:\n{processes.log_tail(record)}"
-    )
 
 
 def _answers(bootstrap: str) -> bool:
@@ -212,7 +212,8 @@ def _write_properties(home: Path, port: int | None) -> None:
         "listeners": f"PLAINTEXT://127.0.0.1:{client_port},CONTROLLER://127.0.0.1:{controller_port}",
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{client_port}",
         "controller.listener.names": "CONTROLLER",
-        "log.dirs": str(_data(home)),
+        # relative to the working directory, whose path may hold any character
+        "log.dirs": _data(home).name,
         "offsets.topic.replication.factor": "1",
         "offsets.topic.num.partitions": "4",
         "transaction.state.log.replication.factor": "1",
@@ -251,13 +252,13 @@ def _read_properties(home: Path) -> dict[str, str]:
     return dict(line.split("=", 1) for line in lines)
 
 
-def _format(home: Path, jars: Path, timeout_s: float) -> None:
+def _format(home: Path, jars: Path) -> None:
     """Formats the storage, in a temporary place so that it is either complete or missing."""
     fresh = _data(home).with_name("data.partial")
     shutil.rmtree(fresh, ignore_errors=True)
     properties = _properties(home).with_name("format.properties")
     properties.write_text(
-        _properties(home).read_text().replace(f"log.dirs={_data(home)}", f"log.dirs={fresh}")
+        _properties(home).read_text().replace("log.dirs=data\n", f"log.dirs={fresh.name}\n")
     )
     cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A", 1)
     command = [
@@ -269,7 +270,14 @@ def _format(home: Path, jars: Path, timeout_s: float) -> None:
         "-c",
         str(properties),
     ]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+    answer = subprocess.run(
+        command,
+        cwd=fresh.parent,
+        env=os.environ | java.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     properties.unlink()
     if answer.returncode != 0:
         raise EnvironmentFault(
@@ -290,7 +298,7 @@ def _java(jars: Path) -> list[str]:
             f" {len(missing)} missing, {missing[0]} first; fetch them with"
             " trilayer_core.runtime.jars.fetch"
         )
-    return [str(java_executable()), *_JVM, "-cp", os.pathsep.join(map(str, class_path))]
+    return [str(java.java_executable()), *_JVM, "-cp", os.pathsep.join(map(str, class_path))]
 
 
 def _properties(home: Path) -> Path:

@@ -11,6 +11,7 @@ import pyspark
 
 from trilayer.local import processes
 from trilayer_core.errors import EnvironmentFault
+from trilayer_core.runtime import java
 from trilayer_core.runtime.ports import choose_port
 from trilayer_core.runtime.progress import shown
 from trilayer_core.runtime.session import BATCH_CONF, driver_conf, driver_environment, listens
@@ -40,7 +41,7 @@ def start(home: Path, settings: Settings, *, echo: Callable[[str], None]) -> pro
     }
     options = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
     command = [str(SPARK_HOME / "bin" / "spark-submit"), *options, *SERVER]
-    env = driver_environment(settings) | {"SPARK_HOME": str(SPARK_HOME)}
+    env = driver_environment(settings) | java.environment() | {"SPARK_HOME": str(SPARK_HOME)}
     record = processes.start(NAME, command, home=home, env=env)
     (home / SPARK_ADDRESS).write_text(f"sc://127.0.0.1:{port}")
     return record
@@ -50,23 +51,21 @@ def wait(
     record: processes.Process,
     home: Path,
     *,
-    timeout_s: float = 60,
     echo: Callable[[str], None] = _silent,
 ) -> str:
-    """Waits until the server listens, and returns its address.
+    """Waits until the server listens, as long as its process lives, and returns its address.
 
     Raises:
         EnvironmentFault: It does not start. The message has the end of its log.
     """
     remote = (home / SPARK_ADDRESS).read_text()
-    deadline = time.monotonic() + timeout_s
     with shown("Waiting for Spark Connect", echo=echo):
-        while processes.is_alive(record) and time.monotonic() < deadline:
+        while processes.is_alive(record):
             if listens(remote):
                 return remote
             time.sleep(0.05)
     raise EnvironmentFault(
-        f"Spark Connect must come up at {remote} within {timeout_s:g} s; it did not; see"
+        f"Spark Connect must come up at {remote}; it ended; see"
         f" {record.log}, which ends:\n{processes.log_tail(record)}"
     )
 

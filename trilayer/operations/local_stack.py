@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -56,8 +57,14 @@ ALERTS = "alerts"
 SERVER = "serve"
 """The name of the process that answers SQL clients and browsers."""
 
-SERVER_S = 20.0
-"""How long the server may take to start, in seconds."""
+BROKER_S = 120.0
+"""How long a broker that accepts connections may take to answer at the start, in seconds."""
+
+CLASSES = "classes"
+"""The name of the process that builds the archive of Spark's classes."""
+
+CLASSES_AFTER_S = 60.0
+"""How long after the start the archive is begun, in seconds, because first answers come first."""
 
 STOP_S = 2.0
 """The time that a process has for an orderly end before it is killed, in seconds."""
@@ -69,11 +76,13 @@ class ServerAddresses:
 
     Attributes:
         console: The address of the console, for a browser.
+        ports: Those of PostgreSQL's protocol and of HTTP.
         psql: The command that connects psql.
         notes: A sentence for each port that was taken, with the one that is used instead.
     """
 
     console: str
+    ports: Sequence[int]
     psql: str
     notes: Sequence[str]
 
@@ -217,6 +226,9 @@ class Stack:
         self._speed_again = home / SPEED_AGAIN
         self._again_at: dict[str, float] = {}
         self._tell_when_ready = False
+        self._announced: ServerAddresses | None = None
+        self._classes_at: float | None = None
+        self._classes: processes.Process | None = None
         self._definitions = definitions.loaded(p.catalog, Path.cwd())
         self._watch = definitions.Watch(self._definitions.files)
 
@@ -244,13 +256,18 @@ class Stack:
             if self.with_airflow:
                 self.start_airflow()
             started()
+            settings = self.project.settings
+            if settings.class_archive and not class_archive.archive(settings).exists():
+                self._classes_at = time.monotonic() + CLASSES_AFTER_S
             pause = threading.Event()
             while not pause.wait(0.3):
                 self._check()
                 self._follow_definitions()
                 self._keep_speed()
                 self._keep_beside()
+                self._keep_addresses()
                 self.keep_airflow()
+                self._build_classes()
         finally:
             interrupt.ignore()
             logger.info("stopping")
@@ -279,7 +296,6 @@ class Stack:
         """
         settings = self.project.settings
         connector_jars(settings)
-        class_archive.share(settings, echo=logger.info)
         address = self._home / BROKER_ADDRESS
         # After a crash the file exists, and settings without an address use its address.
         left = address.read_text().strip() if address.exists() else ""
@@ -293,7 +309,7 @@ class Stack:
             settings = settings.model_copy(update={"bootstrap_servers": broker.bootstrap})
         else:
             address.unlink(missing_ok=True)
-        with Log(settings.bootstrap_servers) as log:
+        with Log(settings.bootstrap_servers, BROKER_S) as log:
             for stream in self.project.catalog.streams:
                 log.ensure(stream, settings.replication_factor)
         first(Project(settings, self.project.catalog, self.project.store))
@@ -340,22 +356,63 @@ class Stack:
     def _start_beside(self, beside: _Beside) -> processes.Process:
         ready = self.beside_ready(beside.name)
         ready.unlink(missing_ok=True)
+        settings = self.project.settings
+        if self._announced:
+            wire, http = self._announced.ports
+            settings = settings.model_copy(update={"serve_port": wire, "serve_http_port": http})
         return processes.start(
             beside.name,
             processes.trilayer_command(*beside.command, "--ready-file", str(ready)),
             home=self._home,
-            env=self.project.settings.environment() | {"MALLOC_ARENA_MAX": "2"},
+            env=settings.environment() | {"MALLOC_ARENA_MAX": "2"},
         )
 
-    def server(self, timeout_s: float = SERVER_S) -> ServerAddresses | None:
-        """Where the server listens, once it does; None if it does not start in time."""
-        ready, until = self.beside_ready(SERVER), time.monotonic() + timeout_s
+    def server(self) -> ServerAddresses | None:
+        """Waits until the server listens, and returns where; None if it has ended.
+
+        A server that is started again listens there, too.
+        """
         pause = threading.Event()
-        while not (ready.exists() and (text := ready.read_text())):
-            if time.monotonic() > until or processes.running(self._home, SERVER) is None:
+        while (addresses := self._addresses()) is None:
+            if processes.running(self._home, SERVER) is None:
                 return None
             pause.wait(0.05)
-        return ServerAddresses(**json.loads(text))
+        self._announced = addresses
+        return addresses
+
+    def _addresses(self) -> ServerAddresses | None:
+        ready = self.beside_ready(SERVER)
+        return ServerAddresses(**json.loads(ready.read_text())) if ready.exists() else None
+
+    def _keep_addresses(self) -> None:
+        """Reports where the server listens if that is not what was announced before."""
+        addresses = self._addresses()
+        if addresses and (self._announced is None or addresses.ports != self._announced.ports):
+            notes = " ".join(addresses.notes)
+            logger.warning(
+                "The console is at %s, and SQL clients connect by: %s. %s",
+                addresses.console, addresses.psql, notes,
+            )  # fmt: skip
+            self._announced = addresses
+
+    def _build_classes(self) -> None:
+        """Builds the archive of Spark's classes in the background, for the next sessions."""
+        if self._classes_at is not None and time.monotonic() >= self._classes_at:
+            self._classes_at = None
+            logger.info(
+                "Building an archive of Spark's classes in the background, once for this user:"
+                " sessions then start in half the time (class_archive = false switches it off)"
+            )
+            command = [sys.executable, "-P", "-m", class_archive.__name__]
+            env = self.project.settings.environment()
+            self._classes = processes.start(CLASSES, command, home=self._home, env=env)
+        if self._classes and not processes.is_alive(self._classes):
+            if processes.exit_status(self._classes):
+                logger.warning(
+                    "Spark's classes could not be archived, so that sessions start no quicker than"
+                    " this one; the end of %s", self._end_of_log(CLASSES),
+                )  # fmt: skip
+            self._classes = None
 
     def _follow_definitions(self) -> None:
         """Reports what saved definitions mean for answers, and runs them."""
@@ -501,12 +558,12 @@ class Stack:
         from what it has committed.
         """
         writing: list[Future[None]] = []
-        with ThreadPoolExecutor(3 + len(_BESIDE)) as pool:
+        with ThreadPoolExecutor(4 + len(_BESIDE)) as pool:
             pool.submit(airflow.stop, self._home, timeout_s=STOP_S)
             pool.submit(spark.stop, self._home, timeout_s=STOP_S)
             end = partial(processes.terminate, home=self._home, timeout_s=STOP_S, last_s=0.3)
-            for beside in _BESIDE:
-                if (writer := processes.running(self._home, beside.name)) is not None:
+            for name in (CLASSES, *(beside.name for beside in _BESIDE)):
+                if (writer := processes.running(self._home, name)) is not None:
                     writing.append(pool.submit(end, writer))
             record = processes.running(self._home, "speed")
             if record is not None:

@@ -8,9 +8,10 @@ import logging
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 
 from trilayer.operations.project import Project
@@ -45,7 +46,7 @@ class Addresses:
     """Where the server listens.
 
     Attributes:
-        host: The host.
+        host: The host by which clients reach it.
         wire: The port for clients of PostgreSQL.
         http: The port of HTTP.
         encrypted: Whether clients must encrypt.
@@ -103,7 +104,7 @@ async def serve(
         ports[name] = port
         if ports.keys() == _WHO.keys():
             has_users = bool(may.users.all())
-            host, encrypted = settings.serve_host, may.encrypted
+            host, encrypted = _reached_by(settings), may.encrypted
             notes = [
                 f"Port {taken[name]} is taken, so {who} port {ports[name]} instead."
                 for name, who in _WHO.items()
@@ -200,6 +201,14 @@ async def _loading(pool: Pool) -> AsyncIterator[None]:
         yield
     finally:
         loading.cancel()
+
+
+def _reached_by(settings: Settings) -> str:
+    """A host by which clients reach the server, also if it listens on all addresses."""
+    with suppress(ValueError):
+        if ip_address(settings.serve_host).is_unspecified:
+            return next(iter(settings.serve_names), "localhost")
+    return settings.serve_host
 
 
 def _is_taken(host: str, port: int) -> bool:

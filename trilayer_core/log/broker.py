@@ -10,7 +10,7 @@ import hashlib
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Annotated, Any
@@ -20,6 +20,8 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import (
     CorruptRecordError,
     KafkaError,
+    KafkaTimeoutError,
+    RequestTimedOutError,
     TopicAlreadyExistsError,
     UnsupportedCodecError,
 )
@@ -82,6 +84,10 @@ Marks = Mapping[int, Mark | None]
 
 It is None if none of the 4,096 offsets below it has a record.
 """
+
+
+CREATE_S = 300.0
+"""How long the partitions of a new topic may take until each has a leader, in seconds."""
 
 
 class Log:
@@ -244,11 +250,19 @@ class Log:
             "replication_factor": replication_factor,
             "configs": {"message.timestamp.type": "LogAppendTime", **configs},
         }
+        deadline = time.monotonic() + CREATE_S
         with broker_errors(self.bootstrap_servers):
-            try:
-                self._admin.create_topics({name: options}, wait_for_metadata=True)
-            except TopicAlreadyExistsError:
-                self._admin.wait_for_topics([name])
+            while True:
+                try:
+                    with suppress(TopicAlreadyExistsError):
+                        self._admin.create_topics({name: options})
+                    self._admin.wait_for_topics([name])
+                    return
+                except (KafkaTimeoutError, RequestTimedOutError):
+                    # The client waits 10 s for leaders, which many partitions exceed on a busy
+                    # machine.
+                    if time.monotonic() > deadline:
+                        raise
 
     def is_as_before(self, topic: Topic, beginning: Mapping[int, int]) -> bool:
         """Whether the topic was neither created again nor emptied.

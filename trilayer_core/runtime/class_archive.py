@@ -1,5 +1,7 @@
 """An archive of the classes that Spark loads, which halves the start-up time of a session.
 
+`python -m trilayer_core.runtime.class_archive` creates it, with the lowest priority.
+
 This is a feature of the JVM (JEP 350, dynamic class-data sharing). The JVM silently ignores an
 archive that does not match it or the jars.
 """
@@ -15,8 +17,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
+from shlex import quote
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING
+from types import FrameType
 
 import pyspark
 
@@ -24,11 +27,7 @@ from trilayer_core.errors import EnvironmentFault
 from trilayer_core.runtime.file_lock import exclusive
 from trilayer_core.runtime.java import java_executable
 from trilayer_core.runtime.progress import shown
-from trilayer_core.runtime.settings import Settings
-
-if TYPE_CHECKING:
-    pass
-
+from trilayer_core.runtime.settings import Settings, load_settings
 
 RECORDING = "trilayer_core.runtime.class_recording"
 """The module that creates the archive, in a separate process."""
@@ -55,9 +54,11 @@ def archive(settings: Settings) -> Path:
 
 
 def java_option(settings: Settings) -> str:
-    """The JVM option that uses the archive; empty if there is none."""
+    """The JVM option that uses the archive; empty if there is none, or it is switched off."""
     path = archive(settings)
-    return f"-XX:SharedArchiveFile={path} -Xlog:cds*=off" if path.exists() else ""
+    if not settings.class_archive or not path.exists():
+        return ""
+    return f"{quote(f'-XX:SharedArchiveFile={path}')} -Xlog:cds*=off"
 
 
 def share(settings: Settings, *, echo: Callable[[str], None]) -> None:
@@ -72,15 +73,14 @@ def share(settings: Settings, *, echo: Callable[[str], None]) -> None:
     with exclusive(path.with_suffix(".lock")):
         if path.exists():
             return
-        echo(
-            "Creating an archive of Spark's classes, once for this user: it halves the start-up"
-            " time of sessions"
-        )
         unfinished = path.with_suffix(".unfinished")
         unfinished.unlink(missing_ok=True)
-        with shown("Archiving Spark's classes", echo=echo) as reached:
-            _make(unfinished, settings, reached)
-        unfinished.replace(path)
+        try:
+            with shown("Archiving Spark's classes", echo=echo) as reached:
+                _make(unfinished, settings, reached)
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
 
 
 def _make(unfinished: Path, settings: Settings, reached: Callable[[str], None]) -> None:
@@ -112,3 +112,21 @@ def _make(unfinished: Path, settings: Settings, reached: Callable[[str], None]) 
             f"Spark failed while building the class archive {unfinished}, with status {status};"
             f" `trilayer doctor` checks Java and memory; it said:\n{said[-2000:]}"
         )
+
+
+def main() -> None:
+    """Creates the archive beside other processes, which go first."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        sys.exit(128 + number)  # so that what is unfinished is deleted
+
+    signal.signal(signal.SIGTERM, end)
+    os.nice(19)
+    try:
+        share(load_settings(), echo=print)
+    except EnvironmentFault as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from shlex import quote
 from tempfile import TemporaryDirectory
 
 from pyspark import SparkContext
@@ -30,7 +31,7 @@ def main(unfinished: str) -> None:
     settings = load_settings(spark_master="local[1]")
     port = free_port()
     conf = {
-        JAVA_OPTIONS: f"-XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit={unfinished}",
+        JAVA_OPTIONS: f"-XX:TieredStopAtLevel=1 {quote(f'-XX:ArchiveClassesAtExit={unfinished}')}",
         "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
@@ -68,7 +69,7 @@ def main(unfinished: str) -> None:
     assert gateway
     gateway.shutdown()
     gateway.proc.stdin.close()
-    gateway.proc.wait(timeout=120)
+    gateway.proc.wait()
 
 
 def _tell(step: str) -> None:

@@ -18,8 +18,8 @@ from pathlib import Path
 from xml.etree import ElementTree as xml
 
 from trilayer_core.errors import EnvironmentFault, IntegrityError, SettingsError
+from trilayer_core.runtime import java
 from trilayer_core.runtime.file_lock import exclusive
-from trilayer_core.runtime.java import java_executable
 from trilayer_core.runtime.progress import shown
 
 _LOCKS = Path(__file__).parent / "locks"
@@ -169,7 +169,8 @@ def _run_ivy(jars: Sequence[Jar], into: Path, cache: Path, reached: Callable[[st
     settings.write_bytes(_settings_xml(cache))
     module.write_bytes(_module_xml(jars))
     command = [
-        str(java_executable()),
+        str(java.java_executable()),
+        *java.OPTIONS,
         "-jar",
         str(_ivy_jar()),
         "-settings",
@@ -179,12 +180,13 @@ def _run_ivy(jars: Sequence[Jar], into: Path, cache: Path, reached: Callable[[st
         "-confs",
         "default",
         "-retrieve",
-        f"{into}/[artifact]-[revision].[ext]",
+        "[artifact]-[revision].[ext]",  # in the working directory, since this is a pattern
     ]
     last_lines: deque[str] = deque(maxlen=40)
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as ivy:
+        command, cwd=into, env=os.environ | java.environment(),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    ) as ivy:  # fmt: skip
         fetched = 0
         assert ivy.stdout is not None
         try:

@@ -12,6 +12,17 @@ from trilayer_core.errors import EnvironmentFault
 
 OLDEST_JAVA = 17
 
+OPTIONS = (
+    "-Duser.language=en", "-Duser.language.format=en", "-Duser.language.display=en",
+    "-Duser.country=", "-Duser.timezone=UTC", "-Dfile.encoding=UTF-8", "-Dsun.jnu.encoding=UTF-8",
+)  # fmt: skip
+"""Language, zone and encoding of every JVM that trilayer starts.
+
+Java takes them from the user's environment otherwise, and they change results: in Turkish, the
+lower case of `I` is not `i`, by which Kafka and Spark compare names. On the command line they
+take precedence over JAVA_TOOL_OPTIONS.
+"""
+
 
 @cache
 def java_executable() -> Path:
@@ -42,6 +53,35 @@ def java_executable() -> Path:
             f"Java must be {OLDEST_JAVA} or newer; got {got} ({found}); {_how_to_install()}"
         )
     return Path(found)
+
+
+def environment() -> dict[str, str]:
+    """Returns the environment variables of a process that starts a JVM with `OPTIONS`.
+
+    Java decodes its arguments and file names by the locale. `_JAVA_OPTIONS` takes precedence over
+    the command line, and Spark starts a JVM that only assembles the command of the next.
+    """
+    options, others = " ".join(OPTIONS), os.environ.get("_JAVA_OPTIONS", "")
+    variables = {"LC_ALL": "C.UTF-8", "SPARK_LAUNCHER_OPTS": options}
+    if others:
+        variables["_JAVA_OPTIONS"] = f"{others.removesuffix(options).rstrip()} {options}"
+    return variables
+
+
+def check_path(path: Path) -> None:
+    """Checks that a JVM can start with files below a folder.
+
+    Raises:
+        EnvironmentFault: Its path has a character with which no JVM can start.
+    """
+    # HotSpot decodes its class path and working directory as modified UTF-8, and separates the
+    # former at colons.
+    bad = [character for character in str(path) if character > "\uffff" or character in ":\n"]
+    if bad:
+        raise EnvironmentFault(
+            f"the path of a folder that Java reads must have neither colons nor characters beyond"
+            f" U+FFFF, such as emoji; got {str(path)!r} with {bad[0]!r}; rename or move the folder"
+        )
 
 
 def java_version(banner: str) -> int | None:

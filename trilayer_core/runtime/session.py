@@ -19,12 +19,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from trilayer_core.errors import EnvironmentFault, LogError, TrilayerError
-from trilayer_core.runtime import class_archive, jars
+from trilayer_core.runtime import class_archive, jars, java
 from trilayer_core.runtime.kafka_source import lost_by_log
 from trilayer_core.runtime.settings import SPARK_ADDRESS, Settings
 from trilayer_core.runtime.spark_options import reset_inherited
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
 SPARK_CONNECT_PORT = 15002
 
 
@@ -65,6 +66,7 @@ def session(
     """
     for variable, value in driver_environment(settings).items():
         os.environ.setdefault(variable, value)
+    os.environ.update(java.environment())
     builder = SparkSession.builder.appName(name)
     if settings.spark_master:
         builder = builder.master(settings.spark_master)
@@ -83,7 +85,8 @@ def driver_environment(settings: Settings) -> dict[str, str]:
 
 def driver_conf(settings: Settings, *, memory_mb: int, conf: Mapping[str, str]) -> dict[str, str]:
     """The Spark settings of a driver."""
-    log4j = files("trilayer_core.runtime") / "log4j2.properties"
+    # As a URI, which has no character that Spark or Log4j would interpret.
+    log4j = Path(str(files("trilayer_core.runtime") / "log4j2.properties")).absolute().as_uri()
     theirs = settings.spark_conf.get(JAVA_OPTIONS, "")
     # A JVM does not start with two garbage collectors selected.
     collector = "" if re.search(r"-XX:\+Use\w+GC\b", theirs) else "-XX:+UseParallelGC"
@@ -97,17 +100,20 @@ def driver_conf(settings: Settings, *, memory_mb: int, conf: Mapping[str, str]) 
         ),
         class_archive.java_option(settings),
         theirs,
+        *java.OPTIONS,
     ]
+    executor_options = [settings.spark_conf.get(EXECUTOR_OPTIONS, ""), *java.OPTIONS]
     return {
-        "spark.jars": ",".join(str(path.resolve()) for path in connector_jars(settings)),
+        "spark.jars": ",".join(path.resolve().as_uri() for path in connector_jars(settings)),
         "spark.driver.memory": f"{memory_mb}m",
-        JAVA_OPTIONS: " ".join(java_options),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
         **_SQL,
         **conf,
-        **{key: value for key, value in settings.spark_conf.items() if key != JAVA_OPTIONS},
+        **settings.spark_conf,
+        JAVA_OPTIONS: " ".join(java_options),
+        EXECUTOR_OPTIONS: " ".join(executor_options),
     }
 
 

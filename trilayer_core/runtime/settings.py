@@ -10,11 +10,18 @@ import os
 import re
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from platformdirs import user_cache_path
-from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -36,6 +43,32 @@ SPARK_ADDRESS = "spark-address"
 def default_jars() -> Path:
     """The folder of the jars, for all projects of this user."""
     return user_cache_path("trilayer") / "jars"
+
+
+class _File(TomlConfigSettingsSource):
+    """`trilayer.toml`, whose values must have the types of the settings.
+
+    A variable is text, which pydantic converts; in the file, text in place of a number is an error.
+    """
+
+    def __call__(self) -> dict[str, Any]:
+        values = super().__call__()
+        for name, value in values.items():
+            field = self.settings_cls.model_fields.get(name)
+            if field is not None and field.annotation is not None:
+                try:
+                    # as JSON, in which a path is text
+                    TypeAdapter[Any](field.annotation).validate_json(_json(value), strict=True)
+                except ValidationError as errors:
+                    for error in errors.errors():
+                        if error["type"] != "value_error":  # one of a validator comes again
+                            text = _describe((name,), error["msg"], value)
+                            raise SettingsError(text) from None
+        return values
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, default=str)  # TOML's dates are text, which no setting is
 
 
 class Settings(BaseSettings):
@@ -101,6 +134,13 @@ class Settings(BaseSettings):
     spark_conf: dict[Annotated[str, AfterValidator(checked)], str] = Field(
         default_factory=dict,
         description="additional Spark settings, of those that change no answer",
+    )
+    class_archive: bool = Field(
+        True,
+        description=(
+            "whether `trilayer up` builds an archive of Spark's classes in the background, once"
+            " for a user, and sessions use it"
+        ),
     )
     batch_memory_mb: int = Field(1024, ge=512, description="heap of the batch layer's Spark driver")
     speed_memory_mb: int = Field(640, ge=384, description="heap of the speed layer's Spark driver")
@@ -251,7 +291,7 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """The sources of settings, in order of precedence: variables, then `trilayer.toml`."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=FILE)
+        return init_settings, env_settings, _File(settings_cls, toml_file=FILE)
 
     @property
     def tick(self) -> timedelta:

@@ -21,13 +21,14 @@ import io
 import os
 import re
 import shutil
+import string
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import urlparse
+from urllib.parse import quote, urlparse
 from uuid import uuid4
 
 import pyarrow as pa
@@ -89,6 +90,7 @@ class Store:
         self.clock = clock
         if "://" not in uri:
             uri = Path(uri).expanduser().resolve().as_uri()
+        uri = quote(uri, safe=string.punctuation)  # pyarrow wants URIs in ASCII
         try:
             self.fs, self.root = pyarrow.fs.FileSystem.from_uri(uri)
         except (pa.ArrowInvalid, OSError) as error:

@@ -90,3 +90,16 @@ def test_a_topic_with_another_setting_is_refused(configs, error, said, broker, n
     if error is LogError:  # so do both layers, each before it reads anything
         with Log(broker.bootstrap) as log, pytest.raises(error, match=said):
             log.check_append_time(log.topic(stream))
+
+
+def test_many_partitions_may_take_longer_than_the_client_waits(broker, new_topic, monkeypatch):
+    """As 200 do on a busy machine. On this one the client waits less."""
+    wait = KafkaAdminClient.wait_for_topics
+    monkeypatch.setattr(
+        KafkaAdminClient, "wait_for_topics", lambda admin, names: wait(admin, names, timeout_ms=0)
+    )
+    stream = Stream(
+        "events", "k int, at timestamp", event_time="at", topic=new_topic(), partitions=200
+    )
+    with Log(broker.bootstrap) as log:
+        assert len(log.ensure(stream).partitions) == 200

@@ -7,6 +7,7 @@ import pytest
 
 from tests.support import console
 from tests.support.places import PROJECT
+from tests.support.waiting import until
 from trilayer.cli.up import _announce
 from trilayer.local import processes
 from trilayer.operations.local_stack import _SERVER, Stack
@@ -17,12 +18,11 @@ from trilayer_core.store.files import Store
 
 
 @pytest.fixture
-def announced(tmp_path, monkeypatch, capsys):
-    """What `trilayer up` says of a server for which these ports are wanted."""
+def started(tmp_path, monkeypatch):
+    """Starts the server of a stack for which these ports are wanted."""
     monkeypatch.setenv("PYTHONPATH", str(PROJECT))
-    started = []
 
-    def said_of(wire, http):
+    def start(wire, http):
         settings = Settings(
             home=tmp_path,
             store=str(tmp_path / "store"),
@@ -32,13 +32,23 @@ def announced(tmp_path, monkeypatch, capsys):
         )
         project = Project(settings, console.CATALOG, Store(settings.store))
         stack = Stack(project, with_airflow=False)
-        started.append(stack._start_beside(_SERVER))
-        _announce(stack)
+        stack._start_beside(_SERVER)
+        return stack
+
+    yield start
+    if (server := processes.running(tmp_path, _SERVER.name)) is not None:
+        processes.terminate(server, home=tmp_path, timeout_s=5)
+
+
+@pytest.fixture
+def announced(started, capsys):
+    """What `trilayer up` says of a server for which these ports are wanted."""
+
+    def said_of(wire, http):
+        _announce(started(wire, http))
         return capsys.readouterr().out
 
-    yield said_of
-    for process in started:
-        processes.terminate(process, home=tmp_path, timeout_s=5)
+    return said_of
 
 
 @pytest.fixture
@@ -70,3 +80,32 @@ def test_nothing_is_said_of_ports_that_are_free(announced):
     wire, http = free_port(), free_port()
     said = announced(wire, http)
     assert (f"-p {wire} " in said, f":{http}/" in said, "taken" in said) == (True, True, False)
+
+
+@pytest.mark.parametrize("wanted", ["taken", "any"])
+def test_a_server_that_starts_again_keeps_its_ports(wanted, started, caplog):
+    """Also when the port that was taken at first is free by then."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1] if wanted == "taken" else 0
+        stack = started(port, port)
+        first = stack.server()
+    stack._restart_beside(_SERVER)
+    again = stack.server()
+    stack._keep_addresses()
+    assert (again.console, again.psql, again.ports) == (first.console, first.psql, first.ports)
+    assert caplog.records == []
+
+
+def test_ports_that_can_not_be_kept_are_reported(started, caplog):
+    stack = started(0, 0)
+    wire, http = stack.server().ports
+    server = processes.running(stack.project.settings.home, _SERVER.name)
+    processes.terminate(server, home=stack.project.settings.home, timeout_s=5)
+    with socket.create_server(("127.0.0.1", wire)):
+        stack._start_beside(_SERVER)
+        until(lambda: stack._addresses() is not None)
+        stack._keep_addresses()
+        stack._keep_addresses()
+    (report,) = [record.getMessage() for record in caplog.records]
+    assert f"http://127.0.0.1:{http}/" in report
+    assert f"Port {wire} is taken, so SQL clients use port" in report

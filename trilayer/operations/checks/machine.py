@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -119,8 +120,11 @@ def check_disk(p: Subject) -> Iterator[str]:
 
 
 def check_home(p: Subject) -> Iterator[str]:
-    """Checks that the folder `home` can be written."""
+    """Checks that the folder `home` can be written, and that Java can open files there."""
     home = p.settings.home.resolve()
+    java.check_path(home)
+    java.check_path(p.settings.jars.resolve())
+    java.check_path(Path(sys.prefix))
     try:
         yield writable(home)
     except OSError as error:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from serving_layer.connection import Connection
+from serving_layer.connection import Connection, Relations
 from serving_layer.history import SEGMENTS
 from serving_layer.result import Provenance
 from trilayer.local import processes as local
@@ -33,6 +33,19 @@ Rows = list[dict[str, Any]]
 def named_in(sql: str) -> set[str]:
     """The relations of the schema that a statement may name."""
     return {name.lower() for name in _NAME.findall(sql)} & set(RELATIONS)
+
+
+def relations_of(sql: str, project: Project, connection: Connection) -> Relations | None:
+    """What a snapshot for a statement has beside the views; None if the statement names nothing.
+
+    The relations are made when the snapshot is opened.
+    """
+    named = named_in(sql)
+    if not named:
+        return None
+    return lambda provenance: {
+        (OWN_SCHEMA, name): relation(name, project, connection, provenance) for name in named
+    }
 
 
 def relation(

@@ -37,7 +37,6 @@ from trilayer.server.engine.question import Question, Refusal
 from trilayer.server.engine.refusals import refusal_of
 from trilayer.server.engine.requests import Close, Describe, Fetch, Open, Request, Split
 from trilayer.server.engine.statements import statements
-from trilayer.server.introspection.comments import OWN_SCHEMA
 from trilayer_core.errors import TrilayerError
 
 logger = logging.getLogger("trilayer.server")
@@ -206,18 +205,8 @@ class Executor:
         self._send_columns({"oids": oids}, columns)
 
     def _snapshot(self, question: Question, stack: ExitStack) -> Snapshot:
-        named = system.named_in(question.sql)
-
-        def relations(provenance: Provenance) -> Mapping[tuple[str, str], pa.Table]:
-            return {
-                (OWN_SCHEMA, name): system.relation(
-                    name, self._project, self._connection, provenance
-                )
-                for name in named
-            }
-
-        opened = self._connection.snapshot(question.version, relations if named else None)
-        return stack.enter_context(opened)
+        relations = system.relations_of(question.sql, self._project, self._connection)
+        return stack.enter_context(self._connection.snapshot(question.version, relations))
 
     def _close(self, name: str) -> None:
         if (portal := self._portals.pop(name, None)) is not None:
