@@ -135,7 +135,7 @@ def test_what_is_damaged_in_place_is_an_error_that_says_what_to_do(lock, no_ivy,
 def test_java_is_not_needed_when_all_are_there(lock, repository, tmp_path, monkeypatch):
     fetch(lock, tmp_path / "jars")
     monkeypatch.undo()
-    monkeypatch.setattr(jars, "java_executable", lambda: pytest.fail("java was asked for"))
+    monkeypatch.setattr(java, "java_executable", lambda: pytest.fail("java was asked for"))
     fetch(lock, tmp_path / "jars")
 
 

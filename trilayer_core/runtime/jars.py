@@ -239,15 +239,24 @@ def _module_xml(jars: Sequence[Jar]) -> bytes:
     return xml.tostring(root)
 
 
-def _ivy_jar() -> Path:
+def pyspark_jars() -> Path:
+    """The folder of the jars that come with pyspark.
+
+    Raises:
+        EnvironmentFault: pyspark is not installed.
+    """
     pyspark = find_spec("pyspark")
     if pyspark is None or pyspark.origin is None:
         raise EnvironmentFault(
             "pyspark must be installed, because it contains Ivy; got none; run: make .venv"
         )
-    found = sorted((Path(pyspark.origin).parent / "jars").glob("ivy-*.jar"))
+    return Path(pyspark.origin).parent / "jars"
+
+
+def _ivy_jar() -> Path:
+    found = sorted(pyspark_jars().glob("ivy-*.jar"))
     if not found:
         raise EnvironmentFault(
-            f"pyspark must contain jars/ivy-*.jar; got none in {pyspark.origin}; reinstall pyspark"
+            f"pyspark must contain jars/ivy-*.jar; got none in {pyspark_jars()}; reinstall pyspark"
         )
     return found[-1]

@@ -69,18 +69,19 @@ def environment() -> dict[str, str]:
 
 
 def check_path(path: Path) -> None:
-    """Checks that a JVM can start with files below a folder.
+    """Checks that a JVM, Spark and Hadoop can open files below a folder.
 
     Raises:
-        EnvironmentFault: Its path has a character with which no JVM can start.
+        EnvironmentFault: Its path has a character that one of them interprets.
     """
-    # HotSpot decodes its class path and working directory as modified UTF-8, and separates the
-    # former at colons.
-    bad = [character for character in str(path) if character > "\uffff" or character in ":\n"]
+    # Class paths are separated by colons and decoded as modified UTF-8; Spark separates jars by
+    # commas; Hadoop reads the others as patterns.
+    bad = re.search(r"[:,*?\[\]{}\\\n]|[^\0-\uffff]", str(path))
     if bad:
         raise EnvironmentFault(
-            f"the path of a folder that Java reads must have neither colons nor characters beyond"
-            f" U+FFFF, such as emoji; got {str(path)!r} with {bad[0]!r}; rename or move the folder"
+            "the path of a folder that Java reads may have letters of any script, spaces and"
+            r" quotes, but none of : , * ? [ ] { } \ and no character beyond U+FFFF, such as"
+            f" emoji; got {str(path)!r} with {bad[0]!r}; rename or move the folder"
         )
 
 

@@ -25,6 +25,7 @@ from trilayer_core.runtime.settings import SPARK_ADDRESS, Settings
 from trilayer_core.runtime.spark_options import reset_inherited
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+JARS = "spark.jars"
 EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
 SPARK_CONNECT_PORT = 15002
 
@@ -103,8 +104,9 @@ def driver_conf(settings: Settings, *, memory_mb: int, conf: Mapping[str, str]) 
         *java.OPTIONS,
     ]
     executor_options = [settings.spark_conf.get(EXECUTOR_OPTIONS, ""), *java.OPTIONS]
+    connector = (path.resolve().as_uri() for path in connector_jars(settings))
+    theirs_too = filter(None, [settings.spark_conf.get(JARS)])
     return {
-        "spark.jars": ",".join(path.resolve().as_uri() for path in connector_jars(settings)),
         "spark.driver.memory": f"{memory_mb}m",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -112,6 +114,7 @@ def driver_conf(settings: Settings, *, memory_mb: int, conf: Mapping[str, str]) 
         **_SQL,
         **conf,
         **settings.spark_conf,
+        JARS: ",".join([*connector, *theirs_too]),
         JAVA_OPTIONS: " ".join(java_options),
         EXECUTOR_OPTIONS: " ".join(executor_options),
     }

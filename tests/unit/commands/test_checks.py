@@ -4,11 +4,14 @@ nothing to answer.
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
 import threading
 import time
+import zipfile
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -18,13 +21,14 @@ from trilayer.cli.main import app
 from trilayer.operations.checks import machine
 from trilayer.operations.checks.all_checks import WITHIN_S, require
 from trilayer.operations.checks.examination import Check, Here, examine
+from trilayer.operations.checks.store import check_file_system
 from trilayer.operations.project import Project
 from trilayer.operations.project import project as open_project
 from trilayer_core.definitions.catalog import load_catalog
 from trilayer_core.errors import EnvironmentFault, TrilayerError
 from trilayer_core.log.broker import Log
 from trilayer_core.runtime import java
-from trilayer_core.runtime.settings import load_settings
+from trilayer_core.runtime.settings import Settings, load_settings
 from trilayer_core.store.files import Store
 
 CATALOG = "examples.flights:catalog"
@@ -342,3 +346,37 @@ def test_a_version_can_be_held_while_the_definitions_are_broken(folder):
         said = done.output + str(done.exception or "")
         assert says in said or "publication" in said, (command, said)
         assert "was never closed" not in said
+
+
+S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+
+
+@pytest.mark.parametrize(
+    ("store", "conf", "ok", "says"),
+    [
+        ("s3://b/s", {}, False, f'got none; .*"spark.hadoop.fs.s3.impl" = "{S3A}".*hadoop-aws:3'),
+        ("s3://b/s", {"spark.hadoop.fs.s3.impl": S3A}, False, f"got {S3A}, which is in none"),
+        ("s3a://b/s", {}, False, f"got {S3A}, which is in none"),
+        ("abfs://c@a/s", {}, False, "AzureBlobFileSystem, which is in none.*hadoop-azure:3"),
+        ("gs://b/s", {"spark.hadoop.fs.gs.impl": "org.example.Own"}, False, "got org.example.Own"),
+        ("x://b/s", {}, False, 'got none; .*"spark.hadoop.fs.x.impl" = "CLASS"'),
+        ("s3://b/s", {"spark.hadoop.fs.s3.impl": S3A, "spark.jars": "JAR"}, True, "in Spark"),
+        ("s3://b/s", {"spark.hadoop.fs.s3.impl": S3A, "spark.driver.extraClassPath": "ALL"}, True,
+         "in Spark's jars"),
+        ("s3a://b/s", {"spark.jars.packages": "a:b:1"}, True, "Spark fetches a:b:1"),
+        ("hdfs://n/s", {}, True, "Spark's own"),
+        ("folder", {}, True, "Spark's own"),
+    ],
+)  # fmt: skip
+def test_spark_must_have_a_class_for_the_stores_scheme(store, conf, ok, says, tmp_path):
+    """Otherwise a batch run fails at its first write, whatever pyarrow can do with the store."""
+    jar = tmp_path / "a b" / "s3.jar"
+    jar.parent.mkdir()
+    with zipfile.ZipFile(jar, "w") as archive:
+        archive.writestr(f"{S3A.replace('.', '/')}.class", b"")
+    places = {"JAR": jar.as_uri(), "ALL": f"{jar.parent}/*"}
+    given = {key: places.get(value, value) for key, value in conf.items()}
+    subject = SimpleNamespace(settings=Settings(store=store, spark_conf=given))
+    (line,) = examine(subject, [Check("filesystem", check_file_system)], 60.0)
+    assert line.ok is ok
+    assert re.search(says, line.says), line.says

@@ -31,6 +31,7 @@ CHECKS = (
     Check("spark", machine.check_spark_server),
     Check("catalog", machine.check_catalog),
     Check("store", store.check_store),
+    Check("filesystem", store.check_file_system),
     Check("broker", log.check_broker),
     Check("topics", log.check_topics),
     Check("fields", log.check_fields),
@@ -48,6 +49,7 @@ BEFORE_START = (
     Check("disk", machine.check_disk),
     Check("home", machine.check_home),
     Check("store", store.check_store),
+    Check("filesystem", store.check_file_system),
     Check("broker", log.check_broker_there),
     Check("spark", machine.check_spark_server),
 )

@@ -122,9 +122,8 @@ def check_disk(p: Subject) -> Iterator[str]:
 def check_home(p: Subject) -> Iterator[str]:
     """Checks that the folder `home` can be written, and that Java can open files there."""
     home = p.settings.home.resolve()
-    java.check_path(home)
-    java.check_path(p.settings.jars.resolve())
-    java.check_path(Path(sys.prefix))
+    for folder in (home, p.settings.jars.resolve(), Path(sys.prefix)):
+        java.check_path(folder)
     try:
         yield writable(home)
     except OSError as error:
