@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from serving_layer.result import RowSet
 from trilayer.operations.values import plain
+from trilayer.server.engine.keys import key_of
 from trilayer.server.engine.question import Refusal
 from trilayer.server.http.columns import rows_json
 from trilayer_core.errors import CoverageError, IntegrityError, TrilayerError, UsageError
@@ -56,6 +57,9 @@ class EngineInProcess:
             raise Refusal("57014", "the question was interrupted") from None
         except TrilayerError as error:
             raise refusal_of(error) from None
+
+    async def key(self, sql, who):
+        return key_of(sql, self.connection.catalog)
 
     async def news(self):
         await asyncio.Event().wait()  # it notices nothing

@@ -18,6 +18,7 @@ from trilayer.cli.context import err, stop_on_signal
 from trilayer.operations.project import project
 from trilayer.operations.values import plain
 from trilayer_core.errors import UsageError
+from trilayer_core.runtime.terminal import visible, write
 
 END_S = 4.0
 """The time limit for an orderly end after Ctrl-C, in seconds."""
@@ -84,7 +85,7 @@ def tail(
         )
         try:
             for alert in alerts:
-                sys.stdout.write(line(alert) + "\n")
+                write(line(alert) + "\n")
                 sys.stdout.flush()
         except BrokenPipeError:
             # Python flushes once more at its end.
@@ -100,7 +101,8 @@ def text_line(alert: serving_layer.RaisedAlert) -> str:
     """An alert for people."""
     others = {name: value for name, value in alert.event.items() if name not in alert.key}
     created = plain(alert.created_at)
-    return f"{created}  {latency_ms(alert)} ms  {_pairs(alert.key)}  {_pairs(others)}".rstrip()
+    text = f"{created}  {latency_ms(alert)} ms  {_pairs(alert.key)}  {_pairs(others)}".rstrip()
+    return visible(text)
 
 
 def json_line(alert: serving_layer.RaisedAlert) -> str:

@@ -303,9 +303,9 @@ def reconciliation(
     out.print(table)
     for name, view in publication.reconciliation.items():
         if view.not_compared is not None:
-            out.print(f"{name}: not compared: {view.not_compared}")
+            out.print(f"{name}: not compared: {escape(view.not_compared)}")
         for row in [*(view.keys or []), *(view.changed_keys or [])]:
-            out.print(f"{name}: {row}")
+            out.print(escape(f"{name}: {row}"))
 
 
 @app.command()

@@ -13,12 +13,12 @@ import sys
 import threading
 from typing import Any
 
-from rich.console import Console
 from rich.logging import RichHandler
 
 from trilayer_core.runtime.progress import STDERR
+from trilayer_core.runtime.terminal import SafeConsole, VisibleFormatter, write
 
-out = Console(highlight=False, soft_wrap=True)
+out = SafeConsole(highlight=False, soft_wrap=True)
 err = STDERR
 
 
@@ -32,10 +32,10 @@ def set_up_logging() -> None:
         handler = RichHandler(
             console=err, show_path=False, log_time_format="[%H:%M:%S]", omit_repeated_times=False
         )
-        handler.setFormatter(logging.Formatter("%(message)s"))
+        handler.setFormatter(VisibleFormatter("%(message)s"))
     else:
         handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        handler.setFormatter(VisibleFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.ERROR, handlers=[handler], force=True)
     logging.getLogger("trilayer").setLevel(logging.INFO)
     # trilayer itself reports an unavailable broker once.
@@ -74,4 +74,4 @@ def stop_on_signal(name: str, within_s: float) -> threading.Event:
 
 def print_json(document: Any) -> None:
     """Prints a document to stdout, without colours and wrapping."""
-    sys.stdout.write(json.dumps(document, indent=2, default=str) + "\n")
+    write(json.dumps(document, indent=2, default=str) + "\n")

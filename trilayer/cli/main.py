@@ -21,6 +21,7 @@ from typer.main import get_group
 
 from trilayer.cli.context import err, out, set_up_logging
 from trilayer_core.errors import TrilayerError
+from trilayer_core.runtime.terminal import visible
 
 
 @dataclass(frozen=True)
@@ -141,5 +142,5 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception:  # noqa: BLE001  # the last resort: any error is reported and sets the exit code
-        traceback.print_exc()
+        sys.stderr.write(visible(traceback.format_exc()))
         sys.exit(1)

@@ -28,6 +28,7 @@ from trilayer.operations.quarantine import discard as discard_events
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import UsageError
 from trilayer_core.runtime.progress import shown
+from trilayer_core.runtime.terminal import write
 
 app = typer.Typer(no_args_is_help=True, help="Shows, corrects or discards quarantined events.")
 
@@ -60,7 +61,7 @@ def list_(
     events = of_streams(p.store, _streams(p, stream), values=jsonl or wide, whole=all_)
     if jsonl and limit is None:
         for event in events:
-            sys.stdout.write(json.dumps(event.to_json()) + "\n")
+            write(json.dumps(event.to_json()) + "\n")
         return
     newest: deque[Quarantined] = deque(maxlen=limit or 100)
     number = 0
@@ -73,7 +74,7 @@ def list_(
         )
     if jsonl:
         for event in newest:
-            sys.stdout.write(json.dumps(event.to_json()) + "\n")
+            write(json.dumps(event.to_json()) + "\n")
         return
     table = Table(show_edge=False, expand=True)
     table.add_column("event", no_wrap=True)
@@ -177,9 +178,11 @@ def show(
             f"of its {event.bytes:,} bytes these are the first {len(event.value or b''):,};"
             " run `trilayer batch run` to have it whole"
         )
-    sys.stdout.buffer.write(event.value or b"")
+    value = event.value or b""
     if sys.stdout.isatty():
-        sys.stdout.buffer.write(b"\n")
+        write(value.decode(errors="backslashreplace") + "\n")
+    else:
+        sys.stdout.buffer.write(value)
 
 
 @app.command()

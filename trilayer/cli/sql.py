@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import logging
 import re
@@ -29,6 +30,7 @@ from trilayer.operations.values import as_text, plain
 from trilayer_core.errors import TrilayerError, UsageError, did_you_mean
 from trilayer_core.runtime.progress import shown
 from trilayer_core.runtime.settings import Settings, load_settings
+from trilayer_core.runtime.terminal import write
 
 if TYPE_CHECKING:
     from serving_layer.remote import RemoteConnection, RemoteSnapshot
@@ -338,7 +340,7 @@ _WORDS = [
 
 def _print(result: Result, format_: Format) -> None:
     if format_ is Format.json:
-        sys.stdout.write(
+        write(
             json.dumps(
                 [dict(zip(result.columns, map(plain, row), strict=True)) for row in result.rows()],
                 indent=1,
@@ -346,13 +348,15 @@ def _print(result: Result, format_: Format) -> None:
             + "\n"
         )
     elif format_ is Format.csv:
-        writer = csv.writer(sys.stdout, lineterminator="\n")
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
         writer.writerow(result.columns)
         writer.writerows(
             [["" if value is None else plain(value) for value in row] for row in result.rows()]
         )
+        write(text.getvalue())
     else:
-        table = Table(*result.columns)
+        table = Table(*map(escape, result.columns))
         for row in result.rows():
             table.add_row(*("[dim]NULL[/]" if value is None else as_text(value) for value in row))
         out.print(table)

@@ -50,7 +50,7 @@ def status(
         note = "no answer yet" if above and view.note.endswith(above) else view.note
         bounds = [f"{column}: {bound}" for column, bound in view.approximate.items()]
         note = "; ".join([*([note] if note else []), *bounds])
-        views.add_row(name, view.stream, rows, str(view.publication or ""), note)
+        views.add_row(name, view.stream, rows, str(view.publication or ""), escape(note))
     out.print(views)
     if standing.changelogs:
         topics = Table(
@@ -59,7 +59,9 @@ def status(
         for name, changelog in standing.changelogs.items():
             rows = "" if changelog.rows is None else f"{changelog.rows:,}"
             behind = "" if changelog.behind is None else f"{changelog.behind:,}"
-            topics.add_row(name, changelog.view, changelog.topic, rows, behind, changelog.note)
+            topics.add_row(
+                name, changelog.view, changelog.topic, rows, behind, escape(changelog.note)
+            )
         out.print(topics)
     _tell_alerts(standing.alerts)
     table = Table(
@@ -131,7 +133,7 @@ def _tell_streams(streams: Mapping[str, StreamStatus]) -> None:
     out.print(table)
     for name, stream in streams.items():
         if stream.note:
-            out.print(f"{name}: {stream.note}")
+            out.print(f"{name}: {escape(stream.note)}")
         if stream.compaction:
             out.print(
                 f"[yellow]{name}: commits have not been compacted since"

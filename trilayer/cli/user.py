@@ -6,6 +6,7 @@ import sys
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from trilayer.cli.context import out
 from trilayer.server.serving import users
@@ -35,18 +36,18 @@ def add(
         password = sys.stdin.readline().rstrip("\n")
     kept = users(load_settings())
     kept.put(name, password, found)
-    out.print(f"{name} is a user with the role {role}; see {kept.path}", soft_wrap=True)
+    out.print(f"{escape(name)} is a user with the role {role}; see {kept.path}", soft_wrap=True)
 
 
 @app.command()
 def remove(name: str) -> None:
     """Removes a user. Clients that are connected stay so."""
     users(load_settings()).remove(name)
-    out.print(f"The user {name} is removed.")
+    out.print(f"The user {escape(name)} is removed.")
 
 
 @app.command("list")
 def list_() -> None:
     """Lists the users and their roles."""
     for name, user in sorted(users(load_settings()).all().items()):
-        out.print(f"{name}\t{user.role}")
+        out.print(f"{escape(name)}\t{user.role}")

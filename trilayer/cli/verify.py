@@ -126,7 +126,7 @@ def _alerts(result: Verification) -> Table:
     )
     for name, alert in result.alerts.items():
         if alert.not_compared is not None:
-            table.add_row(name, "", "", "", "", "", alert.not_compared, "")
+            table.add_row(name, "", "", "", "", "", escape(alert.not_compared), "")
             continue
         counts = (alert.equal, alert.differ, alert.missing, alert.extra, alert.not_judged)
         numbers = [f"{count:,}" for count in counts]

@@ -6,6 +6,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pyarrow as pa
+from rich.markup import escape
 
 
 def plain(value: object) -> object:
@@ -94,4 +95,4 @@ def as_text(value: object) -> str:
         return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.2f}"
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    return str(plain(value)).replace("[", "\\[")
+    return escape(str(plain(value)))

@@ -7,10 +7,12 @@ Clients beyond the rate wait in the kernel's queue.
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
 import os
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -30,6 +32,44 @@ REST_S = 1.0
 
 It fails, for example, if the process has no descriptors left.
 """
+
+
+def client_of(address: str) -> str:
+    """Which client an address is counted for. A host of IPv6 has all addresses of its network."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv4Address) or found.is_loopback:
+        return str(found)
+    return str(found.ipv4_mapped or ipaddress.IPv6Network((found, 64), strict=False))
+
+
+class Clients:
+    """Counts connections, so that one client leaves room for others."""
+
+    def __init__(self, most: int, most_each: int) -> None:
+        """Has none yet.
+
+        Args:
+            most: How many there may be.
+            most_each: How many of one client.
+        """
+        self._most, self._most_each = most, most_each
+        self._entered: Counter[str] = Counter()
+
+    def enter(self, client: str) -> bool:
+        """Counts a connection until `leave`; False if there is no room for it."""
+        if self._entered.total() >= self._most or self._entered[client] >= self._most_each:
+            return False
+        self._entered[client] += 1
+        return True
+
+    def leave(self, client: str) -> None:
+        """Counts one less."""
+        self._entered[client] -= 1
+        if not self._entered[client]:
+            del self._entered[client]
 
 
 class Bucket:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import resource
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -15,14 +16,14 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from trilayer.operations.project import Project
-from trilayer.server.engine.pool import Pool
+from trilayer.server.engine.pool import Pool, of_one
 from trilayer.server.engine.question import EngineLimits, Refusal
 from trilayer.server.http import serving as web
 from trilayer.server.http.application import app
 from trilayer.server.http.security import WebAccess
 from trilayer.server.http.store_reader import StoreReader
 from trilayer.server.metrics import Metrics
-from trilayer.server.users import Users
+from trilayer.server.users import Users, is_loopback
 from trilayer.server.wire.authentication import Access
 from trilayer.server.wire.listen import DATABASE, Server, check_exposed
 from trilayer_core.errors import SettingsError
@@ -36,6 +37,9 @@ USERS = "server-users.json"
 CONSOLE = Path(__file__).with_name("console")
 """The folder of the console's built pages."""
 
+
+MOST_DESCRIPTORS = 8_192
+"""How many descriptors the server asks the system for: several for each connection."""
 
 _WHO = {"wire": "SQL clients use", "http": "the console uses"}
 """Who uses a port, as messages say it."""
@@ -97,6 +101,7 @@ async def serve(
     settings = project.settings
     may = access(settings)
     check_exposed(settings.serve_host, may)
+    _raise_descriptors()
     ports: dict[str, int] = {}
     taken: dict[str, int] = {}
 
@@ -168,6 +173,17 @@ def _one_error() -> Iterator[None]:
         raise group.exceptions[0] from None
 
 
+def _raise_descriptors() -> None:
+    """Lets this process have as many descriptors as the system allows.
+
+    The usual 1,024 are fewer than the connections of both protocols need.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 @contextmanager
 def _quick_garbage_collection() -> Iterator[None]:
     """Leaves what is there now out of garbage collection during the block.
@@ -226,6 +242,7 @@ def _web_access(known: Users, settings: Settings) -> WebAccess:
         known.role,
         hosts=[settings.serve_host, *settings.serve_names],
         has_users=lambda: bool(known.all()),
+        is_exposed=not is_loopback(settings.serve_host),
     )
 
 
@@ -235,15 +252,16 @@ def users(settings: Settings) -> Users:
 
 
 def limits(settings: Settings) -> EngineLimits:
-    """What questions may take."""
+    """What questions may take. The connections of one address always leave a quarter for others."""
+    most = settings.serve_connections
     return EngineLimits(
         workers=settings.serve_workers or EngineLimits.workers,
         memory_mb=settings.serve_memory_mb,
         timeout_s=settings.serve_timeout_s,
         rows=settings.serve_rows,
         bytes=settings.serve_bytes,
-        connections=settings.serve_connections,
-        client_connections=settings.serve_connections_each,
+        connections=most,
+        client_connections=min(settings.serve_connections_each, of_one(most)),
     )
 
 

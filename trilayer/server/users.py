@@ -9,17 +9,20 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import ipaddress
 import json
 import os
 import secrets
 import stringprep
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
 from trilayer_core.errors import SettingsError, UsageError, did_you_mean
+from trilayer_core.runtime.file_lock import exclusive
 
 Role = Literal["reader", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -28,6 +31,9 @@ ITERATIONS = 4096
 """As PostgreSQL has it, and as RFC 7677 asks for at least."""
 
 SALT_BYTES = 16
+
+MOST_CHARACTERS = 1_000
+"""The length of the longest password. To prepare a much longer one takes seconds."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +114,14 @@ class User:
     verifier: Verifier
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches a host, or has an address."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
 class Users:
     """The users of a file. It is read again whenever it has changed."""
 
@@ -118,37 +132,47 @@ class Users:
             path: The file.
         """
         self.path = path
-        self._seen: tuple[int, int] | None = None
+        self._seen: tuple[int, int, int] | None = None
         self._users: Mapping[str, User] = {}
         self._secret = secrets.token_bytes(32)
 
     def all(self) -> Mapping[str, User]:
-        """All users, by name.
+        """All users, by name; none before there is a file.
 
         Raises:
-            SettingsError: The file can't be read.
+            SettingsError: The file can't be read, or is missing though it was there before. Nobody
+                may take it for one without users then.
         """
         try:
             stat = self.path.stat()
-        except FileNotFoundError:
-            return {}
-        if self._seen != (stat.st_mtime_ns, stat.st_size):
-            try:
+            seen = (stat.st_ino, stat.st_ctime_ns, stat.st_size)
+            if self._seen != seen:
                 document = json.loads(self.path.read_text())
                 self._users = {
                     name: User(_role(entry["role"]), Verifier.parse(entry["verifier"]))
                     for name, entry in document.items()
                 }
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise SettingsError(
-                    f"{self.path} must have an object with role and verifier by name: {error};"
-                    " write it with `trilayer user add NAME`"
-                ) from None
-            self._seen = (stat.st_mtime_ns, stat.st_size)
+                self._seen = seen
+        except FileNotFoundError:
+            if self._seen is None:
+                return {}
+            raise SettingsError(
+                f"{self.path} must stay while the server runs; it is missing; put it back, or"
+                " restart the server to begin without users"
+            ) from None
+        except OSError as error:
+            raise SettingsError(f"{self.path} must be readable: {error.strerror}") from None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise SettingsError(
+                f"{self.path} must have an object with role and verifier by name: {error};"
+                " write it with `trilayer user add NAME`"
+            ) from None
         return self._users
 
     def role(self, name: str, password: str) -> Role | None:
         """The role of a user whose password this is; None if it is not."""
+        if len(password) > MOST_CHARACTERS:
+            return None
         user = self.all().get(name)
         verifier = user.verifier if user else self.pretended(name)
         return user.role if verifier.fits(password) and user else None
@@ -167,30 +191,40 @@ class Users:
             role: What the user may do.
 
         Raises:
-            UsageError: The name or password is empty.
+            UsageError: The name or password is empty, or the password too long.
         """
         if not name or not password:
             raise UsageError("name and password of a user must not be empty")
-        self._write({**self.all(), name: User(role, Verifier.of(password))})
+        if len(password) > MOST_CHARACTERS:
+            raise UsageError(
+                f"a password must have at most {MOST_CHARACTERS:,} characters; got"
+                f" {len(password):,}"
+            )
+        user = User(role, Verifier.of(password))
+        with self._changing() as users:
+            users[name] = user
 
     def remove(self, name: str) -> None:
         """Removes a user. Raises UsageError if there is none."""
-        users = dict(self.all())
-        if users.pop(name, None) is None:
-            raise UsageError(f"there is no user {name!r}{did_you_mean(name, users)}")
-        self._write(users)
+        with self._changing() as users:
+            if users.pop(name, None) is None:
+                raise UsageError(f"there is no user {name!r}{did_you_mean(name, users)}")
 
-    def _write(self, users: Mapping[str, User]) -> None:
-        document = {
-            name: {"role": user.role, "verifier": str(user.verifier)}
-            for name, user in users.items()
-        }
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        next_ = self.path.with_suffix(".next")
-        next_.touch(mode=0o600)
-        next_.write_text(json.dumps(document, indent=2) + "\n")
-        os.replace(next_, self.path)
-        self._seen = None
+    @contextmanager
+    def _changing(self) -> Iterator[dict[str, User]]:
+        """The users, which are written at the end of the block. One at a time changes them."""
+        with exclusive(self.path.with_suffix(".lock")):
+            users = dict(self.all())
+            yield users
+            document = {
+                name: {"role": user.role, "verifier": str(user.verifier)}
+                for name, user in users.items()
+            }
+            next_ = self.path.with_suffix(".next")
+            next_.unlink(missing_ok=True)
+            next_.touch(mode=0o600)
+            next_.write_text(json.dumps(document, indent=2) + "\n")
+            os.replace(next_, self.path)
 
 
 def _role(text: str) -> Role:

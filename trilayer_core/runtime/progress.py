@@ -11,7 +11,9 @@ from itertools import chain, repeat
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-STDERR = Console(stderr=True, highlight=False)
+from trilayer_core.runtime.terminal import SafeConsole
+
+STDERR: Console = SafeConsole(stderr=True, highlight=False)
 """The console for progress messages.
 
 There is only one, so that log lines appear above a live line.

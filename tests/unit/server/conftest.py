@@ -34,7 +34,7 @@ def postgresql():
 
 
 _WITH_SERVERS = {"http", "introspection", "test_earlier_versions.py", "test_monitoring.py",
-                 "test_starting.py"}  # fmt: skip
+                 "test_starting.py", "test_users_that_change.py"}  # fmt: skip
 
 
 def pytest_collection_modifyitems(items):

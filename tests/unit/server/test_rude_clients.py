@@ -1,14 +1,29 @@
 """What a client of PostgreSQL may keep from others, and for how long, if it is rude."""
 
+import asyncio
+import random
 import socket
 import struct
+from contextlib import ExitStack
 
 import psycopg
+import pyarrow as pa
 import pytest
 from psycopg import errors
 
+from tests.support.sales import catalog_on
+from tests.support.served import Served
 from tests.support.waiting import until
+from trilayer.operations.project import Project
+from trilayer.server.engine.pool import Pool
+from trilayer.server.engine.question import EngineLimits, Question
+from trilayer.server.introspection import SessionInfo
+from trilayer.server.metrics import Metrics
 from trilayer.server.wire import listen, prepared, session
+from trilayer.server.wire.client import Client
+from trilayer.server.wire.messages import PROTOCOL, Startup
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.store.files import Store
 
 BEGIN = b"BEGIN\0"
 SELECT = b"SELECT i FROM range(100000) t(i)\0"
@@ -20,9 +35,13 @@ def framed(kind, body=b""):
 
 def connected(served, database=b"trilayer"):
     raw = socket.create_connection(("127.0.0.1", served.port), timeout=90)
-    startup = b"\0\3\0\0user\0rude\0database\0" + database + b"\0\0"
-    raw.sendall(struct.pack(">i", len(startup) + 4) + startup)
+    raw.sendall(startup_message(database))
     return raw
+
+
+def startup_message(database=b"trilayer"):
+    startup = b"\0\3\0\0user\0rude\0database\0" + database + b"\0\0"
+    return struct.pack(">i", len(startup) + 4) + startup
 
 
 def read_until(raw, end):
@@ -102,6 +121,124 @@ def test_prepared_statements_are_bounded(served):
         assert b"SELECT 1" in read_until(raw, b"Z\0\0\0\x05I")
 
 
+@pytest.mark.parametrize("kind", ["statement", "portal"])
+def test_names_of_what_is_prepared_are_bounded(served, kind):
+    with connected(served) as raw:
+        read_until(raw, b"Z\0\0\0\x05I")
+        raw.sendall(framed(b"P", b"\0SELECT 1\0\0\0"))
+        for number in range(5):
+            name = b"%d" % number + b"n" * 1_000_000 + b"\0"
+            one = framed(b"P", name + b"SELECT 1\0\0\0")
+            raw.sendall(one if kind == "statement" else framed(b"B", name + b"\0" + b"\0\0" * 3))
+        raw.sendall(framed(b"S"))
+        assert b"C53200\0" in read_until(raw, b"Z\0\0\0\x05I")
+
+
+def test_room_for_a_statement_is_found_without_looking_at_the_others():
+    """Nobody is answered meanwhile, and a client may send many that are short."""
+    looks = []
+
+    class Looked(prepared.Statement):
+        @property
+        def size(self):
+            looks.append(self)
+            return super().size
+
+    kept = prepared.Prepared()
+    for number in range(prepared.MOST - 1):
+        kept.prepare(str(number), Looked("SELECT 1", ()))
+    looks.clear()
+    for _ in range(10):
+        kept.prepare("", Looked("", ()))
+    assert len(looks) <= 2 * 10
+
+
+def test_the_bytes_of_what_is_prepared_are_summed_up():
+    chosen, kept = random.Random(30), prepared.Prepared()
+    columns = pa.schema([("n", pa.int64())])
+    for _ in range(2_000):
+        name = str(chosen.randrange(9))
+        sql = "x" * chosen.randrange(50)
+        match chosen.randrange(7):
+            case 0:
+                kept.prepare(name, prepared.Statement(sql, [1], columns))
+            case 1:
+                kept.bind(name, prepared.Portal(sql, Question(sql), None))
+            case 2 if name in kept.portals:
+                kept.opened(name, columns, 100)
+            case 3:
+                kept.statements.pop(name, None)
+            case 4:
+                kept.portals.pop(name, None)
+            case 5 if chosen.random() < 0.1:
+                kept.statements.clear()
+            case 6 if chosen.random() < 0.1:
+                kept.end_transaction(commits=True)
+        for all_ in (kept.statements, kept.portals):
+            assert all_.size == sum(len(name) + one.size for name, one in all_.items())
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        framed(b"P", b"\0\0\0\0"),
+        framed(b"S"),
+        framed(b"H"),
+        framed(b"C", b"S\0"),
+        framed(b"Q", b"\0"),
+        framed(b"Q", b"SET a = 1\0"),
+        framed(b"D", b"Snone\0"),
+    ],
+)
+def test_others_go_on_between_the_messages_of_one_client(tmp_path, monkeypatch, message):
+    monkeypatch.setattr(session, "WITHOUT_OTHERS_S", 0.0)
+    project = Project(Settings(), catalog_on("sales"), Store(str(tmp_path / "store")))
+    turns = 0
+
+    async def others():
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async def run():
+        ours, theirs = socket.socketpair()
+        with theirs:
+            theirs.sendall(message * 1_000 + framed(b"X"))
+            reader, writer = await asyncio.open_connection(sock=ours)
+            client = Client(Pool(project), "rude", None)
+            one = session.Session(
+                reader, writer, client, "merged", SessionInfo(), Metrics(), 1, b"1234"
+            )
+            other = asyncio.create_task(others())
+            await one.run(Startup(PROTOCOL, 0, {}))
+            other.cancel()
+            writer.close()
+
+    asyncio.run(run())
+    assert turns >= 1_000
+
+
+def test_connections_that_have_not_begun_leave_room_for_others(tmp_path):
+    limits = EngineLimits(connections=500, client_connections=2)
+    store = Store(str(tmp_path / "store"))
+    with Served(catalog_on("sales"), Settings(), store, limits) as served, ExitStack() as stack:
+        for _ in range(2 + listen.SPARE_EACH):
+            stack.enter_context(socket.create_connection(("127.0.0.1", served.port), timeout=90))
+        with socket.create_connection(("127.0.0.1", served.port), timeout=90) as raw:
+            assert b"C53300\0" in read_until(raw, None)
+        other = ("127.0.0.2", 0)
+        with socket.create_connection(("127.0.0.1", served.port), 90, source_address=other) as raw:
+            raw.sendall(startup_message())
+            assert read_until(raw, b"Z\0\0\0\x05I")
+
+
+def test_encryption_is_not_asked_for_again_and_again(served):
+    with socket.create_connection(("127.0.0.1", served.port), timeout=90) as raw:
+        raw.sendall(struct.pack(">iii", 8, (1234 << 16) + 5680, 8)[:8] * 1_000)
+        assert b"C08P01\0" in read_until(raw, None)
+
+
 @pytest.mark.parametrize("ending", ["DEALLOCATE {}", "DEALLOCATE ALL", "DISCARD ALL"])
 def test_prepared_statements_that_are_not_needed_are_forgotten(served, ending):
     with served.client(autocommit=True) as client:
@@ -124,6 +261,11 @@ def test_settings_are_bounded(served):
         pytest.raises(errors.ConfigurationLimitExceeded),
     ):
         client.execute(f"SET a = '{'x' * 2_000}'")
+    with (
+        served.client(autocommit=True) as client,
+        pytest.raises(errors.ConfigurationLimitExceeded),
+    ):
+        client.execute(f"SET {'a' * 2_000} = 1")
 
 
 @pytest.mark.parametrize("sql", ["SET a = '{}'", "SELECT '{}'", "BEGIN; SELECT '{}'"])

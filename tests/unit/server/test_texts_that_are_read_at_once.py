@@ -7,8 +7,8 @@ A pattern that tries again and again does not end within the life of a test run.
 import pytest
 
 from tests.support.sales import catalog_on
+from trilayer.server.engine.keys import key_of
 from trilayer.server.engine.question import Refusal
-from trilayer.server.http.keys import MOST_CHARACTERS, key_of
 from trilayer.server.wire.copying import copy_of
 from trilayer.server.wire.cursors import cursor_statement
 from trilayer.server.wire.setting import Setting, setting_of
@@ -70,7 +70,10 @@ def test_a_statement_that_is_nested_deeply_has_no_key(opens, closes):
         assert key_of(sql, CATALOG) is None
 
 
-def test_a_statement_that_is_long_has_no_key():
-    sql = "SELECT * FROM totals WHERE n > 1"
-    assert key_of(sql, CATALOG) == ["shop"]
-    assert key_of(f"{sql}{' ' * MOST_CHARACTERS}", CATALOG) is None
+@pytest.mark.parametrize("verb", ["FETCH", "MOVE"])
+@pytest.mark.parametrize("direction", ["", "+", "FORWARD ", "ABSOLUTE ", "RELATIVE "])
+@pytest.mark.parametrize("digit", ["9", "\u0663"])
+def test_a_number_of_rows_that_nobody_reads(verb, direction, digit):
+    with pytest.raises(Refusal, match="a statement about a cursor must be"):
+        cursor_statement(f"{verb} {direction}{digit * MANY} FROM c")
+    assert cursor_statement(f"{verb} {direction}{'9' * 18} FROM c").name == "c"

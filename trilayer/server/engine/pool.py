@@ -40,7 +40,7 @@ One or two may have been killed while they started.
 """
 
 
-def _of_one(number: int) -> int:
+def of_one(number: int) -> int:
     """How many of these one client may have: a quarter always remains for others."""
     return max(1, number - number // 4)
 
@@ -67,7 +67,7 @@ class Pool:
         self.turns = Turns(self.limits.workers)
         # Those who compute take turns, so that there may be more of them than compute at once.
         places = IDLE_FOR_EACH * self.limits.workers + self.limits.transactions
-        self._places = Places(places, _of_one(places), self._make_room)
+        self._places = Places(places, of_one(places), self._make_room)
         # A client that needs many workers would otherwise have others wait for all these forks.
         self._forking = Places(places, 1)
         self._idle: list[Worker] = []
@@ -120,6 +120,18 @@ class Pool:
                 self.give_back(worker)
             else:
                 self.drop(worker)
+
+    async def key(self, sql: str, who: str) -> Sequence[str] | None:
+        """The key of the view of which a statement selects all columns; None if it is another one.
+
+        Raises:
+            Refusal: It takes too long, or is too long.
+        """
+        worker = await self.lease(who, fresh=False)
+        with self.given_up_on_failure(worker):
+            found = await worker.key(sql)
+        self.give_back(worker)
+        return found
 
     async def open(
         self,
@@ -321,7 +333,7 @@ class Pool:
         """
         most = self.limits.transactions
         for got, may, whose in (
-            (self._pinned[who], _of_one(most), " of one client"),
+            (self._pinned[who], of_one(most), " of one client"),
             (self._pinned.total(), most, ""),
         ):
             if got >= may:

@@ -64,10 +64,17 @@ class Split:
 
 
 @dataclass(frozen=True)
+class Key:
+    """Asks for the columns that identify a row of the answer to a statement."""
+
+    sql: str
+
+
+@dataclass(frozen=True)
 class Close:
     """Ends an answer that was not read to its end. Nothing is replied."""
 
     portal: str
 
 
-Request = Open | Fetch | Describe | Split | Close
+Request = Open | Fetch | Describe | Split | Key | Close

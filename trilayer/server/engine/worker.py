@@ -32,10 +32,11 @@ from trilayer.server.encoding import parameters
 from trilayer.server.encoding.answers import Wire, encoder
 from trilayer.server.encoding.parameters import ParameterFault
 from trilayer.server.engine import frames, system
+from trilayer.server.engine.keys import key_of
 from trilayer.server.engine.open_answer import OpenAnswer
 from trilayer.server.engine.question import Question, Refusal
 from trilayer.server.engine.refusals import refusal_of
-from trilayer.server.engine.requests import Close, Describe, Fetch, Open, Request, Split
+from trilayer.server.engine.requests import Close, Describe, Fetch, Key, Open, Request, Split
 from trilayer.server.engine.statements import statements
 from trilayer_core.errors import TrilayerError
 
@@ -43,6 +44,12 @@ logger = logging.getLogger("trilayer.server")
 
 MOST_COLUMNS = 1_664
 """The most columns of an answer, as PostgreSQL has it."""
+
+MOST_SCHEMA_BYTES = 1 << 19
+"""The most bytes of the names and types of an answer's columns, which the server keeps.
+
+A short statement can make a type that is twice as large as another, again and again.
+"""
 
 MOST_BYTES = 1 << 20
 """How much is sent in one frame, of which the server holds one for each client."""
@@ -99,6 +106,8 @@ class Executor:
                 self._describe(request.question)
             case Split():
                 self._out.send(frames.DONE, _json(statements(request.text)))
+            case Key():
+                self._out.send(frames.DONE, _json(key_of(request.sql, self._project.catalog)))
             case Close():
                 self._close(request.portal)
 
@@ -114,18 +123,14 @@ class Executor:
             snapshot = self._snapshot(question, stack)
             reader, provenance = _reader(snapshot, question, _with_values(question))
             columns = request.columns or reader.schema
-            if len(columns) > MOST_COLUMNS:
-                raise Refusal(
-                    "54011",
-                    f"an answer must have at most {MOST_COLUMNS:,} columns; got {len(columns):,}",
-                )
+            schema = _serialized(columns)
             encode = encoder(question.output, columns, question.formats)
             portal = OpenAnswer(stack.pop_all(), snapshot, reader, encode, columns)
         self._portals[request.portal] = portal
         # PostgreSQL's protocol has no place for it.
         shown = question.output in ("arrow", "json", "csv")
         said = plain(provenance.to_json()) if shown else {}
-        self._send_columns({"provenance": said}, columns)
+        self._send_columns({"provenance": said}, schema)
         if request.most_rows is not None:
             self._fetch(Fetch(request.portal, request.most_rows))
 
@@ -171,8 +176,8 @@ class Executor:
         for at in range(0, len(data), MOST_BYTES):
             self._out.send(frames.ROWS, memoryview(data)[at : at + MOST_BYTES])
 
-    def _send_columns(self, document: Mapping[str, Any], columns: pa.Schema) -> None:
-        text, schema = _json(document), columns.serialize().to_pybytes()
+    def _send_columns(self, document: Mapping[str, Any], schema: bytes) -> None:
+        text = _json(document)
         self._out.send(frames.COLUMNS, struct.pack(">I", len(text)) + text + schema)
 
     def _with_types(self, question: Question) -> Question:
@@ -202,7 +207,7 @@ class Executor:
             snapshot = self._snapshot(question, stack)
             trial = parameters.on_trial(question.sql, oids)
             columns = _reader(snapshot, replace(question, most_rows=0), trial)[0].schema
-        self._send_columns({"oids": oids}, columns)
+        self._send_columns({"oids": oids}, _serialized(columns))
 
     def _snapshot(self, question: Question, stack: ExitStack) -> Snapshot:
         relations = system.relations_of(question.sql, self._project, self._connection)
@@ -224,6 +229,20 @@ def _reader(
     reader, provenance = snapshot.reader(found.sql, layer, most_rows)
     # What the catalog says is small.
     return introspection.declared(reader.read_all(), found.oids).to_reader(), provenance
+
+
+def _serialized(columns: pa.Schema) -> bytes:
+    """The columns of an answer, as they are sent. Raises Refusal if they are too many or long."""
+    if (got := len(columns)) > MOST_COLUMNS:
+        raise Refusal("54011", f"an answer must have at most {MOST_COLUMNS:,} columns; got {got:,}")
+    schema: bytes = columns.serialize().to_pybytes()
+    if (got := len(schema)) > MOST_SCHEMA_BYTES:
+        raise Refusal(
+            "54011",
+            f"the names and types of columns must have at most {MOST_SCHEMA_BYTES:,} bytes;"
+            f" got {got:,}",
+        )
+    return schema
 
 
 def _declared(question: Question) -> list[int]:

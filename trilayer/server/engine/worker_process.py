@@ -31,7 +31,7 @@ from trilayer.server.engine.question import (
     Question,
     Refusal,
 )
-from trilayer.server.engine.requests import Close, Describe, Fetch, Open, Request, Split
+from trilayer.server.engine.requests import Close, Describe, Fetch, Key, Open, Request, Split
 from trilayer.server.engine.turns import SLICE_S, Turns
 
 FEWER = "Ask for fewer rows or columns, or aggregate them"
@@ -123,15 +123,15 @@ class Worker:
         request = Open(portal, question, most_rows, columns, looks)
         if (found := await self._asked_for_columns(request)) is None:
             return None
-        document, schema = found
-        return Opened(schema, document["provenance"])
+        document, schema, size = found
+        return Opened(schema, document["provenance"], size)
 
     async def describe(self, question: Question) -> tuple[list[int], pa.Schema]:
         """The types of a question's parameters, and its columns. Raises Refusal."""
         self._check(question)
         found = await self._asked_for_columns(Describe(question))
         assert found is not None  # it does not look
-        document, schema = found
+        document, schema, _ = found
         return document["oids"], schema
 
     def _check(self, question: Question) -> None:
@@ -143,11 +143,19 @@ class Worker:
 
     async def split(self, text: str) -> list[str]:
         """The statements of a text."""
-        self._check(Question(text))
-        await self._send(Split(text))
-        _, body = await self._receive()
-        found: list[str] = json.loads(body)
+        found: list[str] = await self._parsed(text, Split(text))
         return found
+
+    async def key(self, sql: str) -> list[str] | None:
+        """The key of the view of which a statement selects all columns; None if it is another."""
+        found: list[str] | None = await self._parsed(sql, Key(sql))
+        return found
+
+    async def _parsed(self, text: str, request: Split | Key) -> Any:
+        self._check(Question(text))
+        await self._send(request)
+        _, body = await self._receive()
+        return json.loads(body)
 
     async def fetch(self, request: Fetch) -> None:
         """Reads on in an answer; `rows` has what follows."""
@@ -181,7 +189,9 @@ class Worker:
         """Whether its process has ended."""
         if self.ended or self._handle is None:
             return self.ended or self._reader.at_eof()
-        return bool(select.select([self._handle], [], [], 0)[0])
+        poll = select.poll()  # `select` knows no descriptor from 1,024 on
+        poll.register(self._handle, select.POLLIN)
+        return bool(poll.poll(0))
 
     def when_ended(self, tell: Callable[[], object]) -> None:
         """Has somebody told if its process ends by itself, on Linux alone, or if it was killed."""
@@ -202,13 +212,16 @@ class Worker:
             os.close(self._handle)
         self._writer.close()
 
-    async def _asked_for_columns(self, request: Request) -> tuple[dict[str, Any], pa.Schema] | None:
+    async def _asked_for_columns(
+        self, request: Request
+    ) -> tuple[dict[str, Any], pa.Schema, int] | None:
         await self._send(request)
         kind, body = await self._receive()
         if kind == frames.STALE:
             return None
         (size,) = struct.unpack(">I", body[:4])
-        return json.loads(body[4 : 4 + size]), _schema(body[4 + size :])
+        columns = body[4 + size :]
+        return json.loads(body[4 : 4 + size]), _schema(columns), len(columns)
 
     async def _send(self, request: Request) -> None:
         data = pickle.dumps(request)
@@ -278,10 +291,11 @@ def _schema(data: bytes) -> pa.Schema:
 
 @dataclass(frozen=True)
 class Opened:
-    """An answer that has begun: its columns and its provenance."""
+    """An answer that has begun: its columns, its provenance, and the bytes of the columns."""
 
     schema: pa.Schema
     provenance: Mapping[str, Any]
+    bytes: int
 
 
 @dataclass(frozen=True)

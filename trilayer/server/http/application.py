@@ -72,7 +72,7 @@ def app(
         lambda: subscriptions.questions,
     )
     sql.add(made, engine, questions, limits, measured)
-    subscribe.add(made, subscriptions, store.project.catalog, limits)
+    subscribe.add(made, subscriptions, limits)
     reading.add(made, engine, store, access, limits)
     changing.add(made, store, access)
     pages.add(made, store, measured, limits)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 
@@ -50,6 +50,18 @@ class Engine(Protocol):
 
         Raises:
             Refusal: It has no answer.
+        """
+        ...
+
+    async def key(self, sql: str, who: str) -> Sequence[str] | None:
+        """The key of the view of which a statement selects all columns; None if it is another one.
+
+        Args:
+            sql: The statement.
+            who: The client that asks: a user, or an address.
+
+        Raises:
+            Refusal: It takes too long.
         """
         ...
 

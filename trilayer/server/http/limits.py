@@ -22,6 +22,7 @@ class Limits:
         subscribers: How many subscribers there are at once.
         subscribers_each: How many of one client.
         shared: How many different questions they ask.
+        shared_each: How many different ones one client asks.
         rows: How many rows the answer to a subscriber's question may have.
         waiting: How many events wait for a subscriber that does not read them. It then gets a new
             snapshot in place of them.
@@ -44,6 +45,7 @@ class Limits:
     subscribers: int = 128
     subscribers_each: int = 64
     shared: int = 32
+    shared_each: int = 24
     rows: int = 10_000
     waiting: int = 32
     held_s: float = 15.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-import ipaddress
+import logging
 import re
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -22,7 +22,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from trilayer.server.engine.places import Places
 from trilayer.server.http.faults import NOT_ALLOWED, TOO_MUCH, Failure
 from trilayer.server.http.limits import Limits
-from trilayer.server.users import Role
+from trilayer.server.users import Role, is_loopback
+from trilayer_core.errors import SettingsError
+
+logger = logging.getLogger("trilayer.server")
 
 Authenticate = Callable[[str, str], Role | None]
 """The role of a name and a password; None if they are wrong."""
@@ -92,16 +95,31 @@ class WebAccess:
             may change anything.
         hosts: Names of the server beside localhost, 127.0.0.1 and [::1].
         has_users: Whether anybody has a login now.
+        is_exposed: Whether the server's address can be reached from elsewhere.
     """
 
     authenticate: Authenticate | None = None
     hosts: Collection[str] = ()
     has_users: Callable[[], bool] = _always
+    is_exposed: bool = False
 
     @property
     def checks(self) -> Authenticate | None:
-        """Checks a login; None as long as nobody has one."""
-        return self.authenticate if self.has_users() else None
+        """Checks a login; None as long as nobody has one.
+
+        Raises:
+            Failure: Nobody can tell.
+        """
+        try:
+            return self.authenticate if self.has_users() else None
+        except SettingsError as error:
+            logger.error("a client is refused: %s", error)
+            raise Failure(
+                503,
+                NOT_ALLOWED,
+                "the users of this server can't be read",
+                "The server's log has more",
+            ) from None
 
 
 class Guard:
@@ -182,13 +200,13 @@ class Guard:
         if scope["path"] in OPEN:
             return None
         if self._access.checks is None:
-            if _is_loopback(address):
+            if is_loopback(address) and not self._access.is_exposed:
                 return Requester(None, "reader", address)
             raise Failure(
                 403,
                 NOT_ALLOWED,
-                "a server without users must be asked from its own machine; got a request"
-                f" from {address}",
+                "a server without users must be asked from its own machine, at an address that only"
+                f" this machine reaches; got a request from {address}",
                 "Add a user: `trilayer user add NAME`",
             )
         raise login_needed("a login must be sent with this request; it has none")
@@ -273,13 +291,6 @@ def _name(host: str) -> str:
     """The name in a Host header, without the port; empty if it is none."""
     match = _HOST.fullmatch(host)
     return (match[1] or match[2]).lower() if match else ""
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
-    except ValueError:
-        return False
 
 
 def _check_length(length: str | None, most: int) -> None:

@@ -6,8 +6,10 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import h11
 import uvicorn
@@ -23,8 +25,23 @@ CLOSING_S = 3
 """How long answers that are being sent may take when the server ends, in seconds."""
 
 
-CONNECTIONS = 1_024
-"""How many connections there may be at once; others get status 503."""
+CONNECTIONS, CONNECTIONS_EACH = 1_024, 768
+"""How many connections there may be at once, and of one client; others get status 503."""
+
+HEAD_S, BODY_S = 10.0, 60.0
+"""How long a client may take for the handshake of TLS or the head of a request, which begins when
+it may send one, and how long for the body, in seconds.
+"""
+
+UNREAD_S = 60.0
+"""How long a client may take to read the end of an answer, in seconds."""
+
+BUSY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 5\r\n"
+    b"Content-Type: text/plain; charset=utf-8\r\nContent-Length: 20\r\n\r\n"
+    b"too many connections"
+)
+"""What a client gets for which there is no room. There is none for a handshake of TLS either."""
 
 MOST_AHEAD_BYTES = 65_536
 """How much a client may send of further requests while one is answered."""
@@ -49,10 +66,52 @@ class _Protocol(H11Protocol):
     """A connection that also ends if its client leaves, or sends what is no request, meanwhile.
 
     uvicorn does not read on while a further request waits, and so would not see its client leave.
+    It has no time limit for what a client sends either.
     """
+
+    def __init__(self, *given: Any, on_lost: Callable[[], None]) -> None:
+        super().__init__(*given)
+        self._on_lost, self.is_made = on_lost, False
+        self._awaited: object = None
+        self._limit: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.is_made = True
+        self._expect()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._limit_to(None)
+        self._on_lost()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._awaited = None
+        self._expect()
+
+    def _expect(self) -> None:
+        """Limits the time of what the client sends next, if that is another part than before."""
+        if (awaited := self.conn.their_state) is not self._awaited:
+            self._awaited = awaited
+            limits = {h11.IDLE: HEAD_S, h11.SEND_BODY: BODY_S}
+            self._limit_to(limits.get(awaited))
+
+    def _limit_to(self, seconds: float | None) -> None:
+        if self._limit is not None:
+            self._limit.cancel()
+        self._limit = self.loop.call_later(seconds, self._late) if seconds else None
+
+    def _late(self) -> None:
+        if self.transport.get_write_buffer_size() and self._awaited is h11.IDLE:
+            self._awaited = None  # it is not late again
+            self._limit_to(UNREAD_S)
+        else:
+            self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        self._expect()
         if self.conn.their_state is h11.DONE:
             self.flow.resume_reading()
             if len(self.conn.trailing_data[0]) > MOST_AHEAD_BYTES:
@@ -70,6 +129,7 @@ class _Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
+        self._clients = accepting.Clients(CONNECTIONS, CONNECTIONS_EACH)
         self.beginnings = accepting.Tasks()
         """Connections that have not finished their handshake of TLS."""
 
@@ -80,12 +140,27 @@ class _Server(uvicorn.Server):
 
     def begin(self, accepted: socket.socket) -> None:
         """Answers the requests of a connection."""
-        self.beginnings.begin(self._begin(accepted))
+        try:
+            client = accepting.client_of(accepted.getpeername()[0])
+        except OSError:  # it has left
+            accepted.close()
+            return
+        if self._clients.enter(client):
+            self.beginnings.begin(self._begin(accepted, partial(self._clients.leave, client)))
+            return
+        if not self.config.is_ssl:
+            with suppress(OSError):
+                accepted.send(BUSY)
+        accepted.close()
 
-    async def _begin(self, accepted: socket.socket) -> None:
+    async def _begin(self, accepted: socket.socket, on_lost: Callable[[], None]) -> None:
+        protocol = _Protocol(self.config, self.server_state, self.lifespan.state, on_lost=on_lost)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                self._protocol, accepted, ssl=self.config.ssl
+                lambda: protocol,
+                accepted,
+                ssl=self.config.ssl,
+                ssl_handshake_timeout=HEAD_S if self.config.is_ssl else None,
             )
         except OSError as error:  # such as a handshake of TLS that is none
             logger.debug("a client has left: %s", error)
@@ -93,9 +168,9 @@ class _Server(uvicorn.Server):
         except BaseException:
             accepted.close()
             raise
-
-    def _protocol(self) -> _Protocol:
-        return _Protocol(self.config, self.server_state, self.lifespan.state)
+        finally:
+            if not protocol.is_made:  # it is not told then that it is lost
+                on_lost()
 
 
 async def serve(
@@ -134,7 +209,6 @@ async def serve(
         # request leave without telling the answer that is being sent: it would never end.
         http=_Protocol,
         timeout_graceful_shutdown=CLOSING_S,
-        limit_concurrency=CONNECTIONS,
         ssl_certfile=certificate,
         ssl_keyfile=key,
     )

@@ -50,7 +50,7 @@ class Followed:
     Attributes:
         sql: The statement.
         layer: The layer.
-        key: The columns that identify a row; None for the whole row.
+        key: The columns that identify a row; None for the key of a view, or else the whole row.
     """
 
     sql: str
@@ -83,13 +83,15 @@ class Shared:
     def __init__(
         self,
         followed: Followed,
+        who: str,
         engine: Engine,
         watch: Watch,
         one_by_one: OneByOne,
         limits: Limits,
         metrics: Metrics,
     ) -> None:
-        self.followed = followed
+        self.followed, self._who = followed, who
+        self._key: Sequence[str] | None = followed.key
         self.subscribers: set[Subscriber] = set()
         self._engine, self._watch, self._one_by_one = engine, watch, one_by_one
         self._limits, self._metrics = limits, metrics
@@ -155,12 +157,14 @@ class Shared:
             return None
         # A line of its own would end the event; inside of texts JSON escapes it.
         rows = answer.encoded.decode().replace("\n", "")
-        head = {"columns": answer.columns, "key": self._key(answer), "reason": reason}
+        head = {"columns": answer.columns, "key": self._key_of(answer), "reason": reason}
         data = f'{_compact(head)[:-1]},"rows":{rows},"provenance":{_compact(answer.provenance)}}}'
         return Event("snapshot", data, answer.id)
 
     async def _follow(self, first: asyncio.Future[None]) -> None:
         try:
+            if self._key is None:
+                self._key = await self._own_key()
             seen = await state_of(self._engine, self._limits)
             while True:
                 self._take(*await self._evaluated())
@@ -204,6 +208,17 @@ class Shared:
             except TimeoutError:
                 continue
 
+    async def _own_key(self) -> Sequence[str] | None:
+        """The key of the view whose rows are followed; None if it is another answer."""
+        try:
+            async with asyncio.timeout(self._limits.answer_s):
+                return await self._engine.key(self.followed.sql, self._who)
+        except TimeoutError:
+            raise self._late() from None
+
+    def _late(self) -> Refusal:
+        return Refusal(CANCELLED, f"the answer must be complete within {self._limits.answer_s:g} s")
+
     async def _evaluated(self) -> tuple[_Answer, list[Row], list[Row]]:
         """The present answer, the rows that are new or changed, and the keys that are gone."""
         most = self._limits.rows
@@ -226,9 +241,7 @@ class Shared:
                     columns, provenance = columns_json(answer.schema), answer.provenance
             except TimeoutError:
                 outcome.set("timeout")
-                raise Refusal(
-                    CANCELLED, f"the answer must be complete within {self._limits.answer_s:g} s"
-                ) from None
+                raise self._late() from None
         if len(encoded) > MOST_BYTES:
             raise _too_much(f"{MOST_BYTES:,} bytes")
         # A large answer takes a while, in which others are answered.
@@ -291,12 +304,12 @@ class Shared:
         assert answer is not None  # nobody is told of progress before there is one
         return Event("progress", _compact({"provenance": answer.provenance}), answer.id)
 
-    def _key(self, answer: _Answer) -> list[str]:
-        return [*(self.followed.key or (column["name"] for column in answer.columns))]
+    def _key_of(self, answer: _Answer) -> list[str]:
+        return [*(self._key or (column["name"] for column in answer.columns))]
 
     def _keyed(self, rows: list[Row], columns: list[str]) -> dict[tuple[str, int], Row]:
         """Rows by key."""
-        key = self.followed.key
+        key = self._key
         for name in key or ():
             if columns.count(name) != 1:
                 raise Refusal(
@@ -322,10 +335,10 @@ class Shared:
 
     def _values(self, row: Row, answer: _Answer) -> Row:
         """The key of a row."""
-        if self.followed.key is None:
+        if self._key is None:
             return row
         columns = [column["name"] for column in answer.columns]
-        return [row[columns.index(name)] for name in self.followed.key]
+        return [row[columns.index(name)] for name in self._key]
 
 
 def _too_much(what: str) -> Refusal:

@@ -16,7 +16,6 @@ from serving_layer.snapshot import Layer
 from trilayer.server.engine.question import Refusal
 from trilayer.server.http.engine import Engine
 from trilayer.server.http.faults import TOO_MANY, Failure, of_refusal
-from trilayer.server.http.keys import key_of, whole_sql
 from trilayer.server.http.limits import Limits
 from trilayer.server.http.one_by_one import OneByOne
 from trilayer.server.http.security import Requester, requester_of
@@ -25,7 +24,6 @@ from trilayer.server.http.sql import check_length
 from trilayer.server.http.subscriber import Ended, Subscriber
 from trilayer.server.http.watch import Watch
 from trilayer.server.metrics import Metrics
-from trilayer_core.definitions.catalog import Catalog
 
 logger = logging.getLogger("trilayer.server")
 
@@ -47,7 +45,8 @@ class Subscriptions:
         self._watch, self._one_by_one = Watch(engine, limits), OneByOne()
         self._shared: dict[Followed, Shared] = {}
         self._drops: dict[Followed, asyncio.TimerHandle] = {}
-        self._clients: Counter[str] = Counter()
+        # How many subscribers of a question a client is.
+        self._clients: Counter[tuple[Followed, str]] = Counter()
         self._closed = False
 
     def __len__(self) -> int:
@@ -76,16 +75,22 @@ class Subscriptions:
             Failure: There are too many.
             Refusal: The question has no answer.
         """
-        self._check(client)
+        self._check(followed, client.who)
         shared = self._shared.get(followed)
         if shared is None:
             self._make_room()
             shared = self._shared[followed] = Shared(
-                followed, self._engine, self._watch, self._one_by_one, self._limits, self._metrics
+                followed,
+                client.who,
+                self._engine,
+                self._watch,
+                self._one_by_one,
+                self._limits,
+                self._metrics,
             )
         if (drop := self._drops.pop(followed, None)) is not None:
             drop.cancel()
-        self._clients[client.who] += 1
+        self._clients[followed, client.who] += 1
         try:
             return shared, await shared.join(last_id)
         except BaseException:
@@ -106,10 +111,10 @@ class Subscriptions:
             shared.close()
 
     def _left(self, shared: Shared, client: Requester) -> None:
-        self._clients[client.who] -= 1
-        if not self._clients[client.who]:
-            del self._clients[client.who]
         followed = shared.followed
+        self._clients[followed, client.who] -= 1
+        if not self._clients[followed, client.who]:
+            del self._clients[followed, client.who]
         if not shared.subscribers and followed not in self._drops and not self._closed:
             held_s = self._limits.held_s if shared.has_answer else 0
             loop = asyncio.get_running_loop()
@@ -119,15 +124,26 @@ class Subscriptions:
         del self._drops[followed]
         self._shared.pop(followed).close()
 
-    def _check(self, client: Requester) -> None:
+    def _check(self, followed: Followed, who: str) -> None:
         if self._closed:
             raise Failure(503, "57P01", "the server is ending", headers={"Retry-After": "2"})
-        for got, most, whose in (
-            (self._clients[client.who], self._limits.subscribers_each, " of one client"),
-            (len(self), self._limits.subscribers, ""),
+        limits = self._limits
+        mine = {asked: number for (asked, by), number in self._clients.items() if by == who}
+        for got, most, what in (
+            (
+                sum(mine.values()),
+                limits.subscribers_each,
+                "subscribers of one client must be there",
+            ),
+            (len(self), limits.subscribers, "subscribers must be there"),
+            (
+                len(mine) if followed not in mine else 0,
+                limits.shared_each,
+                "different questions of one client must be followed",
+            ),
         ):
             if got >= most:
-                raise _too_many(f"at most {most} subscribers{whose} must be there at once")
+                raise _too_many(f"at most {most} {what} at once")
 
     def _make_room(self) -> None:
         """Drops an answer that is only held, if there are too many questions."""
@@ -152,7 +168,14 @@ def _too_many(message: str) -> Failure:
     )
 
 
-def add(app: FastAPI, subscriptions: Subscriptions, catalog: Catalog, limits: Limits) -> None:
+def whole_sql(sql: str) -> str:
+    """The statement, where a name alone stands for all rows of that view or query."""
+    text = sql.strip().rstrip(";").strip()
+    parts = text.split(".")
+    return f"FROM {text}" if len(parts) <= 2 and all(p.isidentifier() for p in parts) else sql
+
+
+def add(app: FastAPI, subscriptions: Subscriptions, limits: Limits) -> None:
     """Adds the endpoint to an application."""
 
     @app.get("/v1/subscribe", tags=["questions"], response_class=Response)
@@ -181,9 +204,8 @@ def add(app: FastAPI, subscriptions: Subscriptions, catalog: Catalog, limits: Li
     ) -> Response:
         """Follows the answer to one SELECT: a snapshot, then each change, as server-sent events."""
         check_length(sql, limits)
-        statement = whole_sql(sql)
-        columns = [name.strip() for name in key.split(",")] if key else key_of(statement, catalog)
-        followed = Followed(statement, layer, tuple(columns) if columns else None)
+        columns = tuple(dict.fromkeys(name.strip() for name in key.split(","))) if key else None
+        followed = Followed(whole_sql(sql), layer, columns)
         return _Stream(subscriptions, followed, requester_of(request), last_id, limits)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 from dataclasses import dataclass
 
@@ -10,6 +11,9 @@ from trilayer.server.engine.question import Refusal
 from trilayer.server.users import Users
 from trilayer.server.wire import messages, scram
 from trilayer.server.wire.messages import Body, ProtocolFault
+from trilayer_core.errors import SettingsError
+
+logger = logging.getLogger("trilayer.server")
 
 MOST_BYTES = 10_000
 """The length of the longest message that a client may send before it is known."""
@@ -30,8 +34,21 @@ class Access:
     encrypted: bool = False
 
 
+@dataclass(frozen=True)
+class Claim:
+    """Who a client says it is.
+
+    Attributes:
+        name: The user's name.
+        is_local: Whether it needs no password as long as there are no users.
+    """
+
+    name: str
+    is_local: bool
+
+
 async def authenticate(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, users: Users, name: str
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, users: Users, claim: Claim
 ) -> bool:
     """Has a client prove that it is the user that it says.
 
@@ -39,18 +56,31 @@ async def authenticate(
         reader: What the client sends.
         writer: Where the server's part of the exchange goes.
         users: The users.
-        name: The user that the client says it is.
+        claim: Who the client says it is.
 
     Returns:
         Whether it has; False if there are no users.
 
     Raises:
-        Refusal: It is not.
+        Refusal: It is not, or nobody can tell.
         ProtocolFault: It sends something else.
     """
-    known = users.all()
+    try:
+        known = users.all()
+    except SettingsError as error:
+        logger.error("a client is refused: %s", error)
+        raise Refusal(
+            "28000", "the users of this server can't be read", "The server's log has more"
+        ) from None
     if not known:
-        return False
+        if claim.is_local:
+            return False
+        raise Refusal(
+            "28000",
+            "a server that others reach must have users; it has none",
+            "Add one on its machine: `trilayer user add NAME`",
+        )
+    name = claim.name
     user = known.get(name)
     exchange = scram.Exchange(user.verifier if user else users.pretended(name))
     writer.write(messages.sasl([scram.MECHANISM]))

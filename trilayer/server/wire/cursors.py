@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from trilayer.server.engine.question import Refusal
 from trilayer.server.wire.text import LEADING, first_word
 
+_NUMBER = r"[-+]?[0-9]{1,18}+"
 _NAME = r'(?P<name>"(?:[^"]|"")++"|\w++)'
 _DECLARE = re.compile(
     rf"{LEADING}DECLARE\s++{_NAME}\s++(?P<options>(?:(?!CURSOR\s)\w++\s++)*+)CURSOR\s++"
@@ -20,8 +21,9 @@ _DECLARE = re.compile(
 )
 _FETCH = re.compile(
     rf"{LEADING}(?P<verb>FETCH|MOVE)\s++"
-    r"(?:(?P<direction>NEXT|PRIOR|FIRST|LAST|ALL|(?:FORWARD|BACKWARD)(?:\s++(?:ALL\b|[-+]?\d++))?"
-    r"|(?:(?:ABSOLUTE|RELATIVE)\s++)?[-+]?\d++)\s++)?"
+    r"(?:(?P<direction>NEXT|PRIOR|FIRST|LAST|ALL"
+    rf"|(?:FORWARD|BACKWARD)(?:\s++(?:ALL\b|{_NUMBER}))?|(?:(?:ABSOLUTE|RELATIVE)\s++)?{_NUMBER})"
+    r"\s++)?"
     rf"(?:(?:FROM|IN)\s++)?{_NAME}",
     re.IGNORECASE | re.DOTALL,
 )

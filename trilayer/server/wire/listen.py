@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import itertools
 import logging
 import re
@@ -18,8 +17,9 @@ from trilayer.server import accepting, introspection
 from trilayer.server.engine.pool import Pool
 from trilayer.server.engine.question import Refusal
 from trilayer.server.metrics import Metrics
+from trilayer.server.users import is_loopback
 from trilayer.server.wire import messages
-from trilayer.server.wire.authentication import Access, authenticate
+from trilayer.server.wire.authentication import Access, Claim, authenticate
 from trilayer.server.wire.client import Client
 from trilayer.server.wire.messages import Fault, ProtocolFault, Startup
 from trilayer.server.wire.session import Session
@@ -35,7 +35,13 @@ STARTUP_S = 10.0
 CLOSING_S = 10.0
 """How long a client may take for what is left to read when its connection ends, in seconds."""
 
+SPARE, SPARE_EACH = 64, 16
+"""How many more clients, and of one address, may send the first message, which may be a CANCEL."""
+
 MOST_STARTUP_BYTES = 10_000
+MOST_BEGINNINGS = 3
+"""One for each kind of encryption that a client may ask for, and the startup message."""
+
 KEY_BYTES = 4
 
 _VERSION = re.compile(r"[0-9]{1,18}")
@@ -104,20 +110,23 @@ class Server:
     async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answers one client, from its first message on."""
         address = str((writer.get_extra_info("peername") or ("",))[0])
-        self._clients[address] += 1
+        client = accepting.client_of(address)
+        self._clients[client] += 1
         try:
+            self._admit(client, SPARE, SPARE_EACH)
             async with asyncio.timeout(STARTUP_S):
                 startup, encrypted = await _startup(reader, writer, self._access.tls)
             if startup.code == messages.CANCEL:
                 if (session := self._sessions.get(startup.pid)) is not None:
                     session.cancel(startup.secret)
                 return
-            self._admit(address)
+            self._admit(client)
             if self._access.encrypted and not encrypted:
                 raise Refusal("28000", "the connection must be encrypted", "Set sslmode=require")
             async with asyncio.timeout(STARTUP_S):
                 user = startup.options.get("user", "")
-                is_proven = await authenticate(reader, writer, self._access.users, user)
+                claim = Claim(user, is_local=is_loopback(self._host) and is_loopback(address))
+                is_proven = await authenticate(reader, writer, self._access.users, claim)
             session = self._session(startup, user if is_proven else address, reader, writer)
             self._sessions[session.pid] = session
             try:
@@ -136,7 +145,9 @@ class Server:
             fault = Fault("XX000", "internal error", "The server's log has more", severity="FATAL")
             writer.write(messages.error(fault))
         finally:
-            self._clients[address] -= 1
+            self._clients[client] -= 1
+            if not self._clients[client]:
+                del self._clients[client]
             left_bytes = writer.transport.get_write_buffer_size()
             writer.close()
             if left_bytes:  # one that does not read it would keep a descriptor and no longer count
@@ -166,12 +177,12 @@ class Server:
         )
         return Session(reader, writer, client, layer, known, self._metrics, pid, secret)
 
-    def _admit(self, address: str) -> None:
+    def _admit(self, client: str, spare: int = 0, spare_each: int = 0) -> None:
         """Raises Refusal if there are too many clients."""
         limits = self._pool.limits
-        if self._clients.total() > limits.connections:
+        if self._clients.total() > limits.connections + spare:
             raise Refusal("53300", f"at most {limits.connections} clients may be connected")
-        if self._clients[address] > limits.client_connections:
+        if self._clients[client] > limits.client_connections + spare_each:
             most = limits.client_connections
             raise Refusal("53300", f"at most {most} clients may be connected from one address")
 
@@ -182,7 +193,7 @@ def check_exposed(host: str, access: Access) -> None:
     Raises:
         UsageError: The address can be reached from elsewhere, without passwords or encryption.
     """
-    if host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback):
+    if is_loopback(host):
         return
     steps = {}
     if not access.users.all():
@@ -196,14 +207,6 @@ def check_exposed(host: str, access: Access) -> None:
         )
 
 
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
 async def _startup(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, tls: ssl.SSLContext | None
 ) -> tuple[Startup, bool]:
@@ -212,7 +215,7 @@ async def _startup(
     If encryption is declined, the client begins again.
     """
     encrypted = False
-    while True:
+    for _ in range(MOST_BEGINNINGS):
         length = int.from_bytes(await reader.readexactly(4), "big")
         if not 8 <= length <= MOST_STARTUP_BYTES:
             raise ProtocolFault(
@@ -231,6 +234,7 @@ async def _startup(
         else:
             writer.write(b"N")
             await writer.drain()
+    raise ProtocolFault("encryption may be asked for once of each kind; it was asked for again")
 
 
 def _chosen(startup: Startup) -> tuple[Layer, int | None]:

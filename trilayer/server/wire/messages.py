@@ -68,11 +68,15 @@ class Body:
 
     def int16s(self) -> list[int]:
         """The next integers, preceded by their number."""
-        return [self.int16() for _ in range(self._number())]
+        return self._numbers("h", 2)
 
     def int32s(self) -> list[int]:
         """The next integers, preceded by their number."""
-        return [self.int32() for _ in range(self._number())]
+        return self._numbers("i", 4)
+
+    def _numbers(self, kind: str, size: int) -> list[int]:
+        number = self._number()
+        return [*struct.unpack(f">{number}{kind}", self.take(number * size))]
 
     def values(self) -> list[bytes | None]:
         """The next values, preceded by their number. NULL is None."""

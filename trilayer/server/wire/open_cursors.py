@@ -53,7 +53,8 @@ class OpenCursors:
             except BaseException:
                 del self._prepared.portals[name]
                 raise
-            cursor.columns, cursor.open = opened.schema, True
+            self._prepared.opened(name, opened.schema, opened.bytes)
+            cursor.open = True
         finally:
             if alone:
                 self.end_transaction(commits=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -32,7 +33,8 @@ class Statement:
     @property
     def size(self) -> int:
         """How many bytes of the client it keeps."""
-        return len(self.sql) + 4 * len(self.oids)
+        columns = self.columns.serialize().size if self.columns is not None else 0
+        return len(self.sql) + 4 * len(self.oids) + columns
 
 
 @dataclass
@@ -51,6 +53,7 @@ class Portal:
         held_by: The worker that has its answer after that, until it is read to its end.
         read: How many rows of a cursor were read or passed over.
         rest: What is left of a FETCH whose client has limited the rows of a message.
+        columns_bytes: How many bytes the columns keep.
     """
 
     sql: str
@@ -64,12 +67,52 @@ class Portal:
     held_by: Worker | None = None
     read: int = 0
     rest: Fetch | None = None
+    columns_bytes: int = 0
 
     @property
     def size(self) -> int:
         """How many bytes of the client it keeps."""
         given = self.question.parameters
-        return len(self.sql) + sum(len(value or b"") + 8 for value in given.values)
+        values = sum(len(value or b"") + 8 for value in given.values)
+        return len(self.sql) + values + self.columns_bytes
+
+
+_T = TypeVar("_T", Statement, Portal)
+
+
+class _Kept(MutableMapping[str, _T]):
+    """Statements or portals by name, with the sum of their bytes.
+
+    Attributes:
+        size: How many bytes of the client they keep together.
+    """
+
+    def __init__(self) -> None:
+        self._all: dict[str, _T] = {}
+        self._sizes: dict[str, int] = {}
+        self.size = 0
+
+    def size_of(self, name: str) -> int:
+        """How many bytes the one with a name keeps; 0 if there is none."""
+        return self._sizes.get(name, 0)
+
+    def __getitem__(self, name: str) -> _T:
+        return self._all[name]
+
+    def __setitem__(self, name: str, one: _T) -> None:
+        size = len(name) + one.size
+        self.size += size - self.size_of(name)
+        self._all[name], self._sizes[name] = one, size
+
+    def __delitem__(self, name: str) -> None:
+        del self._all[name]
+        self.size -= self._sizes.pop(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
 
 
 @dataclass
@@ -82,8 +125,8 @@ class Prepared:
         replaced: Whether a portal was bound again that was not read to its end.
     """
 
-    statements: dict[str, Statement] = field(default_factory=dict)
-    portals: dict[str, Portal] = field(default_factory=dict)
+    statements: _Kept[Statement] = field(default_factory=_Kept)
+    portals: _Kept[Portal] = field(default_factory=_Kept)
     replaced: bool = False
 
     def statement(self, name: str) -> Statement:
@@ -107,7 +150,7 @@ class Prepared:
 
     def prepare(self, name: str, statement: Statement) -> None:
         """Keeps a statement. Raises Refusal if there are too many."""
-        self._check_room(statement, self.statements.get(name))
+        self._check_room(statement, self.statements, name)
         self.statements[name] = statement
 
     def deallocate(self, name: str) -> None:
@@ -120,16 +163,23 @@ class Prepared:
         former = self.portals.get(name)
         if former is not None and former.is_cursor:
             raise Refusal("42P03", f'cursor "{name}" already exists')
-        self._check_room(portal, former)
+        self._check_room(portal, self.portals, name)
         if former is not None and former.open:
             self.replaced = True
         self.portals[name] = portal
 
-    def _check_room(self, more: Statement | Portal, former: Statement | Portal | None) -> None:
-        """Raises Refusal if there is no room for another one in place of a former one."""
-        kept = [*self.statements.values(), *self.portals.values(), more]
-        size = sum(one.size for one in kept) - (former.size if former else 0)
-        if len(kept) - bool(former) > MOST or size > MOST_BYTES:
+    def opened(self, name: str, columns: pa.Schema, columns_bytes: int) -> None:
+        """Keeps the columns of a portal. If they are too many, no other one finds room."""
+        portal = self.portals[name]
+        portal.columns, portal.columns_bytes = columns, columns_bytes
+        self.portals[name] = portal
+
+    def _check_room(self, more: _T, kept: _Kept[_T], name: str) -> None:
+        """Raises Refusal if there is no room for another one under a name."""
+        number = len(self.statements) + len(self.portals) + (name not in kept)
+        size = self.statements.size + self.portals.size + len(name) + more.size
+        size -= kept.size_of(name)
+        if number > MOST or size > MOST_BYTES:
             raise Refusal(
                 "53200",
                 f"a client may keep {MOST:,} statements and portals, of {MOST_BYTES:,} bytes"
@@ -145,17 +195,14 @@ class Prepared:
         """
         if not self.portals and not self.replaced:
             return True, []
-        kept = {
-            name: portal
-            for name, portal in self.portals.items()
-            if portal.stays or (commits and portal.holds)
-        }
-        for portal in kept.values():
-            portal.stays = True
-        forgotten = [portal for name, portal in self.portals.items() if name not in kept]
-        sound = not self.replaced and not any(portal.open for portal in forgotten)
-        self.portals, self.replaced = kept, False
-        return sound, [one for one in kept.values() if one.open and one.held_by is None]
+        sound, self.replaced = not self.replaced, False
+        for name, portal in [*self.portals.items()]:
+            if portal.stays or (commits and portal.holds):
+                portal.stays = True
+            else:
+                sound = sound and not portal.open
+                del self.portals[name]
+        return sound, [one for one in self.portals.values() if one.open and one.held_by is None]
 
     def held(self, worker: Worker) -> bool:
         """Whether a worker has the answer of a cursor that is held."""

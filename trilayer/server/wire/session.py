@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 import select
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -66,7 +67,10 @@ A client that keeps none may wait for as long as it likes, but not within a mess
 """
 
 MOST_SETTINGS, MOST_SETTING_BYTES = 200, 1_000
-"""The most settings of a client that are remembered, and the longest value."""
+"""The most settings of a client that are remembered, and the longest name or value."""
+
+WITHOUT_OTHERS_S = 0.005
+"""How long a client's messages are answered before those of others are, in seconds."""
 
 
 class Session:
@@ -114,6 +118,7 @@ class Session:
         self._kept: list[bytes] = []
         self._kept_bytes = 0
         self._unread = bytearray()
+        self._others_at = 0.0
 
     def cancel(self, secret: bytes) -> None:
         """Interrupts the query that runs, if the client may do so."""
@@ -150,6 +155,7 @@ class Session:
                         if not (data := await self._reader.read(READ_BYTES)):
                             return None
                         self._unread += data
+                        self._others_at = time.monotonic() + WITHOUT_OTHERS_S
             except TimeoutError:
                 code, why = "25P03", "terminating connection due to idle-in-transaction timeout"
                 if not keeps:
@@ -157,9 +163,20 @@ class Session:
                 self._send(messages.error(Fault(code, why, severity="FATAL")))
                 self._flush()
                 return None
+        else:
+            await self._let_others()
         kind, body = bytes(self._unread[:1]), Body(bytes(self._unread[_HEAD_BYTES:size]))
         del self._unread[:size]
         return None if kind == b"X" else (kind, body)
+
+    async def _let_others(self) -> None:
+        """Lets the clients go on that wait, if this one has kept them waiting for long enough.
+
+        What has arrived would otherwise all be answered first, because nothing else waits.
+        """
+        if time.monotonic() >= self._others_at:
+            await asyncio.sleep(0)
+            self._others_at = time.monotonic() + WITHOUT_OTHERS_S
 
     def _size_of_next(self) -> int | None:
         """The size of the next message; None until all of it was read. Raises ProtocolFault."""
@@ -272,6 +289,7 @@ class Session:
             self._send(messages.EMPTY_QUERY)
         at = 0
         for sql in statements:
+            await self._let_others()
             start = text.find(sql, at)
             with _placed(max(start, at)):
                 await self._answer_simply(sql)
@@ -370,7 +388,8 @@ class Session:
             self._known = replace(self._known, layer=self._layer)
             return
         others = self._known.settings.keys() - {chosen.name}
-        if len(others) >= MOST_SETTINGS or len(chosen.value) > MOST_SETTING_BYTES:
+        longest = max(len(chosen.name), len(chosen.value))
+        if len(others) >= MOST_SETTINGS or longest > MOST_SETTING_BYTES:
             raise Refusal(
                 "53400",
                 f"a client may have {MOST_SETTINGS} settings, each of at most"
@@ -494,8 +513,10 @@ class Session:
             most = self._asked_for_next(name)
             async with self._answering.unmeasured():
                 _, opened = await self._client.open(portal.question, name, most)
-            portal.columns, portal.open = opened.schema, True
+            self._prepared.opened(name, opened.schema, opened.bytes)
+            portal.open = True
             portal.coming = most is not None
+        assert portal.columns is not None
         self._send(messages.row_description(_fields(portal.columns, portal.question.formats)))
 
     def _asked_for_next(self, portal: str) -> int | None:
@@ -536,7 +557,7 @@ class Session:
                 worker, opened = await self._client.open(
                     portal.question, name, most, portal.columns
                 )
-                portal.columns = opened.schema
+                self._prepared.opened(name, opened.schema, opened.bytes)
             done = await self._answering.send_rows(worker)
         portal.open = done.more
         self._send_end(done)

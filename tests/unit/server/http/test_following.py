@@ -3,13 +3,18 @@
 import json
 import socket
 import threading
+from contextlib import ExitStack
 
+import httpx
 import pytest
 
 from tests.support.served_http import counts, events
 from tests.support.waiting import until
 from trilayer.server.engine.question import Refusal
+from trilayer.server.http import serving as web
 from trilayer.server.http.limits import Limits
+from trilayer.server.serving import limits as serving_limits
+from trilayer_core.runtime.settings import Settings
 
 EXAMPLE = [b'[["ann",1],["bob",2]]']
 
@@ -237,6 +242,38 @@ def test_different_questions_are_limited(serving):
             return response.status_code == 200
 
     until(made_room)
+
+
+def test_different_questions_of_one_client_leave_room_for_others(serving):
+    answers = dict.fromkeys("abcd", EXAMPLE)
+    served = serving(limits=Limits(shared=4, shared_each=3), **answers)
+    with ExitStack() as stack:
+        for name in "abca":  # the last one is followed twice
+            assert stack.enter_context(served.follow(name)).status_code == 200
+        refused = stack.enter_context(served.follow("d"))
+        assert refused.status_code == 429
+        assert "at most 3 different questions of one client" in refused.json()["error"]["message"]
+        other = httpx.Client(transport=httpx.HTTPTransport(local_address="127.0.0.2"), timeout=20)
+        with other.stream("GET", f"{served.url}/v1/subscribe?sql=d") as response:
+            assert response.status_code == 200
+        other.close()
+
+
+def test_the_usual_limits_of_one_client_are_below_those_of_all():
+    limits = Limits()
+    assert limits.shared_each < limits.shared
+    assert limits.subscribers_each < limits.subscribers
+    assert web.CONNECTIONS_EACH < web.CONNECTIONS
+    for connections in range(4, 600):
+        given = serving_limits(Settings(serve_connections=connections))
+        assert given.client_connections < given.connections == connections
+
+
+def test_a_key_that_names_a_column_often_names_it_once(serving):
+    """Otherwise the key of each row would be many times as large as the row."""
+    served = serving(a=EXAMPLE)
+    with served.follow("a", key=",".join(["a"] * 2_000)) as response:
+        assert next_of(events(response), "snapshot")[1]["key"] == ["a"]
 
 
 def test_a_connection_is_kept_open(serving):

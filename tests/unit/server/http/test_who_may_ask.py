@@ -5,9 +5,11 @@ import threading
 import httpx
 import pytest
 
+from tests.support.user_files import UNREADABLE, WITHOUT_USERS
 from trilayer.server.http import security
 from trilayer.server.http.security import WebAccess
 from trilayer.server.http.shared import SUBSCRIPTIONS
+from trilayer.server.users import Users
 
 PASSWORDS = {("ann", "one"): "reader", ("root", "two"): "admin"}
 
@@ -240,3 +242,24 @@ def test_neither_sql_nor_passwords_are_logged(serving, caplog):
     )
     assert "4711" not in said
     assert "one" not in said.split()
+
+
+@pytest.mark.parametrize("is_exposed", [False, True])
+@pytest.mark.parametrize("change", [*UNREADABLE, *WITHOUT_USERS])
+def test_http_is_guarded_alike(tmp_path_factory, serving, change, is_exposed):
+    path = tmp_path_factory.mktemp("users") / "users.json"
+    users = Users(path)
+    Users(path).put("ann", "pencil", "reader")
+    access = WebAccess(users.role, has_users=lambda: bool(users.all()), is_exposed=is_exposed)
+    served = serving(access=access, a=[b"[]"])
+
+    def statuses(**login):
+        with served.client(**login) as client:
+            return client.get("/v1/session").status_code, client.get("/healthz").status_code
+
+    assert statuses(auth=("ann", "pencil")) == (200, 200)
+    assert statuses() == (401, 200)
+    (UNREADABLE | WITHOUT_USERS)[change](path)
+    refused = 503 if change in UNREADABLE else 403 if is_exposed else 200
+    assert statuses() == (refused, 200)
+    assert statuses(auth=("ann", "pencil"))[0] == refused

@@ -29,6 +29,13 @@ def served(tmp_path_factory):
         yield served
 
 
+@pytest.fixture(scope="module")
+def impatient(served):
+    project, limits = served.store_reader.project, Limits(answer_s=2.0)
+    with ServedHttp(None, project, limits=limits, pool=Pool(project)) as one:
+        yield one
+
+
 @pytest.mark.parametrize(
     ("body", "rows"),
     [
@@ -173,3 +180,57 @@ def test_questions_at_once_do_not_wait_for_a_long_one(served):
         assert time.monotonic() - begun < 5
         until(lambda: client.delete("/v1/sql/long").status_code in (200, 404))
     thread.join(10)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select * from sold" + " join sold" * 26,
+        "select * from sold where x::" + "struct(a " * 26,
+        "select " + "varchar(" * 26,
+        "select * from sold where a" + "[1:" * 26,
+    ],
+)
+def test_what_takes_for_ever_to_parse_keeps_nobody_from_answers(impatient, sql):
+    """The time of the parser doubles with each word."""
+    statuses = []
+
+    def follow():
+        with impatient.follow(sql) as response:
+            statuses.append(response.status_code)
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    while thread.is_alive():
+        with impatient.client() as client:
+            assert client.get("/healthz").status_code == 200
+        assert impatient.ask("SELECT 1", timeout_s=60.0).json()["rows"] == [[1]]
+    assert statuses[0] in (400, 409)
+
+
+def _wide(depth):
+    """A statement whose type is twice as large with each step."""
+    steps = ["t0 AS (SELECT {'a': 1, 'b': 1} AS s)"] + [
+        f"t{n} AS (SELECT {{'a': s, 'b': s}} AS s FROM t{n - 1})" for n in range(1, depth)
+    ]
+    return f"WITH {', '.join(steps)} SELECT s FROM t{depth - 1}"
+
+
+def _named(times):
+    tables = ", ".join(f"t AS t{n}" for n in range(times))
+    return f'WITH t AS (SELECT 1 AS "{"n" * 10_000}") SELECT * FROM {tables}'
+
+
+def test_names_and_types_of_columns_are_bounded(served):
+    """The server keeps them, and a short statement can have many."""
+    error = served.ask(_named(60)).json()["error"]
+    assert error["code"] == "54011"
+    assert "must have at most 524,288 bytes" in error["message"]
+
+
+@pytest.mark.parametrize(
+    "sql", [_wide(13), _wide(62), f"SELECT NULL::INT{'[]' * 62}", f"SELECT NULL::INT{'[]' * 5_000}"]
+)
+def test_types_without_end_keep_nobody_from_answers(served, sql):
+    assert served.ask(sql, timeout_s=3.0).status_code in (200, 400, 408, 503)
+    assert served.ask("SELECT 1").json()["rows"] == [[1]]

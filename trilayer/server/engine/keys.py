@@ -1,4 +1,7 @@
-"""Which columns identify a row of the answer to a question that is followed."""
+"""Which columns identify a row of the answer to a question that is followed.
+
+A worker finds it: the parser's time may double with each word of a statement.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +12,13 @@ from sqlglot.errors import SqlglotError
 from serving_layer.snapshot import LAYERS
 from trilayer_core.definitions.catalog import Catalog
 
-MOST_CHARACTERS = 4_096
-"""Longer statements are not looked at, because nobody is answered while one is parsed."""
-
-
-def whole_sql(sql: str) -> str:
-    """The statement, where a name alone stands for all rows of that view or query."""
-    text = sql.strip().rstrip(";").strip()
-    parts = text.split(".")
-    return f"FROM {text}" if len(parts) <= 2 and all(p.isidentifier() for p in parts) else sql
-
 
 def key_of(sql: str, catalog: Catalog) -> list[str] | None:
     """The key of the view of which a statement selects all columns; None if it is another one.
 
-    A condition, an order and a limit leave each row what it is. A statement that is very long or
-    nested very deeply is taken for another one.
+    A condition, an order and a limit leave each row what it is. A statement that is nested very
+    deeply is taken for another one.
     """
-    if len(sql) > MOST_CHARACTERS:
-        return None
     try:
         tree = sqlglot.parse_one(sql, dialect="duckdb")
     except (SqlglotError, RecursionError):
