@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from airflow.sdk import DAG, Param
 
-from trilayer.airflow import PublishOperator, TrilayerOperator, load_project
+from trilayer.airflow import CutOperator, PublishOperator, TrilayerOperator, load_project
 from trilayer_core.definitions.steps import BY_NAME
 
 project = load_project()
@@ -24,6 +24,7 @@ at once.
   backwards. A run whose interval is published already is skipped, and names the version.
 - *Clear* one task of the newest run: it is repeated with the same result. A task of an older run
   ends without a change: clear its `cut` as well.
+- While a person holds the version in force, `cut` fails, and says who and how to release it.
 - A run that was believed dead and comes back can't publish: `cut` takes a token, and only the
   newest token may publish.
 
@@ -35,10 +36,12 @@ The command `trilayer batch run` does the same. To go back to an older version, 
     catchup=False,
     max_active_runs=1,
     deadline=project.late,
+    **project.runs,
     params={
         "full": Param(False, type="boolean", description="Recompute from the whole master dataset")
     },
     default_args={
+        **project.batch_tasks,
         "retries": 3,
         "retry_delay": timedelta(seconds=10),
         "retry_exponential_backoff": True,
@@ -48,7 +51,7 @@ The command `trilayer batch run` does the same. To go back to an older version, 
 ):
     run = ["--run", "{{ ti.xcom_pull('cut')['token'] }}"]
 
-    cut = TrilayerOperator(
+    cut = CutOperator(
         task_id="cut",
         arguments=[
             "batch",

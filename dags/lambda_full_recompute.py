@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG
 
-from trilayer.airflow import TrilayerOperator, load_project
+from trilayer.airflow import TrilayerOperator, check_parameters, load_project
 
 project = load_project()
 
@@ -22,7 +22,8 @@ published, and `report` says in how many keys of which views they differ, and sh
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
     catchup=False,
     max_active_runs=1,
-    default_args={"retries": 1, "retry_delay": timedelta(minutes=1)},
+    **project.runs,
+    default_args={**project.tasks, "retries": 1, "retry_delay": timedelta(minutes=1)},
     tags=["trilayer", "batch layer"],
 ):
     run = TriggerDagRunOperator(
@@ -33,6 +34,7 @@ published, and `report` says in how many keys of which views they differ, and sh
         deferrable=True,
         poke_interval=5,
         fail_when_dag_is_paused=True,
+        pre_execute=check_parameters,
         doc_md=(
             "One run of `lambda_batch` with `full: true`. Fails if `lambda_batch` is paused,"
             " because its run would wait forever."

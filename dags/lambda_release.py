@@ -4,21 +4,22 @@ from datetime import UTC, datetime
 
 from airflow.sdk import DAG
 
-from trilayer.airflow import TrilayerOperator, load_project
+from trilayer.airflow import TrilayerOperator, load_scheduling
 
-project = load_project()
+scheduling = load_scheduling()
 
 with DAG(
     "lambda_release",
     description="Ends a hold: the next batch run publishes again",
     doc_md="""
 A version that was held, by `lambda_rollback` with `hold` or by `trilayer batch hold`, stays in
-force until this DAG is run, or `trilayer batch release`. Until then every run of `lambda_batch` is
-skipped, and says who holds the version and why.
+force until this DAG is run, or `trilayer batch release`. Until then every run of `lambda_batch`
+fails, and says who holds the version and why.
 """,
     schedule=None,
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
-    max_active_runs=1,
+    **scheduling.runs,
+    default_args=scheduling.tasks,
     tags=["trilayer", "batch layer"],
 ):
     TrilayerOperator(

@@ -1,39 +1,45 @@
-"""lambda_rollback: puts an older version in force again when a person triggers it."""
+"""lambda_rollback: puts an older version in force again when a person triggers it.
+
+It imports nothing that a wrong deployment can break: neither the catalog nor the store.
+"""
 
 from datetime import UTC, datetime
 
-from airflow.sdk import DAG, Param
+from airflow.sdk import DAG, AssetAlias, Param
 
-from trilayer.airflow import PublishOperator, load_project
+from trilayer.airflow import PublishOperator, load_scheduling
 
-project = load_project()
+scheduling = load_scheduling()
 
 with DAG(
     "lambda_rollback",
     description="Puts an earlier publication of all views in force again",
     doc_md="""
-Choose one of the kept versions as `version`, or leave it empty for the version that was in force
-before the present one.
+Enter the number of one of the kept versions as `version`, or leave it empty for the version that
+was in force before the present one. The console's page *Publications* and `trilayer batch history`
+list the versions.
 
 The views and the cut go back together, and the speed layer covers what arrived since, so that no
 event is lost or counted twice. A batch run that is active ends as skipped.
 
 **What the next run of `lambda_batch` does:** it publishes on top of the older version, with every
 event that has arrived since, so that the rollback lasts for one interval. With `hold`, this run and
-all later ones are skipped until someone runs `lambda_release`. Meanwhile answers include new
-events, which the speed layer covers.
+all later ones fail, and say who holds the version, until someone runs `lambda_release`. Meanwhile
+answers include new events, which the speed layer covers.
 """,
     schedule=None,
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
-    max_active_runs=1,
+    **scheduling.runs,
+    default_args=scheduling.tasks,
     params={
         "version": Param(
             None,
             type=["string", "integer", "null"],
-            examples=project.kept,
+            pattern=r"^\s*[0-9]*\s*$",
+            minimum=1,
             description=(
-                "Version to go back to: its number, or a line of the list; empty for the one that"
-                " was in force before the present one"
+                "Number of the version to go back to; empty for the one that was in force before"
+                " the present one"
             ),
         ),
         "hold": Param(
@@ -47,7 +53,15 @@ events, which the speed layer covers.
         "why": Param(
             "",
             type=["string", "null"],
-            description="The reason for the hold, for those whose runs are skipped",
+            description="The reason for the hold, for those whose runs fail",
+        ),
+        "accept_unanswered": Param(
+            False,
+            type="boolean",
+            description=(
+                "On: go back although views whose definitions have changed since have no answer"
+                " until the next publication"
+            ),
         ),
     },
     tags=["trilayer", "batch layer"],
@@ -56,11 +70,16 @@ events, which the speed layer covers.
         task_id="rollback",
         arguments=[
             "batch", "rollback",
-            "{{ ((params.version or '') | string).split() | first | default('') }}",
+            "{{ (params.version or '') | string | trim }}",
             "{% if params.hold %}--hold{% endif %}",
             "{% if params.hold and params.why %}--why={{ params.why }}{% endif %}",
+            (
+                "{% if params.hold and dag_run.triggering_user_name %}"
+                "--by={{ dag_run.triggering_user_name }} (Airflow){% endif %}"
+            ),
+            "{% if params.accept_unanswered %}--accept-unanswered{% endif %}",
             "--json",
         ],
-        outlets=project.assets,
+        outlets=[AssetAlias("trilayer_rollback")],
         doc_md="Moves the pointer to the older version at once. Nothing is recomputed.",
     )  # fmt: skip

@@ -10,19 +10,31 @@ import logging
 import os
 import re
 import shlex
+import signal
 import subprocess
 import tempfile
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn
 
-from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from airflow.providers.standard.triggers.temporal import DateTimeTrigger
+from airflow.sdk import Asset, AssetAlias, BaseOperator
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+    AirflowTaskTimeout,
+)
 
+from trilayer.airflow.links import ConsoleLink, PublicationLink
+from trilayer.airflow.notifications import HeldException, forget_causes
 from trilayer.local.processes import trilayer_command, with_parent
-from trilayer_core.errors import OvertakenError, UsageError
+from trilayer_core.errors import HeldError, OvertakenError, UsageError, did_you_mean
 from trilayer_core.runtime.settings import load_settings
+from trilayer_core.store.files import Store
+from trilayer_core.store.pointer import PointerFile
 
 FINAL = UsageError.exit_code
 """The exit code of a command that would fail again if it was repeated."""
@@ -36,6 +48,9 @@ Something newer has taken over, or a person holds the version in force.
 TOOK = r"the command took (\d+\.\d+) s"
 """The line in a task's log with the time of its command, which separates it from Airflow's own."""
 
+DEFERRED_S = 5.0
+"""A shorter wait of `cut` is spent in the task, in seconds: deferring it would take longer."""
+
 LOG_LINE = re.compile(r"\S+ \S+ (?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \S+: (?P<message>.*)")
 
 
@@ -47,9 +62,10 @@ class TrilayerOperator(BaseOperator):
     `changed_keys`, and logged in one line.
 
     The task is skipped if there is nothing to do, because a publication covers T already, or if its
-    work is no longer wanted: a rollback, a newer run or other definitions have taken over, or a
-    person holds the version in force. It fails without a retry if the command was used incorrectly,
-    and is retried after any other error. If the task is killed, so is the command.
+    work is no longer wanted: a rollback, a newer run or other definitions have taken over. It fails
+    without a retry if a person holds the version in force, if the run was given an unknown
+    parameter, or if the command was used incorrectly. It is retried after any other error. If the
+    task is killed, so is the command.
 
     Attributes:
         arguments: Templates; arguments that are empty after rendering are left out.
@@ -59,6 +75,7 @@ class TrilayerOperator(BaseOperator):
 
     template_fields: Sequence[str] = ("arguments",)
     ui_color = "#dcefe6"
+    operator_extra_links = (PublicationLink(), ConsoleLink())
 
     def __init__(
         self,
@@ -72,11 +89,16 @@ class TrilayerOperator(BaseOperator):
         self.arguments = list(arguments)
         self.stream = stream
         self.sink = sink
+        self.version: int | None = None
         self._process: subprocess.Popen[str] | None = None
+        self._killed = False
 
     def execute(self, context: Mapping[str, Any]) -> Any:
         """Runs the command and shows its result."""
+        check_parameters(context)
         answer = self._run()
+        if isinstance(answer, dict):
+            self.version = answer.get("version") or answer.get("covered_by")
         if isinstance(answer, dict) and "covered_by" in answer:
             self._skip(
                 f"nothing to do: version {answer['covered_by']} in force, T={answer['t']}, covers"
@@ -98,6 +120,7 @@ class TrilayerOperator(BaseOperator):
 
     def on_kill(self) -> None:
         """Ends the command."""
+        self._killed = True
         if self._process is not None:
             self._process.terminate()
 
@@ -120,24 +143,62 @@ class TrilayerOperator(BaseOperator):
                 stdout=file,
                 stderr=subprocess.PIPE,
                 text=True,
-                env=os.environ | {"COLUMNS": "400", "NO_COLOR": "1"},
+                # Without rich, an error's last line is its text and not the frame around it.
+                env=os.environ | {"COLUMNS": "400", "NO_COLOR": "1", "TYPER_USE_RICH": "0"},
             )
             assert self._process.stderr
-            for line in self._process.stderr:
-                if line.strip():
-                    tail.append(line.strip())
-                    self._tell(line.rstrip())
-            status = self._process.wait()
+            try:
+                for line in self._process.stderr:
+                    if line.strip():
+                        tail.append(line.strip())
+                        self._tell(line.rstrip())
+                status = self._process.wait()
+            except AirflowTaskTimeout:
+                raise AirflowTaskTimeout(
+                    f"trilayer {shlex.join(arguments)} took longer than {self.execution_timeout},"
+                    " and was ended, which changes no answer; increase batch_task_timeout_s if it"
+                    " needs more time"
+                ) from None
             file.seek(0)
             answer = file.read()
         self.log.info("the command took %.2f s", time.monotonic() - began)
         if status == 0:
             return json.loads(answer)
-        last = tail[0].removeprefix("error: ") if tail else "it said nothing"
-        said = f"trilayer {shlex.join(arguments)} ended with {status}: {last}"
+        command_line = f"trilayer {shlex.join(arguments)}"
+        if status < 0:
+            raise AirflowException(f"{command_line} {self._ended_by(signal.Signals(-status))}")
+        last = tail[0] if tail else "it wrote no message; run it in a terminal to see more"
+        last = last.removeprefix("error: ").removeprefix("Error: ")
         if status == OVERTAKEN:
-            self._skip(last)
-        raise (AirflowFailException if status == FINAL else AirflowException)(said)
+            self._fail_if_held()
+            self._skip(last + ("; clear `cut` as well" if "--run" in arguments else ""))
+        raise (AirflowFailException if status == FINAL else AirflowException)(
+            f"{command_line} ended with {status}: {last}"
+        )
+
+    def _ended_by(self, number: signal.Signals) -> str:
+        """Why a command that a signal has ended did so, and what to do."""
+        if self._killed:
+            return (
+                "was stopped with the task, because that was marked or deleted in Airflow or its"
+                " worker ended; this changes no answer; clear the task to run it again"
+            )
+        why = (
+            "Linux does this if memory runs out (`dmesg` shows it), or a person did"
+            if number == signal.SIGKILL
+            else "a person or another program did this"
+        )
+        return (
+            f"was ended by {number.name}: {why}; this changes no answer, and repeating the task"
+            " is safe"
+        )
+
+    def _fail_if_held(self) -> None:
+        """Ends the task as failed if a person holds the version in force, so that it is seen."""
+        try:
+            PointerFile(Store(load_settings().store)).check_not_held()
+        except HeldError as error:
+            raise HeldException(str(error)) from None
 
     def _skip(self, why: str) -> NoReturn:
         """Ends the task as skipped.
@@ -154,6 +215,46 @@ class TrilayerOperator(BaseOperator):
             self.log.log(logging.getLevelNamesMapping()[match["level"]], "%s", match["message"])
         elif not line.startswith("error: "):  # which the exception reports
             self.log.info("%s", line)
+
+
+def check_parameters(context: Mapping[str, Any]) -> None:
+    """Fails the task if its run was given a parameter that the DAG does not have.
+
+    Airflow checks the values of parameters, and ignores unknown ones.
+    """
+    run, dag = context.get("dag_run"), context.get("dag")
+    # OpenLineage adds its own to a run that another DAG triggers.
+    if run is None or dag is None:
+        return
+    for name in {*(run.conf or {})} - {*dag.params, "openlineage"}:
+        expected = f"one of {', '.join(dag.params)}" if dag.params else "left out: there are none"
+        raise AirflowFailException(
+            f"a parameter of {dag.dag_id} must be {expected}; got"
+            f" {name!r}{did_you_mean(name, dag.params)}; nothing was changed; trigger a new run"
+        )
+
+
+class CutOperator(TrilayerOperator):
+    """Runs the first step of a batch run. While T is not settled, the task waits in the triggerer.
+
+    It then occupies no slot of a worker or of the pool.
+    """
+
+    def execute(self, context: Mapping[str, Any]) -> Any:
+        """Waits until T is settled, and runs the command."""
+        settle_s = load_settings().settle_s
+        end: datetime | None = getattr(context.get("dag_run"), "data_interval_end", None)
+        moment = (end or datetime.min.replace(tzinfo=UTC)) + timedelta(seconds=settle_s)
+        # The command refuses a T that has not come yet.
+        if DEFERRED_S < (moment - datetime.now(UTC)).total_seconds() <= settle_s:
+            check_parameters(context)
+            self.log.info("waiting until %s, when T=%s is settled", moment, end)
+            self.defer(trigger=DateTimeTrigger(moment=moment), method_name="settled")
+        return super().execute(context)
+
+    def settled(self, context: Mapping[str, Any], event: object = None) -> Any:
+        """Runs the command after the wait."""
+        return super().execute(context)
 
 
 NUMBERS = (
@@ -251,7 +352,9 @@ def _short(value: Any) -> Any:
 class PublishOperator(TrilayerOperator):
     """Runs a command that puts a publication in force.
 
-    Each outlet, which is the Asset of a view, gets an event. The event's extra has version, t,
+    Each outlet, which is the Asset of a view, gets an event. An outlet that is an AssetAlias, as
+    of a DAG that must not depend on the catalog, gets the event of each view that the answer
+    names. The event's extra has version, t,
     reason (publish or rollback), rows, changed_keys (the number of keys touched by events since the
     previous publication) and corrected_keys (the number of keys in which a full recompute differs
     from what was published, else 0). After a rollback to a version from before a view was added,
@@ -261,18 +364,29 @@ class PublishOperator(TrilayerOperator):
     def execute(self, context: Mapping[str, Any]) -> Any:
         """Runs the command, and adds an event to each outlet."""
         answer = super().execute(context)
+        forget_causes(load_settings())
         if answer["reason"] == "nothing new":
             self._skip(
                 f"nothing new up to T={answer['looked_t'] or answer['t']}: version"
                 f" {answer['version']}, T={answer['t']}, stays in force"
             )
-        for asset in self.outlets:
-            context["outlet_events"][asset].extra = {
-                "version": answer["version"],
-                "t": answer["t"],
-                "reason": answer["reason"],
-                "rows": answer["views"].get(asset.name),
-                "changed_keys": answer["changed_keys"].get(asset.name),
-                "corrected_keys": answer["corrected_keys"].get(asset.name),
-            }
+        for outlet in self.outlets:
+            events = context["outlet_events"][outlet]
+            if isinstance(outlet, AssetAlias):
+                for name in dict.fromkeys([*answer["views"], *(answer.get("unanswered") or ())]):
+                    events.add(Asset(name), extra=_extra(answer, name))
+            else:
+                events.extra = _extra(answer, outlet.name)
         return answer
+
+
+def _extra(answer: Mapping[str, Any], view: str) -> dict[str, Any]:
+    """The extra of the event of a view's Asset."""
+    counts = {
+        "rows": answer["views"],
+        "changed_keys": answer["changed_keys"],
+        "corrected_keys": answer["corrected_keys"],
+    }
+    return {name: answer[name] for name in ("version", "t", "reason")} | {
+        name: of_views.get(view) for name, of_views in counts.items()
+    }

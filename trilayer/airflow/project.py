@@ -2,28 +2,61 @@
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
+from typing import Any
 
 from airflow.sdk import Asset, CronDataIntervalTimetable
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
 from trilayer.airflow.late import tell
+from trilayer.airflow.notifications import run_failed, task_failed
 from trilayer_core.definitions.catalog import Catalog, load_catalog
-from trilayer_core.errors import TrilayerError
+from trilayer_core.errors import SettingsError
 from trilayer_core.runtime.settings import Settings, load_settings
-
-logger = logging.getLogger("trilayer.dags")
 
 
 @dataclass(frozen=True)
-class ScheduledProject:
-    """A project as DAGs see it."""
+class Scheduling:
+    """What the settings say about runs and tasks."""
 
     settings: Settings
+
+    @property
+    def runs(self) -> Mapping[str, Any]:
+        """The arguments of every DAG: what can hang ends, and is reported."""
+        return {
+            "dagrun_timeout": timedelta(seconds=self.settings.batch_timeout_s),
+            "on_failure_callback": run_failed,
+        }
+
+    @property
+    def tasks(self) -> Mapping[str, Any]:
+        """The default arguments of every DAG's tasks."""
+        return {
+            "owner": self.settings.airflow_owner,
+            "execution_timeout": timedelta(seconds=self.settings.batch_task_timeout_s),
+            "on_failure_callback": task_failed,
+        }
+
+    @property
+    def batch_tasks(self) -> Mapping[str, Any]:
+        """Those of a batch run's tasks, which wait for a slot of the pool.
+
+        The later tasks of a run come before the first ones of another, so that runs of a backfill
+        do not overtake each other.
+        """
+        pool = self.settings.airflow_pool or "default_pool"
+        return {**self.tasks, "pool": pool, "weight_rule": "upstream"}
+
+
+@dataclass(frozen=True)
+class ScheduledProject(Scheduling):
+    """A project as DAGs see it."""
+
     catalog: Catalog
 
     @property
@@ -54,35 +87,6 @@ class ScheduledProject:
         ]
 
     @property
-    def kept(self) -> list[str]:
-        """The versions that are kept, newest first, each as a line that begins with its number.
-
-        None if the store can't be read.
-        """
-        # Imported here, because the other DAGs are parsed in half the time without the store's
-        # libraries.
-        from trilayer_core.store.files import Store
-        from trilayer_core.store.publications import Publications
-
-        try:
-            publications = Publications(Store(self.settings.store))
-            past, kept = publications.past(), publications.versions()
-        except TrilayerError as error:
-            logger.warning("the form of lambda_rollback offers no versions: %s", error)
-            return []
-        lines = []
-        for version in reversed(kept):
-            events = sum(stream.events for stream in version.streams.values())
-            rows = sum(view.rows for view in version.views.values())
-            state = ", in force" if version.version == past.version else ""
-            state = state or ("" if version.version in past.by_use else ", never in force")
-            lines.append(
-                f"{version.version} T={version.t}, {events:,} events, {rows:,} rows,"
-                f" {version.kind}{state}"
-            )
-        return lines
-
-    @property
     def every(self) -> CronDataIntervalTimetable:
         """A timetable with data intervals of `batch_every_s`, aligned to the clock in UTC.
 
@@ -102,14 +106,28 @@ class ScheduledProject:
     def late(self) -> DeadlineAlert:
         """A deadline that is missed if a run has not ended when the previous cut lags too far.
 
-        The previous cut is the start of the run's interval; too far is `late_after` intervals.
+        The previous cut is the start of the interval at whose end the run was created; too far is
+        `late_after` intervals. It is counted from the run's creation, because the interval of a
+        backfill is long past. `tell` then asks what is in force.
         """
+        every_s = self.settings.batch_every_s
         return DeadlineAlert(
             name=f"the cut lags by more than {self.settings.late_after} intervals",
-            reference=DeadlineReference.DAGRUN_LOGICAL_DATE,
-            interval=timedelta(seconds=self.settings.late_after_s),
+            reference=DeadlineReference.DAGRUN_QUEUED_AT,
+            interval=timedelta(seconds=max(self.settings.late_after_s - every_s, 1)),
             callback=AsyncCallback(tell, kwargs={"late_after_s": self.settings.late_after_s}),
         )
+
+
+def load_scheduling() -> Scheduling:
+    """What the settings say, for a DAG that must work while the catalog, or they, are broken.
+
+    Its tasks report settings that are broken.
+    """
+    try:
+        return Scheduling(load_settings())
+    except SettingsError:
+        return Scheduling(Settings.model_construct())
 
 
 def load_project() -> ScheduledProject:

@@ -41,6 +41,8 @@ def status(
             soft_wrap=True,
         )
     _tell_publication(standing.publication, batch_every_s)
+    if standing.airflow and standing.airflow.blocked_by:
+        out.print(f"no other batch run begins: {escape(standing.airflow.blocked_by)}")
     _tell_streams(standing.streams)
     views = Table("view", "stream", "rows", "publication", "note", title="views")
     for name, view in standing.views.items():

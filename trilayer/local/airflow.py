@@ -11,12 +11,14 @@ import importlib.util
 import json
 import os
 import secrets
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -49,6 +51,15 @@ LOCK_TIMEOUT_S = 50
 
 With SQLite's default of 5 s, a request on a busy machine fails with "Database error".
 """
+
+POOL = "trilayer"
+"""The pool of the tasks of batch runs. It has one slot, because they share one machine."""
+
+IMPORTED = {
+    "config/airflow_local_settings.py": "import trilayer.local.airflow_database",
+    "plugins/trilayer_plugin.py": "from trilayer.airflow.refused_runs import TrilayerPlugin",
+}
+"""Files below Airflow's folder that it imports in each process, and their only line."""
 
 PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0)
 """The pauses before a request that Airflow could not answer is repeated, in seconds."""
@@ -122,8 +133,11 @@ def start(
     folder = home / "airflow"
     folder.mkdir(parents=True, exist_ok=True)
     state = _state(folder, port)
-    environment = dict(env) | _configuration(folder, dags, state)
+    environment = _environment(env, folder, dags, state)
     airflow = _at(state)
+    for name, line in IMPORTED.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(f"{line}  # noqa: F401\n")
     if not (folder / "airflow.db").exists():
         with shown("Making Airflow's database", echo=echo):
             _create_database(folder, project, environment)
@@ -136,7 +150,17 @@ def start(
                         f"{name} must start; it ended:\n{processes.log_tail(process)}"
                     )
             threading.Event().wait(0.2)
+    _create_pool(airflow)
     return airflow
+
+
+def _create_pool(airflow: Airflow) -> None:
+    """Creates the pool, unless it exists: a person may have given it another number of slots."""
+    with airflow.client() as client:
+        if client.get(f"/pools/{POOL}").status_code == httpx.codes.NOT_FOUND:
+            said = "The tasks of batch runs, one at a time because they share this machine"
+            pool = {"name": POOL, "slots": 1, "description": said, "include_deferred": False}
+            client.post("/pools", json=pool).raise_for_status()
 
 
 def start_again(
@@ -152,7 +176,7 @@ def start_again(
     """
     folder = home / "airflow"
     state = json.loads((folder / "state.json").read_text())
-    return _start(name, home, project, dict(env) | _configuration(folder, dags, state))
+    return _start(name, home, project, _environment(env, folder, dags, state))
 
 
 def _start(
@@ -197,6 +221,27 @@ def runs(api: httpx.Client, dag_id: str, *states: str) -> list[str]:
     answer = api.get(f"/dags/{dag_id}/dagRuns", params={"state": list(states)})
     answer.raise_for_status()
     return [run["dag_run_id"] for run in answer.json()["dag_runs"]]
+
+
+def blocked_by(airflow: Airflow, dag_id: str) -> str:
+    """What keeps the DAG's next scheduled run from beginning, in words; empty if nothing does."""
+    try:
+        with airflow.client() as api:
+            if api.get(f"/dags/{dag_id}").raise_for_status().json()["is_paused"]:
+                return f"{dag_id} is paused"
+            unfinished = {"state": ["running", "queued"], "order_by": "run_after"}
+            answer = api.get(f"/dags/{dag_id}/dagRuns", params=unfinished).raise_for_status()
+            # Runs of a backfill prevent no other run.
+            active = [r for r in answer.json()["dag_runs"] if r["run_type"] != "backfill"]
+    except httpx.HTTPError as error:
+        return f"Airflow does not answer: {error}"
+    if not active:
+        return ""
+    run = active[0]
+    since = f"since {run['start_date']}" if run["start_date"] else f"not before {run['run_after']}"
+    return (
+        f"run {run['dag_run_id']} of {dag_id} is {run['state']}, {since}; wait, or mark it failed"
+    )
 
 
 def running(home: Path) -> Airflow | None:
@@ -254,6 +299,14 @@ def _state(folder: Path, port: int) -> dict[str, str]:
     passwords.touch(mode=0o600)
     passwords.write_text(json.dumps({USER: state["password"]}))
     return state
+
+
+def _environment(
+    env: Mapping[str, str], folder: Path, dags: Mapping[str, Path], state: Mapping[str, str]
+) -> dict[str, str]:
+    """The environment of Airflow's processes; a pool that the settings name comes before ours."""
+    pool = env.get("TRILAYER_AIRFLOW_POOL") or POOL
+    return {**env, "TRILAYER_AIRFLOW_POOL": pool, **_configuration(folder, dags, state)}
 
 
 def _configuration(
@@ -331,6 +384,9 @@ def _create_database(folder: Path, project: Path, environment: Mapping[str, str]
         raise EnvironmentFault(
             f"Airflow's database must be made; it could not be:\n{log.read_text()[-2000:]}"
         )
+    with closing(sqlite3.connect(folder / "airflow.db")) as database:
+        # Its readers and its writer do not wait for each other then. The file remembers it.
+        database.execute("PRAGMA journal_mode = WAL")
 
 
 # At its end, Python waits for the workers of the scheduler. They wait for work for ever if a second

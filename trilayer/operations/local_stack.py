@@ -229,6 +229,7 @@ class Stack:
         self._announced: ServerAddresses | None = None
         self._classes_at: float | None = None
         self._classes: processes.Process | None = None
+        self._unusable = False
         self._definitions = definitions.loaded(p.catalog, Path.cwd())
         self._watch = definitions.Watch(self._definitions.files)
 
@@ -429,6 +430,7 @@ class Stack:
             self._watch.again()
             return
         except TrilayerError as error:
+            self._unusable = True
             logger.error(
                 "the project's files were saved, and the catalog can't be used as it is. The speed"
                 " layer goes on with the former definitions; commands and batch runs fail until"
@@ -436,6 +438,9 @@ class Stack:
                 error,
             )
             return
+        if self._unusable:
+            self._unusable = False
+            logger.warning("the catalog can be used again; commands and batch runs work as before")
         former = self._definitions
         if said:
             logger.warning("%s The speed layer starts again, to run them.", " ".join(said))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import serving_layer
@@ -201,11 +201,20 @@ class ProcessStatus:
 
 @dataclass(frozen=True)
 class AirflowStatus:
-    """The address and login of the local stack's Airflow; None if it is not running."""
+    """The address and login of the local stack's Airflow; None if it is not running.
+
+    Attributes:
+        url: The address.
+        user: The user.
+        password_file: The file with the password.
+        blocked_by: If the batch is late: what keeps scheduled runs from beginning, in words, such
+            as a run that is active. Otherwise, and in what the server reports, empty.
+    """
 
     url: str
     user: str
     password_file: str
+    blocked_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -239,7 +248,12 @@ def project_status(p: Project) -> Status:
         provenance = connection.provenance()
         with connection.snapshot() as snapshot:
             views = {view.name: _view(view, snapshot, provenance) for view in p.catalog.views}
-    return status_of(p, provenance, views)
+    standing = status_of(p, provenance, views)
+    running = airflow.running(p.settings.home.resolve())
+    if running and standing.airflow and (not standing.publication or standing.publication.late):
+        blocked_by = airflow.blocked_by(running, "lambda_batch")
+        standing = replace(standing, airflow=replace(standing.airflow, blocked_by=blocked_by))
+    return standing
 
 
 def status_of(p: Project, provenance: Provenance, views: Mapping[str, ViewStatus]) -> Status:

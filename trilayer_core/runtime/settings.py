@@ -117,6 +117,32 @@ class Settings(BaseSettings):
             " Python"
         ),
     )
+    batch_timeout_s: int = Field(
+        12 * 3600, ge=60, description="time after which Airflow ends a batch run that has not ended"
+    )
+    batch_task_timeout_s: int = Field(
+        6 * 3600, ge=60, description="time after which Airflow ends one task of a batch run"
+    )
+    notify: list[str | dict[str, Any]] = Field(
+        default_factory=list,
+        description=(
+            "Airflow notifiers for failed, late and held batch runs: an import path, or a table"
+            " with `notifier`, its import path, and its arguments"
+        ),
+    )
+    airflow_owner: str = Field(
+        "trilayer", min_length=1, description="owner of the DAGs' tasks in Airflow"
+    )
+    airflow_pool: str = Field(
+        "",
+        description=(
+            "Airflow's pool for the tasks of batch runs, which must exist; empty: `default_pool`,"
+            " and in the Airflow of `trilayer up` a pool of its own"
+        ),
+    )
+    console_url: str = Field(
+        "", description="address of the console, for links in Airflow; empty: that of `trilayer up`"
+    )
 
     spark_master: str = Field(
         "local[2]", description="Spark master of both layers; empty: that of spark-submit"
@@ -244,6 +270,18 @@ class Settings(BaseSettings):
             raise ValueError("must be minutes that divide an hour, or hours that divide a day")
         return seconds
 
+    @field_validator("notify")
+    @classmethod
+    def _notifiers_have_paths(cls, given: list[str | dict[str, Any]]) -> list[str | dict[str, Any]]:
+        for one in given:
+            path = one.get("notifier") if isinstance(one, dict) else one
+            if not isinstance(path, str) or not path.rpartition(".")[0]:
+                raise ValueError(
+                    "must be import paths such as my_package.MyNotifier, or tables with one as"
+                    " `notifier`"
+                )
+        return given
+
     @field_validator("full_at")
     @classmethod
     def _time_of_day(cls, text: str) -> str:
@@ -318,7 +356,9 @@ class Settings(BaseSettings):
         # Defaults are included, because the other process may find a file with other values.
         values = self.model_dump(mode="json", exclude_none=True)
         return {
-            f"TRILAYER_{name.upper()}": json.dumps(value) if isinstance(value, dict) else str(value)
+            f"TRILAYER_{name.upper()}": str(value)
+            if isinstance(value, str | int | float)
+            else json.dumps(value)
             for name, value in values.items()
         }
 
@@ -350,10 +390,12 @@ def load_settings(**overrides: object) -> Settings:
         raise SettingsError(
             "; ".join(_describe(e["loc"], e["msg"], e.get("input")) for e in error.errors())
         ) from None
-    except NoJSONError:  # spark_conf is the only setting whose variable is JSON
+    except NoJSONError as error:  # of a setting that is a list or a table
+        name = re.findall(r'"(\w+)"', str(error))[0]
+        kind = "object" if Settings.model_fields[name].default_factory is dict else "array"
+        variable = f"TRILAYER_{name.upper()}"
         raise SettingsError(
-            "variable TRILAYER_SPARK_CONF must be a JSON object; got"
-            f" {os.environ.get('TRILAYER_SPARK_CONF')!r}"
+            f"variable {variable} must be a JSON {kind}; got {os.environ.get(variable)!r}"
         ) from None
     except (ValueError, TypeError) as error:
         raise SettingsError(f"{FILE} must be TOML: {error}") from None

@@ -131,10 +131,12 @@ class PointerFile:
         """Raises HeldError if a person holds the version in force."""
         standing = self.read()
         if standing is not None and standing.held is not None:
+            by = standing.held
             raise HeldError(
-                "a run may publish only while nobody holds the version in force; version"
-                f" {standing.version} is held {standing.held}; release it with `trilayer batch"
-                " release`, or the DAG lambda_release"
+                f"held by {by.who}: {by.why or 'no reason was given'}; release it with `trilayer"
+                " batch release`, or the DAG lambda_release; until then version"
+                f" {standing.version} stays in force and runs publish nothing; held since"
+                f" {format_time(by.since_ms // 1000 * 1000)}"
             )
 
 

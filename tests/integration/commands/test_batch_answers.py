@@ -47,7 +47,7 @@ def test_events_that_come_after_t_are_told(project):
 def test_a_held_version_stays_and_each_run_says_who_holds_it(project):
     assert "version 1, T=" in said(project, "hold", "--why", "prices [were] wrong")[0]
     _, err = said(project, "run", expect=3)
-    assert "version 1 is held since" in err
+    assert "until then version 1 stays in force" in err
     assert "prices [were] wrong; release it with `trilayer batch release`" in err
     said(project, "cut", expect=3)
     shown = " ".join(project.run("status")[0].split())

@@ -1,8 +1,12 @@
 """The real Airflow, on a real broker and a real speed layer: its DAGs run as they would for a user,
-looked at through its REST API.
+seen through its REST API.
 
-One story, told in order: each test goes on from where the one before it left the project, and
-verifies every answer at its end.
+One story in order: each test continues from where the one before it left the project, and verifies
+every answer at its end. Together they are the checks that an operator makes: schedules, clears of
+old and new tasks and runs, marks, manual runs at once and with past and future dates, backfills
+with three at once, a pause with its catch-up, another schedule, a full recompute beside a batch
+run, rollbacks with and without a hold, kills of a task and of the scheduler, deleted runs, and a
+broken catalog.
 """
 
 from __future__ import annotations
@@ -10,9 +14,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import signal
+import threading
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import psutil
@@ -30,6 +35,7 @@ from trilayer_core.store.publications import Publications
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
 SCHEDULER = "airflow-scheduler"
+COVERED = "covers this run's interval"
 ENDED = ("success", "failed")
 RARELY_S = 2 * 60 * 60
 """`batch_every_s` once two intervals have been published: the tests after that trigger their runs,
@@ -49,6 +55,21 @@ with DAG("mine", schedule=[Asset("by_user")]):
     tell()
 '''
 
+HOOK = '''"""A notifier of one's own, which sends the message to a web server."""
+import urllib.request
+from airflow.sdk import BaseNotifier
+
+class Webhook(BaseNotifier):
+    template_fields = ("text",)
+
+    def __init__(self):
+        super().__init__()
+        self.text = "{{ trilayer.kind }}: {{ trilayer.message }}"
+
+    def notify(self, context):
+        urllib.request.urlopen("http://127.0.0.1:PORT", self.text.encode()).close()
+'''
+
 
 def arguments(folder: Path) -> dict:
     """Those with which Airflow is started."""
@@ -62,20 +83,19 @@ def arguments(folder: Path) -> dict:
 class Scheduled:
     """A project whose batch layer Airflow runs, every minute in the first test."""
 
-    def __init__(self, project: Project, home: Path, running: airflow.Airflow, spark) -> None:
+    def __init__(
+        self, project: Project, home: Path, running: airflow.Airflow, spark, messages: list[str]
+    ) -> None:
         self.project, self.home, self.airflow, self._spark = project, home, running, spark
+        self.messages = messages
         self.api = running.client()
 
     def keep(self) -> None:
-        """Starts the scheduler again, as `trilayer up` does, if it lost a race in its database.
-
-        Airflow takes back the runs of a backfill that finds the database locked, and makes them
-        again, while the scheduler may already have them.
-        """
-        if processes.running(self.home, SCHEDULER) is None:
-            log = processes.log_tail(processes.last_started(self.home, SCHEDULER), lines=80)
-            assert {"StaleDataError", "ObjectDeletedError"} & set(re.findall(r"\w+", log)), log
-            airflow.start_again(SCHEDULER, self.home, **arguments(self.project.folder))
+        """No process of Airflow has ended by itself, as the scheduler did on a locked database."""
+        for name in airflow.PROCESSES:
+            if processes.running(self.home, name) is None:
+                log = processes.log_tail(processes.last_started(self.home, name), lines=80)
+                raise AssertionError(f"{name} has ended: {log}")
 
     def get(self, path: str, **params):
         self.keep()
@@ -88,8 +108,30 @@ class Scheduled:
         assert answer.is_success, answer.text
         return answer.json()
 
-    def trigger(self, dag: str, **conf) -> str:
-        return self.post(f"/dags/{dag}/dagRuns", {"logical_date": None, "conf": conf})["dag_run_id"]
+    def trigger(self, dag: str, at: datetime | None = None, **conf) -> str:
+        body = {"logical_date": at and at.isoformat(), "conf": conf}
+        return self.post(f"/dags/{dag}/dagRuns", body)["dag_run_id"]
+
+    def patch(self, path: str, body: dict) -> None:
+        answer = self.api.patch(path, json=body)
+        assert answer.is_success, answer.text
+
+    def until_running(self, run_id: str, task: str) -> None:
+        """Waits until the task's command runs."""
+        until(
+            lambda: self.tasks(run_id)[task]["state"] == "running" and self.commands(task),
+            timeout_s=400,
+        )
+
+    def commands(self, step: str) -> list[psutil.Process]:
+        """The processes of the project that perform a step."""
+        found = psutil.process_iter(["cmdline", "cwd"])
+        return [
+            process
+            for process in found
+            if process.info["cwd"] == str(self.project.folder)
+            and {step, "trilayer.cli"} <= set(process.info["cmdline"] or [])
+        ]
 
     def run(self, run_id: str, dag: str = "lambda_batch") -> dict:
         return self.get(f"/dags/{dag}/dagRuns/{run_id}")
@@ -191,17 +233,30 @@ def scheduled(tmp_path_factory, broker, spark, spark_connect, new_topic):
     # late_after: one interval, so that a run is late the moment it begins, and the deadline can be
     # seen without waiting for a broken one.
     settings = {"batch_every_s": 60, "late_after": 1, "keep_versions": 20}
+    settings["notify"] = ["hook.Webhook"]
+    messages: list[str] = []
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self):  # the name is http.server's
+            messages.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            self.send_response(200)
+            self.end_headers()
+
+    receiver = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
+    threading.Thread(target=receiver.serve_forever, daemon=True).start()
     project = Project(folder, broker.bootstrap, new_topic(), spark_remote=spark_connect, **settings)
     home = folder / ".trilayer"
     project.produce(1_000, broken=2)
     speed = project.start("speed", "run")
     try:
         (folder / "dags").mkdir()
+        (folder / "hook.py").write_text(HOOK.replace("PORT", str(receiver.server_port)))
         (folder / "dags" / "mine.py").write_text(MINE)
         running = airflow.start(home, **arguments(folder), echo=lambda _: None)
         airflow.unpause(running, "lambda_batch")
-        yield Scheduled(project, home, running, spark)
+        yield Scheduled(project, home, running, spark, messages)
     finally:
+        receiver.shutdown()
         airflow.stop(home)
         speed.send_signal(signal.SIGTERM)
         speed.communicate(timeout=60)
@@ -325,24 +380,17 @@ def test_a_full_recompute_equals_what_is_published_though_a_task_is_killed(sched
     # Airflow makes up for last night's full recompute when the DAG is switched on.
     until(lambda: bool(full()), timeout_s=120)
     ((run_id,), (report_id,)) = full(), nightly()
-    folder = str(scheduled.project.folder)
-
-    def killed() -> bool:
-        for process in psutil.process_iter(["cmdline", "cwd"]):
-            command = process.info["cmdline"] or []
-            if process.info["cwd"] == folder and {"recompute", "trilayer.cli"} <= set(command):
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.kill()
-                    return True
-        return False
-
-    until(
-        lambda: scheduled.tasks(run_id)["recompute"]["state"] == "running" and killed(),
-        timeout_s=400,
-    )
+    beside = scheduled.trigger("lambda_batch")
+    scheduled.until_running(run_id, "recompute")
+    for process in scheduled.commands("recompute"):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
     tasks = scheduled.wait(run_id)
+    scheduled.wait(beside)
     assert tasks["recompute"]["try_number"] == 2
-    assert "ended with -9" in "\n".join(scheduled.log(run_id, "recompute", number=1))
+    assert "was ended by SIGKILL: Linux does this if memory runs out" in "\n".join(
+        scheduled.log(run_id, "recompute", number=1)
+    )
     scheduled.wait(report_id, "lambda_full_recompute")
     report = scheduled.returned(report_id, "report", "lambda_full_recompute")
     assert report["kind"] == "full"
@@ -364,39 +412,43 @@ def test_a_full_recompute_equals_what_is_published_though_a_task_is_killed(sched
 
 
 def test_a_backfill_publishes_nothing_twice(scheduled):
+    """Three of its runs at once, beside a manual one: Airflow's database is not locked either."""
     scheduled.quiet()
     newest = Publications(scheduled.project.store).in_force()
-    interval_ms = RARELY_S * 1000
-    began = datetime.fromtimestamp((newest.t_ms // interval_ms - 5) * RARELY_S, UTC)
+    began = datetime.fromtimestamp((newest.t_ms // (RARELY_S * 1000) - 5) * RARELY_S, UTC)
     body = {
         "dag_id": "lambda_batch",
         "from_date": began.isoformat(),
-        "to_date": (began + timedelta(seconds=RARELY_S)).isoformat(),
-        "max_active_runs": 1,
+        "to_date": (began + timedelta(seconds=2 * RARELY_S)).isoformat(),
+        "max_active_runs": 3,
         "reprocess_behavior": "none",
         "run_backwards": False,
         "dag_run_conf": {},
     }
+    scheduled.project.produce(50)
+    manual = scheduled.trigger("lambda_batch")
+    late = len([m for m in scheduled.messages if m.startswith("late")])
     scheduled.post("/backfills", body)
 
     def backfilled() -> list[dict]:
         return [r for r in scheduled.runs() if r["run_type"] == "backfill"]
 
     until(
-        lambda: len(backfilled()) == 2 and all(r["state"] in ENDED for r in backfilled()),
+        lambda: len(backfilled()) == 3 and all(r["state"] in ENDED for r in backfilled()),
         timeout_s=400,
     )
     for run in backfilled():
         tasks = scheduled.tasks(run["dag_run_id"])
         states = {name: task["state"] for name, task in tasks.items()}
         assert set(states.values()) == {"skipped"}, states
-        said = scheduled.log(run["dag_run_id"], "cut", number=tasks["cut"]["try_number"])
-        assert "covers this run's interval" in "\n".join(said)
-    mine = {p.t_ms for p in Publications(scheduled.project.store).versions()}
-    assert not any(
-        datetime.fromisoformat(r["data_interval_end"]).timestamp() * 1000 in mine
-        for r in backfilled()
-    )
+        log = scheduled.log(run["dag_run_id"], "cut", number=tasks["cut"]["try_number"])
+        assert COVERED in "\n".join(log)
+    scheduled.wait(manual)
+    # A backfill's interval is long past, which makes nothing late.
+    assert len([m for m in scheduled.messages if m.startswith("late")]) == late
+    for name in airflow.PROCESSES:
+        log = (scheduled.home / "logs" / f"{name}.log").read_text(errors="replace")
+        assert "database is locked" not in log
     scheduled.verify()
 
 
@@ -418,10 +470,93 @@ def test_clearing_does_no_harm(scheduled):
     )
     until(lambda: scheduled.tasks(done[1])["recompute"]["state"] == "skipped", timeout_s=120)
     number = scheduled.tasks(done[1])["recompute"]["try_number"]
-    assert "a later run has taken over" in "\n".join(
-        scheduled.log(done[1], "recompute", number=number)
-    )
+    log = "\n".join(scheduled.log(done[1], "recompute", number=number))
+    assert "a later run has taken over, and this one ends without a change; clear `cut` as" in log
+    # One task of the newest run, and the whole run: the result is the same.
+    newest = scheduled.trigger("lambda_batch")
+    scheduled.project.produce(20)
+    scheduled.wait(newest)
+    for tasks in ({"task_ids": ["reconcile"]}, {}):
+        clear_it = clear | {"dag_run_id": newest} | tasks
+        scheduled.post("/dags/lambda_batch/clearTaskInstances", clear_it)
+        scheduled.wait(newest)
     assert scheduled.version >= before
+    scheduled.verify()
+
+
+def test_marks_change_no_answer(scheduled):
+    """A task that is marked as failed ends with its command; a run may be marked as anything."""
+    scheduled.quiet()
+    before = scheduled.version
+    run_id = scheduled.trigger("lambda_batch", full=True)
+    scheduled.until_running(run_id, "recompute")
+    path = f"/dags/lambda_batch/dagRuns/{run_id}"
+    scheduled.patch(f"{path}/taskInstances/recompute", {"new_state": "failed"})
+    scheduled.wait(run_id, expect="failed")
+    until(lambda: not scheduled.commands("recompute"), timeout_s=60)
+    assert scheduled.version == before
+    scheduled.patch(path, {"state": "success"})
+    assert scheduled.run(run_id)["state"] == "success"
+    scheduled.verify()
+
+
+def test_manual_runs_at_once_of_any_date_and_deleted_ones(scheduled):
+    scheduled.quiet()
+    scheduled.project.produce(50)
+    now = datetime.now(UTC)
+    future = scheduled.trigger("lambda_batch", at=now + timedelta(days=365))
+    several = [scheduled.trigger("lambda_batch") for _ in range(2)]
+    past = scheduled.trigger("lambda_batch", at=now - timedelta(days=100))
+    unknown = scheduled.trigger("lambda_batch", ful=True)
+    scheduled.wait(future, expect="failed")
+    assert "the logical date must not be in the future" in scheduled.run(future)["note"]
+    # Airflow deletes no run that is active; the second one is queued behind the first.
+    assert scheduled.api.delete(f"/dags/lambda_batch/dagRuns/{several[1]}").is_success
+    scheduled.wait(several[0])
+    cut = scheduled.wait(past)["cut"]
+    assert COVERED in "\n".join(scheduled.log(past, "cut", number=cut["try_number"]))
+    scheduled.wait(unknown, expect="failed")
+    said = "\n".join(scheduled.log(unknown, "cut"))
+    assert "a parameter of lambda_batch must be one of full; got 'ful'" in said
+    assert scheduled.api.delete(f"/dags/lambda_batch/dagRuns/{past}").is_success
+    scheduled.verify()
+
+
+def test_a_killed_scheduler_continues(scheduled):
+    scheduled.quiet()
+    scheduled.project.produce(50)
+    run_id = scheduled.trigger("lambda_batch")
+    until(lambda: scheduled.run(run_id)["state"] == "running")
+    psutil.Process(processes.running(scheduled.home, SCHEDULER).pid).kill()
+    until(lambda: processes.running(scheduled.home, SCHEDULER) is None)
+    airflow.start_again(SCHEDULER, scheduled.home, **arguments(scheduled.project.folder))
+    scheduled.wait(run_id)
+    scheduled.verify()
+
+
+def test_a_pause_is_made_up_for_on_another_schedule(scheduled):
+    """There is a single run after the pause, not one for each interval that was missed."""
+    scheduled.pause_when_quiet()
+    before = {r["dag_run_id"] for r in scheduled.runs()}
+    scheduled.project.produce(50)
+    scheduled.project.set("batch_every_s", 60)
+    until(lambda: not scheduled.is_rarely_scheduled(), timeout_s=200)
+    airflow.pause(scheduled.api, "lambda_batch", False)
+
+    def new() -> list[dict]:
+        return [r for r in scheduled.runs() if r["dag_run_id"] not in before]
+
+    until(lambda: bool(new()), timeout_s=100)
+    scheduled.project.set("batch_every_s", RARELY_S)
+    (first, *later) = new()
+    start, end = (
+        datetime.fromisoformat(first[f"data_interval_{name}"]) for name in ("start", "end")
+    )
+    assert end - start == timedelta(minutes=1)
+    assert all(datetime.fromisoformat(r["data_interval_start"]) >= end for r in later)
+    scheduled.wait(first["dag_run_id"])
+    until(scheduled.is_rarely_scheduled, timeout_s=200)
+    scheduled.quiet()
     scheduled.verify()
 
 
@@ -431,7 +566,13 @@ def test_a_rollback_holds_while_the_batch_is_paused(scheduled):
         airflow.pause(scheduled.api, name, False)
     target = Publications(scheduled.project.store).versions()[0].version
     run_id = scheduled.trigger("lambda_rollback", version=target)
-    wrong = scheduled.trigger("lambda_rollback", version=9_999)
+    failures = len([m for m in scheduled.messages if m.startswith("failed")])
+    wrong, again = (scheduled.trigger("lambda_rollback", version=n) for n in (9_999, 9_998))
+    refused = scheduled.api.post(
+        "/dags/lambda_rollback/dagRuns", json={"logical_date": None, "conf": {"version": "abc"}}
+    )
+    assert refused.status_code == 400
+    assert "'abc' does not match" in refused.text
     scheduled.wait(run_id, "lambda_rollback")
     assert scheduled.version == target
     scheduled.project.produce(100)
@@ -441,39 +582,57 @@ def test_a_rollback_holds_while_the_batch_is_paused(scheduled):
         scheduled.log(wrong, "rollback", "lambda_rollback")
     )
     assert scheduled.tasks(wrong, "lambda_rollback")["rollback"]["try_number"] == 1
+    # Both have the same cause, so there is one message.
+    scheduled.wait(again, "lambda_rollback", expect="failed")
+    (message,) = [m for m in scheduled.messages if m.startswith("failed")][failures:]
+    assert "lambda_rollback.rollback: trilayer batch rollback 999" in message
 
 
 def test_a_rollback_with_a_hold_lasts_until_it_is_released(scheduled):
     target = Publications(scheduled.project.store).versions()[-2]
-
-    def offered() -> list[str]:
-        """The form's line of the target: Airflow parses the file anew every half minute."""
-        lines = scheduled.get("/dags/lambda_rollback/details")["params"]["version"]["schema"][
-            "examples"
-        ]
-        return [line for line in lines if line.split()[0] == str(target.version)]
-
-    until(lambda: bool(offered()), timeout_s=120)
-    (line,) = offered()
-    assert f"T={target.t}" in line
-    run_id = scheduled.trigger("lambda_rollback", version=line, hold=True, why="a wrong price")
+    version = str(target.version)
+    run_id = scheduled.trigger("lambda_rollback", version=version, hold=True, why="a wrong price")
     scheduled.wait(run_id, "lambda_rollback")
     assert scheduled.version == target.version
     scheduled.project.produce(100)
     refused = scheduled.trigger("lambda_batch")
     airflow.pause(scheduled.api, "lambda_batch", False)
-    tasks = scheduled.wait(refused)
-    assert {task["state"] for task in tasks.values()} == {"skipped"}
-    said = "\n".join(scheduled.log(refused, "cut", number=tasks["cut"]["try_number"]))
-    assert f"version {target.version} is held since" in said
-    assert "a wrong price; release it with `trilayer batch release`" in said
+    tasks = scheduled.wait(refused, expect="failed")
+    assert tasks["cut"]["state"] == "failed"
+    assert tasks["cut"]["try_number"] == 1
+    said = "\n".join(scheduled.log(refused, "cut", number=1))
+    assert (
+        "held by Admin (Airflow): a wrong price; release it with `trilayer batch release`" in said
+    )
     assert scheduled.version == target.version
+    again = scheduled.trigger("lambda_batch")
+    scheduled.wait(again, expect="failed")
+    (message,) = [m for m in scheduled.messages if m.startswith("held")]
+    assert message.startswith("held: held by Admin (Airflow): a wrong price; release it with")
     scheduled.verify()
     # Once it is released, the next run publishes anew, on top of the older version.
     newest = Publications(scheduled.project.store).versions()[-1].version
     scheduled.wait(scheduled.trigger("lambda_release"), "lambda_release")
     scheduled.trigger("lambda_batch")
     scheduled.wait_for_version(newest + 1)
+    scheduled.verify()
+
+
+def test_a_broken_catalog_prevents_no_rollback(scheduled):
+    scheduled.quiet()
+    text = (scheduled.project.folder / f"{scheduled.project.module}.py").read_text()
+    scheduled.project.write_catalog("catalog = (")
+    until(lambda: scheduled.get("/importErrors")["total_entries"] > 0, timeout_s=200)
+    broken = [e["filename"] for e in scheduled.get("/importErrors")["import_errors"]]
+    assert not [name for name in broken if "rollback" in name or "release" in name]
+    target = Publications(scheduled.project.store).versions()[-2].version
+    scheduled.wait(scheduled.trigger("lambda_rollback", version=target), "lambda_rollback")
+    assert scheduled.version == target
+    scheduled.project.write_catalog(text)
+    until(lambda: scheduled.get("/importErrors")["total_entries"] == 0, timeout_s=200)
+    scheduled.project.produce(50)
+    scheduled.wait(scheduled.trigger("lambda_batch"))
+    assert scheduled.version > target
     scheduled.verify()
 
 
@@ -487,16 +646,6 @@ def test_status_says_where_airflow_is_and_who_may_log_in(scheduled):
     assert f"Airflow: {found['url']}, user admin, password in {found['password_file']}" in said
 
 
-def test_a_run_past_its_deadline_is_told(scheduled):
-    """The settings of this project make every run late: `late_after` is one interval."""
-    log = scheduled.home / "airflow" / "logs"
-
-    def told() -> bool:
-        files = [*log.rglob("*.log"), scheduled.home / "logs" / "airflow-triggerer.log"]
-        return any(
-            "LATE: the cut in force lags by more than 60 s" in f.read_text(errors="replace")
-            for f in files
-            if f.exists()
-        )
-
-    until(told, timeout_s=120)
+def test_a_late_batch_is_reported(scheduled):
+    """The settings of the first tests made every run late: `late_after` was one interval."""
+    assert [m for m in scheduled.messages if m.startswith("late: LATE: ")]
