@@ -18,5 +18,6 @@ from sqlalchemy.engine import Connection, Engine
 def begin_to_write(connection: Connection, name: str) -> None:
     """Begins a transaction that writes, unless one has begun already."""
     dbapi: Any = connection.connection
-    if connection.dialect.name == "sqlite" and not dbapi.in_transaction:
+    # Airflow's asynchronous connections have no savepoints, and do not say this.
+    if connection.dialect.name == "sqlite" and not getattr(dbapi, "in_transaction", True):
         connection.exec_driver_sql("BEGIN IMMEDIATE")

@@ -490,6 +490,8 @@ def test_marks_change_no_answer(scheduled):
     before = scheduled.version
     run_id = scheduled.trigger("lambda_batch", full=True)
     scheduled.until_running(run_id, "recompute")
+    blocked_by = airflow.blocked_by(scheduled.airflow, "lambda_batch")
+    assert blocked_by.startswith(f"run {run_id} of lambda_batch is running, since 20")
     path = f"/dags/lambda_batch/dagRuns/{run_id}"
     scheduled.patch(f"{path}/taskInstances/recompute", {"new_state": "failed"})
     scheduled.wait(run_id, expect="failed")
@@ -539,6 +541,7 @@ def test_a_pause_is_made_up_for_on_another_schedule(scheduled):
     scheduled.pause_when_quiet()
     before = {r["dag_run_id"] for r in scheduled.runs()}
     scheduled.project.produce(50)
+    assert airflow.blocked_by(scheduled.airflow, "lambda_batch") == "lambda_batch is paused"
     scheduled.project.set("batch_every_s", 60)
     until(lambda: not scheduled.is_rarely_scheduled(), timeout_s=200)
     airflow.pause(scheduled.api, "lambda_batch", False)

@@ -9,12 +9,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.support.published import VIEW
+from tests.support.published import CATALOG, VIEW
 from tests.support.waiting import until
 from trilayer import Catalog, Table
 from trilayer.operations import local_stack
 from trilayer.operations.definitions import Definitions, Watch, as_line, changes, loaded, saved
+from trilayer.operations.project import Project
 from trilayer_core.errors import EnvironmentFault, UsageError
+from trilayer_core.runtime.settings import Settings
+from trilayer_core.store.files import Store
 
 BEFORE = Definitions({"a": "1", "b": "1"}, {"s": "1"}, {}, ())
 PUBLISHED = SimpleNamespace(
@@ -77,6 +80,28 @@ def test_a_file_that_is_saved_is_noticed_once(tmp_path):
     watch.again()
     until(watch.changed)
     assert not watch.changed()
+
+
+def test_a_catalog_that_was_mended_is_reported_once(tmp_path, monkeypatch, caplog):
+    """Also if it is the one from before it was broken, so that nothing else is reported."""
+    monkeypatch.chdir(tmp_path)
+    project = Project(Settings(home=tmp_path), CATALOG, Store(str(tmp_path / "store")))
+    stack = local_stack.Stack(project, with_airflow=False)
+    answers = iter([UsageError("line 3 is wrong"), UsageError("line 4 is wrong"), None, None])
+
+    def saved(former):
+        if error := next(answers):
+            raise error
+        return former
+
+    monkeypatch.setattr(local_stack.definitions, "saved", saved)
+    monkeypatch.setattr(local_stack.definitions.Watch, "changed", lambda self: True)
+    for expected in ("can't be used as it is", "can't be used as it is", "can be used again", ""):
+        caplog.clear()
+        stack._follow_definitions()
+        messages = [record.getMessage() for record in caplog.records]
+        assert len(messages) == bool(expected)
+        assert all(expected in message for message in messages)
 
 
 def test_a_catalog_that_is_slow_to_load_is_looked_at_again(monkeypatch):
