@@ -191,6 +191,7 @@ def test_whatever_can_hang_ends_and_has_an_owner(parsed):
     for name in OURS:
         dag = parsed["dags"][name]
         assert dag["timeout_s"] == 12 * 3600, name
+        assert {"_link_PublicationLink", "_link_ConsoleLink"} <= set(dag["serialized"].split('"'))
         for task in dag["tasks"].values():
             assert (task["timeout_s"], task["owner"]) == (6 * 3600, "trilayer"), name
             assert task["notifies"], name

@@ -259,6 +259,7 @@ def test_the_late_alarm_asks_what_is_in_force(
     if held:
         Publications(store).hold(Held("ann", "", 0))
     run = {"dag_run": {"dag_run_id": "backfill__2020-01-01", "dag_id": "lambda_batch"}}
+    caplog.clear()
     with caplog.at_level("ERROR", logger="trilayer.late"):
         assert re.search(message, asyncio.run(tell(1_200, run)))
     assert bool(caplog.records) == late

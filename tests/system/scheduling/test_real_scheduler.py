@@ -233,7 +233,7 @@ def scheduled(tmp_path_factory, broker, spark, spark_connect, new_topic):
     # late_after: one interval, so that a run is late the moment it begins, and the deadline can be
     # seen without waiting for a broken one.
     settings = {"batch_every_s": 60, "late_after": 1, "keep_versions": 20}
-    settings["notify"] = ["hook.Webhook"]
+    settings |= {"notify": ["hook.Webhook"], "console_url": "https://console.example/"}
     messages: list[str] = []
 
     class Receiver(BaseHTTPRequestHandler):
@@ -337,6 +337,11 @@ def test_each_task_returns_what_it_did(scheduled):
         "differing_keys": 0,
     }
     assert f"rows: {rows}" in "\n".join(scheduled.log(run_id, "publish"))
+    instance = f"/dags/lambda_batch/dagRuns/{run_id}/taskInstances/publish"
+    assert scheduled.get(f"{instance}/links")["extra_links"] == {
+        "Publication": f"https://console.example/#/publications/{published['version']}",
+        "Console": "https://console.example/#/",
+    }
     mapped = scheduled.get(f"/dags/lambda_batch/dagRuns/{run_id}/taskInstances/ingest/listMapped")[
         "task_instances"
     ]

@@ -784,6 +784,11 @@ def test_a_wrong_settings_file_says_where(text, message, project):
         ("SPARK_CONF", "abc", "^variable TRILAYER_SPARK_CONF must be a JSON object; got 'abc'$"),
         ("SPARK_CONF", "[]", "^variable TRILAYER_SPARK_CONF: .*valid dictionary; got \\[\\]$"),
         ("SPARK_CONF", '{"a": 1}', "^variable TRILAYER_SPARK_CONF: .*valid string; got 1$"),
+        ("NOTIFY", "[1", "^variable TRILAYER_NOTIFY must be a JSON array; got '\\[1'$"),
+        ("SERVE_NAMES", "a", "^variable TRILAYER_SERVE_NAMES must be a JSON array; got 'a'$"),
+        ("NOTIFY", '["Pager"]', "^variable TRILAYER_NOTIFY: must be import paths such as"),
+        ("NOTIFY", '[{"to": "a"}]', "^variable TRILAYER_NOTIFY: .* one as `notifier`"),
+        ("BATCH_TIMEOUT_S", "0", "^variable TRILAYER_BATCH_TIMEOUT_S: .*equal to 60; got '0'$"),
         ("BOOTSTRAP_SERVERS", "localhost:99999",
          "^variable TRILAYER_BOOTSTRAP_SERVERS: must be host:port.*got 'localhost:99999'$"),
     ],
@@ -833,7 +838,8 @@ def test_variables_win_over_the_file(project, monkeypatch):
 def test_a_process_has_the_settings_of_the_one_that_starts_it(project, monkeypatch):
     (project / "trilayer.toml").write_text(
         "catalog = 'shop:catalog'\nspark_master = 'yarn'\nbatch_command = 'x'\ntick_s ="
-        " 30\nspark_conf = {'spark.ui.port' = '1'}\n"
+        " 30\nspark_conf = {'spark.ui.port' = '1'}\nserve_names = ['other']\n"
+        "notify = ['a.B', { notifier = 'c.D', to = 'x@y', n = 1 }]\n"
     )
     ours = load_settings(
         catalog="examples.flights:catalog",
