@@ -10,8 +10,6 @@ import asyncio
 import logging
 from typing import Any
 
-from asgiref.sync import sync_to_async
-
 from trilayer.airflow.notifications import notify
 from trilayer_core.errors import TrilayerError
 from trilayer_core.runtime.clock import now_ms
@@ -38,8 +36,7 @@ async def tell(late_after_s: int, context: dict[str, Any] | None = None) -> str:
         logger.info("%s", message)
         return message
     logger.error("%s", message)
-    # In a thread of asgiref, because that is how Airflow's Variables work in the triggerer.
-    await sync_to_async(notify)("late", message.partition("; run ")[0], context or {})
+    await asyncio.to_thread(notify, "late", message.partition("; run ")[0], context or {})
     return message
 
 
