@@ -7,7 +7,7 @@ offsets it is based.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Literal
@@ -15,6 +15,7 @@ from typing import Literal
 import duckdb
 import pyarrow as pa
 import sqlglot
+from duckdb.sqltypes import DuckDBPyType
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
@@ -85,7 +86,7 @@ class Snapshot:
             return limited.to_arrow_table()
 
     def reader(
-        self, query: str, layer: Layer = "merged", rows: int | None = None
+        self, query: str, layer: Layer = "merged", rows: int | None = None, *, json: bool = False
     ) -> tuple[pa.RecordBatchReader, Provenance]:
         """The answer to one SELECT, computed while it is read, and its provenance.
 
@@ -96,6 +97,7 @@ class Snapshot:
             query: The SELECT.
             layer: The layer.
             rows: How many rows to return at most; None for all.
+            json: Whether JSON has Arrow's type for it. Otherwise it is text.
 
         Raises:
             UsageError, CoverageError: As `sql` does.
@@ -103,6 +105,8 @@ class Snapshot:
         with self._answering(query, layer) as answer:
             limited = answer if rows is None else answer.limit(rows)
             reader = limited.to_arrow_reader()
+            if json and (types := _json_types(reader.schema, limited.types)):
+                reader = reader.cast(types)
         self.sound = False
         return reader, self._provenance_of(query)
 
@@ -257,6 +261,15 @@ def _tables_in(query: str, aside: duckdb.DuckDBPyConnection) -> set[str]:
             return set()
         found = tree.find_all(exp.Table) if isinstance(tree, exp.Query) else ()
         return {table.name for table in found}
+
+
+def _json_types(columns: pa.Schema, types: Sequence[DuckDBPyType]) -> pa.Schema | None:
+    """The columns, of which those of JSON have Arrow's type for it; None if there are none."""
+    found = columns
+    for place, (column, type_) in enumerate(zip(columns, types, strict=True)):
+        if str(type_) == "JSON":
+            found = found.set(place, pa.field(column.name, pa.json_()))
+    return None if found is columns else found
 
 
 def search_path(layer: Layer) -> str:

@@ -74,6 +74,8 @@ def type_of(arrow: pa.DataType) -> Type:
         return Type(oid, 8, _timestamps_text(bool(arrow.tz)), _timestamp)
     if _is_list(arrow):
         return _array_type(arrow)
+    if isinstance(arrow, pa.JsonType):  # which is a text that is JSON already
+        return Type(_JSON.oid, -1, lambda a: _text(a.storage), lambda a: _text(a.storage))
     return _TYPES.get(arrow) or _JSON
 
 
@@ -516,9 +518,11 @@ def _array_type(arrow: pa.DataType) -> Type:
     depth, element = 0, arrow
     while _is_list(element):
         depth, element = depth + 1, element.value_type
-    if depth > 1:
-        return _JSON  # arrays of PostgreSQL are rectangular, lists need not be
     kind = type_of(element)
+    # Arrays of PostgreSQL are rectangular, lists need not be. An array of json, which a list of
+    # structs could be, ends clients such as connectorx.
+    if depth > 1 or kind.oid == _JSON.oid:
+        return _JSON
 
     def parts(value: pa.Scalar, encode: Encode) -> list[bytes | None]:
         found: list[bytes | None] = encode(value.values).to_pylist()

@@ -27,6 +27,7 @@ from trilayer.server import introspection
 from trilayer.server.engine import frames, new_files, system
 from trilayer.server.engine.question import Refusal
 from trilayer.server.engine.refusals import refusal_of
+from trilayer.server.engine.statements import parser
 from trilayer.server.engine.worker import Executor, limit_memory
 from trilayer.server.introspection.comments import OWN_SCHEMA
 from trilayer_core.errors import TrilayerError
@@ -149,7 +150,7 @@ def main() -> None:
         return
     sys.path[:], start = pickle.loads(told)  # from the server
     if (connection := _opened(to, start.project)) is not None:
-        with connection:
+        with connection, parser():  # which every worker would open otherwise
             _Loader(to, start, connection).run()
 
 

@@ -61,6 +61,13 @@ _CODES: Mapping[str, tuple[str, Sequence[tuple[str, str]]]] = {
 }
 """The SQLSTATE of DuckDB's kinds of errors, and of those of their texts that have another."""
 
+_ADVICE = (
+    (r"(?i)\bFOR\s+(?:NO\s+KEY\s+)?(?:UPDATE|SHARE)\b", "Leave out FOR UPDATE: nothing is locked"),
+    (r"(?i)\bROWS\s+FROM\b", "Write unnest(a, b) or joins in place of ROWS FROM"),
+    (r"#>>?", "Write the path after #> as a literal, such as '{a,0}'"),
+)
+"""What to write in place of what DuckDB's parser does not know."""
+
 _KIND = re.compile(rf"\b({'|'.join(_CODES)}) Error: ")
 _MARK = re.compile(r"\n*^LINE (\d+): (.*)\n( *)\^.*\Z", re.MULTILINE | re.DOTALL)
 
@@ -93,6 +100,10 @@ def refusal_of(error: BaseException, query: str = "") -> Refusal:
     code = next((special_ for what, special_ in special if re.search(what, plain)), code)
     place = _position(said, query) or _place_of_name(code, plain, query)
     message, hint = _parted(plain)
+    if kind[1] in ("Parser", "Syntax"):
+        hint = next((advice for what, advice in _ADVICE if re.search(what, query)), hint)
+    if "//(INTERVAL" in plain:
+        hint = "To divide an interval, multiply it: write * 0.5 in place of / 2"
     # The serving layer's own hint knows the views.
     own = re.search(r"; ((?:did you mean|there (?:is|are)|to ask|\w+ is an? ).*)", text, re.DOTALL)
     return Refusal(code, message, _sentence(own[1]) if own else hint, place)

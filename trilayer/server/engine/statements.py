@@ -12,7 +12,7 @@ from trilayer_core.compute.merging import open_duckdb
 
 
 @cache
-def _parser() -> duckdb.DuckDBPyConnection:
+def parser() -> duckdb.DuckDBPyConnection:
     """A database that only parses.
 
     That of the module would start threads, and what they reserve counts for the worker's limit.
@@ -23,7 +23,7 @@ def _parser() -> duckdb.DuckDBPyConnection:
 def statements(text: str) -> list[str]:
     """The statements of a text. One that can't be parsed is reported when it is run."""
     try:
-        return [statement.query for statement in _parser().extract_statements(text)]
+        return [statement.query for statement in parser().extract_statements(text)]
     except duckdb.Error:  # such as CLOSE ALL, which only PostgreSQL has
         return _between_semicolons(text)
 

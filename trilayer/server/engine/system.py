@@ -24,7 +24,7 @@ from trilayer.server.introspection.comments import OWN_SCHEMA
 from trilayer_core.errors import CoverageError
 from trilayer_core.seam import parse_time
 
-_NAME = re.compile(rf'"?\b{OWN_SCHEMA}\b"?\s*\.\s*"?(\w+)', re.IGNORECASE)
+_NAME = re.compile(rf'"?\b{OWN_SCHEMA}\b"?\s*\.\s*(?="?(\w+))', re.IGNORECASE)
 _TIME = pa.timestamp("ms", "UTC")
 
 Rows = list[dict[str, Any]]

@@ -12,6 +12,7 @@ import pickle
 import resource
 import socket
 import struct
+import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -37,7 +38,7 @@ from trilayer.server.engine.open_answer import OpenAnswer
 from trilayer.server.engine.question import Question, Refusal
 from trilayer.server.engine.refusals import refusal_of
 from trilayer.server.engine.requests import Close, Describe, Fetch, Key, Open, Request, Split
-from trilayer.server.engine.statements import statements
+from trilayer.server.engine.statements import parser, statements
 from trilayer_core.errors import TrilayerError
 
 logger = logging.getLogger("trilayer.server")
@@ -50,6 +51,9 @@ MOST_SCHEMA_BYTES = 1 << 19
 
 A short statement can make a type that is twice as large as another, again and again.
 """
+
+MOST_FRAMES = 20_000
+"""The most calls within each other. Each level of a statement, of DuckDB's 1,000, takes a few."""
 
 MOST_BYTES = 1 << 20
 """How much is sent in one frame, of which the server holds one for each client."""
@@ -76,6 +80,7 @@ class Executor:
 
     def run(self) -> None:
         """Answers requests until the server closes the connection."""
+        sys.setrecursionlimit(MOST_FRAMES)
         read = self._to.makefile("rb").read  # which takes head and body at once
         while (data := frames.receive(read)) is not None:
             request: Request = pickle.loads(data)  # from the server, not from a client
@@ -83,15 +88,32 @@ class Executor:
                 self._answer(request)
             except Refusal as refusal:
                 self._refused(refusal)
+            except introspection.TemplateFault as error:
+                self._refused(Refusal("0A000", str(error), error.hint))
             except ParameterFault as error:
                 self._refused(Refusal(error.code, str(error)))
             except (TrilayerError, duckdb.Error, OSError, pa.ArrowException, MemoryError) as error:
-                asked = request.question.sql if isinstance(request, Open | Describe) else ""
-                self._refused(refusal_of(error, asked))
+                self._refused(self._explained(request, error))
             except Exception as error:
                 logger.exception("a question has failed unexpectedly")
                 self._refused(Refusal("XX000", f"internal error: {error}", "See the server's log"))
             self._out.flush()
+
+    def _explained(self, request: Request, error: Exception) -> Refusal:
+        """The refusal of an error, with its place in the statement as the client wrote it."""
+        if not isinstance(request, Open | Describe):
+            return refusal_of(error)
+        question = request.question
+        refusal = refusal_of(error, question.sql)
+        if refusal.position or refusal.code[:2] != "22" or not _is_postgresqls(question):
+            return refusal
+        try:  # DuckDB has marked the literal in what it was given, which is a translation
+            with ExitStack() as stack:
+                self._snapshot(question, stack).reader(question.sql, question.layer)
+        except (TrilayerError, duckdb.Error) as untranslated:
+            found = refusal_of(untranslated, question.sql)
+            return found if found.message == refusal.message else refusal
+        return refusal
 
     def _refused(self, refusal: Refusal) -> None:
         self._out.send(frames.REFUSED, _json(refusal.to_json()))
@@ -197,7 +219,8 @@ class Executor:
     def _inferred(self, question: Question) -> list[int]:
         def columns_of(query: str) -> pa.Schema:
             with ExitStack() as stack:  # one that fails ends its snapshot
-                return self._snapshot(question, stack).table(query, question.layer, rows=0).schema
+                snapshot = self._snapshot(question, stack)
+                return snapshot.table(_translated(query, question), question.layer, rows=0).schema
 
         return parameters.inferred(question.sql, _declared(question), columns_of)
 
@@ -224,9 +247,11 @@ def _reader(
     """The answer to a statement whose parameters have values."""
     layer, most_rows = question.layer, question.most_rows
     if not introspection.mentions(query):
-        return snapshot.reader(query, layer, most_rows)
+        json = _is_postgresqls(question)
+        return snapshot.reader(_translated(query, question), layer, most_rows, json=json)
     found = introspection.rewrite(query, question.session)
-    reader, provenance = snapshot.reader(found.sql, layer, most_rows)
+    sql = introspection.translated(found.sql, question.session.database, parser())
+    reader, provenance = snapshot.reader(sql, layer, most_rows, json=_is_postgresqls(question))
     # What the catalog says is small.
     return introspection.declared(reader.read_all(), found.oids).to_reader(), provenance
 
@@ -243,6 +268,18 @@ def _serialized(columns: pa.Schema) -> bytes:
             f" got {got:,}",
         )
     return schema
+
+
+def _translated(sql: str, question: Question) -> str:
+    """A statement as a client of PostgreSQL means it; DuckDB's own SQL by HTTP."""
+    if not _is_postgresqls(question):
+        return sql
+    return introspection.translated(sql, question.session.database, parser())
+
+
+def _is_postgresqls(question: Question) -> bool:
+    """Whether a client of PostgreSQL asks, and not one of HTTP."""
+    return question.output not in ("arrow", "json", "csv")
 
 
 def _declared(question: Question) -> list[int]:

@@ -1,22 +1,26 @@
 """What the catalogs of PostgreSQL, pg_catalog and information_schema, say about a server's views.
 
 `install` makes relations of PostgreSQL's shape in a database of DuckDB. A statement that `mentions`
-them is asked as `rewrite` returns it, and `declared` gives its answer PostgreSQL's types. All other
-statements have nothing to do with this.
+them is asked as `rewrite` returns it, and `declared` gives its answer PostgreSQL's types. What a
+client of PostgreSQL asks is `translated`, so that it means what it means to PostgreSQL.
 """
 
 from trilayer.server.introspection.declared_types import declared
+from trilayer.server.introspection.dialect import translated
 from trilayer.server.introspection.install import install
 from trilayer.server.introspection.parameter_types import parameter_types
 from trilayer.server.introspection.rewriting import rewrite
 from trilayer.server.introspection.session import SessionInfo
+from trilayer.server.introspection.templates import TemplateFault
 from trilayer.server.introspection.text import mentions
 
 __all__ = [
     "SessionInfo",
+    "TemplateFault",
     "declared",
     "install",
     "mentions",
     "parameter_types",
     "rewrite",
+    "translated",
 ]

@@ -85,8 +85,7 @@ ROWS = frozenset({"unnest", "generate_series"})
 """Functions of DuckDB that return rows of one column."""
 
 LEAST = {"current_setting": 1, "set_config": 2, "pg_has_role": 1,
-         "generate_subscripts": 1, "array_length": 2, "pg_typeof": 1, "to_regtype": 1,
-         "initcap": 1, "to_char": 2}  # fmt: skip
+         "generate_subscripts": 1, "array_length": 2, "pg_typeof": 1, "to_regtype": 1}  # fmt: skip
 """How many arguments a function must have to be rewritten."""
 
 
@@ -112,10 +111,3 @@ def subscripts(arguments: Sequence[exp.Expr]) -> exp.Expr:
     made = parsed(f"unnest(generate_series({first}, len(x) {last}))")
     next(c for c in made.find_all(exp.Column) if c.name == "x").replace(array.copy())
     return made
-
-
-def matched(text: exp.Expr, pattern: exp.Literal) -> exp.Expr:
-    """The part of a text that a regular expression matches: its first group, if it has one."""
-    bare = re.sub(r"\\.|\[\^?\]?[^\]]*\]", "", pattern.name, flags=re.DOTALL)
-    group = 1 if re.search(r"\((?!\?)", bare) else 0
-    return macro("matched", text, pattern, literal(group))

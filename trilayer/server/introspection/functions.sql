@@ -134,6 +134,8 @@ CREATE MACRO _pg.pg_get_indexdef
 CREATE MACRO _pg.pg_get_constraintdef
     (constraint_) AS _pg._definition(constraint_),
     (constraint_, pretty_) AS _pg._definition(constraint_);
+CREATE MACRO _pg.pg_index_column_has_property(index_, column_, property_) AS
+    lower(property_) IN ('asc', 'nulls_last', 'orderable', 'returnable');
 CREATE MACRO _pg.pg_get_expr
     (tree_, relation_) AS tree_::VARCHAR, (tree_, relation_, pretty_) AS tree_::VARCHAR;
 
@@ -147,13 +149,6 @@ CREATE MACRO _pg.aclexplode(list_) AS
         'is_grantable': false});
 
 -- Lists
-CREATE MACRO _pg.array_lower(list_, dimension_) AS
-    CASE WHEN len(list_) > 0 AND dimension_ = 1 THEN 1 END;
-CREATE MACRO _pg.array_upper(list_, dimension_) AS
-    CASE WHEN dimension_ = 1 AND len(list_) > 0 THEN len(list_)::INTEGER END;
-CREATE MACRO _pg.array_length(list_, dimension_) AS
-    CASE WHEN dimension_ = 1 AND len(list_) > 0 THEN len(list_)::INTEGER END;
-CREATE MACRO _pg.array_ndims(list_) AS CASE WHEN len(list_) > 0 THEN 1 END;
 CREATE MACRO _pg.expandarray(list_) AS
     list_transform(list_, lambda value_, place_: {'x': value_, 'n': place_::INTEGER});
 CREATE MACRO _pg.pg_options_to_table(list_) AS
@@ -174,12 +169,3 @@ CREATE MACRO _pg.pg_size_pretty(bytes_) AS
     CASE WHEN bytes_ < 10240 THEN bytes_::BIGINT::VARCHAR || ' bytes'
          WHEN bytes_ < 10240 * 1024 THEN round(bytes_ / 1024)::BIGINT::VARCHAR || ' kB'
          ELSE round(bytes_ / 1048576)::BIGINT::VARCHAR || ' MB' END;
-
--- Texts
-CREATE MACRO _pg.initcap(text_) AS
-    array_to_string(
-        list_transform(regexp_extract_all(text_, '[\p{L}\p{N}]+|[^\p{L}\p{N}]+'),
-                       lambda word_: upper(word_[1]) || lower(word_[2:])), '');
--- A group that takes no part in a match is an empty text for regexp_extract, and NULL for this.
-CREATE MACRO _pg.matched(text_, pattern_, group_) AS
-    regexp_extract_all(text_, pattern_, group_, 's')[1];

@@ -80,7 +80,7 @@ def install(database: duckdb.DuckDBPyConnection, catalog: Catalog) -> None:
     for name, rows in _rows(found).items():
         _fill(database, shapes().relations[CATALOG, name], rows)
     _fill_extra(database, found)
-    for file in ("functions.sql", "relations.sql"):
+    for file in ("dialect.sql", "functions.sql", "relations.sql"):
         text = (resources.files(__package__) / file).read_text(encoding="utf-8")
         database.execute(text)
 

@@ -11,7 +11,6 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 
-from trilayer.server.introspection.date_text import date_text
 from trilayer.server.introspection.functions import (
     CONSTANTS,
     LEAST,
@@ -23,7 +22,6 @@ from trilayer.server.introspection.functions import (
     literal,
     macro,
     macros,
-    matched,
     parsed,
     subscripts,
 )
@@ -217,8 +215,6 @@ class _Rewriting:
             "json_build_array": lambda given: exp.Anonymous(this="json_array", expressions=given),
             "generate_subscripts": subscripts,
             "array_length": lambda given: macro("array_length", *given),
-            "initcap": lambda given: macro("initcap", given[0]),
-            "to_char": lambda given: date_text(given[0], given[1]),
             "pg_typeof": lambda given: macro("pg_typeof", *given),
             "to_regtype": lambda given: macro("to_regtype", *given),
         }
@@ -254,11 +250,6 @@ class _Rewriting:
             return _any(node)
         if isinstance(node, exp.DPipe):
             return self._joined(node)
-        if isinstance(node, exp.Substring) and node.args.get("length") is None:
-            pattern = node.args["start"]
-            if isinstance(pattern, exp.Cast) and type_name(pattern.to) in _TEXTS:
-                pattern = pattern.this
-            return matched(node.this, pattern) if is_text(pattern) else node
         if isinstance(node, exp.Func):
             return self._function(node)
         return node

@@ -6,6 +6,7 @@ import re
 from typing import ClassVar
 
 from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokens import TokenType
 
 from trilayer.server.encoding.tokens import QUOTED
@@ -36,6 +37,9 @@ def mentions(sql: str) -> bool:
     return any(match["found"] for match in _ABOUT.finditer(sql))
 
 
+_POSTGRESQLS = ("TO_CHAR", "TO_DATE", "TO_TIMESTAMP", "DATE_TRUNC", "INITCAP", "JSON_AGG", "TO_HEX")
+
+
 class Written(DuckDB):
     """The SQL in which statements are read: that of DuckDB, as in all other statements.
 
@@ -48,9 +52,28 @@ class Written(DuckDB):
 
         KEYWORDS: ClassVar = {**DuckDB.Tokenizer.KEYWORDS, "VARCHAR": TokenType.VARCHAR}
 
+    class Parser(DuckDBParser):
+        """Functions that mean something else to PostgreSQL stay as they are written."""
+
+        FUNCTIONS: ClassVar = {
+            name: made for name, made in DuckDBParser.FUNCTIONS.items() if name not in _POSTGRESQLS
+        }
+
+
+JSON_PATH = r"""\#>(?P<text>>?)\s*'\{(?P<path>[^'{}]*)\}'(?:\s*::\s*text\s*\[\s*\])?"""
+"""`#>` and `#>>`, which DuckDB does not have, with the array of a path's elements."""
+
+
+def json_path(elements: str) -> str:
+    """The path of DuckDB for the elements of an array, of which PostgreSQL makes one."""
+    found = [e.strip().strip('"') for e in elements.split(",")] if elements.strip() else []
+    return "$" + "".join(f"[{e}]" if e.isdecimal() else f'."{e}"' for e in found)
+
 
 _FOREIGN = re.compile(
     QUOTED
+    + r"""| """
+    + JSON_PATH
     + r"""| (?P<collate>\bCOLLATE\s+(?:
             "?pg_catalog"?\s*\.\s*(?:"[^"]*"|\w+) | "?(?:default|C|POSIX|ucs_basic)\b"?))
     | OPERATOR\s*\(\s*(?:pg_catalog\s*\.\s*)?(?P<operator>[^\s\w()]+)\s*\)
@@ -75,6 +98,8 @@ def plain(sql: str) -> str:
     def replaced(match: re.Match[str]) -> str:
         if match["collate"]:
             return ""
+        if match["path"] is not None:
+            return f"->{match['text']} '{json_path(match['path'])}'"
         if match["operator"]:
             return f" {match['operator']} "
         if match["function"]:

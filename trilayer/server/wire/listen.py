@@ -23,7 +23,7 @@ from trilayer.server.wire.authentication import Access, Claim, authenticate
 from trilayer.server.wire.client import Client
 from trilayer.server.wire.messages import Fault, ProtocolFault, Startup
 from trilayer.server.wire.session import Session
-from trilayer.server.wire.setting import layer_of
+from trilayer.server.wire.setting import layer_in
 from trilayer_core.errors import EnvironmentFault, UsageError
 
 logger = logging.getLogger("trilayer.server")
@@ -244,8 +244,8 @@ def _chosen(startup: Startup) -> tuple[Layer, int | None]:
         Refusal: There is no such layer or database.
     """
     option = _OPTION.search(startup.options.get("options", ""))
-    given = startup.options.get("search_path") or (option and (option[1] or option[2])) or "merged"
-    layer = layer_of(given)
+    given = startup.options.get("search_path") or (option and (option[1] or option[2])) or ""
+    layer = layer_in(given) or "merged"
     database, at, version = startup.options.get("database", DATABASE).partition("@")
     if database != DATABASE or (at and not _VERSION.fullmatch(version)):
         raise Refusal(

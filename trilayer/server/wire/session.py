@@ -42,7 +42,7 @@ from trilayer.server.wire.cursors import (
 from trilayer.server.wire.messages import Body, Fault, Field, ProtocolFault, Startup
 from trilayer.server.wire.open_cursors import OpenCursors
 from trilayer.server.wire.prepared import Portal, Prepared, Statement
-from trilayer.server.wire.setting import Setting, layer_of, seconds_of, setting_of
+from trilayer.server.wire.setting import Setting, layer_in, seconds_of, setting_of
 from trilayer.server.wire.text import first_word, is_nothing
 
 logger = logging.getLogger("trilayer.server")
@@ -384,9 +384,12 @@ class Session:
             self._known = replace(self._known, layer=self._layer, settings={})
             return
         if chosen.name == "search_path":
-            self._layer = layer_of(chosen.value) if chosen.value else self._first_layer
-            self._known = replace(self._known, layer=self._layer)
-            return
+            named = layer_in(chosen.value)
+            self._layer = named or self._first_layer
+            rest = {k: v for k, v in self._known.settings.items() if k != chosen.name}
+            self._known = replace(self._known, layer=self._layer, settings=rest)
+            if named or not chosen.value:
+                return
         others = self._known.settings.keys() - {chosen.name}
         longest = max(len(chosen.name), len(chosen.value))
         if len(others) >= MOST_SETTINGS or longest > MOST_SETTING_BYTES:

@@ -40,20 +40,13 @@ def setting_of(sql: str) -> Setting | None:
     return Setting((found["name"] or found["reset"]).lower(), value.strip("'"))
 
 
-def layer_of(path: str) -> Layer:
-    """The layer that a search_path names first.
+def layer_in(path: str) -> Layer | None:
+    """The first layer that a search_path names; None if it names none.
 
-    Raises:
-        Refusal: It is none.
+    Other schemas, such as `public` and `"$user"`, have nothing whose name could be left out.
     """
-    first = path.split(",")[0].strip().strip("'\"") or "merged"
-    layer = next((layer for layer in LAYERS if layer == first), None)
-    if layer is None:
-        raise Refusal(
-            "22023", f"search_path must be one of {', '.join(LAYERS)}; got {first!r}",
-            "Name other schemas in the statement: schema.name",
-        )  # fmt: skip
-    return layer
+    named = [name.strip().strip("'\"") for name in path.split(",")]
+    return next((layer for name in named for layer in LAYERS if layer == name), None)
 
 
 def seconds_of(text: str) -> float | None:

@@ -235,9 +235,3 @@ def test_a_statement_means_the_same_if_it_mentions_the_catalog(connection, descr
 
 def test_schemas_of_postgresql_are_schemas_of_our_own():
     assert set(SCHEMAS.values()) == {"_pg", "_information_schema"}
-
-
-@pytest.mark.parametrize("template", ["HH24:Mi", "MONTH mON", "Am", "FmDD", "TZ"])
-def test_a_date_s_template_that_postgresql_reads_otherwise_is_left_to_be_refused(template):
-    sql = f"SELECT to_char(current_date, '{template}') FROM pg_class"
-    assert "TO_CHAR(" in rewrite(sql, SESSION).sql.upper()

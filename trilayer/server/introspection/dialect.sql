@@ -1,0 +1,118 @@
+-- PostgreSQL's functions that DuckDB lacks or understands otherwise, as macros in the schema _pg.
+--
+-- The translation of a statement puts the schema before a call that has as many arguments. Views do
+-- not see them. Names that begin with no name of PostgreSQL are called by dialect.py and templates.py.
+
+-- Times. A date is a timestamptz to PostgreSQL's date_trunc; a macro with a form for each type can't
+-- be called with an aggregate.
+CREATE MACRO _pg.date_trunc
+    (part_ VARCHAR, at_ DATE) AS date_trunc(part_, at_)::TIMESTAMPTZ,
+    (part_ VARCHAR, at_ TIMESTAMP) AS date_trunc(part_, at_),
+    (part_ VARCHAR, at_ TIMESTAMPTZ) AS date_trunc(part_, at_),
+    (part_ VARCHAR, at_ INTERVAL) AS date_trunc(part_, at_);
+CREATE MACRO _pg.date_bin(stride_, at_, origin_) AS
+    time_bucket(stride_::INTERVAL, at_, origin_::TIMESTAMP);
+CREATE MACRO _pg.statement_timestamp() AS now();
+CREATE MACRO _pg.clock_timestamp() AS now();
+-- TRY_CAST, because DuckDB computes casts of constants in branches that are not taken, too.
+CREATE MACRO _pg.interval_of(value_) AS TRY_CAST(value_::VARCHAR AS INTERVAL);
+CREATE MACRO _pg.moment(value_) AS
+    CASE WHEN value_ IS NULL THEN NULL
+         WHEN typeof(value_) <> 'INTERVAL' THEN
+             coalesce(TRY_CAST(value_::VARCHAR AS TIMESTAMP),
+                      error('to_char needs a date or time for this template')::TIMESTAMP)
+         WHEN _pg.interval_of(value_) BETWEEN INTERVAL 0 DAY AND INTERVAL 86399999999 MICROSECOND
+         THEN TIMESTAMP '1970-01-01' + _pg.interval_of(value_)
+         ELSE error('to_char needs an interval below one day; extract(epoch from it) has no limit')
+             ::TIMESTAMP END;
+
+-- Texts
+CREATE MACRO _pg.text(value_) AS
+    CASE WHEN typeof(value_) IN ('DOUBLE', 'FLOAT') THEN
+             replace(replace(regexp_replace(value_::VARCHAR, '\.0$', ''), 'nan', 'NaN'),
+                     'inf', 'Infinity')
+         WHEN typeof(value_) = 'INTERVAL' THEN replace(value_::VARCHAR, 'month', 'mon')
+         ELSE value_::VARCHAR END;
+CREATE MACRO _pg.initcap(text_) AS
+    array_to_string(
+        list_transform(regexp_extract_all(text_, '[\p{L}\p{N}]+|[^\p{L}\p{N}]+'),
+                       lambda word_: upper(word_[1]) || lower(word_[2:])), '');
+-- A group that takes no part in a match is an empty text for regexp_extract, and NULL for this.
+CREATE MACRO _pg.matched(text_, pattern_, group_) AS
+    regexp_extract_all(text_, pattern_, group_, 's')[1];
+CREATE MACRO _pg.similar_pattern(pattern_) AS
+    replace(replace(regexp_replace(pattern_, '([.^$\\])', '\\\1', 'g'), '%', '.*'), '_', '.');
+CREATE MACRO _pg.regexp_like
+    (text_, pattern_) AS regexp_matches(text_, pattern_),
+    (text_, pattern_, flags_) AS regexp_matches(text_, pattern_, flags_);
+CREATE MACRO _pg.regexp_count(text_, pattern_) AS len(regexp_extract_all(text_, pattern_))::INTEGER;
+CREATE MACRO _pg.regexp_substr(text_, pattern_) AS regexp_extract_all(text_, pattern_)[1];
+CREATE MACRO _pg.btrim(text_) AS trim(text_), (text_, characters_) AS trim(text_, characters_);
+CREATE MACRO _pg.lpad
+    (text_, size_) AS lpad(text_, size_::INTEGER, ' '), (text_, size_, fill_) AS lpad(text_, size_::INTEGER, fill_);
+CREATE MACRO _pg.rpad
+    (text_, size_) AS rpad(text_, size_::INTEGER, ' '), (text_, size_, fill_) AS rpad(text_, size_::INTEGER, fill_);
+CREATE MACRO _pg.octet_length(text_) AS strlen(text_::VARCHAR)::INTEGER;
+
+-- Numbers
+CREATE MACRO _pg.div(dividend_, divisor_) AS trunc(dividend_ / divisor_);
+CREATE MACRO _pg.width_bucket(value_, low_, high_, number_) AS
+    CASE WHEN value_ < low_ THEN 0 WHEN value_ >= high_ THEN number_ + 1
+         ELSE floor((value_ - low_) * number_ / (high_ - low_)) + 1 END::INTEGER;
+-- A number by a template: its digits before the point, of which so many are written even if zero,
+-- commas at places counted from the point, digits behind it, of which so many are written even if
+-- zero, whether there is a point, and whether spaces are left out.
+CREATE MACRO _pg.number_rounded(value_, decimals_) AS
+    CASE WHEN typeof(value_) IN ('DOUBLE', 'FLOAT')
+         THEN printf('%.' || decimals_ || 'f', value_::DOUBLE)::DECIMAL(38, 10)
+         ELSE round(value_::DECIMAL(38, 10), decimals_) END;
+CREATE MACRO _pg.number_digits(value_, digits_, zeros_, decimals_) AS
+    CASE WHEN trunc(abs(round(value_::DECIMAL(38, 10), decimals_))) = 0 AND zeros_ = 0
+              AND decimals_ > 0 THEN ''
+         ELSE lpad(trunc(abs(round(value_::DECIMAL(38, 10), decimals_)))::HUGEINT::VARCHAR,
+                   greatest(zeros_, length(trunc(abs(round(value_::DECIMAL(38, 10), decimals_)))
+                                           ::HUGEINT::VARCHAR))::INTEGER, '0') END;
+CREATE MACRO _pg.number_grouped(whole_, places_) AS
+    array_to_string(list_transform(range(1, length(whole_) + 1), lambda place_:
+        whole_[place_] || CASE WHEN place_ < length(whole_)
+                                    AND list_contains(places_, (length(whole_) - place_)::INTEGER)
+                               THEN ',' ELSE '' END), '');
+CREATE MACRO _pg.number_part(value_, decimals_, fixed_, point_, short_) AS
+    CASE WHEN NOT point_ THEN ''
+         WHEN short_ THEN
+             '.' || left(regexp_extract(round(abs(value_::DECIMAL(38, 10)), decimals_)
+                                        ::DECIMAL(38, 10)::VARCHAR, '\.(\d*)', 1), fixed_)
+             || rtrim(substr(left(regexp_extract(round(abs(value_::DECIMAL(38, 10)), decimals_)
+                                                 ::DECIMAL(38, 10)::VARCHAR, '\.(\d*)', 1),
+                                  decimals_), fixed_ + 1), '0')
+         ELSE '.' || left(regexp_extract(round(abs(value_::DECIMAL(38, 10)), decimals_)
+                                         ::DECIMAL(38, 10)::VARCHAR, '\.(\d*)', 1), decimals_) END;
+CREATE MACRO _pg.number_signed(value_, text_, width_, short_) AS
+    CASE WHEN short_ THEN CASE WHEN value_ < 0 THEN '-' ELSE '' END || text_
+         ELSE lpad(CASE WHEN value_ < 0 THEN '-' ELSE ' ' END || text_, (width_ + 1)::INTEGER, ' ') END;
+CREATE MACRO _pg.number_text(value_, digits_, zeros_, places_, decimals_, fixed_, point_, short_) AS
+    CASE WHEN length(_pg.number_digits(value_, digits_, zeros_, decimals_)) > digits_
+         THEN CASE WHEN short_ THEN '' ELSE CASE WHEN value_ < 0 THEN '-' ELSE ' ' END END
+              || _pg.number_grouped(repeat('#', digits_), places_)
+              || CASE WHEN point_ THEN '.' || repeat('#', decimals_) ELSE '' END
+         ELSE _pg.number_signed(
+             round(value_::DECIMAL(38, 10), decimals_),
+             _pg.number_grouped(_pg.number_digits(value_, digits_, zeros_, decimals_), places_)
+             || _pg.number_part(value_, decimals_, fixed_, point_, short_),
+             digits_ + len(places_) + CASE WHEN point_ THEN 1 + decimals_ ELSE 0 END, short_) END;
+
+-- JSON, and lists
+CREATE MACRO _pg.json_of(value_) AS
+    CASE WHEN typeof(value_) IN ('VARCHAR', 'JSON') THEN value_::VARCHAR::JSON
+         ELSE to_json(value_) END;
+CREATE MACRO _pg.json_typeof(value_) AS
+    CASE json_type(_pg.json_of(value_))
+         WHEN 'VARCHAR' THEN 'string' WHEN 'OBJECT' THEN 'object' WHEN 'ARRAY' THEN 'array'
+         WHEN 'BOOLEAN' THEN 'boolean' WHEN 'NULL' THEN 'null' ELSE 'number' END;
+CREATE MACRO _pg.array_lower(list_, dimension_) AS
+    CASE WHEN len(list_) > 0 AND dimension_ = 1 THEN 1 END;
+CREATE MACRO _pg.array_upper(list_, dimension_) AS
+    CASE WHEN dimension_ = 1 AND len(list_) > 0 THEN len(list_)::INTEGER END;
+CREATE MACRO _pg.array_length(list_, dimension_) AS
+    CASE WHEN dimension_ = 1 AND len(list_) > 0 THEN len(list_)::INTEGER END;
+CREATE MACRO _pg.array_ndims(list_) AS CASE WHEN len(list_) > 0 THEN 1 END;
