@@ -55,6 +55,9 @@ A short statement can make a type that is twice as large as another, again and a
 MOST_FRAMES = 20_000
 """The most calls within each other. Each level of a statement, of DuckDB's 1,000, takes a few."""
 
+MOST_CHARACTERS = 10_000
+"""The most characters of an error, which may quote a value: the server reads it at once."""
+
 MOST_BYTES = 1 << 20
 """How much is sent in one frame, of which the server holds one for each client."""
 
@@ -116,7 +119,11 @@ class Executor:
         return refusal
 
     def _refused(self, refusal: Refusal) -> None:
-        self._out.send(frames.REFUSED, _json(refusal.to_json()))
+        told = {
+            name: said[:MOST_CHARACTERS] if isinstance(said, str) else said
+            for name, said in refusal.to_json().items()
+        }
+        self._out.send(frames.REFUSED, _json(told))
 
     def _answer(self, request: Request) -> None:
         match request:

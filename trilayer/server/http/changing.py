@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, FailFast, Field
 from starlette.responses import JSONResponse, Response
 
 from batch_layer.publish import rollback
@@ -60,7 +60,7 @@ class Replay(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    records: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=10_000)]
+    records: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=10_000), FailFast()]
     again: bool = False
 
 

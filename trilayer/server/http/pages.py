@@ -17,6 +17,7 @@ from starlette.responses import HTMLResponse, Response
 from trilayer.server.engine.question import Refusal
 from trilayer.server.http.faults import Failure
 from trilayer.server.http.limits import Limits
+from trilayer.server.http.sql import MOST_ACCEPT
 from trilayer.server.http.store_reader import Remembered, StoreReader
 from trilayer.server.metrics import Metrics
 
@@ -42,7 +43,9 @@ def add(app: FastAPI, store: StoreReader, metrics: Metrics, limits: Limits) -> N
                 await facts.get()
         except (TimeoutError, Failure, Refusal) as error:
             logger.debug("metrics are those that were read before: %r", error)
-        encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        # To read a very long one takes long.
+        accept = request.headers.get("accept", "")[:MOST_ACCEPT]
+        encode, content_type = choose_encoder(accept)
         body = await asyncio.to_thread(encode, metrics.registry)
         return Response(body, headers={"content-type": content_type})
 

@@ -65,12 +65,13 @@ def _add_state(app: FastAPI, store: StoreReader, access: WebAccess) -> None:
         return JSONResponse(asdict(await store.status()))
 
     @app.get("/v1/provenance", tags=["state"])
-    async def provenance() -> Response:
+    async def provenance(request: Request) -> Response:
         """What the present answers are based on, with the lag if a broker answers."""
-        return JSONResponse((await store.with_lag(await store.provenance())).to_json())
+        who = requester_of(request).who
+        return JSONResponse((await store.with_lag(await store.provenance(), who)).to_json())
 
     @app.post("/v1/lag", tags=["state"])
-    async def lag(answered: Answered) -> Response:
+    async def lag(answered: Answered, request: Request) -> Response:
         """Adds the present lag to the provenance of an earlier answer."""
         try:
             given = Provenance.from_json(answered.provenance)
@@ -78,19 +79,22 @@ def _add_state(app: FastAPI, store: StoreReader, access: WebAccess) -> None:
             raise Failure(
                 400, INVALID, "provenance must be that of an answer; send it as it came"
             ) from None
-        return JSONResponse((await store.with_lag(given)).to_json())
+        who = requester_of(request).who
+        return JSONResponse((await store.with_lag(given, who)).to_json())
 
 
 def _add_publications(app: FastAPI, store: StoreReader) -> None:
     """Adds what has happened to events: publications, reconciliation and quarantine."""
 
     @app.get("/v1/history", tags=["state"])
-    async def history() -> Response:
+    async def history(request: Request) -> Response:
         """The publications that are kept, oldest first."""
-        return JSONResponse({"publications": [asdict(one) for one in await store.history()]})
+        kept = await store.history(requester_of(request).who)
+        return JSONResponse({"publications": [asdict(one) for one in kept]})
 
     @app.get("/v1/reconciliation", tags=["state"])
     async def reconciliation(
+        request: Request,
         view: Annotated[
             str | None, Query(description="The view; without one, the counts of all views.")
         ] = None,
@@ -101,12 +105,14 @@ def _add_publications(app: FastAPI, store: StoreReader) -> None:
         limit: Limit = 1_000,
     ) -> Response:
         """What both layers have computed for a publication, compared."""
+        who = requester_of(request).who
         if view is None:
-            return JSONResponse(await store.reconciled_views(version))
-        return JSONResponse(await store.reconciled(view, version, kind, limit))
+            return JSONResponse(await store.reconciled_views(version, who))
+        return JSONResponse(await store.reconciled(view, version, kind, limit, who))
 
     @app.get("/v1/quarantine", tags=["state"])
     async def quarantine(
+        request: Request,
         stream: Annotated[str | None, Query(description="Only the events of this stream.")] = None,
         limit: Limit = 100,
         whole: Annotated[
@@ -115,7 +121,8 @@ def _add_publications(app: FastAPI, store: StoreReader) -> None:
         ] = False,
     ) -> Response:
         """The events that do not fit their schema: how many, why, and the newest of them."""
-        return JSONResponse(await store.quarantine(stream, limit, whole))
+        who = requester_of(request).who
+        return JSONResponse(await store.quarantine(stream, limit, whole, who))
 
 
 def _add_health(app: FastAPI, engine: Engine, limits: Limits) -> None:

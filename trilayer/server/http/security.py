@@ -19,8 +19,9 @@ from fastapi import HTTPException, Request
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from trilayer.server.accepting import client_of
 from trilayer.server.engine.places import Places
-from trilayer.server.http.faults import NOT_ALLOWED, TOO_MUCH, Failure
+from trilayer.server.http.faults import INVALID, NOT_ALLOWED, TOO_MUCH, Failure
 from trilayer.server.http.limits import Limits
 from trilayer.server.users import Role, is_loopback
 from trilayer_core.errors import SettingsError
@@ -53,6 +54,10 @@ REMEMBERED_S = 10.0
 MOST_REMEMBERED = 1_000
 WRONG_S = 0.5
 """How much later a wrong password is answered."""
+MOST_FIELDS = 100
+"""How many fields the query of an address may have: to read very many takes long."""
+CHANGING = ("/v1/rollback", "/v1/quarantine/replay")
+"""What only an admin may send, whose body is not read for others."""
 CHECKS, CHECKS_EACH = 4, 3
 """How many logins are checked at once, and how many of them may come from one address."""
 
@@ -153,7 +158,10 @@ class Guard:
             self._check_origin(scope, headers)
             most = self._most_bytes(scope["path"])
             _check_length(headers.get("content-length"), most)
+            _check_query(scope["query_string"])
             scope["trilayer.client"] = await self._client(scope, headers)
+            if scope["method"] == "POST" and scope["path"] in CHANGING:
+                admin_of(Request(scope), self._access)
         except Failure as failure:
             await failure.response()(scope, receive, secured)
             return
@@ -219,13 +227,14 @@ class Guard:
         if known is not None and now < known[2]:
             return known[0], known[1]
         name, password = _credentials(given)
-        await self._checking.take(address)
+        client = client_of(address)
+        await self._checking.take(client)
         try:
             role = await asyncio.to_thread(authenticate, name, password)
             if role is None:
                 await asyncio.sleep(WRONG_S)
         finally:
-            self._checking.leave(address)
+            self._checking.leave(client)
         if role is None:
             raise login_needed("the login must be one that this server knows; it is not")
         if len(self._remembered) >= MOST_REMEMBERED:
@@ -296,6 +305,13 @@ def _name(host: str) -> str:
 def _check_length(length: str | None, most: int) -> None:
     if length is not None and (not length.isdecimal() or int(length) > most):
         raise _too_long(most)
+
+
+def _check_query(query: bytes) -> None:
+    if query.count(b"&") >= MOST_FIELDS:
+        raise Failure(
+            400, INVALID, f"the query of an address must have at most {MOST_FIELDS} fields"
+        )
 
 
 def _too_long(most: int) -> Failure:

@@ -17,6 +17,7 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from trilayer.server import accepting
+from trilayer.server.engine.question import STATEMENT_BYTES
 from trilayer_core.errors import EnvironmentFault
 
 logger = logging.getLogger("trilayer.server")
@@ -42,6 +43,12 @@ BUSY = (
     b"too many connections"
 )
 """What a client gets for which there is no room. There is none for a handshake of TLS either."""
+
+PART_BYTES = 2_048
+"""How much of a client is read before others are answered: each byte may be a part of a body."""
+
+MOST_HEAD_BYTES, MOST_LINES = 3 * STATEMENT_BYTES + 16_384, 200
+"""The longest head of a request, whose address may have a statement, and its most lines."""
 
 MOST_AHEAD_BYTES = 65_536
 """How much a client may send of further requests while one is answered."""
@@ -74,6 +81,7 @@ class _Protocol(H11Protocol):
         self._on_lost, self.is_made = on_lost, False
         self._awaited: object = None
         self._limit: asyncio.TimerHandle | None = None
+        self._unread, self._lines = b"", 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -88,12 +96,15 @@ class _Protocol(H11Protocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._awaited = None
-        self._expect()
+        if self.transport.is_closing():  # once the end of the answer was read
+            self._limit_to(UNREAD_S)
+        else:
+            self._expect()
 
     def _expect(self) -> None:
         """Limits the time of what the client sends next, if that is another part than before."""
         if (awaited := self.conn.their_state) is not self._awaited:
-            self._awaited = awaited
+            self._awaited, self._lines = awaited, 0
             limits = {h11.IDLE: HEAD_S, h11.SEND_BODY: BODY_S}
             self._limit_to(limits.get(awaited))
 
@@ -110,6 +121,32 @@ class _Protocol(H11Protocol):
             self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
+        if self._unread:
+            self._unread += data
+            self.transport.pause_reading()
+        else:
+            self._read(data)
+
+    def _read(self, data: bytes) -> None:
+        """Reads a part of what has come, and the rest once others were answered."""
+        self._unread = data[PART_BYTES:]
+        self._read_part(data[:PART_BYTES])
+        if self._unread:
+            self.transport.pause_reading()
+            self.loop.call_soon(self._read_on)
+        elif not self.flow.read_paused:
+            self.transport.resume_reading()
+
+    def _read_on(self) -> None:
+        if not self.transport.is_closing():
+            self._read(self._unread)
+
+    def _read_part(self, data: bytes) -> None:
+        if self.conn.their_state is h11.IDLE:
+            self._lines += data.partition(b"\r\n\r\n")[0].count(b"\n")
+            if self._lines > MOST_LINES:
+                self.send_400_response("Too many headers.")
+                return
         super().data_received(data)
         self._expect()
         if self.conn.their_state is h11.DONE:
@@ -208,6 +245,7 @@ async def serve(
         # httptools, which is taken where it is installed, lets a client that has sent a further
         # request leave without telling the answer that is being sent: it would never end.
         http=_Protocol,
+        h11_max_incomplete_event_size=MOST_HEAD_BYTES,
         timeout_graceful_shutdown=CLOSING_S,
         ssl_certfile=certificate,
         ssl_keyfile=key,

@@ -96,6 +96,7 @@ class Shared:
         self._engine, self._watch, self._one_by_one = engine, watch, one_by_one
         self._limits, self._metrics = limits, metrics
         self._answer: _Answer | None = None
+        self._snapshots: dict[Reason, Event] = {}
         self._changes: deque[tuple[str, Event | None]] = deque(maxlen=CHANGES)
         self._number, self._nonce = 0, secrets.token_hex(4)
         self._quiet_since_told = False
@@ -155,11 +156,14 @@ class Shared:
         """An event of the whole answer; None while there is none."""
         if (answer := self._answer) is None:
             return None
+        if (made := self._snapshots.get(reason)) is not None and made.id == answer.id:
+            return made
         # A line of its own would end the event; inside of texts JSON escapes it.
         rows = answer.encoded.decode().replace("\n", "")
         head = {"columns": answer.columns, "key": self._key_of(answer), "reason": reason}
         data = f'{_compact(head)[:-1]},"rows":{rows},"provenance":{_compact(answer.provenance)}}}'
-        return Event("snapshot", data, answer.id)
+        self._snapshots[reason] = Event("snapshot", data, answer.id)
+        return self._snapshots[reason]
 
     async def _follow(self, first: asyncio.Future[None]) -> None:
         try:
@@ -185,6 +189,7 @@ class Shared:
     def _fail(self, refusal: Refusal, first: asyncio.Future[None]) -> None:
         self._task, self._answer = None, None
         self._changes.clear()
+        self._snapshots.clear()
         if not first.done():
             first.set_exception(refusal)
             first.exception()  # nobody may be waiting for it
@@ -270,6 +275,7 @@ class Shared:
     def _take(self, answer: _Answer, upserts: list[Row], deletes: list[Row]) -> None:
         """Makes an answer the present one, and tells what has changed."""
         before, self._answer = self._answer, answer
+        self._snapshots.clear()
         if before is None or before.columns != answer.columns:
             self._changes.clear()
             self._changes.append((answer.id, None))

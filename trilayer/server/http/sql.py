@@ -9,6 +9,7 @@ Arrow stream also lacks its end-of-stream marker, and a JSON document its end.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -16,7 +17,8 @@ from contextlib import aclosing, suppress
 from typing import Annotated, Any, Literal, NoReturn
 
 from fastapi import FastAPI, Path, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
+from pydantic.functional_validators import ModelWrapValidatorHandler
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -41,6 +43,12 @@ MEDIA: Mapping[Format, str] = {
 }
 _OUTPUTS: Mapping[Format, Output] = {"json": "json", "csv": "csv", "arrow": "arrow"}
 
+MOST_ACCEPT = 1_000
+"""The length of the longest header Accept."""
+
+MOST_NAMES = 100
+"""How many fields the body of a question may have, of which each that is unknown is reported."""
+
 ID = r"^[A-Za-z0-9_-]{1,64}$"
 
 
@@ -63,11 +71,21 @@ class Asked(BaseModel):
     sql: str
     layer: Layer = "merged"
     version: Annotated[int | None, Field(ge=1, lt=2**63)] = None
-    params: Annotated[list[bool | int | float | str | None], Field(max_length=1_000)] = []
+    params: Annotated[
+        list[bool | int | float | str | None], Field(max_length=1_000), FailFast()
+    ] = []
     max_rows: Annotated[int | None, Field(ge=0, lt=2**63)] = None
     timeout_s: Annotated[float | None, Field(gt=0, allow_inf_nan=False)] = None
     id: Annotated[str | None, Field(pattern=ID)] = None
     format: Format | None = None
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _few(cls, given: Any, validate: ModelWrapValidatorHandler[Asked]) -> Asked:
+        """Validates no more fields than a person would read errors of."""
+        if isinstance(given, dict) and len(given) > MOST_NAMES:
+            given = dict(itertools.islice(given.items(), MOST_NAMES))
+        return validate(given)
 
 
 def add(
@@ -129,6 +147,12 @@ def check_length(sql: str, limits: Limits) -> None:
 
 def _accepted(accept: str) -> Format:
     """The form that a header Accept asks for: the first one that is known, by quality."""
+    if len(accept) > MOST_ACCEPT:
+        raise Failure(
+            400,
+            INVALID,
+            f"Accept must have at most {MOST_ACCEPT:,} characters; got {len(accept):,}",
+        )
     found: list[tuple[float, Format]] = []
     for part in accept.split(","):
         media, *parameters = (piece.strip().lower() for piece in part.split(";"))

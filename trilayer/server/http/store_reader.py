@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any, Literal, TypeVar
 
@@ -25,7 +26,8 @@ from serving_layer.result import Provenance, RowSet
 from trilayer.operations.project import Project
 from trilayer.operations.quarantine import Quarantined, ReasonCount, count_reasons, of_streams
 from trilayer.operations.status import Status, ViewStatus, status_of
-from trilayer.server.engine.question import Question, Refusal
+from trilayer.server.engine.places import Places
+from trilayer.server.engine.question import SERVER, Question, Refusal
 from trilayer.server.http.columns import columns_json, rows_json
 from trilayer.server.http.engine import Engine, chunks_of
 from trilayer.server.http.faults import BROKEN, NOT_FOUND, NOT_READY, Failure, of_error, of_refusal
@@ -63,6 +65,7 @@ class StoreReader:
         self.project = project
         self._engine, self._limits = engine, limits
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="store")
+        self._places = Places(THREADS, THREADS - 1)
         self._status = Remembered(self._read_status, limits.facts_s)
         self._no_broker_until = 0.0
         self._columns: dict[str, list[dict[str, str]]] = {}
@@ -71,16 +74,30 @@ class StoreReader:
         """Ends its threads, once they have read what they are reading."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def read(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Reads the store in a thread.
+    async def read(self, function: Callable[..., T], *arguments: Any, who: str = SERVER) -> T:
+        """Reads the store in a thread, of which one client leaves another to others.
+
+        Args:
+            function: Reads it.
+            arguments: The function's arguments.
+            who: The client that asks: a user, or an address. By default it is the server itself.
 
         Raises:
             Failure: It can't be read, or not in time.
         """
         loop = asyncio.get_running_loop()
+
+        def leave(_: object) -> None:
+            with suppress(RuntimeError):  # the server has ended
+                loop.call_soon_threadsafe(self._places.leave, who)
+
         try:
             async with asyncio.timeout(self._limits.store_s):
-                return await loop.run_in_executor(self._threads, function, *arguments)
+                await self._places.take(who)
+                reading = self._threads.submit(function, *arguments)
+                # A thread goes on when nobody waits for it any more.
+                reading.add_done_callback(leave)
+                return await asyncio.wrap_future(reading)
         except TimeoutError:
             raise self._late() from None
         except TrilayerError as error:
@@ -150,7 +167,7 @@ class StoreReader:
         known = {v.name: v.approximate for v in self.project.catalog.views if v.approximate}
         return replace(provenance, exact=not known, approximate=known)
 
-    async def with_lag(self, provenance: Provenance) -> Provenance:
+    async def with_lag(self, provenance: Provenance, who: str = SERVER) -> Provenance:
         """Adds the present lag to a provenance, if a broker answers.
 
         If none does, it is not tried again for a while.
@@ -159,14 +176,14 @@ class StoreReader:
             return provenance
         catalog, settings = self.project.catalog, self.project.settings
         try:
-            return await self.read(lagging, provenance, catalog, settings)
+            return await self.read(lagging, provenance, catalog, settings, who=who)
         except Failure:
             self._no_broker_until = time.monotonic() + NO_BROKER_S
             return provenance
 
-    async def history(self) -> list[Version]:
+    async def history(self, who: str = SERVER) -> list[Version]:
         """The publications kept, oldest first."""
-        return await self.read(history, self.project.store)
+        return await self.read(history, self.project.store, who=who)
 
     async def columns(self, name: str) -> list[dict[str, str]] | None:
         """The columns of a view or query; None while it has no answer."""
@@ -190,7 +207,7 @@ class StoreReader:
         return await self.status(), await self.history()
 
     async def reconciled(
-        self, view: str, version: int | None, kind: Kind | None, limit: int
+        self, view: str, version: int | None, kind: Kind | None, limit: int, who: str = SERVER
     ) -> dict[str, Any]:
         """The keys of a view that both layers have computed for a publication.
 
@@ -199,6 +216,7 @@ class StoreReader:
             version: The publication; None for the one in force.
             kind: Only the keys of this kind; None for all.
             limit: How many keys are returned at most.
+            who: The client that asks.
 
         Returns:
             A JSON document: the columns and rows of the keys with the values of both layers, and
@@ -212,11 +230,11 @@ class StoreReader:
             found = stored.get(view) or self.project.catalog.view(view)
         except TrilayerError as error:
             raise Failure(404, NOT_FOUND, str(error)) from None
-        of = await self._version(version)
+        of = await self._version(version, who)
         counts = of.reconciliation.get(view) or Reconciled(
             not_compared="the publication does not have this view"
         )
-        table, note = await self.read(_compared, found, of.version, self.project)
+        table, note = await self.read(_compared, found, of.version, self.project, who=who)
         if kind is not None and table is not None:
             table = table.filter(pc.equal(table["_kind"], kind))
         shown = None if table is None else RowSet(table.slice(0, limit))
@@ -231,18 +249,18 @@ class StoreReader:
             "note": note,
         }
 
-    async def reconciled_views(self, version: int | None) -> dict[str, Any]:
+    async def reconciled_views(self, version: int | None, who: str = SERVER) -> dict[str, Any]:
         """How many keys of each view were compared for a publication; None for the one in force.
 
         Raises:
             Failure: There is no such publication.
         """
-        of = await self._version(version)
+        of = await self._version(version, who)
         views = {name: asdict(found) for name, found in of.reconciliation.items()}
         return {"version": of.version, "views": views}
 
-    async def _version(self, version: int | None) -> Version:
-        kept = await self.history()
+    async def _version(self, version: int | None, who: str) -> Version:
+        kept = await self.history(who)
         for one in kept:
             if one.version == version or (version is None and one.in_force):
                 return one
@@ -255,13 +273,16 @@ class StoreReader:
             else "there must be a publication; there is none yet; run `trilayer batch run`",
         )
 
-    async def quarantine(self, stream: str | None, limit: int, whole: bool) -> dict[str, Any]:
+    async def quarantine(
+        self, stream: str | None, limit: int, whole: bool, who: str = SERVER
+    ) -> dict[str, Any]:
         """What is in quarantine: how many events, why, and the newest of them.
 
         Args:
             stream: Only the events of this stream; None for all.
             limit: How many events are returned at most; fewer if they have many bytes.
             whole: Whether those that were replayed or discarded are returned too.
+            who: The client that asks.
 
         Returns:
             A JSON document: `events` and `reasons` count, and `records` are the newest events.
@@ -275,7 +296,7 @@ class StoreReader:
         except TrilayerError as error:
             raise Failure(404, NOT_FOUND, str(error)) from None
         reasons, events, newest, number = await self.read(
-            _quarantine, self.project, streams, limit, whole
+            _quarantine, self.project, streams, limit, whole, who=who
         )
         return {
             "events": events,

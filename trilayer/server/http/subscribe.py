@@ -258,7 +258,7 @@ class _Stream(Response):
                 break
             try:
                 async with asyncio.timeout(self._limits.stuck_s):
-                    await _part(send, b": beat\n\n" if event is None else event.encoded())
+                    await _part(send, b": beat\n\n" if event is None else event.encoded)
             except TimeoutError:
                 logger.info("a subscriber that takes nothing is let go")
                 return

@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 Reason = Literal["first", "slow", "resumed"]
@@ -29,8 +30,9 @@ class Event:
     data: str
     id: str = ""
 
+    @cached_property
     def encoded(self) -> bytes:
-        """The event as text/event-stream has it."""
+        """The event as text/event-stream has it, once for all who are told."""
         named = f"id: {self.id}\n" if self.id else ""
         return f"event: {self.kind}\n{named}data: {self.data}\n\n".encode()
 

@@ -76,7 +76,8 @@ def test_what_is_not_sent_in_time_ends_the_connection(serving, monkeypatch, sent
         assert read_all(client).count(b"HTTP/1.1 ") <= sent.count(b"\r\n\r\n")
 
 
-def test_an_end_of_an_answer_that_is_not_read_ends_the_connection(serving, monkeypatch):
+@pytest.mark.parametrize("more", [b"", b"Connection: close\r\n"])
+def test_an_end_of_an_answer_that_is_not_read_ends_the_connection(serving, monkeypatch, more):
     monkeypatch.setattr(web, "HEAD_S", 0.2)
     monkeypatch.setattr(web, "UNREAD_S", 0.2)
     lost = []
@@ -87,7 +88,7 @@ def test_an_end_of_an_answer_that_is_not_read_ends_the_connection(serving, monke
     with connected(served.port) as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1_024)
         body = b'{"sql": "a"}'
-        client.sendall(BODY + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        client.sendall(BODY + more + b"Content-Length: %d\r\n\r\n" % len(body) + body)
         until(lambda: lost)
 
 

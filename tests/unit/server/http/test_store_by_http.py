@@ -5,6 +5,7 @@ import re
 import threading
 from dataclasses import asdict
 
+import httpx
 import pytest
 
 import serving_layer
@@ -195,3 +196,27 @@ def test_few_quarantined_events_are_listed_if_they_are_long(site, monkeypatch):
         told = get(site.served, f"/v1/quarantine?limit={limit}")
         assert [record["offset"] for record in told["records"]] == offsets
         assert told["truncated"]
+
+
+def test_one_client_leaves_a_thread_that_reads_the_store_to_others(site, monkeypatch):
+    """Also if its requests have ended meanwhile: a thread reads on."""
+    reading, go_on = threading.Semaphore(0), threading.Event()
+
+    def slow(*_):
+        reading.release()
+        go_on.wait()
+        return [], 0, [], 0
+
+    monkeypatch.setattr(store_reader, "_quarantine", slow)
+    clients = [threading.Thread(target=get, args=(site.served, "/v1/quarantine")) for _ in range(6)]
+    for client in clients:
+        client.start()
+    try:
+        for _ in range(THREADS - 1):
+            reading.acquire()
+        with httpx.Client(transport=httpx.HTTPTransport(local_address="127.0.0.2")) as other:
+            assert other.get(f"{site.served.url}/v1/history").status_code == 200
+    finally:
+        go_on.set()
+        for client in clients:
+            client.join()

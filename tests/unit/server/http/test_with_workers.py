@@ -234,3 +234,17 @@ def test_names_and_types_of_columns_are_bounded(served):
 def test_types_without_end_keep_nobody_from_answers(served, sql):
     assert served.ask(sql, timeout_s=3.0).status_code in (200, 400, 408, 503)
     assert served.ask("SELECT 1").json()["rows"] == [[1]]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT error(repeat('x', {}))",
+        "SELECT repeat('x', {})::INT",
+        "SELECT repeat('x', {})::DATE",
+    ],
+)
+def test_errors_that_quote_long_values_are_cut_off(served, sql):
+    answer = served.ask(sql.format(5_000_000))
+    assert answer.status_code == 400
+    assert len(answer.content) < 50_000
