@@ -574,8 +574,6 @@ def test_a_rollback_holds_while_the_batch_is_paused(scheduled):
         airflow.pause(scheduled.api, name, False)
     target = Publications(scheduled.project.store).versions()[0].version
     run_id = scheduled.trigger("lambda_rollback", version=target)
-    failures = len([m for m in scheduled.messages if m.startswith("failed")])
-    wrong, again = (scheduled.trigger("lambda_rollback", version=n) for n in (9_999, 9_998))
     refused = scheduled.api.post(
         "/dags/lambda_rollback/dagRuns", json={"logical_date": None, "conf": {"version": "abc"}}
     )
@@ -585,12 +583,15 @@ def test_a_rollback_holds_while_the_batch_is_paused(scheduled):
     assert scheduled.version == target
     scheduled.project.produce(100)
     scheduled.verify()
+    failures = len([m for m in scheduled.messages if m.startswith("failed")])
+    wrong = scheduled.trigger("lambda_rollback", version=9_999)
     scheduled.wait(wrong, "lambda_rollback", expect="failed")
     assert "version must be one that is kept; got 9999" in "\n".join(
         scheduled.log(wrong, "rollback", "lambda_rollback")
     )
     assert scheduled.tasks(wrong, "lambda_rollback")["rollback"]["try_number"] == 1
-    # Both have the same cause, so there is one message.
+    # Another one has the same cause, so there is one message.
+    again = scheduled.trigger("lambda_rollback", version=9_998)
     scheduled.wait(again, "lambda_rollback", expect="failed")
     (message,) = [m for m in scheduled.messages if m.startswith("failed")][failures:]
     assert "lambda_rollback.rollback: trilayer batch rollback 999" in message
