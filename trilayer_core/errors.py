@@ -21,7 +21,9 @@ numbers concerned. Any other message says what failed, where, and what to do.
 """
 
 import difflib
+import functools
 from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
 
 
 class TrilayerError(Exception):
@@ -105,6 +107,28 @@ class HeldError(ConflictError):
     """A person holds the version in force. No run may publish until the hold is released."""
 
     exit_code = 3
+
+
+Class = TypeVar("Class", bound=type)
+
+
+def short_traceback(definition: Class) -> Class:
+    """Shows an author who runs a file of definitions where it is wrong, and no internal frames.
+
+    Args:
+        definition: A class whose constructor raises DefinitionError. It is changed, and returned.
+    """
+    check = definition.__init__  # type: ignore[misc]  # that of the class, for its instances
+
+    @functools.wraps(check)
+    def checked(self: object, *args: Any, **kwargs: Any) -> None:
+        try:
+            check(self, *args, **kwargs)
+        except DefinitionError as error:
+            raise error.with_traceback(None) from None
+
+    definition.__init__ = checked  # type: ignore[misc]
+    return definition
 
 
 def close_name(name: str, known: Iterable[str]) -> str | None:

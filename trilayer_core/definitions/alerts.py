@@ -16,7 +16,7 @@ from trilayer_core.definitions.expressions import (
 from trilayer_core.definitions.rules import LAST, PROFILE, parse_rule
 from trilayer_core.definitions.stream import Stream, digest
 from trilayer_core.definitions.view import Key, View
-from trilayer_core.errors import DefinitionError
+from trilayer_core.errors import DefinitionError, short_traceback
 
 MOST_LAST = 100
 """The most events before an event that a rule can look at."""
@@ -24,6 +24,7 @@ MOST_LAST = 100
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
+@short_traceback
 @dataclass(frozen=True)
 class Alert:
     """A rule that each event of a stream is judged by, within milliseconds and again in the batch.

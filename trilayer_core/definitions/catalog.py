@@ -17,9 +17,16 @@ from trilayer_core.definitions.sinks import Sink
 from trilayer_core.definitions.stream import Rows, Source, Stream, fingerprint_with
 from trilayer_core.definitions.tables import Table
 from trilayer_core.definitions.view import View
-from trilayer_core.errors import DefinitionError, TrilayerError, UsageError, did_you_mean
+from trilayer_core.errors import (
+    DefinitionError,
+    TrilayerError,
+    UsageError,
+    did_you_mean,
+    short_traceback,
+)
 
 
+@short_traceback
 @dataclass(frozen=True)
 class Query:
     """A named query over the views.
@@ -38,6 +45,7 @@ class Query:
             raise DefinitionError(f"query {self.name!r} must be SQL; got {self.sql!r}")
 
 
+@short_traceback
 @dataclass(frozen=True)
 class Catalog:
     """Everything that a project computes, answers and delivers. Reading it starts no JVM.

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from trilayer_core.definitions.expressions import check_name
 from trilayer_core.definitions.view import View
-from trilayer_core.errors import DefinitionError
+from trilayer_core.errors import DefinitionError, short_traceback
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
+@short_traceback
 @dataclass(frozen=True)
 class Changelog:
     """A Kafka topic that holds the merged answer of a view.

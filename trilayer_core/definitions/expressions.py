@@ -7,17 +7,19 @@ with it, so that both layers and the merge agree.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.dialects import Dialect, Spark
+from sqlglot.dialects import Spark
 from sqlglot.errors import SqlglotError
-from sqlglot.optimizer.annotate_types import annotate_types
 from sqlglot.tokens import Token, TokenType
 
-from trilayer_core.errors import DefinitionError, close_name, did_you_mean
+from trilayer_core.definitions.inference import Inference
+from trilayer_core.definitions.spark_types import INTERVALS, SparkType, table
+from trilayer_core.errors import DefinitionError, close_name
 
 IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*\Z")
 _DECIMAL = re.compile(r"\bdecimal\b(?!:)(?:\(([^)]*)\))?")
@@ -47,6 +49,7 @@ UNREPEATABLE = frozenset(
         "current_timestamp",
         "current_date",
         "current_time",
+        "localtime",
         "localtimestamp",
         "curdate",
         "sysdate",
@@ -73,26 +76,15 @@ CLOCK_TEXT = re.compile(r"\s*(?:now|today|yesterday|tomorrow)\b\s*\S*\s*\Z", re.
 # Nodes that return one of their operands, or text built from it; and nodes that consume an operand
 # as text.
 _PASSES_ON = (
-    exp.If,
-    exp.Case,
-    exp.Coalesce,
-    exp.Paren,
-    exp.Nullif,
-    exp.Greatest,
-    exp.Least,
-    exp.Lower,
-    exp.Upper,
-    exp.Replace,
+    (exp.If, exp.Case, exp.Paren),
+    (
+        *("if", "coalesce", "ifnull", "nvl", "nullif", "greatest", "least"),
+        *("lower", "lcase", "upper", "ucase", "replace"),
+    ),
 )
 _OF_TEXT = (
-    exp.Predicate,
-    exp.Cast,
-    exp.Concat,
-    exp.DPipe,
-    exp.Bracket,
-    exp.StartsWith,
-    exp.EndsWith,
-    exp.Contains,
+    (exp.Predicate, exp.Cast, exp.Concat, exp.DPipe, exp.Bracket),
+    ("concat", "startswith", "endswith", "contains"),
 )
 
 
@@ -461,17 +453,35 @@ class Expression:
         type: Its Spark type.
         columns: The columns that it reads.
         written: What its author wrote; empty for an expression that no author wrote.
+        total: Whether it is certain that no values of the columns' types make Spark fail.
     """
 
     sql: str
     type: str
     columns: frozenset[str]
     written: str = field(default="", compare=False)
+    total: bool = field(default=False, compare=False)
 
     @property
     def shown(self) -> str:
         """What people are told that it is."""
         return self.written or self.sql
+
+
+class _NamedCalls(Spark):
+    """Spark SQL in which calls keep their names, so that they are rendered as they were written."""
+
+    class Parser(Spark.Parser):
+        FUNCTIONS: ClassVar[dict[str, Callable]] = {}
+        FUNCTION_PARSERS: ClassVar[dict[str, Callable]] = {
+            name: parse
+            for name, parse in Spark.Parser.FUNCTION_PARSERS.items()
+            if name in ("CAST", "TRY_CAST", "EXTRACT")
+        }
+        NO_PAREN_FUNCTIONS: ClassVar[dict] = {}
+        NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable]] = {
+            "CASE": Spark.Parser.NO_PAREN_FUNCTION_PARSERS["CASE"]
+        }
 
 
 def check_is_text(sql: str, what: str) -> None:
@@ -480,16 +490,14 @@ def check_is_text(sql: str, what: str) -> None:
         raise DefinitionError(f"{what} must be a Spark SQL expression; got {sql!r}")
 
 
-def parse_one_expression(
-    sql: str, what: str, dialect: str | type[Dialect]
-) -> tuple[exp.Expr, exp.Select]:
-    """Parses a text that must be one expression; returns it, and a SELECT that has only it.
+def parse_one_expression(sql: str, what: str) -> exp.Expr:
+    """Parses a text that must be one expression.
 
     Raises:
         DefinitionError: It is something else, or has a name, a star or a comment.
     """
     try:
-        statements = sqlglot.parse(f"SELECT\n{sql}\nFROM t", dialect=dialect)
+        statements = sqlglot.parse(f"{_BEFORE}{sql}\nFROM t", dialect=_NamedCalls)
     except SqlglotError as error:
         raise DefinitionError(
             f"{what} must be a Spark SQL expression; got {sql!r}: {_reason(error)}"
@@ -508,7 +516,10 @@ def parse_one_expression(
         raise DefinitionError(
             f"{what} must be one expression without a name, a star or a comment; got {sql!r}"
         )
-    return expression, select
+    return expression
+
+
+_BEFORE = "SELECT\n"
 
 
 def parse_expression(
@@ -536,26 +547,60 @@ def parse_expression(
             one.
     """
     check_is_text(sql, what)
-    expression, select = parse_one_expression(sql, what, "spark")
-    _refuse_unrepeatable(expression, sql, what)
-    columns = _columns(expression, schema, sql, what)
+    expression = parse_one_expression(sql, what)
+    _refuse_unrepeatable(expression, schema, sql, what)
     for kind in expression.find_all(exp.DataType):
         normal_type(kind, f"type in {what}")
-    type_ = _type(expression, select, schema)
-    _refuse_clock(expression, sql, what)
+    inference = Inference(sql, what, schema)
+    try:
+        own_type = inference.type(expression)
+    finally:  # of two reasons, this one says what is behind the other
+        _refuse_clock(expression, inference, sql, what)
+    if own_type.kind in INTERVALS:
+        inference.refuse_interval(expression, own_type)
+    plain = isinstance(expression, exp.Column) and len(expression.parts) == 1
+    type_ = schema[expression.name] if plain else _stored_type(expression, own_type)
     if type_ is None:
         raise DefinitionError(
-            f"type of {what} must be known; got {sql!r}, whose type is unknown; write"
-            f" `cast({sql} as TYPE)`"
+            f"type of {what} must be known; got {sql!r}, whose type is {_shown_type(own_type)};"
+            f" write `cast({sql} as TYPE)`"
         )
     if expect is not None and type_ != expect:
         raise DefinitionError(f"{what} must be {expect}; got {sql!r}, which is {type_}")
-    plain = isinstance(expression, exp.Column) and schema.get(expression.name) == type_
     # The author's own text is passed to Spark, in brackets. That is safe because sqlglot has
     # verified that it is exactly one expression.
-    found = sql.strip() if plain else f"try_cast(({sql.strip()}) as {type_})"
+    own = spelled_as_declared(sql, inference.spelled).strip()
+    found = own if plain else f"try_cast(({own}) as {type_})"
     sql_of_value = found if plain and parsed else _holdable(found, type_)
-    return Expression(sql_of_value, type_, columns, sql.strip())
+    columns = frozenset(inference.columns)
+    return Expression(sql_of_value, type_, columns, sql.strip(), inference.total)
+
+
+def _stored_type(expression: exp.Expr, type_: SparkType) -> str | None:
+    """The type of a computed value; None if it can't be that of a column.
+
+    A cast decides. Other numbers get the widest type of their kind, which loses nothing.
+    """
+    if isinstance(expression, exp.Cast):
+        type_name = normal_type(expression.to)
+        return type_name if is_orderable(type_name) else None
+    if type_.kind in INTEGERS:
+        return "bigint"
+    if type_.kind in FLOATS:
+        return "double"
+    return str(type_) if is_orderable(str(type_)) else None
+
+
+def _shown_type(type_: SparkType) -> str:
+    return "unknown" if type_.kind in ("unknown", "null", "decimal") else str(type_)
+
+
+def spelled_as_declared(sql: str, spelled: Sequence[tuple[int, int, str]]) -> str:
+    """The text with fields in the case of their struct, because Spark is told to be exact."""
+    for first, last, name in sorted(spelled, reverse=True):
+        start, end = first - len(_BEFORE), last - len(_BEFORE) + 1
+        sql = f"{sql[:start]}`{name}`{sql[end:]}"
+    return sql
 
 
 def _holdable(sql: str, type_: str) -> str:
@@ -578,33 +623,34 @@ def _clauses(select: exp.Select) -> Iterable[str]:
     )
 
 
-def _refuse_unrepeatable(expression: exp.Expr, sql: str, what: str) -> None:
+def _refuse_unrepeatable(
+    expression: exp.Expr, schema: Mapping[str, str], sql: str, what: str
+) -> None:
     for node in expression.walk():
-        if isinstance(node, exp.AggFunc | exp.Window | exp.Query | exp.Subquery | exp.Explode):
+        name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
+        known = exp.FUNCTION_BY_NAME.get(name.upper())
+        of_many = known is not None and issubclass(known, exp.AggFunc | exp.Explode)
+        if isinstance(node, exp.Window | exp.Query | exp.Subquery) or (
+            of_many and name not in table()
+        ):
             raise DefinitionError(
                 f"{what} must be computed from one event alone; got {sql!r}, which holds"
                 f" {node.sql('spark')!r} (an aggregate, window function, subquery or generator);"
                 " put aggregates in `aggregates=`"
             )
-        if isinstance(node, exp.Func):
-            names = (
-                {node.name.lower()}
-                if isinstance(node, exp.Anonymous)
-                else {n.lower() for n in type(node).sql_names()}
+        if isinstance(node, exp.Column) and len(node.parts) == 1 and node.name not in schema:
+            name = node.name.lower()  # such as current_date, without brackets
+        if name in UNREPEATABLE:
+            raise DefinitionError(
+                f"{what} must give the same answer in every run; got {sql!r}, which calls"
+                f" {name}(); use the event's own columns, and put `now()` into the query instead"
             )
-            if names & UNREPEATABLE:
-                raise DefinitionError(
-                    f"{what} must give the same answer in every run; got {sql!r}, which calls"
-                    f" {sorted(names)[0]}(); use the event's own columns, and put `now()` into the"
-                    " query instead"
-                )
 
 
-def _refuse_clock(expression: exp.Expr, sql: str, what: str) -> None:
+def _refuse_clock(expression: exp.Expr, inference: Inference, sql: str, what: str) -> None:
     """Checks that no string literal is read as a time by Spark's clock, such as 'today'.
 
-    The nodes of the expression must have their types. A literal is harmless if no operand next to
-    it, in a comparison or a choice, can be a time.
+    A literal is harmless if no operand next to it, in a comparison or a choice, can be a time.
 
     Raises:
         DefinitionError: A literal could be read as a time.
@@ -614,81 +660,18 @@ def _refuse_clock(expression: exp.Expr, sql: str, what: str) -> None:
             continue
         node = literal.parent
         while not isinstance(node, exp.Select | None):
-            if not isinstance(node, (*_PASSES_ON, *_OF_TEXT)) or any(
-                map(_may_be_time, node.iter_expressions())
+            if not _is_one_of(node, _PASSES_ON, _OF_TEXT) or any(
+                map(inference.may_be_time, node.iter_expressions())
             ):
                 raise DefinitionError(
                     f"{what} must give the same answer in every run; got {sql!r}, where Spark may"
                     f" take {literal.sql()} for a time of its clock; use the event's own columns,"
                     f" or write `cast({literal.sql()} as string)` if it is meant as text"
                 )
-            node = node.parent if isinstance(node, _PASSES_ON) else None
+            node = node.parent if _is_one_of(node, _PASSES_ON) else None
 
 
-def _may_be_time(part: exp.Expr) -> bool:
-    if isinstance(part, exp.Bracket) and part.this.type is not None and part.this.type.expressions:
-        return part.this.type.expressions[-1].this in exp.DataType.TEMPORAL_TYPES
-    return part.type is None or part.type.this in (
-        exp.DataType.Type.UNKNOWN,
-        *exp.DataType.TEMPORAL_TYPES,
-    )
-
-
-def _columns(
-    expression: exp.Expr, schema: Mapping[str, str], sql: str, what: str
-) -> frozenset[str]:
-    used = set()
-    for column in expression.find_all(exp.Column):
-        # `a.b` is field `b` of the struct `a`, not column `b` of a table `a`.
-        name = column.parts[0].name
-        if name not in schema:
-            raise DefinitionError(
-                f"{what} must use columns of its source; got {name!r} in"
-                f" {sql!r}{did_you_mean(name, schema)}"
-            )
-        used.add(name)
-    return frozenset(used)
-
-
-def _is_mistyped(node: exp.Expr) -> bool:
-    """Whether Spark has another type for a part of an expression than sqlglot.
-
-    Bytes stay bytes when they are concatenated or chosen, and the second of a time has a fraction.
-    """
-    if isinstance(node, exp.Extract):
-        return str(node.this).upper() in ("SECOND", "SECONDS", "SEC", "SECS", "S")
-    passing = exp.DPipe | exp.Concat | exp.Coalesce | exp.If | exp.Case | exp.Nullif
-    binary = exp.DataType.Type.BINARY
-    return (
-        isinstance(node, passing)
-        and not node.is_type(binary)
-        and any(found.is_type(binary) for found in node.iter_expressions())
-    )
-
-
-def _type(expression: exp.Expr, select: exp.Select, schema: Mapping[str, str]) -> str | None:
-    for column in list(expression.find_all(exp.Column)):
-        if len(column.parts) == 1:
-            column.set("table", exp.to_identifier("t"))
-    annotated = annotate_types(select, schema={"t": dict(schema)}, dialect="spark").selects[0]
-    if isinstance(annotated, exp.Column):
-        return (
-            schema.get(annotated.name)
-            if len(annotated.parts) == 2 and annotated.table == "t"
-            else None
-        )
-    if isinstance(annotated, exp.TimestampTrunc):
-        return "timestamp"
-    if not isinstance(annotated, exp.Cast) and any(_is_mistyped(n) for n in annotated.walk()):
-        return None
-    if annotated.type is None:
-        return None
-    type_ = normal_type(annotated.type)
-    if isinstance(annotated, exp.Cast):
-        return type_ if is_orderable(type_) else None
-    # sqlglot derives other widths than Spark for computed numbers. The widest type loses nothing.
-    if type_ in INTEGERS:
-        return "bigint"
-    if type_ in FLOATS:
-        return "double"
-    return type_ if type_ in SCALARS else None
+def _is_one_of(node: exp.Expr, *of: tuple[tuple[type[exp.Expr], ...], tuple[str, ...]]) -> bool:
+    """Whether a node is of one of some classes, or calls a function with one of some names."""
+    name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
+    return any(name in names or isinstance(node, classes) for classes, names in of)

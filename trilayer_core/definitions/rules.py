@@ -13,11 +13,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from functools import cache
-from typing import ClassVar, NoReturn
+from typing import NoReturn
 
 from sqlglot import exp
-from sqlglot.dialects import Spark
 
 from trilayer_core.definitions.expressions import (
     CLOCK_TEXT,
@@ -27,11 +25,13 @@ from trilayer_core.definitions.expressions import (
     SCALARS,
     UNREPEATABLE,
     check_is_text,
-    is_decimal,
     is_orderable,
     normal_type,
     parse_one_expression,
 )
+from trilayer_core.definitions.spark_types import INTERVALS as _INTERVALS
+from trilayer_core.definitions.spark_types import TIME_KINDS as _TIMES
+from trilayer_core.definitions.spark_types import SparkType, named_type
 from trilayer_core.errors import DefinitionError, did_you_mean
 
 LAST, PROFILE = "last", "profile"
@@ -46,96 +46,24 @@ MOST_LAMBDAS = 2
 """The most lambdas around each other. An event takes time exponential in this number."""
 
 
-class _NamedCalls(Spark):
-    """Spark SQL in which calls keep their names, so that they are rendered as they were written."""
-
-    class Parser(Spark.Parser):
-        FUNCTIONS: ClassVar[dict[str, Callable]] = {}
-        FUNCTION_PARSERS: ClassVar[dict[str, Callable]] = {
-            name: parse
-            for name, parse in Spark.Parser.FUNCTION_PARSERS.items()
-            if name in ("CAST", "TRY_CAST", "EXTRACT")
-        }
-        NO_PAREN_FUNCTIONS: ClassVar[dict] = {}
-        NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable]] = {
-            "CASE": Spark.Parser.NO_PAREN_FUNCTION_PARSERS["CASE"]
-        }
-
-
 # -- types -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Type:
-    """The type of a part of a rule.
-
-    Attributes:
-        kind: Spark's name of a scalar type without its digits; "array", "struct", "map" or "null";
-            or one of the kinds of intervals: "days", "time interval" and "months".
-        digits: Precision and scale of a decimal; None if they are not known.
-        element: The type of the elements of an array, or of the values of a map.
-        fields: The fields of a struct.
-    """
-
-    kind: str
-    digits: tuple[int, int] | None = None
-    element: _Type | None = None
-    fields: tuple[tuple[str, _Type], ...] = ()
-
-    def __str__(self) -> str:
-        if self.kind == "decimal":
-            return "decimal({},{})".format(*self.digits) if self.digits else "decimal"
-        if self.kind == "array":
-            return f"array<{self.element}>"
-        if self.kind == "map":
-            return f"map<string,{self.element}>"
-        if self.kind == "struct":
-            return f"struct<{','.join(f'{name}:{type_}' for name, type_ in self.fields)}>"
-        return {"days": "interval day", "months": "interval month"}.get(self.kind, self.kind)
-
-    @property
-    def is_comparable(self) -> bool:
-        """Whether Spark compares values of the type, which it does not if they contain a map."""
-        inside = [type_ for _, type_ in self.fields] + ([self.element] if self.element else [])
-        return self.kind != "map" and all(type_.is_comparable for type_ in inside)
-
-
 _NUMBERS = (*INTEGERS, *FLOATS, "decimal")
-_TIMES = ("date", "timestamp", "timestamp_ntz")
-_INTERVALS = ("days", "time interval", "months")
 _BOOLEAN, _TEXT, _INT, _BIGINT, _DOUBLE, _DATE, _TIMESTAMP, _NULL, _DECIMAL = map(
-    _Type, ("boolean", "string", "int", "bigint", "double", "date", "timestamp", "null", "decimal")
+    SparkType,
+    ("boolean", "string", "int", "bigint", "double", "date", "timestamp", "null", "decimal"),
 )
-_DAYS, _INTERVAL, _MONTHS = map(_Type, _INTERVALS)
+_DAYS, _INTERVAL, _MONTHS = map(SparkType, _INTERVALS)
 
 
-def _parsed_type(kind: exp.DataType) -> _Type:
-    if kind.this == exp.DataType.Type.ARRAY:
-        return _Type("array", element=_parsed_type(kind.expressions[0]))
-    if kind.this == exp.DataType.Type.MAP:
-        return _Type("map", element=_parsed_type(kind.expressions[1]))
-    if kind.this == exp.DataType.Type.STRUCT:
-        fields = ((field.name, _parsed_type(field.args["kind"])) for field in kind.expressions)
-        return _Type("struct", fields=tuple(fields))
-    name = normal_type(kind)
-    if is_decimal(name):
-        precision, scale = name[len("decimal(") : -1].split(",")
-        return _Type("decimal", (int(precision), int(scale)))
-    return _Type(name)
-
-
-@cache
-def _named_type(name: str) -> _Type:
-    return _parsed_type(exp.DataType.build(name, dialect="spark"))
-
-
-def _digits(type_: _Type) -> tuple[int, int] | None:
+def _digits(type_: SparkType) -> tuple[int, int] | None:
     """The digits of the decimal that Spark converts a number to, beside another decimal."""
     of_integers = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
     return (of_integers[type_.kind], 0) if type_.kind in INTEGERS else type_.digits
 
 
-def _wider(types: Sequence[_Type]) -> _Type:
+def _wider(types: Sequence[SparkType]) -> SparkType:
     """The type that Spark converts numbers to, in order to compare or choose them."""
     kinds = {type_.kind for type_ in types}
     if len(kinds) == 1 and kinds != {"decimal"}:
@@ -143,16 +71,16 @@ def _wider(types: Sequence[_Type]) -> _Type:
     if kinds & {*FLOATS}:
         return _DOUBLE
     if "decimal" not in kinds:
-        return _Type(max(kinds, key=INTEGERS.index))
+        return SparkType(max(kinds, key=INTEGERS.index))
     every = [_digits(type_) for type_ in types]
     known = [digits for digits in every if digits]
     scale = max((digits[1] for digits in known), default=0)
     precision = scale + max((digits[0] - digits[1] for digits in known), default=0)
     fits = len(known) == len(every) and precision <= 38
-    return _Type("decimal", (precision, scale) if fits else None)
+    return SparkType("decimal", (precision, scale) if fits else None)
 
 
-def _computed(operator: str, left: _Type, right: _Type) -> _Type:
+def _computed(operator: str, left: SparkType, right: SparkType) -> SparkType:
     """The type of the sum, difference, product, quotient or remainder of two numbers."""
     wider = _wider([left, right])
     if wider.kind != "decimal":
@@ -165,7 +93,7 @@ def _computed(operator: str, left: _Type, right: _Type) -> _Type:
     else:
         scale = max(one[1], two[1])
         precision = max(one[0] - one[1], two[0] - two[1]) + scale + 1
-    return _Type("decimal", (precision, scale) if precision <= 38 else None)
+    return SparkType("decimal", (precision, scale) if precision <= 38 else None)
 
 
 # -- what is allowed -------------------------------------------------------------------------------
@@ -266,15 +194,15 @@ class _Value:
     """A part of the total rule, with its type."""
 
     node: exp.Expr
-    type: _Type
+    type: SparkType
 
 
-def _fitted(value: _Value) -> _Type:
+def _fitted(value: _Value) -> SparkType:
     """The type of an operand beside a decimal: a literal integer has no more digits than needed."""
     node = value.node.this if isinstance(value.node, exp.Neg) else value.node
     if value.type.kind not in INTEGERS or not isinstance(node, exp.Literal):
         return value.type
-    return _Type("decimal", (len(node.this.lstrip("0")) or 1, 0))
+    return SparkType("decimal", (len(node.this.lstrip("0")) or 1, 0))
 
 
 # -- building blocks of the total form -------------------------------------------------------------
@@ -375,14 +303,14 @@ class _Rule:
         profile: Mapping[str, str] | None,
     ) -> None:
         self.sql, self.what = sql, what
-        self.scope = {name: _named_type(type_) for name, type_ in columns.items()}
+        self.scope = {name: named_type(type_) for name, type_ in columns.items()}
         self.columns = frozenset(columns)
         if last:
-            event = _Type("struct", fields=tuple(self.scope.items()))
-            self.scope[LAST] = _Type("array", element=event)
+            event = SparkType("struct", fields=tuple(self.scope.items()))
+            self.scope[LAST] = SparkType("array", element=event)
         if profile is not None:
-            fields = ((name, _named_type(type_)) for name, type_ in profile.items())
-            self.scope[PROFILE] = _Type("struct", fields=tuple(fields))
+            fields = ((name, named_type(type_)) for name, type_ in profile.items())
+            self.scope[PROFILE] = SparkType("struct", fields=tuple(fields))
         self.last = last
         self.lambdas: list[str] = []
         self.depth = 0
@@ -401,7 +329,7 @@ class _Rule:
             write,
         )
 
-    def _refuse_type(self, node: exp.Expr, must: str, type_: _Type, write: str) -> NoReturn:
+    def _refuse_type(self, node: exp.Expr, must: str, type_: SparkType, write: str) -> NoReturn:
         self.refuse(
             "have operands of the right types, because conversions may fail",
             f"contains {node.sql('spark')!r}, where {must}, and not {type_}",
@@ -419,8 +347,7 @@ class _Rule:
                 "contains one",
                 "a shorter text and startswith(), endswith() or contains()",
             )
-        expression, _ = parse_one_expression(sql, what, _NamedCalls)
-        return expression
+        return parse_one_expression(sql, what)
 
     # -- the walk ----------------------------------------------------------------------------------
 
@@ -465,7 +392,9 @@ class _Rule:
     def _boolean(self, node: exp.Expr) -> exp.Expr:
         return _operand(self._of_kinds(node, ("boolean",), "boolean").node)
 
-    def _together(self, where: exp.Expr, nodes: Sequence[exp.Expr]) -> tuple[list[exp.Expr], _Type]:
+    def _together(
+        self, where: exp.Expr, nodes: Sequence[exp.Expr]
+    ) -> tuple[list[exp.Expr], SparkType]:
         """Operands that are compared or chosen from, converted to one type.
 
         Spark converts numbers to each other without failing. It would convert text to anything,
@@ -483,14 +412,16 @@ class _Rule:
             type_ = _DAYS if kinds == {"days"} else _INTERVAL
         elif kinds in ({"date", "timestamp"}, {"date", "timestamp_ntz"}):
             (kind,) = kinds - {"date"}
-            return [_operand(_as_timestamp(value, kind)) for value in values], _Type(kind)
+            return [_operand(_as_timestamp(value, kind)) for value in values], SparkType(kind)
         else:
             for node, value in zip(nodes, values, strict=True):
                 if value.type not in (type_, _NULL):
                     self._refuse_mixed(where, node, value.type, type_)
         return [_operand(value.node) for value in values], type_
 
-    def _refuse_mixed(self, where: exp.Expr, node: exp.Expr, own: _Type, others: _Type) -> NoReturn:
+    def _refuse_mixed(
+        self, where: exp.Expr, node: exp.Expr, own: SparkType, others: SparkType
+    ) -> NoReturn:
         castable = others.kind in _CASTS.get(own.kind, ())
         write = f"TRY_CAST({node.sql('spark')} AS {str(others).upper()})"
         if isinstance(where, exp.Predicate) and own.kind in _NUMBERS and others.kind == "string":
@@ -524,8 +455,8 @@ class _Rule:
         if "." not in text:
             for kind, bits in (("int", 31), ("bigint", 63)):
                 if -(2**bits) <= sign * int(text) < 2**bits:
-                    return _Value(literal, _Type(kind))
-        return _Value(literal, _Type("decimal", (digits, len(fraction))))
+                    return _Value(literal, SparkType(kind))
+        return _Value(literal, SparkType("decimal", (digits, len(fraction))))
 
     def _boolean_literal(self, node: exp.Boolean) -> _Value:
         return _Value(exp.Boolean(this=node.this), _BOOLEAN)
@@ -601,7 +532,7 @@ class _Rule:
                 f" {node.sql('spark')!r}, in {self.sql!r}{did_you_mean(name, fields)}"
             )
         type_ = fields[declared]
-        type_ = _Type("array", element=type_) if of_array else type_
+        type_ = SparkType("array", element=type_) if of_array else type_
         return _Value(exp.Dot(this=_operand(found.node), expression=_quoted(declared)), type_)
 
     # -- operators ---------------------------------------------------------------------------------
@@ -621,7 +552,7 @@ class _Rule:
         self._check_comparable(node, type_)
         return _Value(type(node)(this=left, expression=right), _BOOLEAN)
 
-    def _check_comparable(self, node: exp.Expr, type_: _Type) -> None:
+    def _check_comparable(self, node: exp.Expr, type_: SparkType) -> None:
         if not type_.is_comparable:
             self._refuse_type(node, "what is compared must not contain a map", type_, "m['key']")
 
@@ -677,7 +608,7 @@ class _Rule:
         self._check_rounding(node, found.type)
         return _Value(exp.Neg(this=_operand(found.node)), found.type)
 
-    def _check_rounding(self, node: exp.Expr, type_: _Type) -> None:
+    def _check_rounding(self, node: exp.Expr, type_: SparkType) -> None:
         """Refuses decimals that Spark rounds to 34 digits in `-x` and `abs(x)`, which may fail."""
         if type_.kind == "decimal" and (type_.digits is None or type_.digits[0] > 34):
             self._refuse_type(
@@ -794,7 +725,7 @@ class _Rule:
         to = normal_type(node.to, f"type in {self.what}")
         if not is_orderable(to):
             self._refuse_node(node, "a cast to a number, text, a boolean, a date or a time")
-        type_ = _named_type(to)
+        type_ = named_type(to)
         if not isinstance(node, exp.TryCast):  # a literal such as DATE'2026-01-01'
             self._check_time_literal(node, type_)
         found = self._of_kinds(node.this, tuple(_CASTS), "a number, text, a boolean or a time")
@@ -814,7 +745,7 @@ class _Rule:
             cast = _try_cast(cast, "int")  # Spark's `try_cast` raises for decimal(1,1)
         return _Value(_try_cast(cast, to), type_)
 
-    def _check_time_literal(self, node: exp.Cast, type_: _Type) -> None:
+    def _check_time_literal(self, node: exp.Cast, type_: SparkType) -> None:
         text = node.this.name
         try:
             if not text.isascii():
@@ -849,7 +780,7 @@ class _Rule:
             self._refuse_node(node, f"one of {', '.join((*_DATE_PARTS, *_CLOCK_PARTS))}")
         name = "clock" if part in _CLOCK_PARTS else "time"
         found = self._of_kinds(of, _ACCEPTED[name], name)
-        type_ = _Type("decimal", (8, 6)) if part == "SECOND" else _INT
+        type_ = SparkType("decimal", (8, 6)) if part == "SECOND" else _INT
         return _Value(_call("date_part", exp.Literal.string(part), found.node), type_)
 
     # -- calls -------------------------------------------------------------------------------------
@@ -869,7 +800,7 @@ class _Rule:
             self._refuse_function(node, name)
         parameters, result = _FUNCTIONS[name]
         arguments = self._arguments(node, parameters.split())
-        return _Value(_call(name, *arguments), _Type(result))
+        return _Value(_call(name, *arguments), SparkType(result))
 
     def _refuse_arguments(self, node: exp.Expr) -> NoReturn:
         self._refuse_node(node, "the call with the arguments that Spark's function has")
@@ -956,7 +887,7 @@ class _Rule:
         parts = []
         for part in given[1:]:
             found = self.value(part)
-            if found.type not in (_TEXT, _Type("array", element=_TEXT)):
+            if found.type not in (_TEXT, SparkType("array", element=_TEXT)):
                 self._refuse_type(
                     node, "each operand must be text or an array of text", found.type,
                     "CAST(... AS STRING) around the operand",
@@ -1040,7 +971,7 @@ class _Rule:
 
     # -- arrays ------------------------------------------------------------------------------------
 
-    def _array_of(self, node: exp.Expr) -> tuple[exp.Expr, _Type]:
+    def _array_of(self, node: exp.Expr) -> tuple[exp.Expr, SparkType]:
         found = self._of_kinds(node, ("array",), "an array")
         return found.node, found.type.element or _NULL
 
@@ -1053,7 +984,7 @@ class _Rule:
         elements, type_ = self._together(node, given)
         if type_ == _NULL:
             self._refuse_node(node, "an array with at least one element that is not NULL")
-        return _Value(_call("array", *elements), _Type("array", element=type_))
+        return _Value(_call("array", *elements), SparkType("array", element=type_))
 
     def _get(self, node: exp.Anonymous, given: list[exp.Expr]) -> _Value:
         array, element = self._array_of(given[0])
@@ -1082,7 +1013,9 @@ class _Rule:
         if name != "array_compact":
             self._check_comparable(node, element)
         chosen = name in ("array_min", "array_max")
-        return _Value(_call(name, array), element if chosen else _Type("array", element=element))
+        return _Value(
+            _call(name, array), element if chosen else SparkType("array", element=element)
+        )
 
     def _slice(self, node: exp.Anonymous, given: list[exp.Expr]) -> _Value:
         start, length = (of.name if _is_count(of) else "" for of in given[1:])
@@ -1090,11 +1023,11 @@ class _Rule:
             self._refuse_node(node, "a literal start from 1 on and a literal length")
         array, element = self._array_of(given[0])
         numbers = (_number(int(start)), _number(int(length)))
-        return _Value(_call("slice", array, *numbers), _Type("array", element=element))
+        return _Value(_call("slice", array, *numbers), SparkType("array", element=element))
 
     # -- lambdas -----------------------------------------------------------------------------------
 
-    def _applied(self, node: exp.Expr, types: Sequence[_Type]) -> tuple[exp.Expr, _Type]:
+    def _applied(self, node: exp.Expr, types: Sequence[SparkType]) -> tuple[exp.Expr, SparkType]:
         """A lambda whose parameters have these types, and the type of its result."""
         if not isinstance(node, exp.Lambda) or not 1 <= len(node.expressions) <= len(types):
             self._refuse_node(node, "a lambda, such as `e -> e.amount > 100`")
@@ -1128,7 +1061,7 @@ class _Rule:
             self._refuse_type(
                 node, "the lambda must be boolean", type_, "a condition, as in `e -> e.amount > 1`"
             )
-        result = _Type("array", element=element) if name == "filter" else _BOOLEAN
+        result = SparkType("array", element=element) if name == "filter" else _BOOLEAN
         return _Value(_call(name, array, condition), result)
 
     def _transform(self, node: exp.Anonymous, given: list[exp.Expr]) -> _Value:
@@ -1136,7 +1069,7 @@ class _Rule:
         lambda_, type_ = self._applied(given[1], [element, _INT])
         if type_ == _NULL:
             self._refuse_node(node, "a lambda whose value has a type")
-        return _Value(_call("transform", array, lambda_), _Type("array", element=type_))
+        return _Value(_call("transform", array, lambda_), SparkType("array", element=type_))
 
     def _aggregate(self, node: exp.Anonymous, given: list[exp.Expr]) -> _Value:
         array, element = self._array_of(given[0])

@@ -38,7 +38,7 @@ from trilayer_core.definitions.expressions import (
 from trilayer_core.definitions.formats import Format
 from trilayer_core.definitions.source_code import source_of
 from trilayer_core.definitions.tables import Table
-from trilayer_core.errors import DefinitionError, did_you_mean
+from trilayer_core.errors import DefinitionError, did_you_mean, short_traceback
 
 PARSER = 7
 """The version of the JSON format. Increase it when the same bytes would be parsed differently.
@@ -55,6 +55,7 @@ def digest(*parts: Any) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
+@short_traceback
 @dataclass(frozen=True)
 class Stream:
     """A topic of events, and how they are parsed.
@@ -182,6 +183,7 @@ def fingerprint_with(stream: Stream, views: Mapping[str, str]) -> str:
     return digest(stream.fingerprint, sorted(views.items()))
 
 
+@short_traceback
 @dataclass(frozen=True)
 class Rows:
     """Rows that a stateless DataFrame function makes from a stream's events, in both layers.

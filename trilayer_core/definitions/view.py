@@ -21,7 +21,7 @@ from trilayer_core.definitions.expressions import (
 )
 from trilayer_core.definitions.stream import Rows, Source, Stream, digest
 from trilayer_core.definitions.windows import Window
-from trilayer_core.errors import DefinitionError
+from trilayer_core.errors import DefinitionError, short_traceback
 
 
 @dataclass(frozen=True)
@@ -117,6 +117,7 @@ class Kept:
     states: Mapping[str, State]
 
 
+@short_traceback
 @dataclass(frozen=True)
 class View:
     """Aggregates of a source's events by key. NULL is a key like any other, as in SQL's GROUP BY.

@@ -416,16 +416,12 @@ ERRORS = {
         "must be computed from one event alone",
     ),
     "type unknown": (
-        lambda: view(key={"k": "no_such_function(carrier)"}),
+        lambda: view(key={"k": "from_json(carrier, 'a int').a"}),
         "type of key 'k' of view 'v' must be known.*write `cast\\(",
     ),
-    "bytes and text": (
-        lambda: view(key={"k": "unbase64(carrier) || 'x'"}),
-        "type of key 'k' of view 'v' must be known.*write `cast\\(",
-    ),
-    "seconds with a fraction": (
-        lambda: view(aggregates={"n": sum_("extract(second from at) + 1")}),
-        "must be known.*write `cast\\(",
+    "no function": (
+        lambda: view(key={"k": "cast(no_such_function(carrier) as string)"}),
+        "key 'k' of view 'v' must call functions of Spark.*which calls no_such_function\\(\\)",
     ),
     "bounds of many digits": (
         lambda: view(aggregates={"n": histogram("cast(1 as decimal(38,2))", [0, 1e36])}),

@@ -1,0 +1,723 @@
+"""Derives the type of an expression, as Spark has it, from the tree that sqlglot has parsed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime
+from typing import NoReturn
+
+from sqlglot import exp
+
+from trilayer_core.definitions.spark_types import (
+    ANY,
+    BOOLEAN,
+    CHOSEN,
+    INT,
+    INTEGER_KINDS,
+    INTERVALS,
+    NULL,
+    NUMBER_KINDS,
+    OTHERS,
+    STRING,
+    TIME_KINDS,
+    UNKNOWN,
+    SparkType,
+    decimal_result,
+    digits_of,
+    is_total_cast,
+    literal_type,
+    named_type,
+    parsed_type,
+    result_kind,
+    table,
+)
+from trilayer_core.errors import DefinitionError, close_name, did_you_mean
+
+_OPERATORS: dict[type[exp.Expr], str] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.Mod: "%",
+    exp.IntDiv: "div",
+    exp.BitwiseAnd: "&",
+    exp.BitwiseOr: "|",
+    exp.BitwiseXor: "^",
+    exp.BitwiseLeftShift: "<<",
+    exp.BitwiseRightShift: ">>",
+    exp.DPipe: "||",
+    exp.Like: "LIKE",
+    exp.ILike: "ILIKE",
+    exp.RegexpLike: "RLIKE",
+    exp.Neg: "- _",
+    exp.BitwiseNot: "~ _",
+}
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+_CASTS = {
+    **{kind: kind for kind in ANY if kind != "timestamp_ntz"},
+    "decimal": "decimal(10,0)",
+}
+"""The functions that cast, with their types."""
+
+ANY_NUMBER = ("concat", "concat_ws", "elt", "format_string", "hash", "printf", "xxhash64")
+"""The functions of any number of arguments, of which the table has the first two."""
+
+_TOTAL = (
+    *("LIKE", "ILIKE", "||", "lower", "lcase", "upper", "ucase", "trim", "ltrim", "rtrim"),
+    *("btrim", "length", "len", "char_length", "character_length", "bit_length"),
+    *("octet_length", "substring", "substr", "left", "right", "startswith", "endswith"),
+    *("contains", "instr", "concat", "initcap", "reverse", "isnan", "year", "quarter", "month"),
+    *("day", "dayofmonth", "dayofweek", "dayofyear", "weekday", "weekofyear", "hour", "minute"),
+    *("second", "datediff", "date_diff", "unix_seconds", "unix_millis", "unix_micros"),
+    *("unix_date", "md5", "crc32", "sha", "sha1", "hex", "sign", "signum", "sqrt", "cbrt"),
+    *("exp", "ln", "log", "log10", "log2", "log1p", "sin", "cos", "tan", "atan"),
+    *("date_trunc", "trunc"),
+)
+"""Functions and operators that never fail for the types that the table has."""
+
+
+class Inference:
+    """Derives the types of one expression's parts.
+
+    Attributes:
+        columns: The columns that the expression reads.
+        total: Whether it is certain that no value of the columns' types makes Spark fail.
+        spelled: The declared names of fields that are written in another case, with the first and
+            the last character of what is written.
+    """
+
+    def __init__(self, sql: str, what: str, columns: Mapping[str, str]) -> None:
+        self._sql, self._what = sql, what
+        self._scope = {name: named_type(type_) for name, type_ in columns.items()}
+        self._names = frozenset(columns)
+        self.columns: set[str] = set()
+        self.total = True
+        self.spelled: list[tuple[int, int, str]] = []
+        self._types: dict[int, SparkType] = {}
+
+    def type(self, node: exp.Expr) -> SparkType:
+        """The type of a part; unknown if it needs a cast.
+
+        Raises:
+            DefinitionError: Spark would refuse it, or converts a value on its own in a way that may
+                fail.
+        """
+        derive = _NODES.get(type(node))
+        found = derive(self, node) if derive else self._unknown(node)
+        self._types[id(node)] = found
+        return found
+
+    def may_be_time(self, node: exp.Expr) -> bool:
+        """Whether a part, or what it is cast to, may be a date or timestamp."""
+        if isinstance(node, exp.DataType):
+            return parsed_type(node).kind in TIME_KINDS
+        return self._types.get(id(node), UNKNOWN).kind in ("unknown", *TIME_KINDS)
+
+    # -- messages ----------------------------------------------------------------------------------
+
+    def _refuse(self, must: str, but: str, write: str) -> NoReturn:
+        raise DefinitionError(f"{self._what} must {must}; got {self._sql!r}, {but}; write {write}")
+
+    def _refuse_types(self, node: exp.Expr, types: Sequence[SparkType]) -> NoReturn:
+        self._refuse(
+            "have operands of types that Spark takes without a conversion that may fail",
+            f"where {shown(node)} has {' and '.join(map(str, types)) or 'no operand'}",
+            "`try_cast(... as TYPE)` around the operand of another type",
+        )
+
+    def refuse_interval(self, node: exp.Expr, type_: SparkType) -> NoReturn:
+        """Refuses an expression whose value is an interval."""
+        while isinstance(node, exp.Paren):
+            node = node.this
+        write = "a number, such as `unix_seconds(b) - unix_seconds(a)`"
+        if isinstance(node, exp.Sub):
+            left, right = shown(node.this), shown(node.expression)
+            kinds = {self.type(side).kind for side in (node.this, node.expression)}
+            write = f"`timestampdiff(SECOND, {right}, {left})`"
+            if kinds == {"timestamp"}:
+                write = f"`unix_seconds({left}) - unix_seconds({right})`"
+            if kinds == {"date"}:
+                write = f"`datediff({left}, {right})`"
+        self._refuse(
+            "be a number, text, a boolean, a date or a time",
+            f"which is an interval, {type_}",
+            write,
+        )
+
+    # -- leaves ------------------------------------------------------------------------------------
+
+    def _unknown(self, node: exp.Expr) -> SparkType:
+        self.total = False
+        for inner in node.iter_expressions():
+            if isinstance(inner, exp.Expr) and not isinstance(inner, exp.Identifier | exp.DataType):
+                self.type(inner)
+        return UNKNOWN
+
+    def _literal(self, node: exp.Literal) -> SparkType:
+        return STRING if node.is_string else literal_type(node.this)
+
+    def _interval(self, node: exp.Interval) -> SparkType:
+        self.total = False
+        unit = node.args.get("unit")
+        name = unit.sql().upper().removesuffix("S") if unit else ""
+        if name in ("DAY", "WEEK"):
+            return SparkType("days")
+        return SparkType("months" if re.search("YEAR|MONTH", name) else "time interval")
+
+    def _column(self, node: exp.Column) -> SparkType:
+        first, *rest = node.parts
+        type_ = self._named(first.name)
+        for part in rest:
+            type_ = self._field(type_, part)
+        return type_
+
+    def _identifier(self, node: exp.Identifier) -> SparkType:
+        return self._named(node.name)
+
+    def _named(self, name: str) -> SparkType:
+        if name not in self._scope:
+            raise DefinitionError(
+                f"{self._what} must use columns of its source; got {name!r} in"
+                f" {self._sql!r}{did_you_mean(name, self._scope)}"
+            )
+        if name in self._names:
+            self.columns.add(name)
+        return self._scope[name]
+
+    def _dot(self, node: exp.Dot) -> SparkType:
+        type_ = self.type(node.this)
+        name = node.expression
+        return self._field(type_, name) if isinstance(name, exp.Identifier) else UNKNOWN
+
+    def _field(self, type_: SparkType, name: exp.Expr) -> SparkType:
+        """A field of a struct, or of the structs in an array."""
+        if type_ == UNKNOWN:
+            return UNKNOWN
+        of_array = type_.kind == "array" and type_.element is not None
+        struct = type_.element if of_array else type_
+        if struct is None or struct.kind != "struct":
+            self._refuse(
+                "use fields of structs only",
+                f"where {name.name!r} is a field of {type_}",
+                "it without the dot, or `m['key']` for a map",
+            )
+        own = struct.field(name.name)
+        if own is None:
+            raise DefinitionError(
+                f"{self._what} must use fields of its columns; got {name.name!r} in"
+                f" {self._sql!r}{did_you_mean(name.name, dict(struct.fields))}"
+            )
+        if own != name.name:
+            self.spelled.append((name.meta["start"], name.meta["end"], own))
+        found = dict(struct.fields)[own]
+        return SparkType("array", element=found) if of_array else found
+
+    # -- operators ---------------------------------------------------------------------------------
+
+    def _paren(self, node: exp.Expr) -> SparkType:
+        return self.type(node.this)
+
+    def _boolean(self, node: exp.Expr) -> None:
+        type_ = self.type(node)
+        if type_.kind not in ("boolean", "null", "unknown"):
+            self._refuse(
+                "have conditions that are boolean",
+                f"where {shown(node)} is {type_}",
+                f"a comparison, or `try_cast({shown(node)} as boolean)`",
+            )
+
+    def _connected(self, node: exp.Expr) -> SparkType:
+        for side in node.iter_expressions():
+            self._boolean(side)
+        return BOOLEAN
+
+    def _is(self, node: exp.Is) -> SparkType:
+        self.type(node.this)
+        return BOOLEAN
+
+    def _compared(self, node: exp.Expr) -> SparkType:
+        equal = isinstance(node, exp.EQ | exp.NEQ | exp.NullSafeEQ | exp.NullSafeNEQ | exp.In)
+        parts = [part for part in node.iter_expressions() if not isinstance(part, exp.Query)]
+        self._together(node, parts, "=" if equal else "<")
+        return BOOLEAN
+
+    def _together(self, node: exp.Expr, parts: Sequence[exp.Expr], name: str) -> SparkType:
+        """Operands that are compared or of which one is chosen; returns their common type."""
+        types = [self.type(part) for part in parts]
+        texts = [is_text(part) for part in parts]
+        others = [t for t, text in zip(types, texts, strict=True) if not text and t != NULL]
+        if UNKNOWN in types:
+            return UNKNOWN
+        common = others[0] if others else STRING if any(texts) else NULL
+        for type_ in others[1:]:
+            wider = self._common(common, type_, name)
+            if wider is None:
+                self._refuse_mixed(node, parts, types)
+            common = wider
+        for part, text in zip(parts, texts, strict=True):
+            if text and common.kind != "string" and not stands_for(part.this, common.kind):
+                self._refuse_mixed(node, parts, types)
+        return common
+
+    def _common(self, one: SparkType, two: SparkType, name: str) -> SparkType | None:
+        if one == two:
+            return one if name == CHOSEN or one.is_comparable else None
+        if not {one.kind, two.kind} <= {*ANY, *INTERVALS}:
+            return None
+        if name != CHOSEN and result_kind(name, [[one.kind], [two.kind]]) is None:
+            return None
+        kind = result_kind(CHOSEN, [[one.kind], [two.kind]])
+        if kind != "decimal":
+            return SparkType(kind) if kind else one if name != CHOSEN else None
+        return decimal_result(CHOSEN, [digits_of(one), digits_of(two)], None)
+
+    def _refuse_mixed(
+        self, node: exp.Expr, parts: Sequence[exp.Expr], types: Sequence[SparkType]
+    ) -> NoReturn:
+        different = {type_.kind: type_ for type_ in types if type_ != NULL}
+        other = next((t for t in types if t.kind in {*ANY} - {"string"}), None)
+        text = next(
+            (p for p, t in zip(parts, types, strict=True) if t == STRING and not is_text(p)), None
+        )
+        write = "`try_cast(... as TYPE)` around the operand of another type"
+        if text is None and other is not None and STRING in types:
+            write = f"a text that Spark takes for {other}, or no quotes"
+        if text is not None and other is not None:
+            cast = exp.column(f"try_cast({shown(text)} as {other})", quoted=False)
+            copy = node.copy()
+            for inner in list(copy.walk()):
+                if inner == text and inner.parent is not None:
+                    inner.replace(cast)
+                    break
+            write = f"`{shown(copy)}`" if copy != node else f"`{shown(cast)}`"
+        self._refuse(
+            "compare, and choose between, values of types that Spark converts without a failure",
+            f"where {shown(node)} mixes {' and '.join(map(str, different.values()))}",
+            write,
+        )
+
+    def _matched(self, node: exp.Expr) -> SparkType:
+        """LIKE and the like, possibly with a list of patterns."""
+        pattern = node.expression
+        if not isinstance(pattern, exp.Any | exp.All):
+            return self._operator(node)
+        patterns = pattern.this.expressions if isinstance(pattern.this, exp.Tuple) else []
+        for one in [node.this, *patterns]:
+            self.type(one)
+        return BOOLEAN
+
+    def _escape(self, node: exp.Escape) -> SparkType:
+        self.total = False
+        return self.type(node.this)
+
+    def _negated(self, node: exp.Neg) -> SparkType:
+        if isinstance(node.this, exp.Literal) and not node.this.is_string:
+            return literal_type(node.this.this, -1)
+        return self._operator(node)
+
+    def _operator(self, node: exp.Expr) -> SparkType:
+        operands = [node.this, *([node.expression] if node.args.get("expression") else [])]
+        if isinstance(node, exp.DPipe) and isinstance(node.expression, exp.Add | exp.Sub):
+            self._refuse(
+                "have brackets around sums that are joined to text, because Spark joins first",
+                f"where {shown(node)} has none",
+                f"`{shown(node.this)} || ({shown(node.expression)})`",
+            )
+        return self._result(node, _OPERATORS[type(node)], operands)
+
+    def _bracket(self, node: exp.Bracket) -> SparkType:
+        of, *at = self.type(node.this), *map(self.type, node.expressions)
+        self.total = self.total and of.kind == "map"
+        if of.kind in ("array", "map") and of.element and len(at) == 1:
+            expected = INTEGER_KINDS if of.kind == "array" else ("string",)
+            if at[0].kind not in (*expected, "unknown"):
+                self._refuse_types(node, [of, *at])
+            return of.element
+        if of != UNKNOWN and of.kind != "struct":
+            self._refuse_types(node, [of, *at])
+        return UNKNOWN
+
+    def _case(self, node: exp.Case) -> SparkType:
+        branches = node.args["ifs"]
+        conditions = [branch.this for branch in branches]
+        if node.this:
+            self._together(node, [node.this, *conditions], "=")
+        else:
+            for condition in conditions:
+                self._boolean(condition)
+        chosen = [branch.args["true"] for branch in branches]
+        default = node.args.get("default")
+        type_ = self._together(node, [*chosen, *([default] if default else [])], CHOSEN)
+        self._types |= {id(branch): self._types[id(branch.args["true"])] for branch in branches}
+        return type_
+
+    def _cast(self, node: exp.Cast) -> SparkType:
+        type_ = parsed_type(node.to)
+        of = self.type(node.this)
+        # A literal such as 1.5BD or DATE'2026-01-31' is a cast without a decision on failures.
+        literal = "safe" not in node.args and isinstance(node.this, exp.Literal)
+        return self._converted(node, of, type_, total=literal or bool(node.args.get("safe")))
+
+    def _converted(
+        self, node: exp.Expr, of: SparkType, type_: SparkType, *, total: bool
+    ) -> SparkType:
+        known = {*ANY, *INTERVALS}
+        name = f"cast {type_.kind}"
+        if of.kind in known and type_.kind in ANY and result_kind(name, [[of.kind]]) is None:
+            self._refuse(
+                "have casts that Spark has",
+                f"where {shown(node)} casts {of} to {type_}",
+                "an expression of another type",
+            )
+        fits = type_.kind != "decimal" and is_total_cast(of.kind, type_.kind)
+        self.total = self.total and (total or fits)
+        return type_
+
+    def _extract(self, node: exp.Extract) -> SparkType:
+        return self._part_of_time(node, node.this.name, node.expression)
+
+    def _part_of_time(self, node: exp.Expr, part: str, of: exp.Expr) -> SparkType:
+        name = _PARTS.get(part.upper(), part.upper())
+        type_ = self.type(of)
+        kind = result_kind(f"extract {name}", [self._kinds(of, type_)])
+        if kind is None and type_ != UNKNOWN and type_.kind not in INTERVALS:
+            self._refuse_types(node, [type_])
+        return named_type(kind) if kind else UNKNOWN
+
+    # -- calls -------------------------------------------------------------------------------------
+
+    def _called(self, node: exp.Anonymous) -> SparkType:
+        name = str(node.this).lower()
+        special = CALLS.get(name)
+        if special:
+            found = special(self, node, node.expressions)
+            if found is not None:
+                return found
+        if name in _CASTS and len(node.expressions) == 1:
+            type_ = named_type(_CASTS[name])
+            return self._converted(node, self.type(node.expressions[0]), type_, total=False)
+        if name not in table() and name not in table()[OTHERS] and name not in CALLS:
+            near = close_name(name, [*table(), *table()[OTHERS], *CALLS])
+            self._refuse(
+                "call functions of Spark that depend on their arguments alone",
+                f"which calls {name}()" + (f"; did you mean {near!r}?" if near else ""),
+                "it with other functions",
+            )
+        if name not in table():
+            return self._unknown(node)
+        return self._result(node, name, node.expressions)
+
+    def _result(self, node: exp.Expr, name: str, operands: Sequence[exp.Expr]) -> SparkType:
+        """The type that the table has for a function or operator."""
+        types = [self.type(operand) for operand in operands]
+        if any(type_.kind not in (*ANY, *INTERVALS, "null") for type_ in types):
+            self.total = False
+            return UNKNOWN
+        kinds = [self._kinds(o, type_) for o, type_ in zip(operands, types, strict=True)]
+        kind = result_kind(name, kinds)
+        if kind is None and len(kinds) > 2 and name in ANY_NUMBER:
+            each = {result_kind(name, [kinds[0], of]) for of in kinds[1:]}
+            kind = each.pop() if len(each) == 1 else None
+        floats = {type_.kind for type_ in types} <= {"float", "double"} and name in "+-*"
+        self.total = self.total and (name in _TOTAL or floats)
+        if kind is None:
+            if NULL in types:
+                return UNKNOWN
+            self._refuse_operands(node, operands, types)
+        if kind != "decimal":
+            return named_type(kind) if kind not in INTERVALS else SparkType(kind)
+        # Beside a decimal, an operator takes a literal integer for one with no more digits.
+        digits = [
+            _fitted(o) if len(operands) == 2 and is_integer(o) else digits_of(type_)
+            for o, type_ in zip(operands, types, strict=True)
+        ]
+        scale = integer(operands[1]) if len(operands) == 2 else None
+        return decimal_result(name, digits, scale)
+
+    def _kinds(self, node: exp.Expr, type_: SparkType) -> list[str]:
+        """What an operand may be taken for in the table."""
+        if type_ == NULL:
+            return list(ANY)
+        found = [type_.kind]
+        if is_integer(node):
+            found.append("int literal")
+        if is_text(node) and stands_for(node.this, "timestamp"):
+            found.append("date text")
+        return found
+
+    def _refuse_operands(
+        self, node: exp.Expr, operands: Sequence[exp.Expr], types: Sequence[SparkType]
+    ) -> NoReturn:
+        if isinstance(node, exp.Binary) and STRING in types and len(set(types)) > 1:
+            self._refuse_mixed(node, operands, types)
+        self._refuse_types(node, types)
+
+    def _chosen(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
+        if not given:
+            return None
+        return self._together(node, given, CHOSEN)
+
+    def _if(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
+        if len(given) != 3:
+            return None
+        self._boolean(given[0])
+        return self._together(node, given[1:], CHOSEN)
+
+    def _nvl2(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
+        self.type(given[0])
+        return self._together(node, given[1:], CHOSEN)
+
+    def _nullif(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
+        common = self._together(node, given, "=")
+        own = self._types[id(given[0])]
+        return own if own != NULL and common != UNKNOWN else UNKNOWN
+
+    def _equal_null(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
+        self._together(node, given, "=")
+        return BOOLEAN
+
+    def _any(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
+        for one in given:
+            self.type(one)
+        return named_type(_OF_ANYTHING[str(node.this).lower()])
+
+    def _unit(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
+        """`timestampdiff(UNIT, a, b)` and the like."""
+        if len(given) != 3:
+            return None
+        diff = "diff" in str(node.this).lower()
+        unit = given[0].name.upper()
+        name = f"timestamp{'diff' if diff else 'add'} {_UNITS.get(unit, unit)}"
+        return self._result(node, name, given[1:])
+
+    def _position(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
+        """`position('a' IN name)`."""
+        if len(given) != 1 or not isinstance(given[0], exp.In):
+            return None
+        return self._result(node, "position", [given[0].this, given[0].args["field"]])
+
+    def _date_part(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
+        if len(given) != 2 or not is_text(given[0]):
+            return None
+        return self._part_of_time(node, given[0].name, given[1])
+
+    # -- arrays, maps and structs ------------------------------------------------------------------
+
+    def _of_collection(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
+        name = str(node.this).lower()
+        types = [self.type(one) for one in given]
+        of = types[0] if types else UNKNOWN
+        if of.kind not in ("array", "map") or of.element is None:
+            return None  # such as reverse() of text, which is in the table
+        self.total = self.total and name in ("size", "cardinality", "array_size", "array_contains")
+        result = _OF_COLLECTIONS[name]
+        if name in ("array_contains", "array_position") and len(types) == 2:
+            element, wanted = of.element, types[1]
+            text = is_text(given[1]) and stands_for(given[1].this, element.kind)
+            known = wanted not in (UNKNOWN, NULL) and not text
+            if known and self._common(element, wanted, "=") is None:
+                self._refuse_types(node, types)
+        if result == "same":
+            return of
+        if result == "element":
+            return of.element
+        if result == "elements":
+            return SparkType("array", element=of.element)
+        return named_type(result)
+
+    def _split(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
+        types = [self.type(one) for one in given]
+        self.total = False
+        if any(type_.kind not in ("string", "unknown", *INTEGER_KINDS) for type_ in types):
+            self._refuse_types(node, types)
+        return SparkType("array", element=STRING)
+
+    def _array(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
+        element = self._together(node, given, CHOSEN)
+        return SparkType("array", element=element) if element not in (UNKNOWN, NULL) else UNKNOWN
+
+    def _named_struct(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
+        types = [self.type(one) for one in given]
+        names = [one.name if is_text(one) else "" for one in given[::2]]
+        if not all(names) or UNKNOWN in types[1::2]:
+            return UNKNOWN
+        return SparkType("struct", fields=tuple(zip(names, types[1::2], strict=False)))
+
+    def _applied(self, node: exp.Expr, types: Sequence[SparkType]) -> SparkType:
+        """The type of a lambda's value."""
+        if not isinstance(node, exp.Lambda):
+            return self.type(node)
+        names = [parameter.name for parameter in node.expressions]
+        outside = self._scope, self._names
+        self._scope = self._scope | dict(zip(names, types, strict=False))
+        self._names = self._names - {*names}
+        found = self.type(node.this)
+        self._scope, self._names = outside
+        return found
+
+    def _with_lambda(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
+        name = str(node.this).lower()
+        of = self.type(given[0]) if given else UNKNOWN
+        element = (of.element if of.kind == "array" else None) or UNKNOWN
+        self.total = False
+        value = UNKNOWN
+        if name in ("aggregate", "reduce"):
+            value = self.type(given[1]) if len(given) > 1 else UNKNOWN
+            for one in given[2:]:
+                parameters = [value, element] if one is given[2] else [value]
+                value = self._applied(one, parameters)
+            return value
+        for one in given[1:]:
+            value = self._applied(one, [element, INT])
+        if name in ("exists", "forall"):
+            return BOOLEAN
+        if name == "filter":
+            return of
+        return SparkType("array", element=value) if value not in (UNKNOWN, NULL) else UNKNOWN
+
+
+def shown(node: exp.Expr) -> str:
+    """A part of an expression as Spark SQL."""
+    return node.sql(dialect="spark", normalize_functions="lower")
+
+
+def is_text(node: exp.Expr) -> bool:
+    """Whether a part is a literal text."""
+    return isinstance(node, exp.Literal) and node.is_string
+
+
+def integer(node: exp.Expr) -> int | None:
+    """The value of a literal integer; None for anything else."""
+    sign, node = (-1, node.this) if isinstance(node, exp.Neg) else (1, node)
+    plain = isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit()
+    return sign * int(node.this) if plain else None
+
+
+def is_integer(node: exp.Expr) -> bool:
+    """Whether a part is a literal integer."""
+    return integer(node) is not None
+
+
+def _fitted(node: exp.Expr) -> tuple[int, int]:
+    """The digits of a literal integer beside a decimal, which are no more than it needs."""
+    return len(str(abs(integer(node) or 0))), 0
+
+
+_TIME = r"\d{4}-\d\d?-\d\d?([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?"
+
+
+def stands_for(text: str, kind: str) -> bool:
+    """Whether Spark certainly converts a literal text to a kind of value."""
+    if kind in NUMBER_KINDS:
+        digits = r"[+-]?\d{1,2}" if kind == "tinyint" else r"[+-]?\d{1,4}"
+        fraction = r"(\.\d{1,6})?" if kind in ("float", "double") else ""
+        wide = r"[+-]?\d{1,9}" if kind not in ("tinyint", "smallint", "decimal") else digits
+        return re.fullmatch(wide + fraction, text, re.ASCII) is not None
+    if kind == "boolean":
+        return text.lower() in ("true", "false")
+    if kind not in TIME_KINDS or not re.fullmatch(_TIME, text, re.ASCII):
+        return kind == "binary"
+    year, month, day = (int(part) for part in re.split(r"[ T]", text)[0].split("-"))
+    clock = re.split(r"[ T]", text)[1:]
+    try:
+        date(year, month, day)
+        if clock:
+            datetime.fromisoformat(f"2000-01-01T{clock[0]}")
+    except ValueError:
+        return False
+    return True
+
+
+_PARTS = {
+    **dict.fromkeys(("Y", "YEARS", "YR", "YRS"), "YEAR"),
+    **dict.fromkeys(("QTR",), "QUARTER"),
+    **dict.fromkeys(("MON", "MONS", "MONTHS"), "MONTH"),
+    **dict.fromkeys(("W", "WEEKS"), "WEEK"),
+    **dict.fromkeys(("D", "DAYS"), "DAY"),
+    **dict.fromkeys(("H", "HOURS", "HR", "HRS"), "HOUR"),
+    **dict.fromkeys(("M", "MIN", "MINS", "MINUTES"), "MINUTE"),
+    **dict.fromkeys(("S", "SEC", "SECONDS", "SECS"), "SECOND"),
+}
+"""Spark's other names of the parts of a time."""
+
+_UNITS = {"MILLISECOND": "SECOND", "MINUTE": "SECOND", "DAYOFYEAR": "DAY"}
+"""Units whose results have the types of another unit's."""
+
+_OF_ANYTHING = {
+    **dict.fromkeys(("isnull", "isnotnull"), "boolean"),
+    **dict.fromkeys(("to_json", "typeof"), "string"),
+    **{"hash": "int", "xxhash64": "bigint", "concat_ws": "string"},
+}
+_OF_COLLECTIONS = {
+    **dict.fromkeys(("size", "cardinality", "array_size"), "int"),
+    **dict.fromkeys(("array_contains", "arrays_overlap", "map_contains_key"), "boolean"),
+    "array_position": "bigint",
+    **dict.fromkeys(("element_at", "try_element_at", "get", "array_min", "array_max"), "element"),
+    **dict.fromkeys(
+        (
+            *("array_distinct", "array_compact", "sort_array", "array_sort", "reverse", "slice"),
+            *("array_remove", "array_except", "array_intersect"),
+        ),
+        "same",
+    ),
+    "map_values": "elements",
+    "map_keys": "array<string>",
+    "array_join": "string",
+}
+"""Functions of arrays and maps, with the types of their results."""
+
+_NODES: dict[type[exp.Expr], Callable[..., SparkType]] = {
+    exp.Literal: Inference._literal,
+    exp.Boolean: lambda self, node: BOOLEAN,
+    exp.Null: lambda self, node: NULL,
+    exp.RawString: lambda self, node: STRING,
+    exp.HexString: lambda self, node: SparkType("binary"),
+    exp.Concat: lambda self, node: STRING,  # texts one after the other
+    exp.Interval: Inference._interval,
+    exp.Column: Inference._column,
+    exp.Identifier: Inference._identifier,
+    exp.Dot: Inference._dot,
+    exp.Paren: Inference._paren,
+    exp.And: Inference._connected,
+    exp.Or: Inference._connected,
+    exp.Not: Inference._connected,
+    **dict.fromkeys(_COMPARISONS, Inference._compared),
+    exp.Between: Inference._compared,
+    exp.In: Inference._compared,
+    exp.Is: Inference._is,
+    **dict.fromkeys(_OPERATORS, Inference._operator),
+    **dict.fromkeys((exp.Like, exp.ILike, exp.RegexpLike), Inference._matched),
+    exp.Escape: Inference._escape,
+    exp.Neg: Inference._negated,
+    exp.Bracket: Inference._bracket,
+    exp.Case: Inference._case,
+    exp.Cast: Inference._cast,
+    exp.TryCast: Inference._cast,
+    exp.Extract: Inference._extract,
+    exp.Anonymous: Inference._called,
+    exp.Lambda: lambda self, node: self._applied(node, [UNKNOWN] * len(node.expressions)),
+}
+CALLS: dict[str, Callable[..., SparkType | None]] = {
+    **dict.fromkeys(("coalesce", "ifnull", "nvl", "greatest", "least"), Inference._chosen),
+    "if": Inference._if,
+    "nvl2": Inference._nvl2,
+    "nullif": Inference._nullif,
+    "equal_null": Inference._equal_null,
+    **dict.fromkeys(_OF_ANYTHING, Inference._any),
+    **dict.fromkeys(
+        ("timestampdiff", "timestampadd", "datediff", "date_diff", "dateadd", "date_add"),
+        Inference._unit,
+    ),
+    **dict.fromkeys(("date_part", "datepart"), Inference._date_part),
+    **dict.fromkeys(_OF_COLLECTIONS, Inference._of_collection),
+    **dict.fromkeys(("split", "regexp_extract_all"), Inference._split),
+    "position": Inference._position,
+    "array": Inference._array,
+    "named_struct": Inference._named_struct,
+    **dict.fromkeys(
+        ("exists", "forall", "filter", "transform", "aggregate", "reduce"),
+        Inference._with_lambda,
+    ),
+}
+"""Functions that need more than the types of their arguments in the table."""
