@@ -15,6 +15,7 @@ import duckdb
 
 from speed_layer.away import is_away, start_again, wait_out
 from speed_layer.compaction import compact
+from speed_layer.isolation import Failures
 from speed_layer.query import StreamQuery
 from trilayer_core.compute.rows import check_rows
 from trilayer_core.definitions.catalog import Catalog
@@ -92,16 +93,17 @@ def run_speed(
             on_ready(queries)
             for compactor in compactors:
                 compactor.start()
+            failures = Failures(queries)
             looked = time.monotonic()
             while not stop.wait(0.2):
+                is_due = time.monotonic() - looked >= ORIGIN_LOOK_S
                 for query in queries:
-                    _check(query, settings, stop)
+                    _attend(query, failures, settings, stop, follow=is_due)
                 for compactor in compactors:
                     compactor.check()
-                if time.monotonic() - looked >= ORIGIN_LOOK_S:
-                    for query in queries:
-                        _follow_origin(query, settings, stop)
+                if is_due:
                     looked = time.monotonic()
+            failures.check()
         finally:
             stop.set()
             for query in queries:
@@ -109,6 +111,38 @@ def run_speed(
             for compactor in compactors:
                 if compactor.is_alive():
                     compactor.join()
+
+
+def _attend(
+    query: StreamQuery,
+    failures: Failures,
+    settings: Settings,
+    stop: threading.Event,
+    *,
+    follow: bool,
+) -> None:
+    """Checks a query, or starts it again if it has failed and its time has come.
+
+    Args:
+        query: The query.
+        failures: The queries that have failed.
+        settings: The settings.
+        stop: Set when the process is to end.
+        follow: Whether to check the origin as well.
+
+    Raises:
+        TrilayerError: It has failed, and no other query runs.
+    """
+    try:
+        if query not in failures:
+            _check(query, settings, stop)
+            if follow:
+                _follow_origin(query, settings, stop)
+        elif failures.is_due(query):
+            start_again(query, settings, stop)
+            failures.started(query)
+    except TrilayerError as error:
+        failures.add(query, error)
 
 
 def _check(query: StreamQuery, settings: Settings, stop: threading.Event) -> None:

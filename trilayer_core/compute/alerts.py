@@ -22,6 +22,7 @@ from trilayer_core.compute.parsing import FITS, parse_sql
 from trilayer_core.definitions.alerts import Alert, AlertGroup, profile_columns
 from trilayer_core.definitions.rules import LAST, PROFILE
 from trilayer_core.definitions.view import View
+from trilayer_core.log.broker import MOST_ALERT_BYTES
 from trilayer_core.runtime.session import select_from
 
 if TYPE_CHECKING:
@@ -300,7 +301,7 @@ def alerts_sql(group: AlertGroup, rows: str, *, may_not_fit: bool = False) -> st
     return f"""
         SELECT {_case(names)} AS alert, {TOPIC_ID} AS topic_id, _partition AS partition,
             _offset AS offset, _timestamp AS created_at, {_case(payloads)} AS payload,
-            {_case(topics)} AS topic, to_json(_key, {_JSON_OPTIONS}) AS key
+            {_case(topics)} AS topic, {_json_of_key()} AS key
         FROM ({keyed})"""
 
 
@@ -342,8 +343,36 @@ def _payload_sql(group: AlertGroup, alert: Alert) -> str:
         "profile": profile,
         "profile_version": version,
     }
+    whole = _json_sql(fields)
+    *cut, least = [_json_sql(_without(fields, _CUT[: n + 1])) for n in range(len(_CUT))]
+    most = MOST_ALERT_BYTES - _OVERHEAD_BYTES
+    fitting = " ".join(
+        f"WHEN octet_length({sql}) + octet_length({_json_of_key()}) <= {most} THEN {sql}"
+        for sql in (whole, *cut)
+    )
+    return f"CASE {fitting} ELSE {least} END"
+
+
+_CUT = ("event", "last", "profile")
+"""What is left out of an alert that is too large for Kafka, in this order, until it is not."""
+
+_OVERHEAD_BYTES = 64 << 10
+"""More than Kafka adds to a record's key and value."""
+
+
+def _without(fields: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    """The fields of an alert without some of them, which it lists in `cut`."""
+    kept = {field: "NULL" if field in names else sql for field, sql in fields.items()}
+    return {**kept, "cut": f"array({', '.join(map(literal, names))})"}
+
+
+def _json_sql(fields: Mapping[str, str]) -> str:
     listed = ", ".join(f"{literal(field)}, {sql}" for field, sql in fields.items())
     return f"to_json(named_struct({listed}), {_JSON_OPTIONS})"
+
+
+def _json_of_key() -> str:
+    return f"to_json(_key, {_JSON_OPTIONS})"
 
 
 def _case(by_rule: Mapping[int, str]) -> str:

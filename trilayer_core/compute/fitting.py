@@ -177,6 +177,8 @@ def reasons_of(text: str, stream: Stream) -> list[str]:
         found = [f"{kind}: {f.label}" for f in stream.fields if f", {f.label}, " in f", {rest}, "]
     elif kind == "oversized":
         found = [kind]
+    elif kind == "failed expression":
+        found = [text.rpartition(", from {")[0]]
     return found or [text]
 
 

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 
 from trilayer_core.compute.formats import format_of
 from trilayer_core.compute.formats.json import literal
+from trilayer_core.definitions.guards import Guard
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.runtime.session import select_from
 
@@ -48,6 +49,7 @@ def parse(records: DataFrame, stream: Stream) -> DataFrame:
     `_fits` is true or false, never NULL. `_reject` is NULL for an event that fits, else a reason.
     The reason begins with its kind: tombstone, oversized, or one of the format's, which the
     format's `reason_sql` words. JSON has invalid UTF-8, broken JSON, wrong type and missing field.
+    That of an event which an expression of the stream's `guards` can't take is failed expression.
     All columns of an event that does not fit are NULL, so that a view's expression can't fail on a
     partially parsed event.
     """
@@ -99,7 +101,53 @@ def parse_sql(stream: Stream, rows: str, columns: Sequence[str], *, reasons: boo
             for f in stream.fields
         ),
     ]
+    parsed = f"SELECT {', '.join(selected)} FROM {rows}"
+    return _guarded_sql(stream, parsed, columns, reasons=reasons) if stream.guards else parsed
+
+
+FAILED = "_failed"
+
+
+def _guarded_sql(stream: Stream, parsed: str, columns: Sequence[str], *, reasons: bool) -> str:
+    """The parsed events, of which those that an expression can't take do not fit."""
+    failed = _fails_sql(guard.sql for guard in stream.guards)
+    taken = f"{FITS} AND NOT {FAILED}"
+    reason = f"IF({FAILED}, {_shortened_sql(_failure_sql(stream.guards))}, {REJECT})"
+    selected = [
+        *columns,
+        f"{taken} AS {FITS}",
+        *([f"{reason} AS {REJECT}"] if reasons else []),
+        *(f"IF({taken}, `{f.name}`, NULL) AS `{f.name}`" for f in stream.fields),
+    ]
+    rows = f"(SELECT *, {failed} AS {FAILED} FROM ({parsed}) AS parsed) AS guarded"
     return f"SELECT {', '.join(selected)} FROM {rows}"
+
+
+def _fails_sql(numbers: Iterable[str]) -> str:
+    """Spark SQL that is true if one of the numbers can't be computed.
+
+    `try_add` of a date is NULL whatever error its operands raise. The hash is never NULL, and Spark
+    has to compute its arguments. They are a branch of an IF, so that Spark never computes what they
+    have in common before, outside of the `try_add`.
+    """
+    number = f"IF({FITS}, pmod(hash({', '.join(numbers)}), 2), 0)"
+    return f"try_add(DATE'2000-01-01', {number}) IS NULL"
+
+
+def _failure_sql(guards: Sequence[Guard]) -> str:
+    """The reason: the first expression that fails, and the values that it read."""
+
+    def reason(guard: Guard) -> str:
+        said = f"failed expression: {guard.what} could not be computed: {guard.written}"
+        if not guard.columns:
+            return literal(said)
+        values = ", ".join(f"{literal(name)}, `{name}`" for name in guard.columns)
+        options = "map('ignoreNullFields', 'false')"
+        shown = f"to_json(named_struct({values}), {options})"
+        return f"concat({literal(f'{said}, from ')}, {shown})"
+
+    whens = " ".join(f"WHEN {_fails_sql([g.sql])} THEN {reason(g)}" for g in guards)
+    return f"CASE {whens} END"
 
 
 def _shortened_sql(reason: str) -> str:

@@ -13,6 +13,7 @@ from trilayer_core.definitions.expressions import (
     is_orderable,
     parse_expression,
 )
+from trilayer_core.definitions.guards import guarded
 from trilayer_core.definitions.rules import LAST, PROFILE, parse_rule
 from trilayer_core.definitions.stream import Stream, digest
 from trilayer_core.definitions.view import Key, View
@@ -129,7 +130,7 @@ class Alert:
     def _key(self, name: str, sql: str) -> Key:
         what = f"key {name!r} of alert {self.name!r}"
         check_name(name, what)
-        expression = parse_expression(sql, self.source.columns, what)
+        expression = guarded(parse_expression(sql, self.source.columns, what), what, self.source)
         if not is_orderable(expression.type):
             raise DefinitionError(f"{what} must be {A_SCALAR}; got {expression.type}")
         return Key(name, expression)

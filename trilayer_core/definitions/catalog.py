@@ -7,12 +7,13 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 
 from trilayer_core.definitions.alerts import Alert, AlertGroup, grouped
 from trilayer_core.definitions.changelogs import Changelog
 from trilayer_core.definitions.expressions import check_name
+from trilayer_core.definitions.guards import guards_of
 from trilayer_core.definitions.sinks import Sink
 from trilayer_core.definitions.stream import Rows, Source, Stream, fingerprint_with
 from trilayer_core.definitions.tables import Table
@@ -98,6 +99,52 @@ class Catalog:
             )
         self._check_changelogs(topics)
         self._check_alerts([*topics, *(changelog.topic for changelog in self.changelogs)])
+        self._guard_streams()
+
+    def _guard_streams(self) -> None:
+        """Makes each stream one that sets events aside which its views and alerts can't take.
+
+        Such an event counts in no view of its stream. Which ones these are is therefore a part of
+        the stream, and of its fingerprint.
+        """
+        streams: dict[str, Stream] = {}
+        for stream in self.streams:
+            of_views = [guard for view in self.views_of(stream) for guard in view.guards]
+            of_alerts = [
+                key.expression for a in self.alerts if a.source == stream for key in a.keys
+            ]
+            by_meaning = {g.sql: g for g in [*of_views, *guards_of(of_alerts)]}
+            guards = [guard for _, guard in sorted(by_meaning.items())]
+            streams[stream.name] = stream.guarded_by(guards)
+        sources: dict[str, Source] = {}
+
+        def source_of(source: Source) -> Source:
+            stream = streams[source.stream.name]
+            if source.stream is stream:
+                return source
+            if not isinstance(source, Rows):
+                return stream
+            if source.name not in sources:
+                sources[source.name] = replace(source, source=stream)
+            return sources[source.name]
+
+        def view_of(view: View) -> View:
+            source = source_of(view.source)
+            return view if source is view.source else replace(view, source=source)
+
+        views = [view_of(view) for view in self.views]
+        by_name = {view.name: view for view in views}
+        changelogs = [replace(one, view=by_name[one.view.name]) for one in self.changelogs]
+        alerts = [
+            replace(
+                alert,
+                source=streams[alert.source.name],
+                profile=alert.profile and by_name[alert.profile.name],
+            )
+            for alert in self.alerts
+        ]
+        for name, made in (("views", views), ("changelogs", changelogs), ("alerts", alerts)):
+            object.__setattr__(self, name, made)
 
     def _check_changelogs(self, taken: Sequence[str]) -> None:
         topics = [*taken]
@@ -256,7 +303,7 @@ class Catalog:
     def stream_fingerprint(self, stream: Stream) -> str:
         """Identifies what one run of the speed layer computes: the stream and all views over it."""
         views = {view.name: view.fingerprint for view in self.stored_of(stream)}
-        return fingerprint_with(stream, views)
+        return fingerprint_with(self.stream(stream.name), views)
 
 
 def _check_different(what: str, names: Sequence[str]) -> None:

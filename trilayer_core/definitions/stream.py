@@ -25,7 +25,7 @@ from decimal import Decimal
 from enum import Enum
 from functools import cached_property
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
 from trilayer_core.definitions.expressions import (
@@ -39,6 +39,9 @@ from trilayer_core.definitions.formats import Format
 from trilayer_core.definitions.source_code import source_of
 from trilayer_core.definitions.tables import Table
 from trilayer_core.errors import DefinitionError, did_you_mean, short_traceback
+
+if TYPE_CHECKING:
+    from trilayer_core.definitions.guards import Guard
 
 PARSER = 7
 """The version of the JSON format. Increase it when the same bytes would be parsed differently.
@@ -97,6 +100,9 @@ class Stream:
     max_event_bytes: int = 1_000_000
     format: Format | None = None
     record_key: str | None = None
+
+    guards: ClassVar[tuple[Guard, ...]] = ()
+    """The expressions of a catalog over the stream that may fail; `Catalog` sets them."""
 
     def __post_init__(self) -> None:
         check_name(self.name, "name of a stream")
@@ -175,7 +181,18 @@ class Stream:
             (f.name, f.type, f.required, *path) for f, path in zip(self.fields, own, strict=True)
         ]
         version = list(self.format.identity) if self.format else PARSER
-        return digest("stream", version, self.name, self.topic, fields, self.max_event_bytes)
+        guards = [[guard.sql for guard in self.guards]] if self.guards else []
+        return digest(
+            "stream", version, self.name, self.topic, fields, self.max_event_bytes, *guards
+        )
+
+    def guarded_by(self, guards: Sequence[Guard]) -> Stream:
+        """The same stream, of which events that one of the expressions can't take do not count."""
+        if tuple(guards) == self.guards:
+            return self
+        other = replace(self)
+        object.__setattr__(other, "guards", tuple(guards))
+        return other
 
 
 def fingerprint_with(stream: Stream, views: Mapping[str, str]) -> str:

@@ -19,6 +19,7 @@ from trilayer_core.definitions.expressions import (
     is_orderable,
     parse_expression,
 )
+from trilayer_core.definitions.guards import Guard, guarded, guards_of
 from trilayer_core.definitions.stream import Rows, Source, Stream, digest
 from trilayer_core.definitions.windows import Window
 from trilayer_core.errors import DefinitionError, short_traceback
@@ -210,7 +211,7 @@ class View:
         what = f"key {name!r} of view {self.name!r}"
         check_name(name, what)
         window = key if isinstance(key, Window) else None
-        expression = self._expression(window.time if window else key, what)  # type: ignore[arg-type]  # parse_expression rejects anything but text
+        expression = self._expression(window.time if window else key, what, [self._declared_filter])  # type: ignore[arg-type]  # parse_expression rejects anything but text
         if window and expression.type not in ("timestamp", "timestamp_ntz", "date"):
             raise DefinitionError(
                 f"{what} must be a window over a timestamp or a date; got {window.time!r}, which is"
@@ -223,13 +224,27 @@ class View:
     @cached_property
     def filter(self) -> Expression | None:
         """The filter on the events, checked; None if there is none."""
+        return self._declared_filter
+
+    @cached_property
+    def _declared_filter(self) -> Expression | None:
         if self.where is None:
             return None
-        return self._expression(self.where, f"where of view {self.name!r}", expect="boolean")
+        return self._expression(self.where, f"where of view {self.name!r}", [], expect="boolean")
 
-    def _expression(self, sql: str, what: str, expect: str | None = None) -> Expression:
+    def _expression(
+        self, sql: str, what: str, under: Sequence[Expression | None], expect: str | None = None
+    ) -> Expression:
         parsed = isinstance(self.source, Stream)
-        return parse_expression(sql, self.source.columns, what, expect, parsed=parsed)
+        expression = parse_expression(sql, self.source.columns, what, expect, parsed=parsed)
+        return guarded(expression, what, self.source, under)
+
+    @cached_property
+    def guards(self) -> tuple[Guard, ...]:
+        """The expressions that may fail on an event of the stream."""
+        of_measures = [e for m in self.measures for e in (m.where, *m.inputs.values())]
+        expressions = [self.filter, *(key.expression for key in self.keys), *of_measures]
+        return tuple(guards_of(expressions))
 
     @cached_property
     def measures(self) -> tuple[Measure, ...]:
@@ -240,14 +255,18 @@ class View:
         what = f"aggregate {name!r} of view {self.name!r}"
         if not isinstance(aggregate, Aggregate):
             raise DefinitionError(f"{what} must be an aggregate such as count(); got {aggregate!r}")
-        inputs = {
-            role: self._expression(sql, f"{role} of {what}")
-            for role, sql in aggregate.roles.items()
-        }
         where = aggregate.where
         filter_ = (
-            None if where is None else self._expression(where, f"where of {what}", expect="boolean")
+            None
+            if where is None
+            else self._expression(
+                where, f"where of {what}", [self._declared_filter], expect="boolean"
+            )
         )
+        inputs = {
+            role: self._expression(sql, f"{role} of {what}", [self._declared_filter, filter_])
+            for role, sql in aggregate.roles.items()
+        }
         types = {role: expression.type for role, expression in inputs.items()}
         aggregate.check(types, f"{aggregate.kind}() in {what}")
         states = aggregate.states(types, positioned=isinstance(self.source, Stream))

@@ -77,7 +77,7 @@ class _Payload:
     offset: Annotated[int, Field(ge=0, lt=1 << 63)]
     created_at: Annotated[str, Field(pattern=_TIME)]
     key: dict[str, object]
-    event: dict[str, object]
+    event: dict[str, object] | None  # None if it was too large
 
 
 _payload = TypeAdapter(_Payload)

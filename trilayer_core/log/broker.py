@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -296,13 +296,28 @@ class Log:
 
     def beginning(self, topic: Topic) -> dict[int, int]:
         """The first offset that each partition still holds."""
-        with broker_errors(self.bootstrap_servers):
-            return _plain(self._consumer.beginning_offsets(_partitions(topic)))
+        return self._offsets(self._consumer.beginning_offsets, topic)
 
     def end(self, topic: Topic) -> dict[int, int]:
         """One past the last offset of each partition."""
+        return self._offsets(self._consumer.end_offsets, topic)
+
+    def _offsets(
+        self, ask: Callable[..., Mapping[TopicPartition, int]], topic: Topic
+    ) -> dict[int, int]:
         with broker_errors(self.bootstrap_servers):
-            return _plain(self._consumer.end_offsets(_partitions(topic)))
+            try:
+                return _plain(ask(_partitions(topic)))
+            except KeyError:
+                # A partition was added since the consumer last asked for the topic's partitions.
+                self._consumer.topics()
+            try:
+                return _plain(ask(_partitions(topic)))
+            except KeyError as error:
+                raise EnvironmentFault(
+                    f"no Kafka broker at {self.bootstrap_servers} answers for {error} yet; wait"
+                    " until each of them knows the partition"
+                ) from None
 
     def index(self, topic: Topic, t_ms: int) -> tuple[dict[int, int], dict[int, int]]:
         """H(T) according to the broker's time index.

@@ -217,30 +217,65 @@ def driver_at_work(memory_setting: str) -> Iterator[None]:
 
 
 def first_cause(text: str) -> str:
-    """The line of a Spark error that says what happened.
+    """The line of a Spark error that says what happened, with its condition and its place.
 
-    It is the error that trilayer's own code raised, if any, else the root cause.
+    It is the error that Python code raised, if any, else the root cause. The place is the part of
+    the SQL that Spark points at, or the line of the author's Python code.
     """
-    raised = _raised_here(text)
+    raised = _raised_in_python(text)
     if raised:
         return raised
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by:")]
-    return (causes or lines or ["no reason given"])[-1 if causes else 0]
+    # Py4J's own line names an object of the JVM; the next one is the error.
+    named = [line.removeprefix(": ") for line in lines if not line.startswith(_WRAPPERS)]
+    return (causes[-1:] or named[:1] or ["no reason given"])[0] + _sql_place(text)
 
 
-def _raised_here(text: str) -> str:
-    """The last line of the Python traceback in a Spark error.
+_WRAPPERS = (
+    "An error occurred while calling ",
+    "An exception was raised by the Python Proxy.",
+    "py4j.protocol.Py4JJavaError: An error occurred while calling ",
+)
 
-    Empty if there is none, or if Spark itself raised it.
+
+def _raised_in_python(text: str) -> str:
+    """The last line of the Python traceback in a Spark error, and its place.
+
+    Empty if there is none, or if it only reports an error of the JVM whose text follows.
     """
     _, _, traceback = text.rpartition("Traceback (most recent call last):")
     # Frames are indented; the first line that is not indented names the error.
     line = next((line for line in traceback.splitlines()[1:] if line and not line[0].isspace()), "")
-    name = re.match(r"(\w+\.)*\w+(?=: )", line)
-    if name is None or name[0].startswith(("py4j.", "pyspark.")):
+    name = re.match(r"(\w+\.)*\w+(?=: |$)", line)
+    if name is None or name[0].startswith("py4j."):
         return ""
-    return line.removeprefix("trilayer_core.errors.").strip()
+    if name[0].startswith("pyspark."):
+        return line.removeprefix(f"{name[0]}: ").strip() + _sql_place(traceback)
+    if name[0].startswith("trilayer_core.errors."):
+        return line.removeprefix("trilayer_core.errors.").strip()
+    return line.strip() + _python_place(traceback)
+
+
+def _sql_place(text: str) -> str:
+    """The part of the SQL at which an error points, in brackets; empty if it points at none."""
+    context = re.search(r"^== SQL .*==\n(.*)\n( *)(\^+)$", text, re.MULTILINE)
+    if context is None:
+        return ""
+    start = len(context[2])
+    return f" (in {context[1][start : start + min(len(context[3]), MOST_SHOWN)]})"
+
+
+MOST_SHOWN = 200
+"""The most characters of SQL that a message quotes."""
+
+
+def _python_place(traceback: str) -> str:
+    """The innermost line of code that is neither Python's nor installed, in brackets."""
+    frames = re.findall(r'^  File "(.+)", line (\d+)', traceback, re.MULTILINE)
+    installed = ("site-packages", "dist-packages", "/lib/python", ".zip/", "<frozen")
+    own = [(file, line) for file, line in frames if not any(part in file for part in installed)]
+    return f" ({own[-1][0]}:{own[-1][1]})" if own else ""
 
 
 def _server_is_gone(error: Exception) -> bool:

@@ -62,7 +62,9 @@ class _File(TomlConfigSettingsSource):
                 except ValidationError as errors:
                     for error in errors.errors():
                         if error["type"] != "value_error":  # one of a validator comes again
-                            text = _describe((name,), error["msg"], value)
+                            in_table = isinstance(value, dict)  # whose other values may be secret
+                            loc, wrong = (error["loc"], error["input"]) if in_table else ((), value)
+                            text = _describe((name, *loc), error["msg"], wrong)
                             raise SettingsError(text) from None
         return values
 

@@ -1,0 +1,102 @@
+"""A stream whose query fails does not stop the others."""
+
+import threading
+
+import pytest
+
+from speed_layer import run
+from speed_layer.isolation import FIRST_WAIT_S, LONGEST_WAIT_S, SETTLED_S, Failures
+from trilayer_core.errors import LogError, TrilayerError
+from trilayer_core.runtime.settings import Settings
+
+
+class Query:
+    """A query of which a test says how it ends."""
+
+    def __init__(self, name):
+        self.name = self.label = name
+        self.stream = self
+        self.error, self.starts, self.stops = None, 0, 0
+        self.unsettled = self.departed = None
+
+    def failure(self):
+        return self.error
+
+    def start(self):
+        self.starts += 1
+
+    def stop(self):
+        self.stops += 1
+
+    def has_lost(self):
+        return False
+
+
+@pytest.fixture
+def two(monkeypatch):
+    monkeypatch.setattr(run, "is_away", lambda text, settings: False)
+    one, other = Query("one"), Query("other")
+    clock = [0.0]
+    failures = Failures([one, other], lambda: clock[0])
+
+    def attend(query):
+        run._attend(query, failures, Settings(), threading.Event(), follow=False)
+
+    return one, other, clock, failures, attend
+
+
+def test_the_others_go_on_and_it_starts_again_later_and_later(two):
+    one, other, clock, failures, attend = two
+    one.error = RuntimeError("[DIVIDE_BY_ZERO] Division by zero.")
+    waits = []
+    for starts in range(1, 10):
+        attend(one)
+        attend(other)
+        assert (one in failures, other in failures) == (True, False)
+        began = clock[0]
+        while one in failures:
+            clock[0] += 0.5
+            attend(one)
+        assert one.starts == starts
+        waits.append(clock[0] - began)
+    assert waits[0] == FIRST_WAIT_S
+    assert waits[-1] == LONGEST_WAIT_S
+    assert waits == sorted(waits)
+    assert (other.starts, other.stops) == (0, 0)
+    clock[0] += SETTLED_S
+    attend(one)
+    clock[0] += FIRST_WAIT_S
+    attend(one)
+    assert one not in failures
+
+
+def test_the_process_ends_when_no_query_runs_and_says_why(two):
+    one, other, _, _, attend = two
+    one.error = other.error = RuntimeError("[DIVIDE_BY_ZERO] Division by zero.")
+    attend(one)
+    with pytest.raises(TrilayerError, match=r"stream 'other': its query ended: \[DIVIDE_BY_ZERO"):
+        attend(other)
+
+
+def test_an_orderly_end_reports_what_had_failed(two):
+    one, _, _, failures, attend = two
+    failures.check()
+    one.error = RuntimeError("[DIVIDE_BY_ZERO] Division by zero.")
+    attend(one)
+    with pytest.raises(TrilayerError, match="stream 'one': its query ended"):
+        failures.check()
+
+
+def test_an_error_at_the_next_start_counts_as_well(two, monkeypatch):
+    one, _, clock, failures, attend = two
+    one.error = RuntimeError("x")
+    attend(one)
+
+    def start():
+        raise LogError("the topic is gone")
+
+    monkeypatch.setattr(one, "start", start)
+    clock[0] += FIRST_WAIT_S
+    attend(one)
+    assert one in failures
+    assert not failures.is_due(one)
