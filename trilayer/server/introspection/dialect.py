@@ -42,7 +42,7 @@ _UNREAD = re.compile(
     | ->(?!>)\s*(?:'(?P<key>(?:[^']|'')*)'|(?P<place>-?\d+))
     | \bTABLESAMPLE\s+(?P<method>BERNOULLI|SYSTEM)\s*\(\s*(?P<percent>[\d.]+)\s*\)
     | \b(?P<foreign>pg_catalog\s*\.\s*)(?=\w+\s*\()
-    | (?P<capitals>\b[^\W\d]\w*)""",
+    | (?P<capitals>\b[^\W\d]\w*\b)(?!\s*:(?!:))""",
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
 

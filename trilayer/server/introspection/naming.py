@@ -62,7 +62,9 @@ def _name(node: exp.Expr) -> tuple[str, int]:
         default = node.args.get("default")
         name, strength = _name(default) if default is not None else ("", 0)
         return (name, strength) if strength == 2 else ("case", 1)
-    if isinstance(node, exp.Paren | exp.Bracket | exp.Collate | exp.Filter | exp.Window):
+    if isinstance(
+        node, exp.Paren | exp.Bracket | exp.Collate | exp.Filter | exp.Window | exp.WithinGroup
+    ):
         return _name(node.this)
     if isinstance(node, exp.Exists):
         return "exists", 2
@@ -82,6 +84,8 @@ def _name(node: exp.Expr) -> tuple[str, int]:
     if isinstance(node, exp.Trim):
         sides = {"TRAILING": "rtrim", "LEADING": "ltrim"}
         return sides.get(str(node.args.get("position")).upper(), "btrim"), 2
+    if isinstance(node, exp.Pad):
+        return "lpad" if node.args["is_left"] else "rpad", 2
     if isinstance(node, exp.GenerateSeries):
         return function_name(node), 2
     if isinstance(node, exp.Func):

@@ -403,7 +403,9 @@ class _Rewriting:
         if to.startswith("_") and is_text(inner):
             inner = listed(_elements(inner.name))
         if to in _TEXTS:
-            return self._to_text(inner)
+            text = self._to_text(inner)
+            sizes = [size.this for size in node.to.expressions]
+            return exp.Anonymous(this="left", expressions=[text, *sizes]) if sizes else text
         if not to:
             return node
         if node.to.this != exp.DataType.Type.USERDEFINED and not to.startswith("_"):

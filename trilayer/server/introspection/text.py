@@ -50,7 +50,11 @@ class Written(DuckDB):
     class Tokenizer(DuckDB.Tokenizer):
         """`varchar` is not `text`."""
 
-        KEYWORDS: ClassVar = {**DuckDB.Tokenizer.KEYWORDS, "VARCHAR": TokenType.VARCHAR}
+        KEYWORDS: ClassVar = {
+            **DuckDB.Tokenizer.KEYWORDS,
+            "VARCHAR": TokenType.VARCHAR,
+            "CHAR": TokenType.CHAR,
+        }
 
     class Parser(DuckDBParser):
         """Functions that mean something else to PostgreSQL stay as they are written."""
@@ -78,6 +82,7 @@ _FOREIGN = re.compile(
             "?pg_catalog"?\s*\.\s*(?:"[^"]*"|\w+) | "?(?:default|C|POSIX|ucs_basic)\b"?))
     | OPERATOR\s*\(\s*(?:pg_catalog\s*\.\s*)?(?P<operator>[^\s\w()]+)\s*\)
     | "(?:[^"]|"")*"
+    | (?P<numeric>::\s*(?:numeric|decimal)\b(?!\s*\() | \bAS\s+(?:numeric|decimal)(?=\s*\)))
     | \bAS\s+(?P<label>select|table)\b
     | \bpg_catalog\s*\.\s*(?P<function>\w+)(?=\s*\()
     | \b(?P<typed>(?:DATE|TIME|TIMESTAMP|TIMESTAMPTZ|INTERVAL|UUID|JSON)\s*'(?:[^']|'')*')(?=\s*::)
@@ -98,6 +103,8 @@ def plain(sql: str) -> str:
     def replaced(match: re.Match[str]) -> str:
         if match["collate"]:
             return ""
+        if match["numeric"]:  # which sqlglot would give the scale of DuckDB
+            return re.sub(r"\w+\Z", "DECIMAL(38, 15)", match["numeric"])
         if match["path"] is not None:
             return f"->{match['text']} '{json_path(match['path'])}'"
         if match["operator"]:
