@@ -8,11 +8,14 @@ refresh that has folded all answers, it compares all.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
+import duckdb
 import pyarrow as pa
 
 from serving_layer.connection import Connection
+from serving_layer.interrupts import interruptible
 from serving_layer.json_text import json_object_sql
 from serving_layer.kept import FOLD, FOLD_TYPE, MOST_WINDOWS, can_keep, kept_select
 from serving_layer.result import Provenance
@@ -42,7 +45,10 @@ class Difference:
 
 
 class Follower:
-    """Follows a view for one holder. A connection may have several, also of one view."""
+    """Follows a view for one holder. A connection may have several, also of one view.
+
+    Close it, or use it as a context manager: what has changed is recorded for it until then.
+    """
 
     def __init__(self, connection: Connection, view: View) -> None:
         """Begins with a holder that has no row.
@@ -76,11 +82,23 @@ class Follower:
         kept = kept_select(view, FOLD)
         self._rows_sql = f"SELECT {key} AS key, {row} AS value, {FOLD} FROM ({kept})"
 
+    def __enter__(self) -> Follower:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends it. Nothing is recorded for it any more."""
+        with self._connection._lock, suppress(duckdb.ConnectionException):  # closed with all it had
+            self._connection._refresh.kept.unlisten(self._view, self._heard)
+            self._database.execute(f"DROP TABLE {self._held}")
+
     def holds(self, rows: Iterable[tuple[str, str]]) -> None:
         """Says which rows the holder has: the JSON of each key and of each row."""
         keys, values = zip(*rows, strict=True) if (rows := list(rows)) else ((), ())
         held = pa.table([pa.array(keys, pa.string()), pa.array(values, pa.string())], schema=ROWS)
-        with self._connection._lock:
+        with self._connection._lock, interruptible():
             self._database.register("_arriving", held)
             # Their folds are not known, and not needed: all rows are compared next.
             self._database.execute(
@@ -106,7 +124,7 @@ class Follower:
             IntegrityError: The store's answer can't be proven.
             CoverageError: The same, or the view has no answer. The holder keeps what it has.
         """
-        with self._connection._lock:
+        with self._connection._lock, interruptible():
             loaded = self._connection._refresh
             now = loaded.refresh() if refresh else loaded.loaded
             self._check_answered(now)

@@ -26,6 +26,7 @@ from serving_layer.arriving import ArrivingAlerts
 from serving_layer.closed import closed
 from serving_layer.database import lock_down, open_database, put_table
 from serving_layer.digests import compared, digest_sql
+from serving_layer.interrupts import interruptible
 from serving_layer.lookup import lookup_table
 from serving_layer.result import (
     Provenance,
@@ -98,9 +99,10 @@ class Connection:
         self._relations: dict[tuple[str, str], pa.Table] = {}
         self._arriving: weakref.WeakSet[ArrivingAlerts] = weakref.WeakSet()
         self._approximate = {v.name: v.approximate for v in catalog.views if v.approximate}
-        self._database, self._refresh = open_database(
-            catalog, settings, store, self._close_idle, keep=keep, forks=forks
-        )
+        with interruptible():
+            self._database, self._refresh = open_database(
+                catalog, settings, store, self._close_idle, keep=keep, forks=forks
+            )
 
     @property
     def catalog(self) -> Catalog:
@@ -151,12 +153,13 @@ class Connection:
         The connection is then one that has been open while data arrived, for checks of it. To be
         called before anything else is loaded.
         """
-        with self._lock:
+        with self._lock, interruptible():
             self._refresh.load_earlier()
 
     def _refreshed(self) -> Loaded:
         self._check_open()
-        return self._refresh.loaded if self._detached else self._refresh.refresh()
+        with interruptible():
+            return self._refresh.loaded if self._detached else self._refresh.refresh()
 
     def may_have_more(self) -> bool:
         """Whether there may be something new, which a detached connection does not load."""
@@ -233,7 +236,8 @@ class Connection:
         """
         with self._lock:
             loaded = self._refreshed()
-            opened = [self._on(loaded) for _ in range(number)]
+            with interruptible():
+                opened = [self._on(loaded) for _ in range(number)]
         provenance = self._provenance(loaded)
         snapshots = [Snapshot(t.cursor, provenance, self._catalog, loaded) for t in opened]
         try:
@@ -260,7 +264,7 @@ class Connection:
             # Threads of a second database would take much of what a forked process may reserve.
             forks=self._detached,
         )
-        with database:
+        with database, interruptible():
             if self._detached:
                 lock_down(database)
             loaded = refresh.load(version)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import duckdb
 import pyarrow as pa
 
+from serving_layer.interrupts import interruptible
 from serving_layer.kept import kept_select
 from serving_layer.refresh import Refresh
 from serving_layer.snapshot import LAYERS, Layer
@@ -69,9 +70,16 @@ def open_database(
 
 
 def lock_down(database: duckdb.DuckDBPyConnection) -> None:
-    """Forbids files and settings, because SQL of analysts runs from here on."""
-    database.execute("SET enable_external_access = false")
-    database.execute("SET allowed_configs = ['search_path']; SET lock_configuration = true")
+    """Forbids files, extensions and settings, because SQL of analysts runs from here on.
+
+    What does not fit in memory is an error, because SQL could write to the folder to which DuckDB
+    spills: a SELECT may contain a COPY.
+    """
+    database.execute(
+        "SET temp_directory = ''; SET autoinstall_known_extensions = false;"
+        " SET autoload_known_extensions = false; SET enable_external_access = false;"
+        " SET allowed_configs = ['search_path']; SET lock_configuration = true"
+    )
 
 
 def put_table(
@@ -82,13 +90,14 @@ def put_table(
     Raises:
         UsageError: DuckDB can't hold it.
     """
-    database.register("_arriving_table", rows)
     try:
-        database.execute(
-            f"CREATE SCHEMA IF NOT EXISTS {quoted_duckdb(schema)};"
-            f" CREATE OR REPLACE TABLE {quoted_duckdb(schema)}.{quoted_duckdb(name)} AS"
-            " SELECT * FROM _arriving_table"
-        )
+        with interruptible():
+            database.register("_arriving_table", rows)
+            database.execute(
+                f"CREATE SCHEMA IF NOT EXISTS {quoted_duckdb(schema)};"
+                f" CREATE OR REPLACE TABLE {quoted_duckdb(schema)}.{quoted_duckdb(name)} AS"
+                " SELECT * FROM _arriving_table"
+            )
     except duckdb.Error as error:
         raise UsageError(
             f"table {name!r} must be one that DuckDB can hold: {str(error).strip()}"

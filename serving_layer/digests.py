@@ -24,6 +24,9 @@ from trilayer_core.store.files import Store
 ATTEMPTS = 5
 """How many snapshots are tried if compaction or a batch run has removed what they consist of."""
 
+REPLACED = (CoverageError, IntegrityError, UsageError)
+"""The errors of a fresh computation for a snapshot whose files were compacted or deleted since."""
+
 _ADDING = 1e-12
 """The relative error of adding up the weighted values of a column in another order."""
 
@@ -165,8 +168,7 @@ def compared(view: View, ask: Callable[[], Result], memory_mb: int, store: Store
         held = Digest.of(view, answer.arrow())
         try:
             fresh = fresh_digest(view, answer.provenance, held.asked_us, memory_mb, store)
-        except (CoverageError, IntegrityError, UsageError) as error:
-            # What the answer is based on was compacted or deleted meanwhile.
+        except REPLACED as error:
             last = error
             continue
         return held.difference(fresh)

@@ -98,7 +98,7 @@ class Heard:
 
     Attributes:
         name: A name that no other of its kind has, quoted.
-        all: Whether all of them were; whoever looks sets it to false.
+        all: Whether all of them were; whoever looks sets it to false. Until then none is recorded.
     """
 
     name: str
@@ -145,17 +145,26 @@ class KeptAnswers:
         self._changed = dict.fromkeys(self._all, 0)
         self._large = {view.name: 0 for view in views if _may_be_large(view)}
         self._heard: dict[str, list[Heard]] = {}
+        self._listened = 0
         connection.execute("CREATE SCHEMA _kept; CREATE SCHEMA _heard")
         for view in views:
             connection.execute(f"CREATE TABLE {kept_table(view)} AS {self._all[view.name]} LIMIT 0")
 
     def listen(self, view: View) -> Heard:
-        """Begins to record which answers of a view are folded again; at first all of them are."""
-        already = self._heard.setdefault(view.name, [])
-        heard = Heard(quoted_duckdb(f"{view.name}_{len(already)}"))
+        """Begins to record which answers of a view are folded again; at first all of them are.
+
+        What is recorded grows until it is read, or until `unlisten`.
+        """
+        self._listened += 1
+        heard = Heard(quoted_duckdb(f"{view.name}_{self._listened}"))
         self._connection.execute(f"CREATE TABLE {heard.table} ({FOLD} {FOLD_TYPE})")
-        already.append(heard)
+        self._heard.setdefault(view.name, []).append(heard)
         return heard
+
+    def unlisten(self, view: View, heard: Heard) -> None:
+        """Ends what `listen` has begun."""
+        self._heard[view.name].remove(heard)
+        self._connection.execute(f"DROP TABLE {heard.table}")
 
     def is_much(self, view: View, rows: int) -> bool:
         """Whether so many touched rows are a reason to fold all answers of a view."""
@@ -198,9 +207,10 @@ class KeptAnswers:
             self.fold_all(view)
         else:
             for heard in self._heard.get(view.name, ()):
-                self._connection.execute(
-                    f"INSERT INTO {heard.table} SELECT DISTINCT {FOLD} FROM _touched"
-                )
+                if not heard.all:
+                    self._connection.execute(
+                        f"INSERT INTO {heard.table} SELECT DISTINCT {FOLD} FROM _touched"
+                    )
             self._change(view, self._create("_changes", self._touched[view.name]))
 
     def _change(self, view: View, changes: int) -> None:

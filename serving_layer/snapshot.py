@@ -22,6 +22,7 @@ from sqlglot.errors import SqlglotError
 from serving_layer.alerts import LAYER, OUTPUT
 from serving_layer.closed import closed
 from serving_layer.held import held
+from serving_layer.interrupts import interruptible
 from serving_layer.result import Provenance, Result, without_hugeint
 from serving_layer.state import Loaded
 from trilayer_core.definitions.catalog import Catalog
@@ -115,7 +116,8 @@ class Snapshot:
         """The answer to a SELECT. An error, until the block is left, ends the snapshot."""
         if layer not in LAYERS:
             raise UsageError(f"layer must be one of {', '.join(LAYERS)}; got {layer!r}")
-        self._check(query)
+        with interruptible():
+            self._check(query)
         if not self.sound:
             raise UsageError(
                 "a snapshot must not be used after a query has failed in it; open another:"
@@ -128,13 +130,8 @@ class Snapshot:
                 self._cursor.execute(f"SET VARIABLE {LAYER} = '{layer}'")
             self.layer = layer
         try:
-            yield held(self._cursor.sql(query))
-        except RuntimeError as error:
-            if "interrupted" in str(error).lower():
-                raise KeyboardInterrupt from None  # DuckDB ends a query so at Ctrl-C
-            raise
-        except duckdb.InterruptException:
-            raise KeyboardInterrupt from None
+            with interruptible():
+                yield held(self._cursor.sql(query))
         except duckdb.CatalogException as error:
             self._check_alerts(query)
             says = str(error)

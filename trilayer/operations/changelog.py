@@ -86,6 +86,7 @@ class _Followed:
         changelog: Its definition.
         follower: The follower of its view.
         writer: The writer of its topic.
+        ends: Ends both.
         topic: The topic as it was found.
         beginning: The first offset of each partition.
         missing_since: When its view was first found without an answer; None if it has one.
@@ -97,6 +98,7 @@ class _Followed:
     changelog: Changelog
     follower: Follower
     writer: ChangelogWriter
+    ends: ExitStack
     topic: Topic
     beginning: dict[int, int]
     missing_since: float | None = None
@@ -200,6 +202,7 @@ def _round(followed: list[_Followed], left_out: set[str]) -> None:
             one.step(refresh=number == 0)
         except LogError as error:
             followed.remove(one)
+            one.ends.close()
             _leave_out(one.changelog, error, left_out)
             if not followed:
                 raise
@@ -232,7 +235,6 @@ def _begin(
     stack: ExitStack,
     stop: threading.Event,
 ) -> _Followed:
-    follower = Follower(connection, changelog.view)
     topic = log.ensure_changelog(
         changelog.topic,
         changelog.partitions,
@@ -241,11 +243,14 @@ def _begin(
     )
     beginning = log.beginning(topic)
     owner = f"{changelog.name}-{_identity(p, changelog)}"
-    writer = stack.enter_context(ChangelogWriter(p.settings.bootstrap_servers, topic, owner))
-    held = writer.held(stop)
-    follower.holds(held.items())
-    logger.info("changelog %s: topic %s holds %s rows", changelog.name, topic.name, len(held))
-    return _Followed(changelog, follower, writer, topic, beginning)
+    with ExitStack() as own:
+        follower = own.enter_context(Follower(connection, changelog.view))
+        writer = own.enter_context(ChangelogWriter(p.settings.bootstrap_servers, topic, owner))
+        held = writer.held(stop)
+        follower.holds(held.items())
+        logger.info("changelog %s: topic %s holds %s rows", changelog.name, topic.name, len(held))
+        ends = stack.enter_context(own.pop_all())
+    return _Followed(changelog, follower, writer, ends, topic, beginning)
 
 
 def _identity(p: Project, changelog: Changelog) -> str:

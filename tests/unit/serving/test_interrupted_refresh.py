@@ -7,6 +7,7 @@ import pytest
 
 import serving_layer
 from benchmarks.written import Written
+from serving_layer.changes import Follower
 from trilayer import Stream, View, count
 from trilayer_core.compute.grouping import partial_schema
 from trilayer_core.runtime.settings import Settings
@@ -35,6 +36,61 @@ class Interrupted:
 
     def __getattr__(self, name):
         return getattr(self._database, name)
+
+
+class InterruptedWithin:
+    """A database in which Ctrl-C comes within DuckDB: while it calls Python, or in a statement.
+
+    What DuckDB raises for a statement is imitated, because it does not look for Ctrl-C at each
+    moment.
+    """
+
+    def __init__(self, database, where):
+        self._database, self._where = database, where
+
+    def execute(self, sql, *arguments):
+        if self._where == "statement" and sql.startswith(("INSERT", "CREATE")):
+            raise RuntimeError("Query interrupted")
+        return self._database.execute(sql, *arguments)
+
+    def register(self, name, rows):
+        if self._where == "python":
+            rows = Unreadable()
+        return self._database.register(name, rows)
+
+    def __getattr__(self, name):
+        return getattr(self._database, name)
+
+
+class Unreadable:
+    def __arrow_c_schema__(self):
+        raise KeyboardInterrupt
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        raise KeyboardInterrupt
+
+
+ENTRIES = {
+    "refresh": lambda reader: reader.refresh(),
+    "sql": lambda reader: reader.sql("FROM v"),
+    "provenance": lambda reader: reader.provenance(),
+    "follower": lambda reader: Follower(reader, VIEW).look(),
+}
+
+
+@pytest.mark.parametrize("where", ["statement", "python"])
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_an_interrupt_within_the_database_is_one_of_the_keyboard(tmp_path, where, entry):
+    """DuckDB makes other errors of it: RuntimeError, or one about the object that it reads."""
+    written = Written(Store(str(tmp_path / "store")), VIEW)
+    written.publish(rows(10), 10, 60_000)
+    with serving_layer.connect(written.catalog, Settings(home=tmp_path), written.store) as reader:
+        tables, database = reader._refresh._tables, reader._database
+        tables._connection = InterruptedWithin(database, where)
+        with pytest.raises(KeyboardInterrupt):
+            ENTRIES[entry](reader)
+        tables._connection = database
+        assert reader.sql("SELECT count(*), sum(n) FROM v").rows() == [(10, 10)]
 
 
 def rows(number):
