@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
+from trilayer_core.compute.grouping import partial_schema
 from trilayer_core.compute.merging import (
     Comparison,
     compare_partials,
@@ -63,7 +64,7 @@ class Shares:
     def _load(self, table: str, view: View, files: Sequence[StoredFile]) -> None:
         self._create(table, view)
         for file in files:
-            found = self._store.read_table(file, list(view.partial_columns))
+            found = self._store.read_table(file, schema=partial_schema(view))
             insert_rows(self._connection, table, found)
 
     def _create(self, table: str, view: View, extra: Sequence[str] = ()) -> None:

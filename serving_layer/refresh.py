@@ -22,6 +22,8 @@ from serving_layer.plan import Plan, replacing
 from serving_layer.result import StreamProvenance
 from serving_layer.state import Found, Loaded, SentState, StreamState
 from serving_layer.tables import Tables
+from trilayer_core.compute.alerts import ALERT_COLUMNS
+from trilayer_core.compute.grouping import partial_schema
 from trilayer_core.definitions.alerts import Alert
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.stream import Stream
@@ -29,7 +31,7 @@ from trilayer_core.definitions.view import View
 from trilayer_core.errors import CoverageError, IntegrityError, StoreError
 from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.store import layout
-from trilayer_core.store.alerts import AlertGenerations, Sent
+from trilayer_core.store.alerts import SENT_SCHEMA, AlertGenerations, Sent
 from trilayer_core.store.cover import best_cover, cover_from
 from trilayer_core.store.documents import parse_document
 from trilayer_core.store.files import Store
@@ -357,8 +359,14 @@ class Refresh:
 
     def _swap(self, to: Plan) -> None:
         """Reads what a plan needs, and has it carried out."""
-        arriving = [*(v.arriving for v in to.views), *(a.files.arriving for a in to.alerts)]
-        batch = {file: self._store.read_table(file) for files in arriving for file in files}
+        batch = {
+            file: self._store.read_table(file, schema=partial_schema(each.view))
+            for each in to.views
+            for file in each.arriving
+        }
+        for of_alert in to.alerts:
+            for file in of_alert.files.arriving:
+                batch[file] = self._store.read_table(file, [*ALERT_COLUMNS])
         speed = {
             each.view.name: (
                 self._partials(each.view, each.cover.commits, each.cover.ticks)
@@ -413,7 +421,10 @@ class Refresh:
             parse_document(document, layout.sent(topic), Sent).files if document is not None else ()
         )
         unread = before.unread(files)
-        rows = [self._store.read_table(file) for file in (files if unread is None else unread)]
+        rows = [
+            self._store.read_table(file, SENT_SCHEMA.names)
+            for file in (files if unread is None else unread)
+        ]
         arrivals = [
             AlertArrival(alert, rows, unread is None, self._judging(alert, self.loaded.publication))
             for alert in alerts

@@ -11,7 +11,6 @@ import pyarrow as pa
 from serving_layer.alerts import AlertArrival, AlertChange, AlertTables, in_files
 from serving_layer.kept import FOLD, FOLD_TYPE, KeptAnswers, can_keep, fold_sql
 from serving_layer.plan import ViewPlan
-from trilayer_core.compute.grouping import partial_schema
 from trilayer_core.compute.merging import create_table_sql, insert_rows, merge_select, quoted_duckdb
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.view import View
@@ -202,8 +201,7 @@ class Tables:
             )
 
     def _insert_file(self, view: View, rows: pa.Table, number: int) -> None:
-        typed = rows.select(list(view.partial_columns)).cast(partial_schema(view))
-        numbered = typed.append_column("_file", pa.array([number] * len(typed), pa.int32()))
+        numbered = rows.append_column("_file", pa.array([number] * len(rows), pa.int32()))
         # Sorted by key, so that a query for a few keys skips most row groups through their minimum
         # and maximum.
         keys = [key.name for key in view.keys]

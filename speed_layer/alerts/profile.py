@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from trilayer_core.compute.grouping import arrow_type, sql_type
+from trilayer_core.compute.grouping import arrow_type, partial_schema, sql_type
 from trilayer_core.compute.merging import (
     create_table_sql,
     insert_rows,
@@ -63,7 +63,8 @@ def _answer(view: View, publication: Publication, store: Store) -> pa.Table:
         for stored in view.stored:
             connection.execute(create_table_sql(quoted_duckdb(stored.name), stored))
             for file in publication.views[stored.name].files:
-                insert_rows(connection, quoted_duckdb(stored.name), store.read_table(file))
+                rows = store.read_table(file, schema=partial_schema(stored))
+                insert_rows(connection, quoted_duckdb(stored.name), rows)
         answer = present_select(view, lambda stored: [quoted_duckdb(stored.name)])
         # A total may be wider than its column; one that does not fit is NULL, as in answers.
         typed = ", ".join(

@@ -13,28 +13,55 @@ from rich.markup import escape
 from rich.table import Table
 
 from trilayer.cli.context import err, out, print_json
-from trilayer.operations.project import project
+from trilayer.operations.project import Project, project
 from trilayer.operations.verification.findings import Verification
 from trilayer.operations.verification.run import verification
+from trilayer.operations.verification.server import server_verification
 from trilayer_core.runtime.progress import shown
 
 logger = logging.getLogger("trilayer.verify")
 
 
-def verify(as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False) -> None:
+def verify(
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    server: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="compare what a server answers with the store, instead"),
+    ] = None,
+) -> None:
     """Verifies all answers against the log and the master dataset.
 
     It compares every record that the log still holds, and recomputes every key of every view. The
     exit code is 1 if there is a difference, which is shown with the view and key, or the partition
-    and offsets; if a view can't be answered; or if there was nothing to compare.
+    and offsets; if a view can't be answered; or if there was nothing to compare. With --server,
+    what a running server answers is compared with what the store's files say, view by view.
     """
     p = project()
+    if server is not None:
+        _verify_server(p, server, as_json=as_json)
+        return
     with shown("Verifying", echo=logger.info) as tell:
         result = verification(p, tell=tell)
     if as_json:
         _print_json(result)
     else:
         _print(result)
+    if not result.clean:
+        raise typer.Exit(1)
+
+
+def _verify_server(p: Project, url: str, *, as_json: bool) -> None:
+    with shown("Verifying the server", echo=logger.info) as tell:
+        result = server_verification(p, url, tell)
+    if as_json:
+        print_json(vars(result) | {"clean": result.clean})
+    else:
+        for name in result.equal:
+            out.print(f"{name}: {_verdict(True)}")
+        for name, why in result.differences.items():
+            err.print(f"[red]wrong[/] {name}: {escape(why)}")
+        for name, why in result.unanswered.items():
+            err.print(f"[yellow]not verified[/] {name}: {escape(why)}")
     if not result.clean:
         raise typer.Exit(1)
 

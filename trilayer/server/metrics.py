@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Literal
 
 import psutil
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -55,6 +56,14 @@ class Metrics:
             ["protocol", "outcome"],
             registry=self.registry,
         )
+        self._verified = Counter(
+            "trilayer_reader_verified",
+            "Comparisons of a view's answer with a fresh computation, by result: match or differ.",
+            ["result"],
+            registry=self.registry,
+        )
+        for result in ("match", "differ"):
+            self._verified.labels(result)  # so that an increase from zero is seen
         self.registry.register(self.facts)
         self.registry.register(self.processes)
 
@@ -75,6 +84,10 @@ class Metrics:
         finally:
             self._seconds.labels(protocol).observe(time.perf_counter() - begun)
             self._questions.labels(protocol, outcome.value).inc()
+
+    def verified(self, result: Literal["match", "differ"]) -> None:
+        """Counts the comparison of a view's answer with a fresh computation."""
+        self._verified.labels(result).inc()
 
     def gauge(self, name: str, says: str, read: Callable[[], float]) -> None:
         """Adds a gauge whose value is read at each scrape.

@@ -8,7 +8,7 @@ import logging
 import resource
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +24,7 @@ from trilayer.server.http.security import WebAccess
 from trilayer.server.http.store_reader import StoreReader
 from trilayer.server.metrics import Metrics
 from trilayer.server.users import Users, is_loopback
+from trilayer.server.verifying import ReaderVerification
 from trilayer.server.wire.authentication import Access
 from trilayer.server.wire.listen import DATABASE, Server, check_exposed
 from trilayer_core.errors import SettingsError
@@ -123,18 +124,21 @@ async def serve(
             return 0
         return wanted
 
-    async with Pool(project, limits(settings)) as pool, _loading(pool):
+    async with Pool(project, limits(settings)) as pool, _in_background(_load(pool)):
         metrics = _metrics(pool)
         wire = Server(pool, may, settings.serve_host, metrics)
+        verification = ReaderVerification(pool, project, metrics)
+        store = StoreReader(project, pool)
+        store.differences = verification.differences
         site = app(
             pool,
-            StoreReader(project, pool),
+            store,
             access=_web_access(may.users, settings),
             metrics=metrics,
             console=CONSOLE,
         )
         with _quick_garbage_collection(), _one_error():
-            async with asyncio.TaskGroup() as both:
+            async with _in_background(verification.run()), asyncio.TaskGroup() as both:
                 both.create_task(
                     wire.run(port_of("wire", settings.serve_port), stop, partial(listens, "wire"))
                 )
@@ -199,24 +203,26 @@ def _quick_garbage_collection() -> Iterator[None]:
         gc.unfreeze()  # DuckDB's module tells the terminal of what is not collected at the end
 
 
-@asynccontextmanager
-async def _loading(pool: Pool) -> AsyncIterator[None]:
-    """Has the store loaded from now on, and not when the first question comes.
+async def _load(pool: Pool) -> None:
+    """Has the store loaded now, and not when the first question comes.
 
     A store that has no answer yet, or can't be read, is no reason not to serve: it may be mended.
     """
+    try:
+        await pool.state()
+    except Refusal as refusal:
+        logger.warning("the store has no answer yet: %s; %s", refusal.message, refusal.hint)
 
-    async def load() -> None:
-        try:
-            await pool.state()
-        except Refusal as refusal:
-            logger.warning("the store has no answer yet: %s; %s", refusal.message, refusal.hint)
 
-    loading = asyncio.create_task(load())
+@asynccontextmanager
+async def _in_background(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    """Does something during the block, at whose end it is cancelled."""
+    task = asyncio.create_task(work)
     try:
         yield
     finally:
-        loading.cancel()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def _reached_by(settings: Settings) -> str:

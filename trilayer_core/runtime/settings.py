@@ -220,6 +220,16 @@ class Settings(BaseSettings):
         300, ge=1, description="most of them from one address, so that others find room"
     )
 
+    serve_verify_share: float = Field(
+        0.01,
+        ge=0,
+        le=1,
+        description=(
+            "share of its time in which the server compares its answers with fresh computations;"
+            " 0: none"
+        ),
+    )
+
     speed_trigger_s: float = Field(0.0, ge=0, description="minimum time between two micro-batches")
     speed_max_events: int = Field(
         1_000_000, ge=1, description="maximum number of events in a micro-batch: backpressure"

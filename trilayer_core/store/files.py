@@ -23,7 +23,7 @@ import re
 import shutil
 import string
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -427,16 +427,40 @@ class Store:
         pq.write_table(table, buffer, compression="zstd")
         return self.create(relative, buffer.getvalue())
 
-    def read_table(self, file: StoredFile, columns: list[str] | None = None) -> pa.Table:
+    def read_table(
+        self,
+        file: StoredFile,
+        columns: Sequence[str] | None = None,
+        schema: pa.Schema | None = None,
+    ) -> pa.Table:
         """Reads a Parquet file after checking its digest.
 
+        Args:
+            file: The file.
+            columns: The columns to read; by default all, or those of `schema`.
+            schema: What it is cast to.
+
         Raises:
-            IntegrityError: It is missing or altered. The message names it.
+            IntegrityError: It is missing or altered, or does not have these columns, as one that
+                was written for something else. The message names it.
         """
-        # Threads, and pyarrow's handling of the file as a dataset, would cost more than reading a
-        # small file.
-        parquet = pq.ParquetFile(pa.BufferReader(self.read_checked(file)))
-        return parquet.read(columns, use_threads=file.bytes > 1 << 20)
+        wanted = list(schema.names if schema is not None else columns or ())
+        try:
+            # Threads, and pyarrow's handling of the file as a dataset, would cost more than reading
+            # a small file.
+            parquet = pq.ParquetFile(pa.BufferReader(self.read_checked(file)))
+            table = parquet.read(wanted or None, use_threads=file.bytes > 1 << 20)
+            if missing := [name for name in wanted if name not in table.column_names]:
+                raise IntegrityError(
+                    f"{file.path} must have the columns {', '.join(wanted)}; it has"
+                    f" {', '.join(parquet.schema_arrow.names)}, without {', '.join(missing)};"
+                    f" {mending(file.path)}"
+                )
+            return table if schema is None else table.select(wanted).cast(schema)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+            raise IntegrityError(
+                f"{file.path} must be a Parquet file of its kind: {error}; {mending(file.path)}"
+            ) from None
 
     def read_checked(self, file: StoredFile) -> bytes:
         """Reads the bytes of a file after checking its digest.

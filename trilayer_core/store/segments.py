@@ -25,7 +25,6 @@ import pyarrow.compute as pc
 from trilayer_core.compute.grouping import partial_schema
 from trilayer_core.definitions.stream import Stream, fingerprint_with
 from trilayer_core.definitions.view import View
-from trilayer_core.errors import IntegrityError
 from trilayer_core.log.broker import Marks
 from trilayer_core.seam import Cut, Piece
 from trilayer_core.store import layout
@@ -196,14 +195,8 @@ def read_partials(
     """The view's partials of these ticks, with the digest checked; None if the commit has none."""
     if view.name not in commit.files:
         return None
-    table = store.read_table(commit.files[view.name])
     schema = partial_schema(view, {TICK: pa.int64()})
-    if table.schema.names != schema.names:
-        raise IntegrityError(
-            f"{commit.files[view.name].path} must have columns {schema.names}; got"
-            f" {table.schema.names}"
-        )
-    table = table.cast(schema)
+    table = store.read_table(commit.files[view.name], schema=schema)
     if all(segment.tick in ticks for segment in commit.segments):
         return table
     return table.filter(pc.is_in(table[TICK], pa.array(sorted(ticks), pa.int64())))

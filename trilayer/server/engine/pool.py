@@ -365,6 +365,18 @@ class Pool:
 
     # -- the loader --------------------------------------------------------------------------------
 
+    async def reload(self) -> None:
+        """Has everything loaded again, because what is loaded was found to be wrong.
+
+        Raises:
+            Refusal: The store can't be read.
+        """
+        async with self._dialog:
+            if self._loader is not None:
+                await self._loader.end()
+                self._loader = None
+        await self.state()
+
     async def _look(self) -> int:
         async with self._dialog:
             # Whoever asks from here on wants a look that begins later.

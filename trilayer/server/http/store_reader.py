@@ -11,7 +11,7 @@ import json
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -52,6 +52,10 @@ class StoreReader:
     """What the store of a project says of itself.
 
     Its methods raise Failure if the store can't be read, or not in time.
+
+    Attributes:
+        project: The project.
+        differences: For each view whose answer was once found to be wrong, when and how.
     """
 
     def __init__(self, project: Project, engine: Engine, limits: Limits = USUAL) -> None:
@@ -63,6 +67,7 @@ class StoreReader:
             limits: How long reading may take, and how long what was read is used again.
         """
         self.project = project
+        self.differences: Mapping[str, str] = {}
         self._engine, self._limits = engine, limits
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="store")
         self._places = Places(THREADS, THREADS - 1)
@@ -124,7 +129,7 @@ class StoreReader:
         try:
             row, provenance = await self._row(f"SELECT {counts}")
             found = {
-                view.name: _answered(view, n, provenance)
+                view.name: self._answered(view, n, provenance)
                 for view, n in zip(views, row, strict=True)
             }
         except Refusal as refusal:
@@ -143,7 +148,11 @@ class StoreReader:
                 raise of_refusal(refusal) from None
             note = f"{refusal.message}; {refusal.hint}" if refusal.hint else refusal.message
             return ViewStatus(view.stream.name, None, None, note, view.approximate)
-        return _answered(view, row[0], provenance)
+        return self._answered(view, row[0], provenance)
+
+    def _answered(self, view: View, rows: int, provenance: Provenance) -> ViewStatus:
+        note = self.differences.get(view.name, "")
+        return ViewStatus(view.stream.name, rows, provenance.version, note, view.approximate)
 
     async def _row(self, sql: str) -> tuple[list[Any], Provenance]:
         """The one row of an answer."""
@@ -316,10 +325,6 @@ class StoreReader:
             return await loop.run_in_executor(None, function, *arguments)
         except TrilayerError as error:
             raise of_error(error) from None
-
-
-def _answered(view: View, rows: int, provenance: Provenance) -> ViewStatus:
-    return ViewStatus(view.stream.name, rows, provenance.version, "", view.approximate)
 
 
 def _compared(view: View, version: int, project: Project) -> tuple[pa.Table | None, str]:
