@@ -449,6 +449,11 @@ class Store:
             # Threads, and pyarrow's handling of the file as a dataset, would cost more than reading
             # a small file.
             parquet = pq.ParquetFile(pa.BufferReader(self.read_checked(file)))
+            if parquet.metadata.num_rows != file.rows:
+                raise IntegrityError(
+                    f"{file.path} must have {file.rows:,} rows, as its manifest says; it has"
+                    f" {parquet.metadata.num_rows:,}; {mending(file.path)}"
+                )
             table = parquet.read(wanted or None, use_threads=file.bytes > 1 << 20)
             if missing := [name for name in wanted if name not in table.column_names]:
                 raise IntegrityError(

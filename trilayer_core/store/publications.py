@@ -8,7 +8,7 @@ from dataclasses import replace
 from trilayer_core.errors import ConflictError, IntegrityError, StoreError, UsageError, there_are
 from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.store import layout
-from trilayer_core.store.documents import digest_in, parse_document
+from trilayer_core.store.documents import digest_in, mending, parse_document
 from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store
 from trilayer_core.store.pointer import Held, Past, Pointer, PointerFile, pointer_lock
@@ -59,13 +59,20 @@ class Publications:
 
     def read(self, version: int) -> Publication:
         """The version with this number. Raises IntegrityError if it is missing or altered."""
-        return self._store.read_document(layout.version(version), Publication)
+        publication, _ = self._read(version)
+        return publication
 
     def _read(self, version: int) -> tuple[Publication, str]:
         """The version with this number, and the digest in its document."""
         path = layout.version(version)
         data = self._store.read(path)
-        return parse_document(data, path, Publication), digest_in(data)
+        publication = parse_document(data, path, Publication)
+        if publication.version != version:
+            raise IntegrityError(
+                f"{path} must be that of version {version}; it is that of {publication.version};"
+                f" {mending(path)}"
+            )
+        return publication, digest_in(data)
 
     def numbers(self) -> list[int]:
         """The numbers of all versions that exist, in order, including those that can't be read.

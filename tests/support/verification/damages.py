@@ -680,6 +680,19 @@ def an_older_version_stands_as_the_newest(d):
     return ["busy, batch layer", "customer=c0"]
 
 
+@damage
+def the_publication_has_another_t_than_its_run(d):
+    d.write_publication(replace(d.publication, t_ms=d.publication.t_ms + 86_400_000))
+    return [f"version {d.publication.version}", "its T must be that of its run"]
+
+
+@damage
+def a_batch_view_lists_a_file_twice(d):
+    files = d.publication.views["hours"].files
+    d.files("hours", [*files, files[0]])
+    return [f"version {d.publication.version}", f"it lists {files[0].path} 2 times"]
+
+
 # -- segments --------------------------------------------------------------------------------------
 
 

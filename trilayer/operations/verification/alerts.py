@@ -233,10 +233,8 @@ def _memory_faults(
     if memory is None or memory.fingerprint != group.memory_fingerprint:
         return
     store = state.project.store
-    for table, events in (
-        ("judged_again", rows),
-        ("published", _remembered(group, memory.files, store, records)),
-    ):
+    remembered = _remembered(group, memory.files, store, records)
+    for table, events in (("judged_again", rows), ("published", remembered)):
         _create(duck, table)
         if events is not None:
             own = events.where(f"{TOPIC_ID} = {literal(state.identity)}")
@@ -248,6 +246,12 @@ def _memory_faults(
             selected = newest.selectExpr(*place, "unix_micros(_timestamp) AS created_us", content)
             _insert(duck, table, selected.toArrow())
     compared = _compare(duck, "(FROM judged_again)", "(FROM published)")
+    there = judging.scattered(group, remembered) if remembered is not None else 0
+    if memory.scattered != there:
+        yield (
+            f"the publication counts {memory.scattered:,} keys of {group.name} with events in"
+            f" several partitions, {there:,} are there"
+        )
     if not compared.same:
         yield (
             f"the newest events of each key, {group.name}, are not those of the master dataset:"

@@ -15,7 +15,9 @@ def check_chain(state: StreamState) -> Iterator[str]:
     """Checks that intervals are contiguous from the beginning of their origin."""
     have: dict[int, int] = {}
     before = ""
-    for interval in state.chain:
+    for place, interval in enumerate(state.chain):
+        if interval.number != place:
+            yield f"interval {place} of the master dataset says that it is {interval.number}"
         origin = state.origins.get(interval.topic_id)
         if origin is None:
             yield (

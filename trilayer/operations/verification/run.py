@@ -10,6 +10,11 @@ import serving_layer
 from batch_layer.engine import StartSpark, batch_spark
 from trilayer.operations.project import Project
 from trilayer.operations.verification.alerts import verify_alerts
+from trilayer.operations.verification.documents import (
+    check_chain_files,
+    publication_faults,
+    sent_faults,
+)
 from trilayer.operations.verification.findings import (
     AlertFindings,
     Notes,
@@ -104,7 +109,11 @@ def _verification(p: Project, start: StartSpark, tell: Tell) -> Verification:
             state = read_state(p, stream, provenance.streams[stream.name], published)
             notes = Notes()
             tell(f"comparing the records of {stream.name}")
-            notes.wrong += [*check_chain(state), *check_publication(state)]
+            notes.wrong += [
+                *check_chain(state),
+                *check_chain_files(state.chain),
+                *check_publication(state),
+            ]
             log = ranges_of_log(state, notes)
             with read_records(state, log.above, start, notes) as records:
                 compare_with_log(state, records, log.held, notes)
@@ -126,7 +135,7 @@ def _verification(p: Project, start: StartSpark, tell: Tell) -> Verification:
                     tell(f"judging again by {', '.join(names)}")
                     alerts |= verify_alerts(duck, state, records, published, notes)
                 streams[stream.name] = _findings(state, records, notes)
-    damaged = _damaged_files(p.store, published)
+    damaged = [*_damaged_files(p.store, published), *sent_faults(p.store, p.catalog)]
     return Verification(streams, views, answers.unanswered, answers.failed, layers, damaged, alerts)
 
 
@@ -166,6 +175,9 @@ def _damaged_files(store: Store, published: Publication | None) -> list[str]:
     known = {file.path for file in published.files} if published else set()
     wrong = []
     for version in Publications(store).versions():
+        wrong += [
+            f"version {version.version}: {fault}" for fault in publication_faults(store, version)
+        ]
         for name, file in _files_of(version):
             if file.path in known:
                 continue
