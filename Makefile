@@ -29,7 +29,7 @@ test-system: $(READY)  ## run the tests that start, kill and schedule whole syst
 
 PYTEST = $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
-tools:  ## install the programs that some tests need (Debian: Chromium, PostgreSQL, Prometheus, Node.js, Go, JDK)
+tools:  ## install the programs that some tests need (Debian: Chromium, PostgreSQL, psqlODBC, Prometheus, Node.js, Go, JDK)
 	@bash tests/support/install_tools.sh
 
 check: lint  ## run lint, types and the fast tests, in a minute: no broker and no Spark
@@ -71,9 +71,10 @@ soak: $(READY)  ## run random schedules of the seam for HOURS or SECONDS, from S
 
 pins:  ## compile requirements/*.txt from pyproject.toml with uv (PINS_FLAGS=--upgrade raises versions)
 	@command -v uv >/dev/null || { echo "uv must be on the PATH; got none; run: python3 -m pip install uv" >&2; exit 1; }
-	$(PIN) -o requirements/base.txt
-	$(PIN) --all-extras -c requirements/base.txt -o requirements/dev.txt
-PIN = UV_CUSTOM_COMPILE_COMMAND="make pins" uv pip compile pyproject.toml -q --universal --python-version 3.11 \
+	$(PIN) pyproject.toml -o requirements/base.txt
+	$(PIN) pyproject.toml --all-extras -c requirements/base.txt -o requirements/dev.txt
+	$(PIN) requirements/clients.in --no-strip-extras -o requirements/clients.txt
+PIN = UV_CUSTOM_COMPILE_COMMAND="make pins" uv pip compile -q --universal --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --no-emit-find-links $(PINS_FLAGS)
 
 clean:  ## remove caches and build results; keep .venv and the data in .trilayer

@@ -24,6 +24,8 @@ at_least() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]; 
 missing() {  # what is missing, each as the name of what it is in Debian
     has chromium || has chromium-browser || has google-chrome || echo chromium
     has_postgresql_15 || echo postgresql-15
+    compgen -G '/usr/lib/*/odbc/psqlodbcw.so' >/dev/null || echo odbc-postgresql
+    has odbcinst || echo unixodbc
     has promtool && has prometheus || echo prometheus
     has node || echo nodejs
     has npm || echo npm

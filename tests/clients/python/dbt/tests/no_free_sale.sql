@@ -1,0 +1,1 @@
+select * from {{ source('trilayer', 'by_minute') }} where revenue <= 0
