@@ -8,6 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trilayer_core.compute.formats.debezium import Debezium
+    from trilayer_core.compute.formats.json import Json
     from trilayer_core.definitions.aggregates import (
         Aggregate,
         Cell,
@@ -49,9 +51,11 @@ __all__ = [
     "Catalog",
     "Cell",
     "Changelog",
+    "Debezium",
     "Delivery",
     "Field",
     "Format",
+    "Json",
     "Judgement",
     "Query",
     "Rows",
@@ -87,7 +91,7 @@ __all__ = [
 ]  # fmt: skip
 
 _DEFINED_IN = {
-    "aggregates": (
+    "definitions.aggregates": (
         "Aggregate",
         "Cell",
         "State",
@@ -111,23 +115,25 @@ _DEFINED_IN = {
         "top",
         "variance",
     ),
-    "alerts": ("Alert",),
-    "catalog": ("Catalog", "Query"),
-    "changelogs": ("Changelog",),
-    "expressions": ("Field",),
-    "formats": ("Format", "Judgement"),
-    "sinks": ("Delivery", "Sink"),
-    "stream": ("Rows", "Stream"),
-    "tables": ("Table",),
-    "view": ("View",),
-    "windows": ("Window", "recent", "session", "sliding", "tumbling"),
+    "definitions.alerts": ("Alert",),
+    "definitions.catalog": ("Catalog", "Query"),
+    "definitions.changelogs": ("Changelog",),
+    "definitions.expressions": ("Field",),
+    "definitions.formats": ("Format", "Judgement"),
+    "definitions.sinks": ("Delivery", "Sink"),
+    "definitions.stream": ("Rows", "Stream"),
+    "definitions.tables": ("Table",),
+    "definitions.view": ("View",),
+    "definitions.windows": ("Window", "recent", "session", "sliding", "tumbling"),
+    "compute.formats.debezium": ("Debezium",),
+    "compute.formats.json": ("Json",),
 }
 
 
 def __getattr__(name: str) -> Any:
     for module, names in _DEFINED_IN.items():
         if name in names:
-            return getattr(import_module(f"trilayer_core.definitions.{module}"), name)
+            return getattr(import_module(f"trilayer_core.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

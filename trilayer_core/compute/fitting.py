@@ -80,6 +80,9 @@ class JsonFitting:
             )
         except (ValueError, RecursionError):
             event = None
+        event = self._unwrapped(event)
+        if isinstance(event, Judgement):
+            return event
         if not isinstance(event, dict):
             return Judgement(f"{BROKEN}{_why_broken(value)}")
         misfit = self._misfit(event)
@@ -87,6 +90,10 @@ class JsonFitting:
         unknown = tuple({_printable(path): None for path in _paths(event, self._known, False)})
         beside = tuple(set(_paths(event, self._known, True))) if unknown else ()
         return Judgement(misfit and _printable(misfit), unknown, beside)
+
+    def _unwrapped(self, event: Any) -> Any:
+        """What an object contains as an event, or the verdict on one that contains none."""
+        return event
 
     def _misfit(self, event: dict[str, Any]) -> str | None:
         wrong, missing = [], []

@@ -71,12 +71,16 @@ def parse_sql(stream: Stream, rows: str, columns: Sequence[str], *, reasons: boo
     """
     format_ = format_of(stream)
     most = stream.max_event_bytes
+    unwrapping = format_.unwrapping(stream)
+    record = "_record" if unwrapping else "_value"
+    size = "coalesce(octet_length(_record), 0)" if unwrapping else "octet_length(_value)"
     steps: list[tuple[str, Mapping[str, str]]] = [
+        *((f"unwrapped_{number}", added) for number, added in enumerate(unwrapping, 1)),
         *((f"parsed_{number}", added) for number, added in enumerate(format_.stages(stream), 1)),
         (
             "placed",
             {
-                FITS: "coalesce(_value IS NOT NULL AND octet_length(_value) <="
+                FITS: f"coalesce(_value IS NOT NULL AND {size} <="
                 f" {most} AND {format_.fits_sql(stream)}, false)"
             },
         ),
@@ -87,13 +91,16 @@ def parse_sql(stream: Stream, rows: str, columns: Sequence[str], *, reasons: boo
         if added:
             new = ", ".join(f"{sql} AS {column}" for column, sql in added.items())
             rows = f"(SELECT *, {new} FROM {rows}) AS {name}"
+        if name == f"unwrapped_{len(unwrapping)}":
+            content = f"* EXCEPT (_value, _content), _value AS {record}, _content AS _value"
+            rows = f"(SELECT {content} FROM {rows}) AS content"
     reason = f"""CASE
-        WHEN _value IS NULL THEN 'tombstone'
-        WHEN octet_length(_value) > {most}
-            THEN concat('oversized: ', octet_length(_value), ' bytes, at most {most}')
+        WHEN {record} IS NULL THEN 'tombstone'
+        WHEN {size} > {most}
+            THEN concat('oversized: ', octet_length({record}), ' bytes, at most {most}')
         ELSE {format_.reason_sql(stream)} END"""
     selected = [
-        *columns,
+        *(f"{record} AS _value" if unwrapping and c == "_value" else c for c in columns),
         FITS,
         *([f"IF({FITS}, NULL, {_shortened_sql(reason)}) AS {REJECT}"] if reasons else []),
         *(

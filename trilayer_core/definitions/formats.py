@@ -64,6 +64,15 @@ class Format:
         fields = getattr(self, "__dataclass_fields__", ())
         return (self.name, self.version, *(getattr(self, field) for field in fields))
 
+    def unwrapping(self, stream: Stream) -> Sequence[Mapping[str, str]]:
+        """Stages that take an event out of an envelope; empty if there is none.
+
+        The last stage has the column `_content`: the bytes that all other methods see as `_value`,
+        or NULL if the record contains no event. The SQL may also use `_key` and `_timestamp` of the
+        record, and `_value` may be NULL.
+        """
+        return ()
+
     def stages(self, stream: Stream) -> Sequence[Mapping[str, str]]:
         """Columns and their SQL, added one stage after another.
 

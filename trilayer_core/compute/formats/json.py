@@ -78,14 +78,14 @@ class Json(Format):
             "_event._corrupt IS NULL",
             *(_is_in_range_sql(field) for field in stream.fields if field.type in _RANGES),
             *(f"NOT {misread}" for misread in map(_misread_sql, stream.fields) if misread),
-            *(f"{_found(field)} IS NOT NULL" for field in stream.fields if field.required),
+            *(f"{found_sql(field)} IS NOT NULL" for field in stream.fields if field.required),
         ]
         return " AND ".join(tests)
 
     def reason_sql(self, stream: Stream) -> str:
         """The first kind of fault that the event has, with all columns that have this fault."""
         missing = ", ".join(
-            f"IF({_found(f)} IS NULL, {literal(f.label)}, NULL)"
+            f"IF({found_sql(f)} IS NULL, {literal(f.label)}, NULL)"
             for f in stream.fields
             if f.required
         )
@@ -95,10 +95,10 @@ class Json(Format):
             for start, why in WHY_BROKEN.items()
         )
         return f"""CASE
-            WHEN NOT is_valid_utf8({_TEXT}) THEN 'invalid UTF-8'
+            WHEN NOT is_valid_utf8({TEXT}) THEN 'invalid UTF-8'
             {why}
-            WHEN try_parse_json({_TEXT}) IS NULL
-                    OR NOT coalesce(startswith(get_json_object({_TEXT}, '$'), '{{'), false)
+            WHEN try_parse_json({TEXT}) IS NULL
+                    OR NOT coalesce(startswith(get_json_object({TEXT}, '$'), '{{'), false)
                 THEN '{BROKEN}'
             WHEN NOT _is_whole THEN '{BROKEN}, with nothing after it'
             WHEN _event IS NULL
@@ -116,23 +116,28 @@ class Json(Format):
     def encode(self, stream: Stream, event: Mapping[str, Any]) -> bytes:
         """An event without its NULLs; timestamps as ISO 8601 in UTC, decimals with all digits."""
         present = {name: value for name, value in event.items() if value is not None}
-        text = json.dumps(present, default=_jsonable, ensure_ascii=False)
+        text = json.dumps(present, default=jsonable, ensure_ascii=False)
         try:
             # Bytes of a file that are not valid UTF-8 are sent unchanged.
             return text.encode(errors="surrogateescape")
         except UnicodeEncodeError:  # half a surrogate pair, which only an escape can represent
-            return json.dumps(present, default=_jsonable).encode()
+            return json.dumps(present, default=jsonable).encode()
 
     def key_text(self, stream: Stream, value: bytes) -> str | None:
         """The text of a string, or of a number as its type writes it."""
         field = next(field for field in stream.fields if field.name == stream.record_key)
         try:
             found = json.loads(value.decode(errors="replace"), parse_int=str, parse_float=str)
+            found = self._content(found)
         except (ValueError, RecursionError):
             return None
         for step in field.path:
             found = found.get(step) if isinstance(found, dict) else None
         return _key_text(found, field.type)
+
+    def _content(self, value: Any) -> Any:
+        """The event in a parsed value."""
+        return value
 
 
 def _key_text(value: Any, type_: str) -> str | None:
@@ -151,7 +156,8 @@ def _key_text(value: Any, type_: str) -> str | None:
     return value
 
 
-def _jsonable(value: object) -> object:
+def jsonable(value: object) -> object:
+    """A value of a file that JSON has no type for, in the form in which the format reads it."""
     if isinstance(value, dt.datetime):
         return value.isoformat().replace("+00:00", "Z")
     if isinstance(value, dt.date | dt.time):
@@ -163,7 +169,7 @@ def _jsonable(value: object) -> object:
     return str(value)
 
 
-_TEXT = "cast(_value AS string)"
+TEXT = "cast(_value AS string)"
 
 # from_json parses the first JSON value and ignores what follows, which may be another event. If an
 # object contains no objects, nothing follows it exactly if its first closing brace is the last
@@ -174,8 +180,8 @@ _ENDS_ONCE = (
     "(startswith(_value, X'7B') AND NOT contains(substring(_value, 1, octet_length(_value) - 1),"
     " X'7D'))"
 )
-_NOTHING_FOLLOWS = f"""(size(from_json(concat('[', {_TEXT}, ']'), 'array<struct<>>')) = 1
-    AND size(from_json(concat('{{"_":', {_TEXT}, '}}'), 'map<string, struct<>>')) = 1)"""
+NOTHING_FOLLOWS = f"""(size(from_json(concat('[', {TEXT}, ']'), 'array<struct<>>')) = 1
+    AND size(from_json(concat('{{"_":', {TEXT}, '}}'), 'map<string, struct<>>')) = 1)"""
 
 
 _RANGES = {**RANGES, "tinyint": "-128 AND 127"}
@@ -204,7 +210,7 @@ def _typed(field: Field) -> str:
     """The value of a field in its type."""
     if field.type == "timestamp" or field.unit:
         return f"`_typed_{field.name}`"
-    return _converted_sql(_found(field), field.type)
+    return _converted_sql(found_sql(field), field.type)
 
 
 def _number(field: Field) -> str:
@@ -212,7 +218,7 @@ def _number(field: Field) -> str:
     return f"`_number_{field.name}`"
 
 
-def _found(field: Field, within: str = "_event") -> str:
+def found_sql(field: Field, within: str = "_event") -> str:
     """The value of a field as from_json returned it."""
     return ".".join([within, *(f"`{step}`" for step in field.path)])
 
@@ -245,7 +251,7 @@ def _timestamp_sql(field: Field) -> str:
     a try_cast that fails twenty times. A text without a date is parsed again as a number, because a
     number stands for seconds while its digits as text do not.
     """
-    text = _found(field)
+    text = found_sql(field)
 
     def as_number(type_: str) -> str:
         return _read_again_sql(field, type_)
@@ -276,7 +282,7 @@ def _time_sql(text: str) -> str:
 
 
 def _number_sql(field: Field) -> str:
-    text = _found(field)
+    text = found_sql(field)
     return (
         f"CASE WHEN length({text}) <= {MAX_DECIMAL_CHARACTERS} AND {text} RLIKE"
         f" {literal(f'^{EPOCH}$')} THEN try_cast({text} AS decimal(38,9)) END"
@@ -298,14 +304,14 @@ def _counted_sql(field: Field) -> str:
             whole = f"round({number} * {micros})"
         time = f"cast(timestamp_micros(cast({whole} AS bigint)) AS {field.type})"
     time = f"CASE WHEN {number} BETWEEN {first:f} AND {last:f} THEN {time} END"
-    text = _found(field)
+    text = found_sql(field)
     text = _time_sql(text) if field.type == "timestamp" else _read_again_sql(field, field.type)
     return f"coalesce({time}, {text})"
 
 
 def _read_again_sql(field: Field, type_: str) -> str:
     """The value of a field as from_json returns it in another type."""
-    return _found(field, f"from_json({_TEXT}, {literal(_schema_sql([(field.path, type_)]))})")
+    return found_sql(field, f"from_json({TEXT}, {literal(_schema_sql([(field.path, type_)]))})")
 
 
 def _is_in_range_sql(field: Field) -> str:
@@ -313,7 +319,7 @@ def _is_in_range_sql(field: Field) -> str:
 
     NULL if the field contains something else.
     """
-    return f"({_found(field)} IS NULL OR {_typed(field)} BETWEEN {_RANGES[field.type]})"
+    return f"({found_sql(field)} IS NULL OR {_typed(field)} BETWEEN {_RANGES[field.type]})"
 
 
 def _misread_sql(field: Field) -> str | None:
@@ -329,7 +335,7 @@ def _misread_sql(field: Field) -> str | None:
         fits = f"{_converted_sql(value, type_)} BETWEEN {_RANGES[type_]}"
         return f"({value} IS NOT NULL AND NOT coalesce({fits}, false))"
 
-    return None if field.type in _RANGES else _any_within_sql(_found(field), field.type, misread)
+    return None if field.type in _RANGES else _any_within_sql(found_sql(field), field.type, misread)
 
 
 def _has_day_sql(text: str) -> str:
@@ -399,12 +405,12 @@ def _from_json_sql(stream: Stream) -> str:
     read = [f"octet_length(_value) <= {stream.max_event_bytes}"]
     if any(has_decimal(field.type) for field in stream.fields):
         plain = (
-            f"octet_length(_value) <= {MAX_DECIMAL_CHARACTERS} AND NOT {_TEXT} RLIKE"
+            f"octet_length(_value) <= {MAX_DECIMAL_CHARACTERS} AND NOT {TEXT} RLIKE"
             f" {literal(_NOTABLE)}"
         )
-        suspicious = f"{_TEXT} RLIKE {literal(_SUSPICIOUS)}"
+        suspicious = f"{TEXT} RLIKE {literal(_SUSPICIOUS)}"
         read.append(f"({plain} OR NOT {suspicious} OR {_is_harmless_sql(stream)})")
-    return f"from_json(IF({' AND '.join(read)}, {_TEXT}, NULL), {literal(schema)}, {options})"
+    return f"from_json(IF({' AND '.join(read)}, {TEXT}, NULL), {literal(schema)}, {options})"
 
 
 # Spark takes minutes to convert `1e100000000` to the scale of a decimal, and as long to parse a
@@ -435,15 +441,15 @@ def _is_harmless_sql(stream: Stream) -> str:
     occur twice, which try_parse_json also rejects. It would reject NaN and Infinity as well, which
     from_json accepts, and so these are replaced first.
     """
-    strict = f"regexp_replace({_TEXT}, {literal(_NO_NUMBER)}, '0')"
-    unescaped = f"regexp_replace({_TEXT}, {literal(_ESCAPE)}, '')"
+    strict = f"regexp_replace({TEXT}, {literal(_NO_NUMBER)}, '0')"
+    unescaped = f"regexp_replace({TEXT}, {literal(_ESCAPE)}, '')"
     outside = f"regexp_replace({unescaped}, '\"[^\"]*+\"', '')"
     decimals = [f for f in stream.fields if has_decimal(f.type)]
     schema = _schema_sql((f.path, _DECIMAL.sub("string", f.type)) for f in decimals)
-    read = f"from_json({_TEXT}, {literal(schema)})"
-    unread = [_any_within_sql(_found(f, read), f.type, _unreadable_sql) or "" for f in decimals]
+    read = f"from_json({TEXT}, {literal(schema)})"
+    unread = [_any_within_sql(found_sql(f, read), f.type, _unreadable_sql) or "" for f in decimals]
     return (
-        f"(startswith(ltrim({_TEXT}), '{{') AND try_parse_json({strict}) IS NOT NULL"
+        f"(startswith(ltrim({TEXT}), '{{') AND try_parse_json({strict}) IS NOT NULL"
         f" AND NOT {outside} RLIKE {literal(_LONG_EXPONENT)} AND NOT ({' OR '.join(unread)}))"
     )
 
@@ -471,7 +477,7 @@ def _is_whole_sql(stream: Stream) -> str:
     """
     return (
         f"_value IS NOT NULL AND octet_length(_value) <= {stream.max_event_bytes} AND"
-        f" is_valid_utf8({_TEXT}) AND ({_ENDS_ONCE} OR coalesce({_NOTHING_FOLLOWS}, false))"
+        f" is_valid_utf8({TEXT}) AND ({_ENDS_ONCE} OR coalesce({NOTHING_FOLLOWS}, false))"
     )
 
 
@@ -492,7 +498,7 @@ def _misfits_sql(stream: Stream) -> str:
 
 def _misfit_sql(field: Field) -> str:
     got = _variant_sql(field.path)
-    bad = f"{_found(field)} IS NULL"
+    bad = f"{found_sql(field)} IS NULL"
     if field.type in _RANGES:
         bad = f"({bad} OR NOT coalesce({_is_in_range_sql(field)}, false))"
     elif misread := _misread_sql(field):
@@ -520,7 +526,7 @@ def _misfit_sql(field: Field) -> str:
 def _variant_sql(path: Sequence[str]) -> str:
     """The value at a path of an event; NULL if there is none."""
     steps = "".join(f'["{step}"]' for step in path)
-    return f"variant_get(try_parse_json({_TEXT}), {literal('$' + steps)}, 'variant')"
+    return f"variant_get(try_parse_json({TEXT}), {literal('$' + steps)}, 'variant')"
 
 
 def literal(text: str) -> str:
