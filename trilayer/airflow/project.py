@@ -47,7 +47,7 @@ class Scheduling:
         """Those of a batch run's tasks, which wait for a slot of the pool.
 
         The later tasks of a run come before the first ones of another, so that runs of a backfill
-        do not overtake each other.
+        rarely overtake each other.
         """
         pool = self.settings.airflow_pool or "default_pool"
         return {**self.tasks, "pool": pool, "weight_rule": "upstream"}

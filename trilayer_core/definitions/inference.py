@@ -104,9 +104,9 @@ class Inference:
                 fail.
         """
         derive = _NODES.get(type(node))
-        found = derive(self, node) if derive else self._unknown(node)
-        self._types[id(node)] = found
-        return found
+        result = derive(self, node) if derive else self._unknown(node)
+        self._types[id(node)] = result
+        return result
 
     def may_be_time(self, node: exp.Expr) -> bool:
         """Whether a part, or what it is cast to, may be a date or timestamp."""
@@ -210,8 +210,8 @@ class Inference:
             )
         if own != name.name:
             self.spelled.append((name.meta["start"], name.meta["end"], own))
-        found = dict(struct.fields)[own]
-        return SparkType("array", element=found) if of_array else found
+        result = dict(struct.fields)[own]
+        return SparkType("array", element=result) if of_array else result
 
     # -- operators ---------------------------------------------------------------------------------
 
@@ -260,17 +260,17 @@ class Inference:
                 self._refuse_mixed(node, parts, types)
         return common
 
-    def _common(self, one: SparkType, two: SparkType, name: str) -> SparkType | None:
-        if one == two:
-            return one if name == CHOSEN or one.is_comparable else None
-        if not {one.kind, two.kind} <= {*ANY, *INTERVALS}:
+    def _common(self, left: SparkType, right: SparkType, name: str) -> SparkType | None:
+        if left == right:
+            return left if name == CHOSEN or left.is_comparable else None
+        if not {left.kind, right.kind} <= {*ANY, *INTERVALS}:
             return None
-        if name != CHOSEN and result_kind(name, [[one.kind], [two.kind]]) is None:
+        if name != CHOSEN and result_kind(name, [[left.kind], [right.kind]]) is None:
             return None
-        kind = result_kind(CHOSEN, [[one.kind], [two.kind]])
+        kind = result_kind(CHOSEN, [[left.kind], [right.kind]])
         if kind != "decimal":
-            return SparkType(kind) if kind else one if name != CHOSEN else None
-        return decimal_result(CHOSEN, [digits_of(one), digits_of(two)], None)
+            return SparkType(kind) if kind else left if name != CHOSEN else None
+        return decimal_result(CHOSEN, [digits_of(left), digits_of(right)], None)
 
     def _refuse_mixed(
         self, node: exp.Expr, parts: Sequence[exp.Expr], types: Sequence[SparkType]
@@ -303,8 +303,8 @@ class Inference:
         if not isinstance(pattern, exp.Any | exp.All):
             return self._operator(node)
         patterns = pattern.this.expressions if isinstance(pattern.this, exp.Tuple) else []
-        for one in [node.this, *patterns]:
-            self.type(one)
+        for argument in [node.this, *patterns]:
+            self.type(argument)
         return BOOLEAN
 
     def _escape(self, node: exp.Escape) -> SparkType:
@@ -362,9 +362,9 @@ class Inference:
     def _converted(
         self, node: exp.Expr, of: SparkType, type_: SparkType, *, total: bool
     ) -> SparkType:
-        known = {*ANY, *INTERVALS}
+        scalars = {*ANY, *INTERVALS}
         name = f"cast {type_.kind}"
-        if of.kind in known and type_.kind in ANY and result_kind(name, [[of.kind]]) is None:
+        if of.kind in scalars and type_.kind in ANY and result_kind(name, [[of.kind]]) is None:
             self._refuse(
                 "have casts that Spark has",
                 f"where {shown(node)} casts {of} to {type_}",
@@ -391,9 +391,9 @@ class Inference:
         name = str(node.this).lower()
         special = CALLS.get(name)
         if special:
-            found = special(self, node, node.expressions)
-            if found is not None:
-                return found
+            result = special(self, node, node.expressions)
+            if result is not None:
+                return result
         if name in _CASTS and len(node.expressions) == 1:
             type_ = named_type(_CASTS[name])
             return self._converted(node, self.type(node.expressions[0]), type_, total=False)
@@ -439,12 +439,12 @@ class Inference:
         """What an operand may be taken for in the table."""
         if type_ == NULL:
             return list(ANY)
-        found = [type_.kind]
+        result = [type_.kind]
         if is_integer(node):
-            found.append("int literal")
+            result.append("int literal")
         if is_text(node) and stands_for(node.this, "timestamp"):
-            found.append("date text")
-        return found
+            result.append("date text")
+        return result
 
     def _refuse_operands(
         self, node: exp.Expr, operands: Sequence[exp.Expr], types: Sequence[SparkType]
@@ -478,8 +478,8 @@ class Inference:
         return BOOLEAN
 
     def _any(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
-        for one in given:
-            self.type(one)
+        for argument in given:
+            self.type(argument)
         return named_type(_OF_ANYTHING[str(node.this).lower()])
 
     def _unit(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
@@ -506,7 +506,7 @@ class Inference:
 
     def _of_collection(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
         name = str(node.this).lower()
-        types = [self.type(one) for one in given]
+        types = [self.type(argument) for argument in given]
         of = types[0] if types else UNKNOWN
         if of.kind not in ("array", "map") or of.element is None:
             return None  # such as reverse() of text, which is in the table
@@ -515,8 +515,8 @@ class Inference:
         if name in ("array_contains", "array_position") and len(types) == 2:
             element, wanted = of.element, types[1]
             text = is_text(given[1]) and stands_for(given[1].this, element.kind)
-            known = wanted not in (UNKNOWN, NULL) and not text
-            if known and self._common(element, wanted, "=") is None:
+            typed = wanted not in (UNKNOWN, NULL) and not text
+            if typed and self._common(element, wanted, "=") is None:
                 self._refuse_types(node, types)
         if result == "same":
             return of
@@ -527,7 +527,7 @@ class Inference:
         return named_type(result)
 
     def _split(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
-        types = [self.type(one) for one in given]
+        types = [self.type(argument) for argument in given]
         self.total = False
         if any(type_.kind not in ("string", "unknown", *INTEGER_KINDS) for type_ in types):
             self._refuse_types(node, types)
@@ -538,8 +538,8 @@ class Inference:
         return SparkType("array", element=element) if element not in (UNKNOWN, NULL) else UNKNOWN
 
     def _named_struct(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
-        types = [self.type(one) for one in given]
-        names = [one.name if is_text(one) else "" for one in given[::2]]
+        types = [self.type(argument) for argument in given]
+        names = [argument.name if is_text(argument) else "" for argument in given[::2]]
         if not all(names) or UNKNOWN in types[1::2]:
             return UNKNOWN
         return SparkType("struct", fields=tuple(zip(names, types[1::2], strict=False)))
@@ -552,9 +552,9 @@ class Inference:
         outside = self._scope, self._names
         self._scope = self._scope | dict(zip(names, types, strict=False))
         self._names = self._names - {*names}
-        found = self.type(node.this)
+        result = self.type(node.this)
         self._scope, self._names = outside
-        return found
+        return result
 
     def _with_lambda(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
         name = str(node.this).lower()
@@ -564,12 +564,12 @@ class Inference:
         value = UNKNOWN
         if name in ("aggregate", "reduce"):
             value = self.type(given[1]) if len(given) > 1 else UNKNOWN
-            for one in given[2:]:
-                parameters = [value, element] if one is given[2] else [value]
-                value = self._applied(one, parameters)
+            for argument in given[2:]:
+                parameters = [value, element] if argument is given[2] else [value]
+                value = self._applied(argument, parameters)
             return value
-        for one in given[1:]:
-            value = self._applied(one, [element, INT])
+        for argument in given[1:]:
+            value = self._applied(argument, [element, INT])
         if name in ("exists", "forall"):
             return BOOLEAN
         if name == "filter":

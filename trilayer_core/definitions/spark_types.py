@@ -132,28 +132,28 @@ def _adjusted(precision: int, scale: int) -> Digits:
     return MOST_DIGITS, max(MOST_DIGITS - (precision - scale), min(scale, LEAST_SCALE))
 
 
-def _sum(one: Digits, two: Digits) -> Digits:
-    scale = max(one[1], two[1])
-    return _adjusted(max(one[0] - one[1], two[0] - two[1]) + scale + 1, scale)
+def _sum(left: Digits, right: Digits) -> Digits:
+    scale = max(left[1], right[1])
+    return _adjusted(max(left[0] - left[1], right[0] - right[1]) + scale + 1, scale)
 
 
-def _product(one: Digits, two: Digits) -> Digits:
-    return _adjusted(one[0] + two[0] + 1, one[1] + two[1])
+def _product(left: Digits, right: Digits) -> Digits:
+    return _adjusted(left[0] + right[0] + 1, left[1] + right[1])
 
 
-def _quotient(one: Digits, two: Digits) -> Digits:
-    scale = max(LEAST_SCALE, one[1] + two[0] + 1)
-    return _adjusted(one[0] - one[1] + two[1] + scale, scale)
+def _quotient(left: Digits, right: Digits) -> Digits:
+    scale = max(LEAST_SCALE, left[1] + right[0] + 1)
+    return _adjusted(left[0] - left[1] + right[1] + scale, scale)
 
 
-def _remainder(one: Digits, two: Digits) -> Digits:
-    scale = max(one[1], two[1])
-    return _adjusted(min(one[0] - one[1], two[0] - two[1]) + scale, scale)
+def _remainder(left: Digits, right: Digits) -> Digits:
+    scale = max(left[1], right[1])
+    return _adjusted(min(left[0] - left[1], right[0] - right[1]) + scale, scale)
 
 
-def _common(one: Digits, two: Digits) -> Digits:
-    scale = max(one[1], two[1])
-    return _adjusted_integral(max(one[0] - one[1], two[0] - two[1]) + scale, scale)
+def _common(left: Digits, right: Digits) -> Digits:
+    scale = max(left[1], right[1])
+    return _adjusted_integral(max(left[0] - left[1], right[0] - right[1]) + scale, scale)
 
 
 def _adjusted_integral(precision: int, scale: int) -> Digits:
@@ -194,15 +194,15 @@ def decimal_result(name: str, digits: Sequence[Digits | None], scale: int | None
         digits: The digits of its operands.
         scale: Its second argument, if that is a literal number of digits.
     """
-    known = [of for of in digits if of is not None]
+    operands = [of for of in digits if of is not None]
     if name in _TO_SCALE and len(digits) == 2 and scale is not None and digits[0]:
         return SparkType("decimal", _rounded(digits[0], scale))
-    if len(known) != len(digits):
+    if len(operands) != len(digits):
         return UNKNOWN
-    if name in _OF_TWO and len(known) == 2:
-        return SparkType("decimal", _OF_TWO[name](*known))
-    if name in _OF_ONE and len(known) == 1:
-        return SparkType("decimal", _OF_ONE[name](*known))
+    if name in _OF_TWO and len(operands) == 2:
+        return SparkType("decimal", _OF_TWO[name](*operands))
+    if name in _OF_ONE and len(operands) == 1:
+        return SparkType("decimal", _OF_ONE[name](*operands))
     return UNKNOWN
 
 

@@ -29,10 +29,17 @@ def served(tmp_path_factory):
         yield served
 
 
+def patiently(served, sql, timeout_s=80.0):
+    """Asks beside a worker that takes all of a processor, which a busy machine has few of."""
+    asked = {"sql": sql, "timeout_s": timeout_s}
+    return httpx.post(f"{served.url}/v1/sql", json=asked, timeout=90, trust_env=False)
+
+
 @pytest.fixture(scope="module")
 def impatient(served):
     project, limits = served.store_reader.project, Limits(answer_s=2.0)
     with ServedHttp(None, project, limits=limits, pool=Pool(project)) as one:
+        assert patiently(one, "SELECT 1").status_code == 200
         yield one
 
 
@@ -204,7 +211,7 @@ def test_what_takes_for_ever_to_parse_keeps_nobody_from_answers(impatient, sql):
     while thread.is_alive():
         with impatient.client() as client:
             assert client.get("/healthz").status_code == 200
-        assert impatient.ask("SELECT 1", timeout_s=60.0).json()["rows"] == [[1]]
+        assert patiently(impatient, "SELECT 1").json()["rows"] == [[1]]
     assert statuses[0] in (400, 409)
 
 
@@ -223,7 +230,7 @@ def _named(times):
 
 def test_names_and_types_of_columns_are_bounded(served):
     """The server keeps them, and a short statement can have many."""
-    error = served.ask(_named(60)).json()["error"]
+    error = patiently(served, _named(60)).json()["error"]
     assert error["code"] == "54011"
     assert "must have at most 524,288 bytes" in error["message"]
 
@@ -232,8 +239,8 @@ def test_names_and_types_of_columns_are_bounded(served):
     "sql", [_wide(13), _wide(62), f"SELECT NULL::INT{'[]' * 62}", f"SELECT NULL::INT{'[]' * 5_000}"]
 )
 def test_types_without_end_keep_nobody_from_answers(served, sql):
-    assert served.ask(sql, timeout_s=3.0).status_code in (200, 400, 408, 503)
-    assert served.ask("SELECT 1").json()["rows"] == [[1]]
+    assert patiently(served, sql, timeout_s=3.0).status_code in (200, 400, 408, 503)
+    assert patiently(served, "SELECT 1").json()["rows"] == [[1]]
 
 
 @pytest.mark.parametrize(
@@ -245,6 +252,6 @@ def test_types_without_end_keep_nobody_from_answers(served, sql):
     ],
 )
 def test_errors_that_quote_long_values_are_cut_off(served, sql):
-    answer = served.ask(sql.format(5_000_000))
+    answer = patiently(served, sql.format(5_000_000))
     assert answer.status_code == 400
     assert len(answer.content) < 50_000
