@@ -115,7 +115,7 @@ def test_an_event_that_no_filter_selects_is_not_computed(session):
     rows = pass_.slice_of(pass_.views[0], result).collect()
     assert sorted((row["first"], row["total__sum"]) for row in rows) == [(0, 404), (6, None)]
     cells = pass_.slice_of(pass_.views[1], result).collect()
-    assert sorted((row["first"], row["_cell"]) for row in cells) == [(0, 404), (6, 200)]
+    assert sorted(row["first"] for row in cells) == [0, 6]
 
 
 @pytest.mark.parametrize("crossing", ["collected", "as Arrow", "in a callback", "in Python"])
