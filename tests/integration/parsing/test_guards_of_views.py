@@ -148,7 +148,7 @@ def test_an_error_keeps_its_condition_value_and_place(spark, tmp_path, crossing)
     said = first_cause(str(raised.value))
     if crossing == "in Python":
         assert said.startswith("ValueError: no number: <")
-        assert "test_guards.py:" in said
+        assert "test_guards_of_views.py:" in said
     else:
         assert "[CAST_INVALID_INPUT]" in said
         assert "N/A" in said
