@@ -229,9 +229,7 @@ class Stack:
         self.wait(self.well_since(now_ms(), time.monotonic()), "begin")
 
     def _spark_up(self) -> None:
-        spark.wait(
-            spark.start(self.home, self.settings, echo=lambda _: None), self.home, timeout_s=120
-        )
+        spark.wait(spark.start(self.home, self.settings, echo=lambda _: None), self.home)
 
     # -- keeping it up -----------------------------------------------------------------------------
 

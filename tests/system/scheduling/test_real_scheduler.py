@@ -611,13 +611,13 @@ def test_a_rollback_with_a_hold_lasts_until_it_is_released(scheduled):
     assert tasks["cut"]["try_number"] == 1
     said = "\n".join(scheduled.log(refused, "cut", number=1))
     assert (
-        "held by Admin (Airflow): a wrong price; release it with `trilayer batch release`" in said
+        "held by admin (Airflow): a wrong price; release it with `trilayer batch release`" in said
     )
     assert scheduled.version == target.version
     again = scheduled.trigger("lambda_batch")
     scheduled.wait(again, expect="failed")
     (message,) = [m for m in scheduled.messages if m.startswith("held")]
-    assert message.startswith("held: held by Admin (Airflow): a wrong price; release it with")
+    assert message.startswith("held: held by admin (Airflow): a wrong price; release it with")
     scheduled.verify()
     # Once it is released, the next run publishes anew, on top of the older version.
     newest = Publications(scheduled.project.store).versions()[-1].version
