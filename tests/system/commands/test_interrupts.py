@@ -10,11 +10,9 @@ import time
 import psutil
 import pytest
 
-from tests.support.places import JARS
 from tests.support.project import Project, ended
 from tests.support.waiting import until
 from trilayer.local import processes
-from trilayer_core.runtime import jars
 
 SOON_S = 12
 """Five seconds are promised; a machine with much else to do gets some more."""
@@ -55,16 +53,8 @@ def _interrupted(project, process, line):
 
 @pytest.mark.kafka
 @pytest.mark.slow
-@pytest.mark.parametrize("line", ["Archiving", "Starting Kafka", "Starting the speed layer"])
+@pytest.mark.parametrize("line", ["Starting Kafka", "Starting the speed layer"])
 def test_up_is_interrupted(project, line, shared_classes):
-    if line == "Archiving":
-        # The jars without the archive, which is then to be made.
-        for part, lock in (("spark", jars.SPARK_KAFKA), ("kafka", jars.KAFKA_BROKER)):
-            folder = project.folder / "jars" / part
-            folder.mkdir(parents=True)
-            for jar in jars.paths(lock, folder):
-                jar.symlink_to(JARS / part / jar.name)
-        project.set("jars", str(project.folder / "jars"))
     _interrupted(project, project.start("up", "--no-airflow"), line)
 
 
