@@ -274,8 +274,15 @@ class ModelStore(Store):
             )
         return content.content
 
-    def read_table(self, file: StoredFile, columns: list[str] | None = None) -> pa.Table:
+    def read_table(
+        self,
+        file: StoredFile,
+        columns: list[str] | None = None,
+        schema: pa.Schema | None = None,
+    ) -> pa.Table:
         table = self.read_rows(file)
+        if schema is not None:
+            return table.select(schema.names).cast(schema)
         return table.select(columns) if columns else table
 
     def check(self, file: StoredFile) -> None:
