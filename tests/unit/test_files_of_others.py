@@ -2,6 +2,7 @@
 
 import json
 from datetime import date
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -112,3 +113,25 @@ def test_seconds_with_a_fraction_are_seconds_in_a_csv_too(tmp_path):
     )
     assert [row["misfit"] for row in read(path, "at timestamp")] == [None] * 3
     assert read(path, "at timestamp")[0]["at"] == 1600000000.123456
+
+
+def test_nanoseconds_are_cut_off_in_any_zone_and_at_any_time(tmp_path):
+    # 2:30 twice on a clock in Berlin, the first nanosecond there is, and one before 1970
+    nanos = [1_635_640_200 * 10**9, 1_635_643_800 * 10**9 + 999, -(2**63), -1]
+    for zone in (None, "Europe/Berlin"):
+        at = pa.array(nanos, pa.timestamp("ns", zone))
+        pq.write_table(pa.table({"day": [date(2026, 1, 1)] * 4, "at": at}), tmp_path / "s.parquet")
+        assert [row["at"] for row in read(tmp_path / "s.parquet", "at timestamp")] == [
+            "2021-10-31T00:30:00Z",
+            "2021-10-31T01:30:00Z",
+            "1677-09-21T00:12:43.145224Z",
+            "1969-12-31T23:59:59.999999Z",
+        ]
+
+
+def test_a_decimal_of_a_unit_keeps_all_digits(tmp_path):
+    nanos = Decimal("1600000000123455999")
+    table = pa.table({"day": [date(2026, 1, 1)], "at": pa.array([nanos])})
+    pq.write_table(table, tmp_path / "s.parquet")
+    (row,) = read(tmp_path / "s.parquet", "at timestamp in nanoseconds")
+    assert row == {"day": "2026-01-01", "at": str(nanos), "misfit": None}

@@ -145,7 +145,7 @@ def converter(type_: str, unit: str = "") -> Convert:
         if isinstance(value, str):
             value = _of_text(value, type_, unit)
         elif isinstance(value, int | float | Decimal):
-            value = _of_number(value, type_)
+            value = _of_number(value, type_, unit)
         return inside(value) if inside and isinstance(value, list | Mapping) else value
 
     return convert
@@ -173,7 +173,7 @@ def _of_text(text: str, type_: str, unit: str) -> Any:
     return text if type_ == "string" else plain
 
 
-def _of_number(value: float | Decimal, type_: str) -> Any:
+def _of_number(value: float | Decimal, type_: str, unit: str) -> Any:
     if value != value and type_ not in FLOATS:
         return None  # as pandas stores NULL among numbers
     if type_ == "boolean" and type(value) is int and value in (0, 1):
@@ -182,7 +182,8 @@ def _of_number(value: float | Decimal, type_: str) -> Any:
         return int(value)
     if isinstance(value, float) and is_decimal(type_):
         return repr(value)
-    if isinstance(value, Decimal) and type_ in (*FLOATS, "timestamp"):
+    # A number of a unit may be text, which keeps all digits.
+    if isinstance(value, Decimal) and type_ in (*FLOATS, "timestamp") and not unit:
         return float(value)
     return value
 

@@ -97,13 +97,25 @@ def _column(batch: pa.RecordBatch, name: str, folders: Mapping[str, str | None])
 def _values(column: pa.Array, field: Field, path: Path, before: int) -> list[Any]:
     """A column's values in the stream's type, or unchanged if one of them does not fit it."""
     if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
-        column = pc.floor_temporal(column, unit="microsecond")
+        column = _in_micros(column)
     type_ = arrow_type(field.type)
     if _means_the_same(column.type, type_):
         with suppress(pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
             return _python_values(column.cast(type_), path, before)
     convert = converter(field.type, field.unit)
     return [convert(value) for value in _python_values(column, path, before)]
+
+
+def _in_micros(column: pa.Array) -> pa.Array:
+    """Timestamps in nanoseconds, cut off to microseconds.
+
+    As numbers, because Arrow's own function takes the readings of a zone's clock, of which those of
+    the hour that is there twice are an error, and wraps the first nanoseconds around.
+    """
+    nanos = column.cast(pa.int64())
+    micros = pc.divide(nanos, 1000)
+    below = pc.less(nanos, pc.multiply(micros, 1000))  # a negative number was rounded up
+    return pc.subtract(micros, below.cast(pa.int64())).cast(pa.timestamp("us", column.type.tz))
 
 
 def _python_values(column: pa.Array, path: Path, before: int) -> list[Any]:
