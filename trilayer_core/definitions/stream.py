@@ -302,6 +302,11 @@ def code_of(function: Any) -> Any:
             f" can describe, so that a change of them is noticed; got {place}, {error}; create it"
             " inside the function, or give its class a method __reduce__ that returns its content"
         ) from None
+    except RecursionError:
+        raise DefinitionError(
+            f"what {getattr(function, '__qualname__', function)} uses must be nested less deeply"
+            " than Python's recursion limit allows; create it inside the function"
+        ) from None
 
 
 class _UnknownContent(Exception):

@@ -17,6 +17,7 @@ import os
 import random
 import string
 import struct
+import sys
 import threading
 import types
 import weakref
@@ -297,3 +298,15 @@ def test_an_object_that_pickle_cant_describe_is_refused_by_name(make):
     exec("def rows(events): return events.where(VALUE)", made)
     with pytest.raises(DefinitionError, match=r"(?s)rows uses must be .*; got VALUE, which is a "):
         code_of(made["rows"])
+
+
+def test_objects_that_are_nested_too_deeply_are_an_error_of_the_definition():
+    nested = []
+    for _ in range(sys.getrecursionlimit()):
+        nested = [nested]
+
+    def rows(events):
+        return events, nested
+
+    with pytest.raises(DefinitionError, match=r"rows uses must be nested less deeply"):
+        code_of(rows)
