@@ -48,10 +48,11 @@ class RaisedAlert:
         offset: The offset of the event.
         created_at: When the event was appended to its topic, by the broker's clock.
         seen_at: When the alert was appended to the topic of alerts, by the broker's clock.
-        key: The key columns.
-        event: The columns of the event.
-        last: The columns of the newest events of the key before it, newest first.
-        profile: The key's row in the profile's view; None without one.
+        key: The key columns; None if the alert would have been too large with them.
+        event: The columns of the event; None in the same case.
+        last: The columns of the newest events of the key before it, newest first; None in the same
+            case.
+        profile: The key's row in the profile's view; None without one, or in the same case.
         profile_version: The publication that the row is from; None without one.
     """
 
@@ -61,9 +62,9 @@ class RaisedAlert:
     offset: int
     created_at: datetime
     seen_at: datetime
-    key: dict[str, Any]
-    event: dict[str, Any]
-    last: list[dict[str, Any]]
+    key: dict[str, Any] | None
+    event: dict[str, Any] | None
+    last: list[dict[str, Any]] | None
     profile: dict[str, Any] | None
     profile_version: int | None
 

@@ -280,6 +280,9 @@ def test_lines(alert, connection, broker):
     found = json.loads(json_line(one))
     assert (found["latency_ms"], found["key"], found["last"]) == (12, {"card": "c1"}, [])
     assert found["event"]["note"] == 'two "words"'
+    too_large = replace(one, key=None, event=None, last=None)
+    assert text_line(too_large) == "2026-01-01T00:00:04Z  12 ms"
+    assert json.loads(json_line(too_large))["event"] is None
 
 
 def test_tail_prints_lines_until_its_pipe_is_closed(alert, connection, broker, monkeypatch):

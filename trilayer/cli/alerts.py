@@ -99,9 +99,10 @@ def latency_ms(alert: serving_layer.RaisedAlert) -> int:
 
 def text_line(alert: serving_layer.RaisedAlert) -> str:
     """An alert for people."""
-    others = {name: value for name, value in alert.event.items() if name not in alert.key}
+    key, event = alert.key or {}, alert.event or {}
+    others = {name: value for name, value in event.items() if name not in key}
     created = plain(alert.created_at)
-    text = f"{created}  {latency_ms(alert)} ms  {_pairs(alert.key)}  {_pairs(others)}".rstrip()
+    text = f"{created}  {latency_ms(alert)} ms  {_pairs(key)}  {_pairs(others)}".rstrip()
     return visible(text)
 
 

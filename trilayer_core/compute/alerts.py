@@ -301,7 +301,7 @@ def alerts_sql(group: AlertGroup, rows: str, *, may_not_fit: bool = False) -> st
     return f"""
         SELECT {_case(names)} AS alert, {TOPIC_ID} AS topic_id, _partition AS partition,
             _offset AS offset, _timestamp AS created_at, {_case(payloads)} AS payload,
-            {_case(topics)} AS topic, {_json_of_key()} AS key
+            {_case(topics)} AS topic, {_record_key_sql()} AS key
         FROM ({keyed})"""
 
 
@@ -345,19 +345,22 @@ def _payload_sql(group: AlertGroup, alert: Alert) -> str:
     }
     whole = _json_sql(fields)
     *cut, least = [_json_sql(_without(fields, _CUT[: n + 1])) for n in range(len(_CUT))]
-    most = MOST_ALERT_BYTES - _OVERHEAD_BYTES
     fitting = " ".join(
-        f"WHEN octet_length({sql}) + octet_length({_json_of_key()}) <= {most} THEN {sql}"
+        f"WHEN octet_length({sql}) + octet_length({_json_of_key()}) <= {_most_bytes()} THEN {sql}"
         for sql in (whole, *cut)
     )
     return f"CASE {fitting} ELSE {least} END"
 
 
-_CUT = ("event", "last", "profile")
+_CUT = ("event", "last", "profile", "key")
 """What is left out of an alert that is too large for Kafka, in this order, until it is not."""
 
 _OVERHEAD_BYTES = 64 << 10
-"""More than Kafka adds to a record's key and value."""
+"""More than Kafka adds to a record's key and value, and more than an alert has without `_CUT`."""
+
+
+def _most_bytes() -> int:
+    return MOST_ALERT_BYTES - _OVERHEAD_BYTES
 
 
 def _without(fields: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
@@ -373,6 +376,11 @@ def _json_sql(fields: Mapping[str, str]) -> str:
 
 def _json_of_key() -> str:
     return f"to_json(_key, {_JSON_OPTIONS})"
+
+
+def _record_key_sql() -> str:
+    """The key of the record, which is NULL if there is no space for it and that of the alert."""
+    return f"IF(2 * octet_length({_json_of_key()}) <= {_most_bytes()}, {_json_of_key()}, NULL)"
 
 
 def _case(by_rule: Mapping[int, str]) -> str:

@@ -76,8 +76,9 @@ class _Payload:
     partition: Annotated[int, Field(ge=0, lt=1 << 31)]
     offset: Annotated[int, Field(ge=0, lt=1 << 63)]
     created_at: Annotated[str, Field(pattern=_TIME)]
-    key: dict[str, object]
-    event: dict[str, object] | None  # None if it was too large
+    # Each is None if it was too large.
+    key: dict[str, object] | None
+    event: dict[str, object] | None
 
 
 _payload = TypeAdapter(_Payload)
