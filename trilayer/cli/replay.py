@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from trilayer.cli.context import err, out
 from trilayer.operations.files.reading import read_events
 from trilayer.operations.project import project
-from trilayer.operations.sending import Sent, send
+from trilayer.operations.sending import Sent, send, untried
 from trilayer_core.compute.fitting import said_unknown
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.log.broker import Log
@@ -94,6 +94,7 @@ def summary(sent: Sent, stream: Stream, encoding: str | None) -> Iterator[str]:
                 "If the file is not in UTF-8, --encoding names its encoding, such as --encoding"
                 " latin-1. Events that fit are counted already: sent again, they count twice"
             )
+    yield from untried([stream])
     if sent.unknown:
         yield said_unknown(sent.unknown, stream)
 

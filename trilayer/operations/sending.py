@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -79,6 +79,20 @@ def finish(producer: KafkaProducer) -> KafkaTimeoutError | None:
         return KafkaTimeoutError(f"no answer from the broker within {FINISH_S:g} s")
     producer.close()
     return None
+
+
+def untried(streams: Iterable[Stream]) -> Iterator[str]:
+    """What can't be predicted of events that fit, for each of the streams of which there is such.
+
+    Only the layers try expressions that may fail on an event, because Spark computes them.
+    """
+    for stream in streams:
+        if stream.guards:
+            yield (
+                f"events of {stream.name} that fit its schema go to quarantine as well if an"
+                " expression of a view can't be computed of them, which only the layers try; see"
+                " `trilayer quarantine reasons` afterwards"
+            )
 
 
 def send(

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from serving_layer.result import Provenance, StreamProvenance
-from trilayer import Stream
+from trilayer import Catalog, Stream, View, count
 from trilayer.cli.replay import summary
 from trilayer.cli.sql import describe
 from trilayer.operations.files.events import Event
@@ -95,3 +95,12 @@ def test_a_replay_says_that_faults_are_counted_one_by_one_and_names_the_encoding
     assert lines[6].startswith("the first is line 1: wrong type: n must be int, got 1.5")
     assert "--encoding latin-1" in lines[7]
     assert "--encoding" not in " ".join(summary(sent, orders, "utf-8"))
+
+
+def test_a_replay_promises_nothing_of_expressions_that_may_fail():
+    orders = Stream("orders", "n int, at timestamp", event_time="at")
+    view = View("v", source=orders, key=["n"], aggregates={"some": count(where="100 / n > 1")})
+    assert "only the layers try" not in " ".join(summary(Sent(), orders, None))
+    guarded = Catalog(views=[view]).stream("orders")
+    (line,) = [line for line in summary(Sent(), guarded, None) if "only the layers try" in line]
+    assert line.startswith("events of orders that fit its schema go to quarantine as well if")
