@@ -353,7 +353,9 @@ class _Translation:
         template = _constant(arguments[0]) if arguments else None
         if template is None or not re.search(r"%[sIL]", template):
             return None
-        texts = [f"_pg.text(${place})" for place, _ in enumerate(arguments[1:], 1)]
+        # PostgreSQL writes nothing for NULL, where printf returns NULL.
+        places = range(1, len(arguments))
+        texts = [f"coalesce(_pg.text(${place}), '')" for place in places]
         written = _quoted(re.sub(r"%[IL]", "%s", template))
         return self._made(f"printf({', '.join([written, *texts])})", *arguments[1:])
 
