@@ -54,6 +54,43 @@ array_max(prices)
 array_min(nums) * c_bigint
 get(array(c_int, c_bigint), 0)
 array(1.5, 2)[0]
+array(c_int, c_bigint)[0]
+map('a', c_decimal)['a']
+map(c_string, c_int)[c_string]
+size(map_filter(m, (k, v) -> v > 1))
+transform_values(m, (k, v) -> concat(k, v))['a']
+map_concat(m, m)['a']
+struct(c_int, c_string as Label).label
+struct(ship.ZIPCODE).zipCode
+struct(upper(c_string), c_int).col1
+sequence(c_date, c_date, interval 1 day)[0]
+sequence(1, c_int)[0]
+array_insert(nums, 1, 5)[0]
+array_append(tags, c_string)[0]
+array_union(tags, tags)[0]
+to_char(c_int, '999')
+to_char(c_double, '999.9')
+to_binary(c_string, 'hex')
+mask(c_string, '*', '*', '*', '*')
+like(c_string, 'a!%', '!')
+ilike(c_string, 'a!%', '!')
+trim(both 'x' from c_string)
+trim(leading from c_string)
+trim(trailing c_string from upper(c_string))
+substring(c_string from 2)
+substr(c_string from c_int for 2)
+overlay(c_string placing 'x' from 2)
+overlay(c_string placing 'x' from c_int for 1)
+coalesce(c_date, '2026')
+coalesce(c_int, '5')
+coalesce(c_float, '1.5')
+c_decimal = '1.50'
+c_timestamp >= '2026-01'
+c_timestamp - 5 * interval 1 minute
+c_timestamp + c_int * interval 1 hours
+(c_int, c_string) in ((1, 'a'))
+c_string like any ('a%', 'b%')
+c_boolean is not true
 split(c_string, ',')[1]
 size(filter(nums, n -> n > c_int))
 exists(lines, l -> l.SKUID = c_string)

@@ -9,7 +9,7 @@ with it, so that both layers and the merge agree.
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import sqlglot
 from sqlglot import exp
@@ -468,15 +468,58 @@ class Expression:
         return self.written or self.sql
 
 
+_NAMES_OF_TYPES = frozenset(
+    (
+        *("array", "bigint", "binary", "boolean", "byte", "char", "character", "date", "dec"),
+        *("decimal", "double", "float", "int", "integer", "interval", "long", "map", "null"),
+        *("numeric", "real", "short", "smallint", "string", "struct", "time", "timestamp"),
+        *("timestamp_ltz", "timestamp_ntz", "tinyint", "union", "unknown", "varchar", "variant"),
+    )
+)
+"""Those of sqlglot's names of types that Spark has, too."""
+
+
+def _worded(name: str, *words: str) -> Callable[[Any], exp.Expr]:
+    """A parser of calls with words between their operands, as in `trim(BOTH 'x' FROM text)`."""
+    sides = ("BOTH", "LEADING", "TRAILING") if name == "trim" else ()
+
+    def parse(parser: Any) -> exp.Expr:
+        side = parser._match_texts(sides)
+        if side and parser._match_set((TokenType.COMMA, TokenType.R_PAREN), advance=False):
+            parser._retreat(parser._index - 1)  # a column with the name of a side
+        nothing = side and parser._match(TokenType.FROM, advance=False)
+        operands = [] if nothing else [parser._parse_bitwise()]
+        while parser._match_texts((",", *words)):
+            operands.append(parser._parse_bitwise())
+        return exp.Anonymous(this=name, expressions=[o for o in operands if o is not None])
+
+    return parse
+
+
 class _NamedCalls(Spark):
     """Spark SQL in which calls keep their names, so that they are rendered as they were written."""
 
+    class Tokenizer(Spark.Tokenizer):
+        # Without 0x1F, and names of types that only other dialects have.
+        HEX_STRINGS: ClassVar[list] = [("X'", "'"), ("x'", "'")]
+        KEYWORDS: ClassVar[dict[str, TokenType]] = {
+            word: kind
+            for word, kind in Spark.Tokenizer.KEYWORDS.items()
+            if kind not in Spark.Parser.TYPE_TOKENS or word.lower() in _NAMES_OF_TYPES
+        }
+
     class Parser(Spark.Parser):
+        ARRAY_CONSTRUCTORS: ClassVar[dict] = {}
         FUNCTIONS: ClassVar[dict[str, Callable]] = {}
         FUNCTION_PARSERS: ClassVar[dict[str, Callable]] = {
             name: parse
             for name, parse in Spark.Parser.FUNCTION_PARSERS.items()
             if name in ("CAST", "TRY_CAST", "EXTRACT")
+        } | {
+            "TRIM": _worded("trim", "FROM"),
+            **{name: _worded(name.lower(), "FROM", "FOR") for name in ("SUBSTRING", "SUBSTR")},
+            "OVERLAY": _worded("overlay", "PLACING", "FROM", "FOR"),
+            "POSITION": _worded("position", "IN"),
         }
         NO_PAREN_FUNCTIONS: ClassVar[dict] = {}
         NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable]] = {
@@ -499,8 +542,11 @@ def parse_one_expression(sql: str, what: str) -> exp.Expr:
     try:
         statements = sqlglot.parse(f"{_BEFORE}{sql}\nFROM t", dialect=_NamedCalls)
     except SqlglotError as error:
+        reason = _reason(error)
+        if reason.lower().startswith("expected type"):
+            reason += f"; write a type of Spark: {', '.join(_TYPES)}"
         raise DefinitionError(
-            f"{what} must be a Spark SQL expression; got {sql!r}: {_reason(error)}"
+            f"{what} must be a Spark SQL expression; got {sql!r}: {reason}"
         ) from None
     select = statements[0] if len(statements) == 1 else None
     if (
@@ -629,7 +675,9 @@ def _refuse_unrepeatable(
     for node in expression.walk():
         name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
         known = exp.FUNCTION_BY_NAME.get(name.upper())
-        of_many = known is not None and issubclass(known, exp.AggFunc | exp.Explode)
+        of_many = name == "any" or (
+            known is not None and issubclass(known, exp.AggFunc | exp.Explode)
+        )
         if isinstance(node, exp.Window | exp.Query | exp.Subquery) or (
             of_many and name not in table()
         ):

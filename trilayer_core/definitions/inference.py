@@ -160,6 +160,12 @@ class Inference:
     def _interval(self, node: exp.Interval) -> SparkType:
         self.total = False
         unit = node.args.get("unit")
+        if not isinstance(node.this, exp.Literal | exp.Neg):
+            self._refuse(
+                "have intervals of a constant length",
+                f"where {shown(node)} has a length of its own for each event",
+                f"`{shown(node.this)} * interval 1 {unit}`",
+            )
         name = unit.sql().upper().removesuffix("S") if unit else ""
         if name in ("DAY", "WEEK"):
             return SparkType("days")
@@ -255,12 +261,20 @@ class Inference:
             if wider is None:
                 self._refuse_mixed(node, parts, types)
             common = wider
+        if common == UNKNOWN:
+            return UNKNOWN
         for part, text in zip(parts, texts, strict=True):
-            if text and common.kind != "string" and not stands_for(part.this, common.kind):
+            # Of a decimal and a text, Spark chooses a double.
+            lost = name == CHOSEN and common.kind == "decimal"
+            wrong = lost or not stands_for(part.this, common.kind) if text else False
+            if wrong and common.kind != "string":
                 self._refuse_mixed(node, parts, types)
         return common
 
     def _common(self, left: SparkType, right: SparkType, name: str) -> SparkType | None:
+        if UNKNOWN in (left, right) or (left != right and left.kind == right.kind == "struct"):
+            self.total = False
+            return UNKNOWN  # Spark compares structs whose fields have other names
         if left == right:
             return left if name == CHOSEN or left.is_comparable else None
         if not {left.kind, right.kind} <= {*ANY, *INTERVALS}:
@@ -381,6 +395,12 @@ class Inference:
         name = _PARTS.get(part.upper(), part.upper())
         type_ = self.type(of)
         kind = result_kind(f"extract {name}", [self._kinds(of, type_)])
+        if name in _INSTEAD and type_.kind in TIME_KINDS:
+            self._refuse(
+                "extract parts of a time that Spark has",
+                f"which has {part.upper()}",
+                f"`{_INSTEAD[name].format(shown(of))}`",
+            )
         if kind is None and type_ != UNKNOWN and type_.kind not in INTERVALS:
             self._refuse_types(node, [type_])
         return named_type(kind) if kind else UNKNOWN
@@ -456,7 +476,11 @@ class Inference:
     def _chosen(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
         if not given:
             return None
-        return self._together(node, given, CHOSEN)
+        common = self._together(node, given, CHOSEN)
+        choosing = str(node.this).lower() in ("greatest", "least")
+        if choosing and common.kind not in ("string", "unknown") and any(map(is_text, given)):
+            self._refuse_types(node, [self._types[id(argument)] for argument in given])
+        return common
 
     def _if(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
         if len(given) != 3:
@@ -486,16 +510,17 @@ class Inference:
         """`timestampdiff(UNIT, a, b)` and the like."""
         if len(given) != 3:
             return None
+        if is_text(given[0]):
+            called = shown(node).partition("(")[0]
+            self._refuse(
+                "name units without quotes",
+                f"which calls {called}({shown(given[0])}, ...)",
+                f"`{called}({given[0].name.upper()}, ...)`",
+            )
         diff = "diff" in str(node.this).lower()
         unit = given[0].name.upper()
         name = f"timestamp{'diff' if diff else 'add'} {_UNITS.get(unit, unit)}"
         return self._result(node, name, given[1:])
-
-    def _position(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
-        """`position('a' IN name)`."""
-        if len(given) != 1 or not isinstance(given[0], exp.In):
-            return None
-        return self._result(node, "position", [given[0].this, given[0].args["field"]])
 
     def _date_part(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
         if len(given) != 2 or not is_text(given[0]):
@@ -514,8 +539,7 @@ class Inference:
         result = _OF_COLLECTIONS[name]
         if name in ("array_contains", "array_position") and len(types) == 2:
             element, wanted = of.element, types[1]
-            text = is_text(given[1]) and stands_for(given[1].this, element.kind)
-            typed = wanted not in (UNKNOWN, NULL) and not text
+            typed = UNKNOWN not in (element, wanted) and wanted != NULL
             if typed and self._common(element, wanted, "=") is None:
                 self._refuse_types(node, types)
         if result == "same":
@@ -536,6 +560,66 @@ class Inference:
     def _array(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
         element = self._together(node, given, CHOSEN)
         return SparkType("array", element=element) if element not in (UNKNOWN, NULL) else UNKNOWN
+
+    def _extended(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
+        of, *others = [self.type(argument) for argument in given] or [UNKNOWN]
+        union = str(node.this).lower() == "array_union"
+        same = of.kind == "array" and others and others[-1] == (of if union else of.element)
+        self.total = False
+        return of if same else UNKNOWN
+
+    def _map(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
+        keys = self._together(node, given[::2], CHOSEN)
+        value = self._together(node, given[1::2], CHOSEN)
+        self.total = False  # a key that is NULL, or there twice
+        known = keys == STRING and value not in (UNKNOWN, NULL)
+        return SparkType("map", element=value) if known else UNKNOWN
+
+    def _struct(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
+        fields = []
+        for number, argument in enumerate(given, 1):
+            named = isinstance(argument, exp.Alias | exp.Column | exp.Dot)
+            name = argument.output_name if named else f"col{number}"
+            aliased = isinstance(argument, exp.Alias)
+            fields.append((name, self.type(argument.this if aliased else argument)))
+        known = all(name and type_ not in (UNKNOWN, NULL) for name, type_ in fields)
+        return SparkType("struct", fields=tuple(fields)) if known else UNKNOWN
+
+    def _sequence(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
+        types = [self.type(argument) for argument in given]
+        self.total = False
+        known = len(given) > 1 and types[0] == types[1] and types[0].kind != "unknown"
+        return SparkType("array", element=types[0]) if known else UNKNOWN
+
+    def _of_map(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
+        """Calls with a lambda over the keys and values of a map."""
+        of = self.type(given[0]) if given else UNKNOWN
+        if of.kind not in ("map", "unknown"):
+            self._refuse_types(node, [of])
+        self.total = False
+        value = [self._applied(by, [STRING, of.element or UNKNOWN]) for by in given[1:]]
+        name = str(node.this).lower()
+        if name == "transform_values" and of.kind == "map" and value:
+            return SparkType("map", element=value[0]) if value[0] != UNKNOWN else UNKNOWN
+        return of if name == "map_filter" else UNKNOWN
+
+    def _with_escape(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
+        """`like(text, pattern, escape)`."""
+        if len(given) != 3 or not is_text(given[2]):
+            return None
+        self.total = False
+        return self._result(node, str(node.this).lower(), given[:2])
+
+    def _formatted(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
+        """A number as text, or text as bytes, in a constant format."""
+        name, result = str(node.this).lower(), STRING
+        types = [self.type(argument) for argument in given]
+        if name in ("to_binary", "try_to_binary"):
+            result = SparkType("binary")
+        expected = NUMBER_KINDS if name.endswith("char") else ("string",)
+        self.total = False
+        constant = len(given) > 1 and all(map(is_text, given[1:]))
+        return result if constant and types[0].kind in expected else None
 
     def _named_struct(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
         types = [self.type(argument) for argument in given]
@@ -559,7 +643,9 @@ class Inference:
     def _with_lambda(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
         name = str(node.this).lower()
         of = self.type(given[0]) if given else UNKNOWN
-        element = (of.element if of.kind == "array" else None) or UNKNOWN
+        if of.kind not in ("array", "unknown"):
+            self._refuse_types(node, [of])
+        element = of.element or UNKNOWN
         self.total = False
         value = UNKNOWN
         if name in ("aggregate", "reduce"):
@@ -604,21 +690,21 @@ def _fitted(node: exp.Expr) -> tuple[int, int]:
     return len(str(abs(integer(node) or 0))), 0
 
 
-_TIME = r"\d{4}-\d\d?-\d\d?([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?"
+_TIME = r"\d{4}(-\d\d?)?|\d{4}-\d\d?-\d\d?([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?"
 
 
 def stands_for(text: str, kind: str) -> bool:
     """Whether Spark certainly converts a literal text to a kind of value."""
     if kind in NUMBER_KINDS:
         digits = r"[+-]?\d{1,2}" if kind == "tinyint" else r"[+-]?\d{1,4}"
-        fraction = r"(\.\d{1,6})?" if kind in ("float", "double") else ""
-        wide = r"[+-]?\d{1,9}" if kind not in ("tinyint", "smallint", "decimal") else digits
+        fraction = r"(\.\d{1,6})?" if kind in ("decimal", "float", "double") else ""
+        wide = r"[+-]?\d{1,9}" if kind not in ("tinyint", "smallint") else digits
         return re.fullmatch(wide + fraction, text, re.ASCII) is not None
     if kind == "boolean":
         return text.lower() in ("true", "false")
     if kind not in TIME_KINDS or not re.fullmatch(_TIME, text, re.ASCII):
         return kind == "binary"
-    year, month, day = (int(part) for part in re.split(r"[ T]", text)[0].split("-"))
+    year, month, day = map(int, [*re.split(r"[ T]", text)[0].split("-"), "1", "1"][:3])
     clock = re.split(r"[ T]", text)[1:]
     try:
         date(year, month, day)
@@ -641,6 +727,18 @@ _PARTS = {
 }
 """Spark's other names of the parts of a time."""
 
+_INSTEAD = {
+    "EPOCH": "unix_seconds({})",
+    **dict.fromkeys(("MILLISECOND", "MILLISECONDS"), "extract(second from {}) * 1000"),
+    **dict.fromkeys(("MICROSECOND", "MICROSECONDS"), "extract(second from {}) * 1000000"),
+    "ISODOW": "extract(dayofweek_iso from {})",
+    "ISOYEAR": "extract(yearofweek from {})",
+    "DECADE": "year({}) div 10",
+    "CENTURY": "(year({}) + 99) div 100",
+    "MILLENNIUM": "(year({}) + 999) div 1000",
+}
+"""What to write in place of parts of a time that only other databases have."""
+
 _UNITS = {"MILLISECOND": "SECOND", "MINUTE": "SECOND", "DAYOFYEAR": "DAY"}
 """Units whose results have the types of another unit's."""
 
@@ -657,7 +755,7 @@ _OF_COLLECTIONS = {
     **dict.fromkeys(
         (
             *("array_distinct", "array_compact", "sort_array", "array_sort", "reverse", "slice"),
-            *("array_remove", "array_except", "array_intersect"),
+            *("array_remove", "array_except", "array_intersect", "map_concat"),
         ),
         "same",
     ),
@@ -712,8 +810,18 @@ CALLS: dict[str, Callable[..., SparkType | None]] = {
     **dict.fromkeys(("date_part", "datepart"), Inference._date_part),
     **dict.fromkeys(_OF_COLLECTIONS, Inference._of_collection),
     **dict.fromkeys(("split", "regexp_extract_all"), Inference._split),
-    "position": Inference._position,
     "array": Inference._array,
+    **dict.fromkeys(
+        ("array_append", "array_prepend", "array_insert", "array_union"), Inference._extended
+    ),
+    "map": Inference._map,
+    "struct": Inference._struct,
+    "sequence": Inference._sequence,
+    **dict.fromkeys(("map_filter", "transform_values"), Inference._of_map),
+    **dict.fromkeys(("like", "ilike"), Inference._with_escape),
+    **dict.fromkeys(
+        ("to_char", "to_varchar", "to_binary", "try_to_binary", "mask"), Inference._formatted
+    ),
     "named_struct": Inference._named_struct,
     **dict.fromkeys(
         ("exists", "forall", "filter", "transform", "aggregate", "reduce"),

@@ -24,6 +24,11 @@ COLUMNS = {f"c_{kind}": "decimal(10,2)" if kind == "decimal" else kind for kind 
     "local": "timestamp_ntz",
     "ship": "struct<zipCode:string,Lines:array<struct<skuId:string>>>",
     "tags": "array<string>",
+    "nums": "array<int>",
+    "m": "map<string,bigint>",
+    "list": "array<string>",
+    "both": "string",
+    "text": "string",
 }
 WIDEST = dict.fromkeys(ANY[:4], "bigint") | dict.fromkeys(("float", "double"), "double")
 
@@ -53,6 +58,23 @@ def typed(sql: str) -> str:
         ("ship.ZIPCODE", "string"),
         ("ship.lines[0].skuid", "string"),
         ("cast(from_json(name, 'x int').x as int)", "int"),
+        ("array(n, big)[0]", "bigint"),
+        ("array('a', name)[n]", "string"),
+        ("list[0]", "string"),
+        ("both", "string"),
+        ("text || 'x'", "string"),
+        ("trim(both)", "string"),
+        ("map('a', price)['a']", "decimal(10,2)"),
+        ("size(map_filter(m, (k, v) -> v > 1))", "bigint"),
+        ("transform_values(m, (k, v) -> concat(k, v))['a']", "string"),
+        ("struct(n, name as Label).label", "string"),
+        ("struct(ship.ZIPCODE).zipCode", "string"),
+        ("sequence(d, d, interval 1 day)[0]", "date"),
+        ("array_insert(nums, 1, 5)[0]", "bigint"),
+        ("array_union(tags, tags)[0]", "string"),
+        ("to_char(n, '999')", "string"),
+        ("to_binary(name, 'hex')", "binary"),
+        ("coalesce(d, '2026')", "date"),
     ],
 )
 def test_a_type_is_that_of_spark(sql, type_):
@@ -93,6 +115,40 @@ def test_text_is_not_compared_with_another_type(kind):
             typed(sql)
 
 
+TEXTS = ("name", "upper(name)", "ship.zipCode", "'a' || name", "trim(BOTH 'x' FROM name)")
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_calls_with_words_between_their_operands(text):
+    trims = [f"{side} {c} from" for side in ("both", "LEADING", "trailing") for c in ("", "'x'")]
+    for sql in (
+        *(f"trim({words} {text})" for words in (*trims, "'x' FROM")),
+        f"substring({text} from 2)",
+        f"SUBSTR({text} FROM n FOR 2 + 1)",
+        f"overlay({text} placing {text} from 2)",
+        f"OVERLAY({text} PLACING 'x' FROM n FOR 1)",
+        f"replace({text}, 'a')",
+    ):
+        found = parse_expression(sql, COLUMNS, "it")
+        assert (found.type, sql in found.sql) == ("string", True), sql
+        assert "name" in found.columns or "ship" in found.columns
+    assert typed(f"position({text} in {text}) > 1") == "boolean"
+
+
+@pytest.mark.parametrize("call", ["array({}, name)[0]", "map('a', {})['a']", "struct({} as a).a"])
+def test_columns_inside_collections_are_checked(call):
+    assert parse_expression(call.format("name"), COLUMNS, "it").columns == {"name"}
+    with pytest.raises(DefinitionError, match="must use columns of its source; got 'nmae'"):
+        typed(call.format("nmae"))
+
+
+@pytest.mark.parametrize("type_", ["bool", "text", "int4", "int8", "datetime", "uuid", "number"])
+def test_types_of_other_databases_are_refused(type_):
+    for sql in (f"cast(name as {type_})", f"try_cast(name as {type_})", f"name::{type_}"):
+        with pytest.raises(DefinitionError, match=r"write a type of Spark: tinyint, .*boolean"):
+            typed(sql)
+
+
 @pytest.mark.parametrize(
     ("sql", "write"),
     [
@@ -112,7 +168,18 @@ def test_text_is_not_compared_with_another_type(kind):
         ("tags.x", "it without the dot, or `m['key']` for a map"),
         ("uper(name)", "which calls uper(); did you mean 'upper'?"),
         ("from_json(name, 'x int').x", "`cast(from_json(name, 'x int').x as TYPE)`"),
-        ("extract(epoch from a)", "`try_cast(... as TYPE)` around the operand of another type"),
+        ("extract(epoch from a)", "write `unix_seconds(a)`"),
+        ("date_part('epoch', a)", "write `unix_seconds(a)`"),
+        ("extract(millisecond from a)", "write `extract(second from a) * 1000`"),
+        ("extract(isodow from d)", "write `extract(dayofweek_iso from d)`"),
+        ("extract(century from a)", "write `(year(a) + 99) div 100`"),
+        ("a + interval n hours", "write `n * interval 1 HOURS`"),
+        ("dateadd('day', 1, a)", "write `dateadd(DAY, ...)`"),
+        ("greatest(d, '2026-01-01')", "`try_cast(... as TYPE)` around the operand"),
+        ("coalesce(price, '1.5')", "a text that Spark takes for decimal(10,2), or no quotes"),
+        ("array_contains(nums, '1')", "`try_cast(... as TYPE)` around the operand"),
+        ("exists(m, x -> x > 1)", "`try_cast(... as TYPE)` around the operand"),
+        ("any(n > 1)", "put aggregates in `aggregates=`"),
         ("unix_timestamp()", "`try_cast(... as TYPE)` around the operand of another type"),
     ],
 )
@@ -126,7 +193,8 @@ def test_what_to_write_instead(sql, write):
     [
         "a > '2026-01-01'",
         "'2026-01-01 10:00:00Z' < a",
-        "d in ('2026-01-01')",
+        "d in ('2026-01-01', '2026-1', '2026')",
+        "price = '1.50'",
         "n = '5'",
         "c_boolean = 'true'",
     ],
@@ -136,7 +204,8 @@ def test_a_literal_text_stands_for_what_it_says(sql):
 
 
 @pytest.mark.parametrize(
-    "sql", ["a > '2026-02-30'", "a > 'soon'", "n = '5x'", "c_tinyint = '500'", "d = ''"]
+    "sql",
+    ["a > '2026-02-30'", "a > 'soon'", "n = '5x'", "c_tinyint = '500'", "d = ''", "d > '2026-13'"],
 )
 def test_a_literal_text_that_says_something_else_is_refused(sql):
     with pytest.raises(DefinitionError, match="mixes"):
