@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from trilayer_core.definitions.alerts import Alert
     from trilayer_core.definitions.catalog import Catalog, Query
     from trilayer_core.definitions.changelogs import Changelog
-    from trilayer_core.definitions.expressions import Field
     from trilayer_core.definitions.formats import Format, Judgement
+    from trilayer_core.definitions.schemas import Field
     from trilayer_core.definitions.sinks import Delivery, Sink
     from trilayer_core.definitions.stream import Rows, Stream
     from trilayer_core.definitions.tables import Table
@@ -118,7 +118,7 @@ _DEFINED_IN = {
     "definitions.alerts": ("Alert",),
     "definitions.catalog": ("Catalog", "Query"),
     "definitions.changelogs": ("Changelog",),
-    "definitions.expressions": ("Field",),
+    "definitions.schemas": ("Field",),
     "definitions.formats": ("Format", "Judgement"),
     "definitions.sinks": ("Delivery", "Sink"),
     "definitions.stream": ("Rows", "Stream"),

@@ -21,15 +21,14 @@ from sqlglot import exp
 from trilayer_core.definitions.expressions import (
     FLOATS,
     INTEGERS,
-    Field,
     decimal_precision,
     decimal_scale,
     has_decimal,
     is_decimal,
     normal_type,
-    path_text,
 )
 from trilayer_core.definitions.formats import Judgement
+from trilayer_core.definitions.schemas import Field, path_text
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import close_name
 

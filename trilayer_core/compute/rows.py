@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from inspect import getsourcefile
 from typing import TYPE_CHECKING, Any
 
-from trilayer_core.definitions.expressions import parse_schema
+from trilayer_core.definitions.schemas import parse_schema
 from trilayer_core.definitions.stream import Rows
 from trilayer_core.errors import DefinitionError, close_name, did_you_mean
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from trilayer_core.definitions.expressions import Field
+from trilayer_core.definitions.schemas import Field
 
 if TYPE_CHECKING:
     from trilayer_core.definitions.stream import Stream

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date, datetime
 from typing import NoReturn
 
 from sqlglot import exp
 
+from trilayer_core.definitions.calls import CALLS, part_of_time
+from trilayer_core.definitions.literals import (
+    fitted_digits,
+    integer,
+    is_integer,
+    is_text,
+    shown,
+    stands_for,
+)
 from trilayer_core.definitions.spark_types import (
     ANY,
     BOOLEAN,
     CHOSEN,
-    INT,
     INTEGER_KINDS,
     INTERVALS,
     NULL,
-    NUMBER_KINDS,
     OTHERS,
     STRING,
     TIME_KINDS,
@@ -108,6 +114,10 @@ class Inference:
         self._types[id(node)] = result
         return result
 
+    def type_of(self, node: exp.Expr) -> SparkType:
+        """The type that has been derived for a part."""
+        return self._types[id(node)]
+
     def may_be_time(self, node: exp.Expr) -> bool:
         """Whether a part, or what it is cast to, may be a date or timestamp."""
         if isinstance(node, exp.DataType):
@@ -116,33 +126,16 @@ class Inference:
 
     # -- messages ----------------------------------------------------------------------------------
 
-    def _refuse(self, must: str, but: str, write: str) -> NoReturn:
+    def refuse(self, must: str, but: str, write: str) -> NoReturn:
+        """Raises DefinitionError: what must be, what is there instead, and what to write."""
         raise DefinitionError(f"{self._what} must {must}; got {self._sql!r}, {but}; write {write}")
 
-    def _refuse_types(self, node: exp.Expr, types: Sequence[SparkType]) -> NoReturn:
-        self._refuse(
+    def refuse_types(self, node: exp.Expr, types: Sequence[SparkType]) -> NoReturn:
+        """Raises DefinitionError for operands of types that Spark does not convert."""
+        self.refuse(
             "have operands of types that Spark takes without a conversion that may fail",
             f"where {shown(node)} has {' and '.join(map(str, types)) or 'no operand'}",
             "`try_cast(... as TYPE)` around the operand of another type",
-        )
-
-    def refuse_interval(self, node: exp.Expr, type_: SparkType) -> NoReturn:
-        """Refuses an expression whose value is an interval."""
-        while isinstance(node, exp.Paren):
-            node = node.this
-        write = "a number, such as `unix_seconds(b) - unix_seconds(a)`"
-        if isinstance(node, exp.Sub):
-            left, right = shown(node.this), shown(node.expression)
-            kinds = {self.type(side).kind for side in (node.this, node.expression)}
-            write = f"`timestampdiff(SECOND, {right}, {left})`"
-            if kinds == {"timestamp"}:
-                write = f"`unix_seconds({left}) - unix_seconds({right})`"
-            if kinds == {"date"}:
-                write = f"`datediff({left}, {right})`"
-        self._refuse(
-            "be a number, text, a boolean, a date or a time",
-            f"which is an interval, {type_}",
-            write,
         )
 
     # -- leaves ------------------------------------------------------------------------------------
@@ -161,7 +154,7 @@ class Inference:
         self.total = False
         unit = node.args.get("unit")
         if not isinstance(node.this, exp.Literal | exp.Neg):
-            self._refuse(
+            self.refuse(
                 "have intervals of a constant length",
                 f"where {shown(node)} has a length of its own for each event",
                 f"`{shown(node.this)} * interval 1 {unit}`",
@@ -203,7 +196,7 @@ class Inference:
         of_array = type_.kind == "array" and type_.element is not None
         struct = type_.element if of_array else type_
         if struct is None or struct.kind != "struct":
-            self._refuse(
+            self.refuse(
                 "use fields of structs only",
                 f"where {name.name!r} is a field of {type_}",
                 "it without the dot, or `m['key']` for a map",
@@ -224,10 +217,11 @@ class Inference:
     def _paren(self, node: exp.Expr) -> SparkType:
         return self.type(node.this)
 
-    def _boolean(self, node: exp.Expr) -> None:
+    def boolean(self, node: exp.Expr) -> None:
+        """Checks that a part is a condition."""
         type_ = self.type(node)
         if type_.kind not in ("boolean", "null", "unknown"):
-            self._refuse(
+            self.refuse(
                 "have conditions that are boolean",
                 f"where {shown(node)} is {type_}",
                 f"a comparison, or `try_cast({shown(node)} as boolean)`",
@@ -235,7 +229,7 @@ class Inference:
 
     def _connected(self, node: exp.Expr) -> SparkType:
         for side in node.iter_expressions():
-            self._boolean(side)
+            self.boolean(side)
         return BOOLEAN
 
     def _is(self, node: exp.Is) -> SparkType:
@@ -245,10 +239,10 @@ class Inference:
     def _compared(self, node: exp.Expr) -> SparkType:
         equal = isinstance(node, exp.EQ | exp.NEQ | exp.NullSafeEQ | exp.NullSafeNEQ | exp.In)
         parts = [part for part in node.iter_expressions() if not isinstance(part, exp.Query)]
-        self._together(node, parts, "=" if equal else "<")
+        self.together(node, parts, "=" if equal else "<")
         return BOOLEAN
 
-    def _together(self, node: exp.Expr, parts: Sequence[exp.Expr], name: str) -> SparkType:
+    def together(self, node: exp.Expr, parts: Sequence[exp.Expr], name: str) -> SparkType:
         """Operands that are compared or of which one is chosen; returns their common type."""
         types = [self.type(part) for part in parts]
         texts = [is_text(part) for part in parts]
@@ -257,7 +251,7 @@ class Inference:
             return UNKNOWN
         common = others[0] if others else STRING if any(texts) else NULL
         for type_ in others[1:]:
-            wider = self._common(common, type_, name)
+            wider = self.common(common, type_, name)
             if wider is None:
                 self._refuse_mixed(node, parts, types)
             common = wider
@@ -271,7 +265,8 @@ class Inference:
                 self._refuse_mixed(node, parts, types)
         return common
 
-    def _common(self, left: SparkType, right: SparkType, name: str) -> SparkType | None:
+    def common(self, left: SparkType, right: SparkType, name: str) -> SparkType | None:
+        """The type that Spark converts two values to; None if it has none."""
         if UNKNOWN in (left, right) or (left != right and left.kind == right.kind == "struct"):
             self.total = False
             return UNKNOWN  # Spark compares structs whose fields have other names
@@ -305,7 +300,7 @@ class Inference:
                     inner.replace(cast)
                     break
             write = f"`{shown(copy)}`" if copy != node else f"`{shown(cast)}`"
-        self._refuse(
+        self.refuse(
             "compare, and choose between, values of types that Spark converts without a failure",
             f"where {shown(node)} mixes {' and '.join(map(str, different.values()))}",
             write,
@@ -333,12 +328,12 @@ class Inference:
     def _operator(self, node: exp.Expr) -> SparkType:
         operands = [node.this, *([node.expression] if node.args.get("expression") else [])]
         if isinstance(node, exp.DPipe) and isinstance(node.expression, exp.Add | exp.Sub):
-            self._refuse(
+            self.refuse(
                 "have brackets around sums that are joined to text, because Spark joins first",
                 f"where {shown(node)} has none",
                 f"`{shown(node.this)} || ({shown(node.expression)})`",
             )
-        return self._result(node, _OPERATORS[type(node)], operands)
+        return self.result(node, _OPERATORS[type(node)], operands)
 
     def _bracket(self, node: exp.Bracket) -> SparkType:
         of, *at = self.type(node.this), *map(self.type, node.expressions)
@@ -346,23 +341,23 @@ class Inference:
         if of.kind in ("array", "map") and of.element and len(at) == 1:
             expected = INTEGER_KINDS if of.kind == "array" else ("string",)
             if at[0].kind not in (*expected, "unknown"):
-                self._refuse_types(node, [of, *at])
+                self.refuse_types(node, [of, *at])
             return of.element
         if of != UNKNOWN and of.kind != "struct":
-            self._refuse_types(node, [of, *at])
+            self.refuse_types(node, [of, *at])
         return UNKNOWN
 
     def _case(self, node: exp.Case) -> SparkType:
         branches = node.args["ifs"]
         conditions = [branch.this for branch in branches]
         if node.this:
-            self._together(node, [node.this, *conditions], "=")
+            self.together(node, [node.this, *conditions], "=")
         else:
             for condition in conditions:
-                self._boolean(condition)
+                self.boolean(condition)
         chosen = [branch.args["true"] for branch in branches]
         default = node.args.get("default")
-        type_ = self._together(node, [*chosen, *([default] if default else [])], CHOSEN)
+        type_ = self.together(node, [*chosen, *([default] if default else [])], CHOSEN)
         self._types |= {id(branch): self._types[id(branch.args["true"])] for branch in branches}
         return type_
 
@@ -379,7 +374,7 @@ class Inference:
         scalars = {*ANY, *INTERVALS}
         name = f"cast {type_.kind}"
         if of.kind in scalars and type_.kind in ANY and result_kind(name, [[of.kind]]) is None:
-            self._refuse(
+            self.refuse(
                 "have casts that Spark has",
                 f"where {shown(node)} casts {of} to {type_}",
                 "an expression of another type",
@@ -389,21 +384,7 @@ class Inference:
         return type_
 
     def _extract(self, node: exp.Extract) -> SparkType:
-        return self._part_of_time(node, node.this.name, node.expression)
-
-    def _part_of_time(self, node: exp.Expr, part: str, of: exp.Expr) -> SparkType:
-        name = _PARTS.get(part.upper(), part.upper())
-        type_ = self.type(of)
-        kind = result_kind(f"extract {name}", [self._kinds(of, type_)])
-        if name in _INSTEAD and type_.kind in TIME_KINDS:
-            self._refuse(
-                "extract parts of a time that Spark has",
-                f"which has {part.upper()}",
-                f"`{_INSTEAD[name].format(shown(of))}`",
-            )
-        if kind is None and type_ != UNKNOWN and type_.kind not in INTERVALS:
-            self._refuse_types(node, [type_])
-        return named_type(kind) if kind else UNKNOWN
+        return part_of_time(self, node, node.this.name, node.expression)
 
     # -- calls -------------------------------------------------------------------------------------
 
@@ -419,22 +400,22 @@ class Inference:
             return self._converted(node, self.type(node.expressions[0]), type_, total=False)
         if name not in table() and name not in table()[OTHERS] and name not in CALLS:
             near = close_name(name, [*table(), *table()[OTHERS], *CALLS])
-            self._refuse(
+            self.refuse(
                 "call functions of Spark that depend on their arguments alone",
                 f"which calls {name}()" + (f"; did you mean {near!r}?" if near else ""),
                 "it with other functions",
             )
         if name not in table():
             return self._unknown(node)
-        return self._result(node, name, node.expressions)
+        return self.result(node, name, node.expressions)
 
-    def _result(self, node: exp.Expr, name: str, operands: Sequence[exp.Expr]) -> SparkType:
+    def result(self, node: exp.Expr, name: str, operands: Sequence[exp.Expr]) -> SparkType:
         """The type that the table has for a function or operator."""
         types = [self.type(operand) for operand in operands]
         if any(type_.kind not in (*ANY, *INTERVALS, "null") for type_ in types):
             self.total = False
             return UNKNOWN
-        kinds = [self._kinds(o, type_) for o, type_ in zip(operands, types, strict=True)]
+        kinds = [self.kinds(o, type_) for o, type_ in zip(operands, types, strict=True)]
         kind = result_kind(name, kinds)
         if kind is None and len(kinds) > 2 and name in ANY_NUMBER:
             each = {result_kind(name, [kinds[0], of]) for of in kinds[1:]}
@@ -449,13 +430,13 @@ class Inference:
             return named_type(kind) if kind not in INTERVALS else SparkType(kind)
         # Beside a decimal, an operator takes a literal integer for one with no more digits.
         digits = [
-            _fitted(o) if len(operands) == 2 and is_integer(o) else digits_of(type_)
+            fitted_digits(o) if len(operands) == 2 and is_integer(o) else digits_of(type_)
             for o, type_ in zip(operands, types, strict=True)
         ]
         scale = integer(operands[1]) if len(operands) == 2 else None
         return decimal_result(name, digits, scale)
 
-    def _kinds(self, node: exp.Expr, type_: SparkType) -> list[str]:
+    def kinds(self, node: exp.Expr, type_: SparkType) -> list[str]:
         """What an operand may be taken for in the table."""
         if type_ == NULL:
             return list(ANY)
@@ -471,164 +452,9 @@ class Inference:
     ) -> NoReturn:
         if isinstance(node, exp.Binary) and STRING in types and len(set(types)) > 1:
             self._refuse_mixed(node, operands, types)
-        self._refuse_types(node, types)
+        self.refuse_types(node, types)
 
-    def _chosen(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
-        if not given:
-            return None
-        common = self._together(node, given, CHOSEN)
-        choosing = str(node.this).lower() in ("greatest", "least")
-        if choosing and common.kind not in ("string", "unknown") and any(map(is_text, given)):
-            self._refuse_types(node, [self._types[id(argument)] for argument in given])
-        return common
-
-    def _if(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
-        if len(given) != 3:
-            return None
-        self._boolean(given[0])
-        return self._together(node, given[1:], CHOSEN)
-
-    def _nvl2(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
-        self.type(given[0])
-        return self._together(node, given[1:], CHOSEN)
-
-    def _nullif(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
-        common = self._together(node, given, "=")
-        own = self._types[id(given[0])]
-        return own if own != NULL and common != UNKNOWN else UNKNOWN
-
-    def _equal_null(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
-        self._together(node, given, "=")
-        return BOOLEAN
-
-    def _any(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
-        for argument in given:
-            self.type(argument)
-        return named_type(_OF_ANYTHING[str(node.this).lower()])
-
-    def _unit(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
-        """`timestampdiff(UNIT, a, b)` and the like."""
-        if len(given) != 3:
-            return None
-        if is_text(given[0]):
-            called = shown(node).partition("(")[0]
-            self._refuse(
-                "name units without quotes",
-                f"which calls {called}({shown(given[0])}, ...)",
-                f"`{called}({given[0].name.upper()}, ...)`",
-            )
-        diff = "diff" in str(node.this).lower()
-        unit = given[0].name.upper()
-        name = f"timestamp{'diff' if diff else 'add'} {_UNITS.get(unit, unit)}"
-        return self._result(node, name, given[1:])
-
-    def _date_part(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
-        if len(given) != 2 or not is_text(given[0]):
-            return None
-        return self._part_of_time(node, given[0].name, given[1])
-
-    # -- arrays, maps and structs ------------------------------------------------------------------
-
-    def _of_collection(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
-        name = str(node.this).lower()
-        types = [self.type(argument) for argument in given]
-        of = types[0] if types else UNKNOWN
-        if of.kind not in ("array", "map") or of.element is None:
-            return None  # such as reverse() of text, which is in the table
-        self.total = self.total and name in ("size", "cardinality", "array_size", "array_contains")
-        result = _OF_COLLECTIONS[name]
-        if name in ("array_contains", "array_position") and len(types) == 2:
-            element, wanted = of.element, types[1]
-            typed = UNKNOWN not in (element, wanted) and wanted != NULL
-            if typed and self._common(element, wanted, "=") is None:
-                self._refuse_types(node, types)
-        if result == "same":
-            return of
-        if result == "element":
-            return of.element
-        if result == "elements":
-            return SparkType("array", element=of.element)
-        return named_type(result)
-
-    def _split(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
-        types = [self.type(argument) for argument in given]
-        self.total = False
-        if any(type_.kind not in ("string", "unknown", *INTEGER_KINDS) for type_ in types):
-            self._refuse_types(node, types)
-        return SparkType("array", element=STRING)
-
-    def _array(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
-        element = self._together(node, given, CHOSEN)
-        return SparkType("array", element=element) if element not in (UNKNOWN, NULL) else UNKNOWN
-
-    def _extended(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
-        of, *others = [self.type(argument) for argument in given] or [UNKNOWN]
-        union = str(node.this).lower() == "array_union"
-        same = of.kind == "array" and others and others[-1] == (of if union else of.element)
-        self.total = False
-        return of if same else UNKNOWN
-
-    def _map(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
-        keys = self._together(node, given[::2], CHOSEN)
-        value = self._together(node, given[1::2], CHOSEN)
-        self.total = False  # a key that is NULL, or there twice
-        known = keys == STRING and value not in (UNKNOWN, NULL)
-        return SparkType("map", element=value) if known else UNKNOWN
-
-    def _struct(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
-        fields = []
-        for number, argument in enumerate(given, 1):
-            named = isinstance(argument, exp.Alias | exp.Column | exp.Dot)
-            name = argument.output_name if named else f"col{number}"
-            aliased = isinstance(argument, exp.Alias)
-            fields.append((name, self.type(argument.this if aliased else argument)))
-        known = all(name and type_ not in (UNKNOWN, NULL) for name, type_ in fields)
-        return SparkType("struct", fields=tuple(fields)) if known else UNKNOWN
-
-    def _sequence(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
-        types = [self.type(argument) for argument in given]
-        self.total = False
-        known = len(given) > 1 and types[0] == types[1] and types[0].kind != "unknown"
-        return SparkType("array", element=types[0]) if known else UNKNOWN
-
-    def _of_map(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
-        """Calls with a lambda over the keys and values of a map."""
-        of = self.type(given[0]) if given else UNKNOWN
-        if of.kind not in ("map", "unknown"):
-            self._refuse_types(node, [of])
-        self.total = False
-        value = [self._applied(by, [STRING, of.element or UNKNOWN]) for by in given[1:]]
-        name = str(node.this).lower()
-        if name == "transform_values" and of.kind == "map" and value:
-            return SparkType("map", element=value[0]) if value[0] != UNKNOWN else UNKNOWN
-        return of if name == "map_filter" else UNKNOWN
-
-    def _with_escape(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
-        """`like(text, pattern, escape)`."""
-        if len(given) != 3 or not is_text(given[2]):
-            return None
-        self.total = False
-        return self._result(node, str(node.this).lower(), given[:2])
-
-    def _formatted(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
-        """A number as text, or text as bytes, in a constant format."""
-        name, result = str(node.this).lower(), STRING
-        types = [self.type(argument) for argument in given]
-        if name in ("to_binary", "try_to_binary"):
-            result = SparkType("binary")
-        expected = NUMBER_KINDS if name.endswith("char") else ("string",)
-        self.total = False
-        constant = len(given) > 1 and all(map(is_text, given[1:]))
-        return result if constant and types[0].kind in expected else None
-
-    def _named_struct(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
-        types = [self.type(argument) for argument in given]
-        names = [argument.name if is_text(argument) else "" for argument in given[::2]]
-        if not all(names) or UNKNOWN in types[1::2]:
-            return UNKNOWN
-        return SparkType("struct", fields=tuple(zip(names, types[1::2], strict=False)))
-
-    def _applied(self, node: exp.Expr, types: Sequence[SparkType]) -> SparkType:
+    def applied(self, node: exp.Expr, types: Sequence[SparkType]) -> SparkType:
         """The type of a lambda's value."""
         if not isinstance(node, exp.Lambda):
             return self.type(node)
@@ -640,130 +466,6 @@ class Inference:
         self._scope, self._names = outside
         return result
 
-    def _with_lambda(self, node: exp.Anonymous, given: list[exp.Expr]) -> SparkType | None:
-        name = str(node.this).lower()
-        of = self.type(given[0]) if given else UNKNOWN
-        if of.kind not in ("array", "unknown"):
-            self._refuse_types(node, [of])
-        element = of.element or UNKNOWN
-        self.total = False
-        value = UNKNOWN
-        if name in ("aggregate", "reduce"):
-            value = self.type(given[1]) if len(given) > 1 else UNKNOWN
-            for argument in given[2:]:
-                parameters = [value, element] if argument is given[2] else [value]
-                value = self._applied(argument, parameters)
-            return value
-        for argument in given[1:]:
-            value = self._applied(argument, [element, INT])
-        if name in ("exists", "forall"):
-            return BOOLEAN
-        if name == "filter":
-            return of
-        return SparkType("array", element=value) if value not in (UNKNOWN, NULL) else UNKNOWN
-
-
-def shown(node: exp.Expr) -> str:
-    """A part of an expression as Spark SQL."""
-    return node.sql(dialect="spark", normalize_functions="lower")
-
-
-def is_text(node: exp.Expr) -> bool:
-    """Whether a part is a literal text."""
-    return isinstance(node, exp.Literal) and node.is_string
-
-
-def integer(node: exp.Expr) -> int | None:
-    """The value of a literal integer; None for anything else."""
-    sign, node = (-1, node.this) if isinstance(node, exp.Neg) else (1, node)
-    plain = isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit()
-    return sign * int(node.this) if plain else None
-
-
-def is_integer(node: exp.Expr) -> bool:
-    """Whether a part is a literal integer."""
-    return integer(node) is not None
-
-
-def _fitted(node: exp.Expr) -> tuple[int, int]:
-    """The digits of a literal integer beside a decimal, which are no more than it needs."""
-    return len(str(abs(integer(node) or 0))), 0
-
-
-_TIME = r"\d{4}(-\d\d?)?|\d{4}-\d\d?-\d\d?([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?"
-
-
-def stands_for(text: str, kind: str) -> bool:
-    """Whether Spark certainly converts a literal text to a kind of value."""
-    if kind in NUMBER_KINDS:
-        digits = r"[+-]?\d{1,2}" if kind == "tinyint" else r"[+-]?\d{1,4}"
-        fraction = r"(\.\d{1,6})?" if kind in ("decimal", "float", "double") else ""
-        wide = r"[+-]?\d{1,9}" if kind not in ("tinyint", "smallint") else digits
-        return re.fullmatch(wide + fraction, text, re.ASCII) is not None
-    if kind == "boolean":
-        return text.lower() in ("true", "false")
-    if kind not in TIME_KINDS or not re.fullmatch(_TIME, text, re.ASCII):
-        return kind == "binary"
-    year, month, day = map(int, [*re.split(r"[ T]", text)[0].split("-"), "1", "1"][:3])
-    clock = re.split(r"[ T]", text)[1:]
-    try:
-        date(year, month, day)
-        if clock:
-            datetime.fromisoformat(f"2000-01-01T{clock[0]}")
-    except ValueError:
-        return False
-    return True
-
-
-_PARTS = {
-    **dict.fromkeys(("Y", "YEARS", "YR", "YRS"), "YEAR"),
-    **dict.fromkeys(("QTR",), "QUARTER"),
-    **dict.fromkeys(("MON", "MONS", "MONTHS"), "MONTH"),
-    **dict.fromkeys(("W", "WEEKS"), "WEEK"),
-    **dict.fromkeys(("D", "DAYS"), "DAY"),
-    **dict.fromkeys(("H", "HOURS", "HR", "HRS"), "HOUR"),
-    **dict.fromkeys(("M", "MIN", "MINS", "MINUTES"), "MINUTE"),
-    **dict.fromkeys(("S", "SEC", "SECONDS", "SECS"), "SECOND"),
-}
-"""Spark's other names of the parts of a time."""
-
-_INSTEAD = {
-    "EPOCH": "unix_seconds({})",
-    **dict.fromkeys(("MILLISECOND", "MILLISECONDS"), "extract(second from {}) * 1000"),
-    **dict.fromkeys(("MICROSECOND", "MICROSECONDS"), "extract(second from {}) * 1000000"),
-    "ISODOW": "extract(dayofweek_iso from {})",
-    "ISOYEAR": "extract(yearofweek from {})",
-    "DECADE": "year({}) div 10",
-    "CENTURY": "(year({}) + 99) div 100",
-    "MILLENNIUM": "(year({}) + 999) div 1000",
-}
-"""What to write in place of parts of a time that only other databases have."""
-
-_UNITS = {"MILLISECOND": "SECOND", "MINUTE": "SECOND", "DAYOFYEAR": "DAY"}
-"""Units whose results have the types of another unit's."""
-
-_OF_ANYTHING = {
-    **dict.fromkeys(("isnull", "isnotnull"), "boolean"),
-    **dict.fromkeys(("to_json", "typeof"), "string"),
-    **{"hash": "int", "xxhash64": "bigint", "concat_ws": "string"},
-}
-_OF_COLLECTIONS = {
-    **dict.fromkeys(("size", "cardinality", "array_size"), "int"),
-    **dict.fromkeys(("array_contains", "arrays_overlap", "map_contains_key"), "boolean"),
-    "array_position": "bigint",
-    **dict.fromkeys(("element_at", "try_element_at", "get", "array_min", "array_max"), "element"),
-    **dict.fromkeys(
-        (
-            *("array_distinct", "array_compact", "sort_array", "array_sort", "reverse", "slice"),
-            *("array_remove", "array_except", "array_intersect", "map_concat"),
-        ),
-        "same",
-    ),
-    "map_values": "elements",
-    "map_keys": "array<string>",
-    "array_join": "string",
-}
-"""Functions of arrays and maps, with the types of their results."""
 
 _NODES: dict[type[exp.Expr], Callable[..., SparkType]] = {
     exp.Literal: Inference._literal,
@@ -794,38 +496,5 @@ _NODES: dict[type[exp.Expr], Callable[..., SparkType]] = {
     exp.TryCast: Inference._cast,
     exp.Extract: Inference._extract,
     exp.Anonymous: Inference._called,
-    exp.Lambda: lambda self, node: self._applied(node, [UNKNOWN] * len(node.expressions)),
+    exp.Lambda: lambda self, node: self.applied(node, [UNKNOWN] * len(node.expressions)),
 }
-CALLS: dict[str, Callable[..., SparkType | None]] = {
-    **dict.fromkeys(("coalesce", "ifnull", "nvl", "greatest", "least"), Inference._chosen),
-    "if": Inference._if,
-    "nvl2": Inference._nvl2,
-    "nullif": Inference._nullif,
-    "equal_null": Inference._equal_null,
-    **dict.fromkeys(_OF_ANYTHING, Inference._any),
-    **dict.fromkeys(
-        ("timestampdiff", "timestampadd", "datediff", "date_diff", "dateadd", "date_add"),
-        Inference._unit,
-    ),
-    **dict.fromkeys(("date_part", "datepart"), Inference._date_part),
-    **dict.fromkeys(_OF_COLLECTIONS, Inference._of_collection),
-    **dict.fromkeys(("split", "regexp_extract_all"), Inference._split),
-    "array": Inference._array,
-    **dict.fromkeys(
-        ("array_append", "array_prepend", "array_insert", "array_union"), Inference._extended
-    ),
-    "map": Inference._map,
-    "struct": Inference._struct,
-    "sequence": Inference._sequence,
-    **dict.fromkeys(("map_filter", "transform_values"), Inference._of_map),
-    **dict.fromkeys(("like", "ilike"), Inference._with_escape),
-    **dict.fromkeys(
-        ("to_char", "to_varchar", "to_binary", "try_to_binary", "mask"), Inference._formatted
-    ),
-    "named_struct": Inference._named_struct,
-    **dict.fromkeys(
-        ("exists", "forall", "filter", "transform", "aggregate", "reduce"),
-        Inference._with_lambda,
-    ),
-}
-"""Functions that need more than the types of their arguments in the table."""

@@ -28,14 +28,9 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
-from trilayer_core.definitions.expressions import (
-    INTEGERS,
-    Field,
-    check_name,
-    is_decimal,
-    parse_schema,
-)
+from trilayer_core.definitions.expressions import INTEGERS, check_name, is_decimal
 from trilayer_core.definitions.formats import Format
+from trilayer_core.definitions.schemas import Field, parse_schema
 from trilayer_core.definitions.source_code import source_of
 from trilayer_core.definitions.tables import Table
 from trilayer_core.errors import DefinitionError, did_you_mean, short_traceback

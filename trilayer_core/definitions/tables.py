@@ -9,7 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from trilayer_core.definitions.expressions import A_SCALAR, SCALARS, Field, check_name, parse_schema
+from trilayer_core.definitions.expressions import A_SCALAR, SCALARS, check_name
+from trilayer_core.definitions.schemas import Field, parse_schema
 from trilayer_core.errors import DefinitionError
 
 ENDINGS = (".csv", ".parquet")

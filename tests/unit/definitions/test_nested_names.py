@@ -7,8 +7,8 @@ import pytest
 
 from trilayer import Stream
 from trilayer_core.compute.fitting import JsonFitting, UnknownFields, said_unknown
-from trilayer_core.definitions.expressions import parse_schema
 from trilayer_core.definitions.rules import parse_rule
+from trilayer_core.definitions.schemas import parse_schema
 from trilayer_core.errors import DefinitionError
 
 NAMES = ("zipCode", "ZIP", "zip_code", "timestamp", "Decimal", "`zip Code`", "`Ähnlich`")

@@ -13,14 +13,8 @@ from urllib.parse import unquote
 from sqlglot import exp
 
 from trilayer.operations.files.text import as_bytes
-from trilayer_core.definitions.expressions import (
-    FLOATS,
-    INTEGERS,
-    Field,
-    is_decimal,
-    normal_type,
-    path_text,
-)
+from trilayer_core.definitions.expressions import FLOATS, INTEGERS, is_decimal, normal_type
+from trilayer_core.definitions.schemas import Field, path_text
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import UsageError, close_name, did_you_mean
 

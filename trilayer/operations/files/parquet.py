@@ -16,7 +16,7 @@ from trilayer.operations.files.columns import choose_columns, converter, partiti
 from trilayer.operations.files.events import Event, Events, judged
 from trilayer_core.compute.formats import format_of
 from trilayer_core.compute.grouping import arrow_type
-from trilayer_core.definitions.expressions import Field, path_text
+from trilayer_core.definitions.schemas import Field, path_text
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import UsageError
 

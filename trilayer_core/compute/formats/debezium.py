@@ -33,13 +33,9 @@ from trilayer_core.compute.formats.json import (
     jsonable,
     literal,
 )
-from trilayer_core.definitions.expressions import (
-    Field,
-    decimal_precision,
-    decimal_scale,
-    is_decimal,
-)
+from trilayer_core.definitions.expressions import decimal_precision, decimal_scale, is_decimal
 from trilayer_core.definitions.formats import Fitting, Judgement
+from trilayer_core.definitions.schemas import Field
 from trilayer_core.definitions.stream import PARSER, Stream
 from trilayer_core.errors import DefinitionError
 

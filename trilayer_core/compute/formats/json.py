@@ -33,13 +33,13 @@ from trilayer_core.compute.fitting import (
 from trilayer_core.definitions.expressions import (
     INTEGERS,
     RANGES,
-    Field,
     decimal_scale,
     has_decimal,
     is_decimal,
     normal_type,
 )
 from trilayer_core.definitions.formats import Fitting, Format
+from trilayer_core.definitions.schemas import Field
 from trilayer_core.definitions.stream import PARSER, Stream
 
 MAX_DECIMAL_CHARACTERS = 1000

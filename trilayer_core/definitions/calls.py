@@ -1,0 +1,331 @@
+"""The types of calls that need more than the types of their arguments in the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from trilayer_core.definitions.literals import is_text, shown
+from trilayer_core.definitions.spark_types import (
+    BOOLEAN,
+    CHOSEN,
+    INT,
+    INTEGER_KINDS,
+    INTERVALS,
+    NULL,
+    NUMBER_KINDS,
+    STRING,
+    TIME_KINDS,
+    UNKNOWN,
+    SparkType,
+    named_type,
+    result_kind,
+)
+
+if TYPE_CHECKING:
+    from trilayer_core.definitions.inference import Inference
+
+_Derived = SparkType | None
+"""A type; None if the types of the arguments decide."""
+
+
+def _chosen(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
+    if not given:
+        return None
+    common = inference.together(node, given, CHOSEN)
+    choosing = str(node.this).lower() in ("greatest", "least")
+    if choosing and common.kind not in ("string", "unknown") and any(map(is_text, given)):
+        inference.refuse_types(node, [inference.type_of(argument) for argument in given])
+    return common
+
+
+def _if(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
+    if len(given) != 3:
+        return None
+    inference.boolean(given[0])
+    return inference.together(node, given[1:], CHOSEN)
+
+
+def _nvl2(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
+    inference.type(given[0])
+    return inference.together(node, given[1:], CHOSEN)
+
+
+def _nullif(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
+    common = inference.together(node, given, "=")
+    own = inference.type_of(given[0])
+    return own if own != NULL and common != UNKNOWN else UNKNOWN
+
+
+def _equal_null(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
+    inference.together(node, given, "=")
+    return BOOLEAN
+
+
+def _any(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
+    for argument in given:
+        inference.type(argument)
+    return named_type(_OF_ANYTHING[str(node.this).lower()])
+
+
+def _unit(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
+    """`timestampdiff(UNIT, a, b)` and the like."""
+    if len(given) != 3:
+        return None
+    if is_text(given[0]):
+        called = shown(node).partition("(")[0]
+        inference.refuse(
+            "name units without quotes",
+            f"which calls {called}({shown(given[0])}, ...)",
+            f"`{called}({given[0].name.upper()}, ...)`",
+        )
+    diff = "diff" in str(node.this).lower()
+    unit = given[0].name.upper()
+    name = f"timestamp{'diff' if diff else 'add'} {_UNITS.get(unit, unit)}"
+    return inference.result(node, name, given[1:])
+
+
+def part_of_time(inference: Inference, node: exp.Expr, part: str, of: exp.Expr) -> SparkType:
+    """The type of a part of a time, such as its year."""
+    name = _PARTS.get(part.upper(), part.upper())
+    type_ = inference.type(of)
+    kind = result_kind(f"extract {name}", [inference.kinds(of, type_)])
+    if name in _INSTEAD and type_.kind in TIME_KINDS:
+        inference.refuse(
+            "extract parts of a time that Spark has",
+            f"which has {part.upper()}",
+            f"`{_INSTEAD[name].format(shown(of))}`",
+        )
+    if kind is None and type_ != UNKNOWN and type_.kind not in INTERVALS:
+        inference.refuse_types(node, [type_])
+    return named_type(kind) if kind else UNKNOWN
+
+
+def _date_part(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
+    if len(given) != 2 or not is_text(given[0]):
+        return None
+    return part_of_time(inference, node, given[0].name, given[1])
+
+
+# -- arrays, maps and structs ----------------------------------------------------------------------
+
+
+def _of_collection(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
+    name = str(node.this).lower()
+    types = [inference.type(argument) for argument in given]
+    of = types[0] if types else UNKNOWN
+    if of.kind not in ("array", "map") or of.element is None:
+        return None  # such as reverse() of text, which is in the table
+    inference.total &= name in (
+        "size",
+        "cardinality",
+        "array_size",
+        "array_contains",
+    )
+    result = _OF_COLLECTIONS[name]
+    if name in ("array_contains", "array_position") and len(types) == 2:
+        element, wanted = of.element, types[1]
+        typed = UNKNOWN not in (element, wanted) and wanted != NULL
+        if typed and inference.common(element, wanted, "=") is None:
+            inference.refuse_types(node, types)
+    if result == "same":
+        return of
+    if result == "element":
+        return of.element
+    if result == "elements":
+        return SparkType("array", element=of.element)
+    return named_type(result)
+
+
+def _split(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
+    types = [inference.type(argument) for argument in given]
+    inference.total = False
+    if any(type_.kind not in ("string", "unknown", *INTEGER_KINDS) for type_ in types):
+        inference.refuse_types(node, types)
+    return SparkType("array", element=STRING)
+
+
+def _array(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
+    element = inference.together(node, given, CHOSEN)
+    return SparkType("array", element=element) if element not in (UNKNOWN, NULL) else UNKNOWN
+
+
+def _extended(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
+    of, *others = [inference.type(argument) for argument in given] or [UNKNOWN]
+    union = str(node.this).lower() == "array_union"
+    same = of.kind == "array" and others and others[-1] == (of if union else of.element)
+    inference.total = False
+    return of if same else UNKNOWN
+
+
+def _map(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
+    keys = inference.together(node, given[::2], CHOSEN)
+    value = inference.together(node, given[1::2], CHOSEN)
+    inference.total = False  # a key that is NULL, or there twice
+    known = keys == STRING and value not in (UNKNOWN, NULL)
+    return SparkType("map", element=value) if known else UNKNOWN
+
+
+def _struct(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
+    fields = []
+    for number, argument in enumerate(given, 1):
+        named = isinstance(argument, exp.Alias | exp.Column | exp.Dot)
+        name = argument.output_name if named else f"col{number}"
+        aliased = isinstance(argument, exp.Alias)
+        fields.append((name, inference.type(argument.this if aliased else argument)))
+    known = all(name and type_ not in (UNKNOWN, NULL) for name, type_ in fields)
+    return SparkType("struct", fields=tuple(fields)) if known else UNKNOWN
+
+
+def _sequence(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
+    types = [inference.type(argument) for argument in given]
+    inference.total = False
+    known = len(given) > 1 and types[0] == types[1] and types[0].kind != "unknown"
+    return SparkType("array", element=types[0]) if known else UNKNOWN
+
+
+def _of_map(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
+    """Calls with a lambda over the keys and values of a map."""
+    of = inference.type(given[0]) if given else UNKNOWN
+    if of.kind not in ("map", "unknown"):
+        inference.refuse_types(node, [of])
+    inference.total = False
+    value = [inference.applied(by, [STRING, of.element or UNKNOWN]) for by in given[1:]]
+    name = str(node.this).lower()
+    if name == "transform_values" and of.kind == "map" and value:
+        return SparkType("map", element=value[0]) if value[0] != UNKNOWN else UNKNOWN
+    return of if name == "map_filter" else UNKNOWN
+
+
+def _with_escape(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
+    """`like(text, pattern, escape)`."""
+    if len(given) != 3 or not is_text(given[2]):
+        return None
+    inference.total = False
+    return inference.result(node, str(node.this).lower(), given[:2])
+
+
+def _formatted(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
+    """A number as text, or text as bytes, in a constant format."""
+    name, result = str(node.this).lower(), STRING
+    types = [inference.type(argument) for argument in given]
+    if name in ("to_binary", "try_to_binary"):
+        result = SparkType("binary")
+    expected = NUMBER_KINDS if name.endswith("char") else ("string",)
+    inference.total = False
+    constant = len(given) > 1 and all(map(is_text, given[1:]))
+    return result if constant and types[0].kind in expected else None
+
+
+def _named_struct(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
+    types = [inference.type(argument) for argument in given]
+    names = [argument.name if is_text(argument) else "" for argument in given[::2]]
+    if not all(names) or UNKNOWN in types[1::2]:
+        return UNKNOWN
+    return SparkType("struct", fields=tuple(zip(names, types[1::2], strict=False)))
+
+
+def _with_lambda(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
+    name = str(node.this).lower()
+    of = inference.type(given[0]) if given else UNKNOWN
+    if of.kind not in ("array", "unknown"):
+        inference.refuse_types(node, [of])
+    element = of.element or UNKNOWN
+    inference.total = False
+    value = UNKNOWN
+    if name in ("aggregate", "reduce"):
+        value = inference.type(given[1]) if len(given) > 1 else UNKNOWN
+        for argument in given[2:]:
+            parameters = [value, element] if argument is given[2] else [value]
+            value = inference.applied(argument, parameters)
+        return value
+    for argument in given[1:]:
+        value = inference.applied(argument, [element, INT])
+    if name in ("exists", "forall"):
+        return BOOLEAN
+    if name == "filter":
+        return of
+    return SparkType("array", element=value) if value not in (UNKNOWN, NULL) else UNKNOWN
+
+
+_PARTS = {
+    **dict.fromkeys(("Y", "YEARS", "YR", "YRS"), "YEAR"),
+    **dict.fromkeys(("QTR",), "QUARTER"),
+    **dict.fromkeys(("MON", "MONS", "MONTHS"), "MONTH"),
+    **dict.fromkeys(("W", "WEEKS"), "WEEK"),
+    **dict.fromkeys(("D", "DAYS"), "DAY"),
+    **dict.fromkeys(("H", "HOURS", "HR", "HRS"), "HOUR"),
+    **dict.fromkeys(("M", "MIN", "MINS", "MINUTES"), "MINUTE"),
+    **dict.fromkeys(("S", "SEC", "SECONDS", "SECS"), "SECOND"),
+}
+"""Spark's other names of the parts of a time."""
+
+_INSTEAD = {
+    "EPOCH": "unix_seconds({})",
+    **dict.fromkeys(("MILLISECOND", "MILLISECONDS"), "extract(second from {}) * 1000"),
+    **dict.fromkeys(("MICROSECOND", "MICROSECONDS"), "extract(second from {}) * 1000000"),
+    "ISODOW": "extract(dayofweek_iso from {})",
+    "ISOYEAR": "extract(yearofweek from {})",
+    "DECADE": "year({}) div 10",
+    "CENTURY": "(year({}) + 99) div 100",
+    "MILLENNIUM": "(year({}) + 999) div 1000",
+}
+"""What to write in place of parts of a time that only other databases have."""
+
+_UNITS = {"MILLISECOND": "SECOND", "MINUTE": "SECOND", "DAYOFYEAR": "DAY"}
+"""Units whose results have the types of another unit's."""
+
+_OF_ANYTHING = {
+    **dict.fromkeys(("isnull", "isnotnull"), "boolean"),
+    **dict.fromkeys(("to_json", "typeof"), "string"),
+    **{"hash": "int", "xxhash64": "bigint", "concat_ws": "string"},
+}
+_OF_COLLECTIONS = {
+    **dict.fromkeys(("size", "cardinality", "array_size"), "int"),
+    **dict.fromkeys(("array_contains", "arrays_overlap", "map_contains_key"), "boolean"),
+    "array_position": "bigint",
+    **dict.fromkeys(("element_at", "try_element_at", "get", "array_min", "array_max"), "element"),
+    **dict.fromkeys(
+        (
+            *("array_distinct", "array_compact", "sort_array", "array_sort", "reverse", "slice"),
+            *("array_remove", "array_except", "array_intersect", "map_concat"),
+        ),
+        "same",
+    ),
+    "map_values": "elements",
+    "map_keys": "array<string>",
+    "array_join": "string",
+}
+"""Functions of arrays and maps, with the types of their results."""
+
+CALLS: dict[str, Callable[..., SparkType | None]] = {
+    **dict.fromkeys(("coalesce", "ifnull", "nvl", "greatest", "least"), _chosen),
+    "if": _if,
+    "nvl2": _nvl2,
+    "nullif": _nullif,
+    "equal_null": _equal_null,
+    **dict.fromkeys(_OF_ANYTHING, _any),
+    **dict.fromkeys(
+        ("timestampdiff", "timestampadd", "datediff", "date_diff", "dateadd", "date_add"),
+        _unit,
+    ),
+    **dict.fromkeys(("date_part", "datepart"), _date_part),
+    **dict.fromkeys(_OF_COLLECTIONS, _of_collection),
+    **dict.fromkeys(("split", "regexp_extract_all"), _split),
+    "array": _array,
+    **dict.fromkeys(("array_append", "array_prepend", "array_insert", "array_union"), _extended),
+    "map": _map,
+    "struct": _struct,
+    "sequence": _sequence,
+    **dict.fromkeys(("map_filter", "transform_values"), _of_map),
+    **dict.fromkeys(("like", "ilike"), _with_escape),
+    **dict.fromkeys(("to_char", "to_varchar", "to_binary", "try_to_binary", "mask"), _formatted),
+    "named_struct": _named_struct,
+    **dict.fromkeys(
+        ("exists", "forall", "filter", "transform", "aggregate", "reduce"),
+        _with_lambda,
+    ),
+}
+"""Functions that need more than the types of their arguments in the table."""

@@ -1,0 +1,60 @@
+"""The constants of an expression, and parts of it as text."""
+
+import re
+from datetime import date, datetime
+
+from sqlglot import exp
+
+from trilayer_core.definitions.spark_types import NUMBER_KINDS, TIME_KINDS
+
+
+def shown(node: exp.Expr) -> str:
+    """A part of an expression as Spark SQL."""
+    return node.sql(dialect="spark", normalize_functions="lower")
+
+
+def is_text(node: exp.Expr) -> bool:
+    """Whether a part is a literal text."""
+    return isinstance(node, exp.Literal) and node.is_string
+
+
+def integer(node: exp.Expr) -> int | None:
+    """The value of a literal integer; None for anything else."""
+    sign, node = (-1, node.this) if isinstance(node, exp.Neg) else (1, node)
+    plain = isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit()
+    return sign * int(node.this) if plain else None
+
+
+def is_integer(node: exp.Expr) -> bool:
+    """Whether a part is a literal integer."""
+    return integer(node) is not None
+
+
+def fitted_digits(node: exp.Expr) -> tuple[int, int]:
+    """The digits of a literal integer beside a decimal, which are no more than it needs."""
+    return len(str(abs(integer(node) or 0))), 0
+
+
+_TIME = r"\d{4}(-\d\d?)?|\d{4}-\d\d?-\d\d?([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?"
+
+
+def stands_for(text: str, kind: str) -> bool:
+    """Whether Spark certainly converts a literal text to a kind of value."""
+    if kind in NUMBER_KINDS:
+        digits = r"[+-]?\d{1,2}" if kind == "tinyint" else r"[+-]?\d{1,4}"
+        fraction = r"(\.\d{1,6})?" if kind in ("decimal", "float", "double") else ""
+        wide = r"[+-]?\d{1,9}" if kind not in ("tinyint", "smallint") else digits
+        return re.fullmatch(wide + fraction, text, re.ASCII) is not None
+    if kind == "boolean":
+        return text.lower() in ("true", "false")
+    if kind not in TIME_KINDS or not re.fullmatch(_TIME, text, re.ASCII):
+        return kind == "binary"
+    year, month, day = map(int, [*re.split(r"[ T]", text)[0].split("-"), "1", "1"][:3])
+    clock = re.split(r"[ T]", text)[1:]
+    try:
+        date(year, month, day)
+        if clock:
+            datetime.fromisoformat(f"2000-01-01T{clock[0]}")
+    except ValueError:
+        return False
+    return True
