@@ -171,10 +171,16 @@ def _map(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _D
 def _struct(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
     fields = []
     for number, argument in enumerate(given, 1):
-        named = isinstance(argument, exp.Alias | exp.Column | exp.Dot)
-        name = argument.output_name if named else f"col{number}"
         aliased = isinstance(argument, exp.Alias)
-        fields.append((name, inference.type(argument.this if aliased else argument)))
+        type_ = inference.type(argument.this if aliased else argument)
+        named = aliased or isinstance(argument, exp.Column | exp.Dot)
+        name = argument.output_name if named else f"col{number}"
+        if named and not aliased:
+            # Spark sees the field in the spelling of its own struct.
+            last = argument.parts[-1] if isinstance(argument, exp.Column) else argument.expression
+            declared = {start: own for start, _, own in inference.spelled}
+            name = declared.get(last.meta.get("start", -1), name)
+        fields.append((name, type_))
     known = all(name and type_ not in (UNKNOWN, NULL) for name, type_ in fields)
     return SparkType("struct", fields=tuple(fields)) if known else UNKNOWN
 
