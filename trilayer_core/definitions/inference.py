@@ -263,6 +263,9 @@ class Inference:
             wrong = lost or not stands_for(part.this, common.kind) if text else False
             if wrong and common.kind != "string":
                 self._refuse_mixed(node, parts, types)
+        if name == CHOSEN and any(texts):  # beside a text, Spark chooses the widest number
+            widest = {"tinyint": "bigint", "smallint": "bigint", "int": "bigint", "float": "double"}
+            common = SparkType(widest[common.kind]) if common.kind in widest else common
         return common
 
     def common(self, left: SparkType, right: SparkType, name: str) -> SparkType | None:
