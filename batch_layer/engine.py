@@ -19,12 +19,11 @@ from pyspark.sql import functions as F
 
 from batch_layer import judging
 from batch_layer.judging import NEW, event_columns, events_in, union
-from trilayer_core.compute.alerts import ALERT_COLUMNS
 from trilayer_core.compute.formats.json import literal
 from trilayer_core.compute.grouping import Pass, merge_sql, quoted
 from trilayer_core.compute.parsing import FITS, LOG_COLUMNS, REJECT, log_columns, parse
 from trilayer_core.compute.rows import check_rows, rows_made
-from trilayer_core.definitions.alerts import Alert, AlertGroup
+from trilayer_core.definitions.alerts import ALERT_COLUMNS, Alert, AlertGroup
 from trilayer_core.definitions.stream import Rows, Stream
 from trilayer_core.definitions.view import View
 from trilayer_core.runtime.failpoints import failpoint

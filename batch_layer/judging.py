@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from trilayer_core.compute.alerts import (
-    ALERT_COLUMNS,
     PROFILE_FILE,
     TOPIC_ID,
     alerts_of,
@@ -24,7 +23,7 @@ from trilayer_core.compute.alerts import (
 )
 from trilayer_core.compute.formats.json import literal
 from trilayer_core.compute.parsing import REJECT
-from trilayer_core.definitions.alerts import AlertGroup, profile_columns
+from trilayer_core.definitions.alerts import ALERT_COLUMNS, AlertGroup, profile_columns
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.definitions.view import View
 from trilayer_core.runtime.session import select_from

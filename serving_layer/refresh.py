@@ -22,9 +22,8 @@ from serving_layer.plan import Plan, replacing
 from serving_layer.result import StreamProvenance
 from serving_layer.state import Found, Loaded, SentState, StreamState
 from serving_layer.tables import Tables
-from trilayer_core.compute.alerts import ALERT_COLUMNS
 from trilayer_core.compute.grouping import partial_schema
-from trilayer_core.definitions.alerts import Alert
+from trilayer_core.definitions.alerts import ALERT_COLUMNS, Alert
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.definitions.view import View

@@ -39,16 +39,6 @@ BEFORE = "_before"
 
 _PLACE = ("_partition", "_offset", "_timestamp")
 
-ALERT_COLUMNS = {
-    "alert": "string",
-    "topic_id": "string",
-    "partition": "int",
-    "offset": "bigint",
-    "created_at": "timestamp",
-    "payload": "string",
-}
-"""The columns of an alert in the batch layer's files. `payload` is the JSON object."""
-
 _JSON_OPTIONS = (
     "map('ignoreNullFields', 'false',"
     """ 'timestampFormat', "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'","""

@@ -22,6 +22,16 @@ from trilayer_core.errors import DefinitionError, short_traceback
 MOST_LAST = 100
 """The most events before an event that a rule can look at."""
 
+ALERT_COLUMNS = {
+    "alert": "string",
+    "topic_id": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "created_at": "timestamp",
+    "payload": "string",
+}
+"""The columns of an alert in the batch layer's files. `payload` is the JSON object."""
+
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
