@@ -35,6 +35,7 @@ from tests.support.fuzz.attacks import Attacker, Seen, Target
 from tests.support.places import PROJECT
 from tests.support.waiting import until
 from trilayer import Catalog
+from trilayer.server.engine import loader
 from trilayer.server.engine.pool import IDLE_FOR_EACH
 from trilayer.server.serving import USERS
 from trilayer.server.users import Users
@@ -183,13 +184,19 @@ class Served:
     def memory(self) -> Memory:
         """The memory that its processes take now."""
         server = psutil.Process(self.process.pid)
-        (loader,) = server.children()
+        # Its other child compares answers with fresh ones.
+        (process,) = (c for c in server.children() if loader.__name__ in c.cmdline())
         sizes = []
-        for worker in loader.children():
+        for worker in process.children():
             with suppress(psutil.Error):
                 if worker.status() != psutil.STATUS_ZOMBIE:
                     sizes.append(_mib(worker))
-        return Memory(_mib(server), _mib(loader), max(sizes, default=0.0), len(sizes))
+        return Memory(_mib(server), _mib(process), max(sizes, default=0.0), len(sizes))
+
+    def has_verified(self) -> bool:
+        """Whether it has compared an answer with a fresh one; the process for that stays."""
+        with self.client() as client:
+            return 'trilayer_reader_verified_total{result="match"}' in client.get("/metrics").text
 
     def held(self) -> tuple[int, int]:
         """The descriptors that it has open, without those of its workers, and its tasks."""
@@ -294,6 +301,7 @@ def fuzz(
         recorded = recordings.wire(targets[0].wire), recordings.http(targets[0].http)
         for target in targets:
             target.recorded_wire, target.recorded_http = recorded
+        until(lambda: all(server.has_verified() for server in servers), timeout_s=60)
         good = []
         for server in servers:
             for ask, protocol in ((_ask_by_wire, "PostgreSQL"), (_ask_by_http, "HTTP")):
