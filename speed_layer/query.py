@@ -21,6 +21,7 @@ from trilayer_core.log.broker import Log, Marks
 from trilayer_core.runtime.kafka_source import KAFKA_OPTIONS, offsets_json
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import RangesByTick, size
+from trilayer_core.store import layout
 from trilayer_core.store.files import Store
 from trilayer_core.store.segments import Commit, Generation
 
@@ -82,6 +83,11 @@ class StreamQuery:
     def label(self) -> str:
         """Its name in messages."""
         return f"stream {self.stream.name}"
+
+    @property
+    def fault_path(self) -> str:
+        """The document in the store with the reason why it fails."""
+        return layout.query_fault(self.stream.name)
 
     @property
     def generation(self) -> Generation | None:

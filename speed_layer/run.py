@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 
 import duckdb
 
@@ -26,7 +27,7 @@ from trilayer_core.runtime.session import driver_at_work, first_cause, session
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store import layout
 from trilayer_core.store.files import Store
-from trilayer_core.store.segments import CompactionFault, Generation
+from trilayer_core.store.segments import Fault, Generation
 from trilayer_core.store.tables import check_tables
 
 logger = logging.getLogger("trilayer.speed")
@@ -54,6 +55,9 @@ SPARK_CONF = {
     "spark.sql.streaming.numRecentProgressUpdates": "2",
 }
 
+MEMORY = "speed_memory_mb, or lower speed_max_events"
+"""What to change if the driver's heap was full."""
+
 ORIGIN_LOOK_S = 2.0
 """How often the speed layer checks whether a batch run has begun a new origin, in seconds."""
 
@@ -72,7 +76,7 @@ def run_speed(
     Raises:
         ConflictError: Another process runs the speed layer on this store.
     """
-    with driver_at_work("speed_memory_mb, or lower speed_max_events"), ExitStack() as stack:
+    with driver_at_work(MEMORY), ExitStack() as stack:
         stack.enter_context(store.lock(layout.SPEED_LOCK, "the speed layer"))
         with Log(settings.bootstrap_servers) as log:
             for stream in catalog.streams:
@@ -88,12 +92,12 @@ def run_speed(
         ]
         compactors = [Compactor(query, catalog, settings, store, stop) for query in queries]
         try:
+            failures = Failures(queries, store, MEMORY)
             for query in queries:
-                query.start(rebuild)
+                failures.attend(query, partial(query.start, rebuild), lambda: None)
             on_ready(queries)
             for compactor in compactors:
                 compactor.start()
-            failures = Failures(queries)
             looked = time.monotonic()
             while not stop.wait(0.2):
                 is_due = time.monotonic() - looked >= ORIGIN_LOOK_S
@@ -121,28 +125,14 @@ def _attend(
     *,
     follow: bool,
 ) -> None:
-    """Checks a query, or starts it again if it has failed and its time has come.
+    """Checks a query, and its origin if it is to `follow` that, or starts it again."""
 
-    Args:
-        query: The query.
-        failures: The queries that have failed.
-        settings: The settings.
-        stop: Set when the process is to end.
-        follow: Whether to check the origin as well.
+    def check() -> None:
+        _check(query, settings, stop)
+        if follow:
+            _follow_origin(query, settings, stop)
 
-    Raises:
-        TrilayerError: It has failed, and no other query runs.
-    """
-    try:
-        if query not in failures:
-            _check(query, settings, stop)
-            if follow:
-                _follow_origin(query, settings, stop)
-        elif failures.is_due(query):
-            start_again(query, settings, stop)
-            failures.started(query)
-    except TrilayerError as error:
-        failures.add(query, error)
+    failures.attend(query, check, lambda: start_again(query, settings, stop))
 
 
 def _check(query: StreamQuery, settings: Settings, stop: threading.Event) -> None:
@@ -213,7 +203,7 @@ class Compactor(threading.Thread):
         self._query, self._settings, self._store, self._stopping = query, settings, store, stop
         self._views = catalog.stored_of(query.stream)
         self._ended_by: BaseException | None = None
-        self._fault: CompactionFault | None = None
+        self._fault: Fault | None = None
 
     def run(self) -> None:
         """Compacts until `stop` is set."""
@@ -246,11 +236,11 @@ class Compactor(threading.Thread):
         except (TrilayerError, OSError, duckdb.Error) as error:
             logger.warning("stream %s: not compacted this time: %s", stream.name, error)
             since_ms = self._fault.since_ms if self._fault else self._store.clock()
-            self._show(generation, CompactionFault(since_ms, str(error)))
+            self._show(generation, Fault(since_ms, str(error)))
         else:
             self._show(generation, None)
 
-    def _show(self, generation: Generation, fault: CompactionFault | None) -> None:
+    def _show(self, generation: Generation, fault: Fault | None) -> None:
         """Records for `trilayer status` that compaction fails, or that it works again."""
         path = layout.compaction_fault(self._query.stream, generation.name)
         try:

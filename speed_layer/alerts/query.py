@@ -92,6 +92,11 @@ class AlertQuery:
         return f"alerts {', '.join(alert.name for alert in self.group.alerts)}"
 
     @property
+    def fault_path(self) -> str:
+        """The document in the store with the reason why it fails."""
+        return layout.query_fault(f"alerts-{self.group.name}")
+
+    @property
     def checkpoint(self) -> str:
         """The folder of Spark's checkpoint; empty before `start`."""
         number = self.generation.number if self.generation else 0

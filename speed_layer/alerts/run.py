@@ -7,12 +7,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 
 from pyspark.sql import SparkSession
 
 from speed_layer.alerts.collect import Collector
 from speed_layer.alerts.query import AlertQuery
 from speed_layer.away import is_away, start_again, wait_out
+from speed_layer.isolation import Failures
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.errors import EnvironmentFault, TrilayerError
 from trilayer_core.log.broker import Log
@@ -58,6 +60,9 @@ ANOTHER_PARTITION = "you must specify all TopicPartitions"
 REFUSED_S = 1.0
 """How long other tasks are waited for then, in seconds."""
 
+MEMORY = "alerts_memory_mb"
+"""The setting to increase if the driver's heap was full."""
+
 LOOK_S = 0.1
 """How often it is looked whether a batch has ended, in seconds."""
 
@@ -89,7 +94,7 @@ def run_alerts(
         ConflictError: Another process does so on this store.
         LogError: A topic was created again.
     """
-    with driver_at_work("alerts_memory_mb"), ExitStack() as stack:
+    with driver_at_work(MEMORY), ExitStack() as stack:
         stack.enter_context(store.lock(layout.ALERTS_LOCK, "the alerts of the speed layer"))
         slots = _ensure_topics(catalog, settings)
         spark = _session(settings, slots)
@@ -100,9 +105,10 @@ def run_alerts(
         try:
             for collector in collectors:
                 collector.start()
+            failures = Failures(queries, store, MEMORY)
             for query in queries:
-                _start(query, settings, stop)
-            _run(queries, collectors, settings, stop, on_ready)
+                failures.attend(query, partial(_start, query, settings, stop), lambda: None)
+            _run(queries, collectors, failures, settings, stop, on_ready)
         finally:
             stop.set()
             # Spark reports the tasks of a stopped query as failures.
@@ -116,29 +122,58 @@ def run_alerts(
 def _run(
     queries: Sequence[AlertQuery],
     collectors: Sequence[Collector],
+    failures: Failures,
     settings: Settings,
     stop: threading.Event,
     on_ready: Callable[[], None],
 ) -> None:
     ready, looked, asked = False, time.monotonic(), time.monotonic()
     while not stop.wait(LOOK_S):
+        follow, ask = (
+            time.monotonic() - looked >= ORIGIN_LOOK_S,
+            time.monotonic() - asked >= TOPIC_LOOK_S,
+        )
         for query in queries:
-            _check(query, settings, stop)
+            _attend(query, failures, settings, stop, follow=follow, ask=ask)
         for collector in collectors:
             collector.check()
-        if not ready and all(query.runs for query in queries):
+        if not ready and all(query.runs or query in failures for query in queries):
             ready = True
             on_ready()
-        if time.monotonic() - looked >= ORIGIN_LOOK_S:
-            looked = time.monotonic()
-            for query in queries:
-                if query.overtaken():
-                    logger.warning("%s: a new origin has begun; it is followed", query.label)
-                    start_again(query, settings, stop)
-        if time.monotonic() - asked >= TOPIC_LOOK_S:
-            asked = time.monotonic()
-            for query in queries:
-                _check_topic(query, settings, stop)
+        looked = time.monotonic() if follow else looked
+        asked = time.monotonic() if ask else asked
+    failures.check()
+
+
+def _attend(
+    query: AlertQuery,
+    failures: Failures,
+    settings: Settings,
+    stop: threading.Event,
+    *,
+    follow: bool,
+    ask: bool,
+) -> None:
+    """Checks a query, or starts it again.
+
+    Args:
+        query: The query.
+        failures: The queries that have failed.
+        settings: The settings.
+        stop: Set when the process is to end.
+        follow: Whether to check for a new origin as well.
+        ask: Whether to check for another topic as well.
+    """
+
+    def check() -> None:
+        _check(query, settings, stop)
+        if follow and query.overtaken():
+            logger.warning("%s: a new origin has begun; it is followed", query.label)
+            start_again(query, settings, stop)
+        if ask:
+            _check_topic(query, settings, stop)
+
+    failures.attend(query, check, lambda: start_again(query, settings, stop))
 
 
 def _check_topic(query: AlertQuery, settings: Settings, stop: threading.Event) -> None:

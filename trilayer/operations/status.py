@@ -23,6 +23,7 @@ from trilayer_core.store.generations import Generations
 from trilayer_core.store.looks import Looks
 from trilayer_core.store.pointer import PointerFile
 from trilayer_core.store.publications import Publications
+from trilayer_core.store.segments import Fault
 
 # The fields of these classes are those of `trilayer status --json`, which docs/operations.md
 # describes.
@@ -313,10 +314,11 @@ def _alerts(p: Project, running: Sequence[processes.Process]) -> dict[str, Alert
         if p.store.exists(path := layout.alert_state(group.name)):
             state = p.store.read_document(path, AlertState)
         memory = memories.get(group.name)
+        fault = _query_fault(p, f"alerts-{group.name}")
         for alert in group.alerts:
             judging = generation if generation and alert.name in generation.alerts else None
-            note = away or ("" if judging else "no event has been judged yet")
-            if judging and judging.alerts[alert.name] != alert.fingerprint:
+            note = away or fault or ("" if judging else "no event has been judged yet")
+            if judging and judging.alerts[alert.name] != alert.fingerprint and not fault:
                 note = "the rule has changed since; the process of alerts must be started again"
             profile = (
                 judging.profiles.get(alert.profile.name) if judging and alert.profile else None
@@ -397,7 +399,7 @@ def _stream(p: Project, name: str, at: StreamProvenance) -> StreamStatus:
         speed_events=at.speed_events,
         quarantined=at.quarantined,
         quarantined_in_all=at.quarantined_in_all,
-        note=at.note,
+        note=" ".join(filter(None, [at.note, _query_fault(p, name)])),
         ahead=[
             (partition, record.offset, format_time(record.stamp))
             for partition, record in lag.ahead.items()
@@ -406,6 +408,15 @@ def _stream(p: Project, name: str, at: StreamProvenance) -> StreamStatus:
         else None,
         compaction=CompactionStatus(format_time(fault.since_ms), fault.reason) if fault else None,
     )
+
+
+def _query_fault(p: Project, query: str) -> str:
+    """Since when and why a query fails; empty if it does not."""
+    path = layout.query_fault(query)
+    if not p.store.exists(path):
+        return ""
+    fault = p.store.read_document(path, Fault)
+    return f"its query has failed since {format_time(fault.since_ms)}: {fault.reason}"
 
 
 def _publication(p: Project, provenance: Provenance) -> PublicationStatus | None:

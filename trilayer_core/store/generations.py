@@ -8,7 +8,7 @@ from trilayer_core.definitions.stream import Stream
 from trilayer_core.seam import Cut
 from trilayer_core.store import layout
 from trilayer_core.store.files import Store, read_listed
-from trilayer_core.store.segments import Commit, CompactionFault, Generation
+from trilayer_core.store.segments import Commit, Fault, Generation
 
 
 class Generations:
@@ -90,7 +90,7 @@ class Generations:
         for file in commit.stored:
             self._store.delete(file.path)
 
-    def compaction_fault(self) -> CompactionFault | None:
+    def compaction_fault(self) -> Fault | None:
         """The reason why the commits of the newest generation can't be compacted.
 
         None if they can.
@@ -99,7 +99,7 @@ class Generations:
         path = layout.compaction_fault(self.stream, known[-1].name) if known else ""
         if not path or not self._store.exists(path):
             return None
-        return self._store.read_document(path, CompactionFault)
+        return self._store.read_document(path, Fault)
 
     def _record(self, generation: str) -> str:
         return layout.generation_record(self.stream, generation)

@@ -166,6 +166,14 @@ def compaction_fault(stream: Stream, name: str) -> str:
     return f"{generation(stream, name)}/compaction-fault.json"
 
 
+FAULTS = "faults"
+
+
+def query_fault(query: str) -> str:
+    """The reason why a query fails at present: that of a stream, or of a group of alerts."""
+    return f"{FAULTS}/{query}.json"
+
+
 # -- alerts ----------------------------------------------------------------------------------------
 
 ALERTS = "alerts"

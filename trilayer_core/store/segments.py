@@ -152,11 +152,11 @@ class Commit:
 
 
 @dataclass(frozen=True)
-class CompactionFault:
-    """A record that a generation's commits can't be compacted at present.
+class Fault:
+    """A record of what fails at present: a stream's query, or the compaction of its commits.
 
     Attributes:
-        since_ms: When compaction failed first, in ms since 1970.
+        since_ms: When it failed first, in ms since 1970.
         reason: What went wrong.
     """
 

@@ -1,13 +1,17 @@
-"""A stream whose query fails does not stop the others."""
+"""A stream, or a group of alerts, whose query fails does not stop the others."""
 
 import threading
 
 import pytest
+from pyspark.errors import PySparkException
 
 from speed_layer import run
+from speed_layer.alerts import run as alerts
 from speed_layer.isolation import FIRST_WAIT_S, LONGEST_WAIT_S, SETTLED_S, Failures
 from trilayer_core.errors import LogError, TrilayerError
 from trilayer_core.runtime.settings import Settings
+from trilayer_core.store import layout
+from trilayer_core.store.segments import Fault
 
 
 class Query:
@@ -15,6 +19,7 @@ class Query:
 
     def __init__(self, name):
         self.name = self.label = name
+        self.fault_path = layout.query_fault(name)
         self.stream = self
         self.error, self.starts, self.stops = None, 0, 0
         self.unsettled = self.departed = None
@@ -28,19 +33,27 @@ class Query:
     def stop(self):
         self.stops += 1
 
+    def step(self):
+        pass
+
     def has_lost(self):
         return False
 
+    has_lost_files = has_lost
+    refused, checkpoint = 0, "a folder"
 
-@pytest.fixture
-def two(monkeypatch):
-    monkeypatch.setattr(run, "is_away", lambda text, settings: False)
+
+@pytest.fixture(params=["views", "alerts"])
+def two(monkeypatch, store, request):
+    process = run if request.param == "views" else alerts
+    monkeypatch.setattr(process, "is_away", lambda text, settings: False)
     one, other = Query("one"), Query("other")
     clock = [0.0]
-    failures = Failures([one, other], lambda: clock[0])
+    failures = Failures([one, other], store, "memory", lambda: clock[0])
+    ask = {} if process is run else {"ask": False}
 
     def attend(query):
-        run._attend(query, failures, Settings(), threading.Event(), follow=False)
+        process._attend(query, failures, Settings(), threading.Event(), follow=False, **ask)
 
     return one, other, clock, failures, attend
 
@@ -74,7 +87,7 @@ def test_the_process_ends_when_no_query_runs_and_says_why(two):
     one, other, _, _, attend = two
     one.error = other.error = RuntimeError("[DIVIDE_BY_ZERO] Division by zero.")
     attend(one)
-    with pytest.raises(TrilayerError, match=r"stream 'other': its query ended: \[DIVIDE_BY_ZERO"):
+    with pytest.raises(TrilayerError, match=r"other'?: its query ended: \[DIVIDE_BY_ZERO"):
         attend(other)
 
 
@@ -83,7 +96,7 @@ def test_an_orderly_end_reports_what_had_failed(two):
     failures.check()
     one.error = RuntimeError("[DIVIDE_BY_ZERO] Division by zero.")
     attend(one)
-    with pytest.raises(TrilayerError, match="stream 'one': its query ended"):
+    with pytest.raises(TrilayerError, match=r"one'?: its query ended"):
         failures.check()
 
 
@@ -99,4 +112,44 @@ def test_an_error_at_the_next_start_counts_as_well(two, monkeypatch):
     clock[0] += FIRST_WAIT_S
     attend(one)
     assert one in failures
-    assert not failures.is_due(one)
+    attend(one)  # its time has not come yet
+
+
+def test_a_query_that_fails_at_its_first_start_is_isolated_as_well(two):
+    one, other, clock, failures, attend = two
+
+    def fail():
+        raise PySparkException("no such checkpoint")
+
+    failures.attend(one, fail, fail)
+    failures.attend(other, other.start, other.start)
+    assert (one in failures, other in failures) == (True, False)
+    clock[0] += FIRST_WAIT_S
+    attend(one)
+    assert one.starts == 1
+    assert one not in failures
+
+
+def test_the_store_has_the_reason_until_it_runs_again_for_a_while(two, store):
+    one, other, clock, _, attend = two
+    one.error = RuntimeError("[DIVIDE_BY_ZERO] Division by zero.")
+    attend(one)
+    fault = store.read_document(one.fault_path, Fault)
+    assert "[DIVIDE_BY_ZERO]" in fault.reason
+    assert "the next try is at " in fault.reason
+    one.error = None
+    clock[0] += FIRST_WAIT_S
+    attend(one)
+    attend(one)
+    assert store.exists(one.fault_path)
+    clock[0] += SETTLED_S
+    attend(one)
+    assert not store.exists(one.fault_path)
+    assert not store.exists(other.fault_path)
+
+
+def test_a_process_that_starts_knows_of_no_failure_before(store):
+    one = Query("one")
+    store.write_document(one.fault_path, Fault(1, "x"))
+    Failures([one], store, "memory")
+    assert not store.exists(one.fault_path)

@@ -40,7 +40,7 @@ from trilayer_core.store.runs import (
     Reconciliation,
     Run,
 )
-from trilayer_core.store.segments import Commit, CompactionFault, Generation, Segment
+from trilayer_core.store.segments import Commit, Fault, Generation, Segment
 from trilayer_core.store.tables import StoredTable
 
 FOLDER = Path(__file__).parent / "documents"
@@ -150,7 +150,7 @@ WRITTEN = {
         "sales", "topic", {0: 10, 1: 0}, 2, "topic", "the log ends at offset 10",
         {0: Range(10, 15)}, T,
     ),
-    "compaction_fault": CompactionFault(T, "the disk is full"),
+    "compaction_fault": Fault(T, "the disk is full"),
     "replayed": Replayed("0:40", T, "ab" * 32),
     "sending": Sending(39, "ab" * 32, T),
     "sending_elsewhere": Sending(39, "ab" * 32, T, 3),
