@@ -29,8 +29,9 @@ def _object(members: Mapping[str, tuple[str, DuckDBPyType]], depth: int) -> str:
     parts = []
     for place, (name, (value, type_)) in enumerate(members.items()):
         escaped = name.replace("'", "''").replace('"', '\\"')
-        parts.append(f"""'{"," if place else "{"}"{escaped}":' || {_json(value, type_, depth)}""")
-    return f"({' || '.join(parts)} || '}}')" if parts else "'{}'"
+        parts.append(f"""'{"," if place else "{"}"{escaped}":', {_json(value, type_, depth)}""")
+    # One call, because DuckDB limits how deep operators are nested, and with them the columns.
+    return f"concat({', '.join(parts)}, '}}')" if parts else "'{}'"
 
 
 def _json(value: str, type_: DuckDBPyType, depth: int) -> str:
