@@ -10,6 +10,7 @@ from functools import cached_property
 from trilayer_core.definitions.expressions import (
     A_SCALAR,
     check_name,
+    column_sql,
     is_orderable,
     parse_expression,
 )
@@ -104,7 +105,7 @@ class Alert:
 
     def _check_record_key(self, what: str) -> None:
         column = self.source.record_key
-        if column is None or column in (key.expression.sql for key in self.keys):
+        if column is None or any(key.expression.sql.strip("`") == column for key in self.keys):
             return
         raise DefinitionError(
             f"key of {what} must contain {column!r}, the key of the records of stream"
@@ -133,7 +134,7 @@ class Alert:
         pairs = (
             self.key.items()
             if isinstance(self.key, Mapping)
-            else [(name, name) for name in self.key]
+            else [(name, column_sql(name)) for name in self.key]
         )
         return tuple(self._key(name, sql) for name, sql in pairs)
 

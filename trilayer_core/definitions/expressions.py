@@ -337,7 +337,7 @@ def parse_expression(
             one.
     """
     check_is_text(sql, what)
-    expression = parse_one_expression(sql, what)
+    expression = parse_over(sql, schema, what)
     _refuse_unrepeatable(expression, schema, sql, what)
     for kind in expression.find_all(exp.DataType):
         normal_type(kind, f"type in {what}")
@@ -364,6 +364,66 @@ def parse_expression(
     sql_of_value = found if plain and parsed else _holdable(found, type_)
     columns = frozenset(inference.columns)
     return Expression(sql_of_value, type_, columns, sql.strip(), inference.total)
+
+
+def parse_over(sql: str, columns: Iterable[str], what: str) -> exp.Expr:
+    """Parses a text that must be one expression over columns, whose names may be words of SQL.
+
+    Raises:
+        DefinitionError: It is none, or a word means something else that may be meant as a column.
+    """
+    words = _reserved_words(sql, columns)
+    try:
+        expression = parse_one_expression(sql, what)
+    except DefinitionError as error:
+        word = next((word for _, word in words), "")
+        hint = f"; if {word} is the column, write `{word}`, in backticks" if word else ""
+        raise DefinitionError(f"{error}{hint}") from None
+    for place, word in words:
+        try:
+            parse_one_expression(f"{sql[:place]}`{word}`{sql[place + len(word) :]}", what)
+        except DefinitionError:
+            continue  # no column can be there
+        raise DefinitionError(
+            f"{what} must not have {word}, a word of SQL, where the column could be meant; got"
+            f" {sql!r}; write `{word}`, in backticks, for the column, or else {word.upper()}"
+        )
+    return expression
+
+
+def _reserved_words(sql: str, columns: Iterable[str]) -> list[tuple[int, str]]:
+    """The reserved words, and their places, that columns are named like, without backticks.
+
+    Those that can't be a column are left out: of a function, of a type, and of `IS NOT NULL`.
+    """
+    try:
+        tokens = Spark().tokenize(sql)
+    except SqlglotError:
+        return []
+    words, before = [], None
+    for token, after in zip(tokens, [*tokens[1:], None], strict=True):
+        word = sql[token.start : token.end + 1]
+        is_other = before in (TokenType.IS, TokenType.DOT, TokenType.ALIAS) or (
+            after is not None and after.token_type == TokenType.L_PAREN
+        )
+        if word in columns and not is_other and is_reserved(word):
+            words.append((token.start, word))
+        before = before if token.token_type == TokenType.NOT else token.token_type
+    return words
+
+
+def column_sql(name: str) -> str:
+    """The column of this name as an expression: in backticks if the name alone means another."""
+    return f"`{name}`" if isinstance(name, str) and is_reserved(name) else name
+
+
+def is_reserved(word: str) -> bool:
+    """Whether a word, alone or in a call, means something else than a column of that name."""
+    try:
+        alone, call = (parse_one_expression(sql, "") for sql in (word, f"f({word}, 0)"))
+    except DefinitionError:
+        return True
+    return not isinstance(alone, exp.Column) or not isinstance(call.expressions[0], exp.Column)
 
 
 def _refuse_interval(inference: Inference, node: exp.Expr, type_: SparkType) -> NoReturn:

@@ -27,7 +27,7 @@ from trilayer_core.definitions.expressions import (
     check_is_text,
     is_orderable,
     normal_type,
-    parse_one_expression,
+    parse_over,
 )
 from trilayer_core.definitions.spark_types import INTERVALS as _INTERVALS
 from trilayer_core.definitions.spark_types import TIME_KINDS as _TIMES
@@ -347,7 +347,7 @@ class _Rule:
                 "contains one",
                 "a shorter text and startswith(), endswith() or contains()",
             )
-        return parse_one_expression(sql, what)
+        return parse_over(sql, self.columns, what)
 
     # -- the walk ----------------------------------------------------------------------------------
 

@@ -93,7 +93,8 @@ def parse_schema(ddl: str, what: str, *, events: bool = False) -> tuple[Field, .
     if not columns or not all(
         isinstance(column, exp.ColumnDef) and column.kind for column in columns
     ):
-        raise DefinitionError(f"schema of {what} must be Spark DDL (`name type, ...`); got {ddl!r}")
+        wrong = _wrong_word(ddl) or f"got {ddl!r}"
+        raise DefinitionError(f"schema of {what} must be Spark DDL (`name type, ...`); {wrong}")
     fields: list[Field] = []
     for place, column in enumerate(columns):
         name = _check_column(column, f"column of {what}", events)
@@ -124,20 +125,24 @@ def parse_schema(ddl: str, what: str, *, events: bool = False) -> tuple[Field, .
 
 
 def _wrong_word(ddl: str) -> str:
-    """Names the first column with a wrong type or a wrong word after it; empty if none has one."""
+    """Describes the first wrong name of a column, type or word after it; empty if there is none."""
     try:
         tokens = Spark().tokenize(ddl)
     except SqlglotError:
         return ""
-    depth, words = 0, list[str]()
+    depth, words, bare = 0, list[str](), ""
     for token in [*tokens, None]:
         if token is not None and (depth or token.token_type != TokenType.COMMA):
             depth += sum(token.text.count(c) for c in "(<") - sum(token.text.count(c) for c in ")>")
             # What is in the brackets of a type is not looked at.
             if not depth and token.text not in (")", ">", ">>"):
+                if not words:
+                    bare = ddl[token.start : token.end + 1]
                 words.append(token.text)
             continue
         name, kind, *rest = [*words, "", ""][: max(len(words), 2)]
+        if name == bare and not _is_name(name):
+            return f"column {name}: {_reserved_hint(name)}"
         if kind and not _is_type(kind):
             return f"column {name}: {kind!r} is no type{_near(kind, TYPES)}"
         if rest and rest[0].lower() not in _AFTER_TYPE:
@@ -145,6 +150,20 @@ def _wrong_word(ddl: str) -> str:
             return f"column {name}: {rest[0]!r} must not follow its type{near}"
         words = []
     return ""
+
+
+def _reserved_hint(word: str) -> str:
+    return f"{word} is a word of SQL; write `{word}`, in backticks, or use another name"
+
+
+def _is_name(word: str) -> bool:
+    """Whether a word that is not in backticks names a column."""
+    try:
+        table = sqlglot.parse_one(f"CREATE TABLE t ({word} int)", dialect="spark")
+    except SqlglotError:
+        return False
+    names = [each.this for each in table.this.expressions if isinstance(each, exp.ColumnDef)]
+    return bool(names) and isinstance(names[0], exp.Identifier)
 
 
 def _is_type(word: str) -> bool:
@@ -168,6 +187,9 @@ def _check_column(column: exp.ColumnDef, what: str, events: bool) -> str:
     If the author used an event's field name that is not a valid column name, the message suggests a
     `from`.
     """
+    if not isinstance(column.this, exp.Identifier):
+        word = column.this.sql("spark").removesuffix("()").lower()
+        raise DefinitionError(f"{what} must be a name; {_reserved_hint(word)}")
     try:
         return check_name(column.name, what)
     except DefinitionError as error:

@@ -16,6 +16,7 @@ from trilayer_core.definitions.expressions import (
     A_SCALAR,
     Expression,
     check_name,
+    column_sql,
     is_orderable,
     parse_expression,
 )
@@ -203,7 +204,7 @@ class View:
         pairs = (
             self.key.items()
             if isinstance(self.key, Mapping)
-            else [(name, name) for name in self.key]
+            else [(name, column_sql(name)) for name in self.key]
         )
         return tuple(self._key(name, key) for name, key in pairs)
 
