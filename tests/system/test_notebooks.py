@@ -16,6 +16,7 @@ from tests.support.notebooks import NOTEBOOKS, build_store, faults, flights, run
 from tests.support.places import PROJECT
 from trilayer.cli.main import app
 from trilayer_core.definitions.catalog import load_catalog
+from trilayer_core.store import layout
 from trilayer_core.store.files import Store
 
 CATALOG = """
@@ -182,11 +183,11 @@ def test_the_notebooks_run_in_a_project_of_ones_own_whose_definitions_have_chang
         run_notebook("freshness_and_lag", {"PYTHONPATH": str(PROJECT)}, {"SAMPLES": 2}, folder)
     )
     # Right after the change there was one publication of the present definition.
-    (shop / "store" / "publications" / "000004.json").unlink(missing_ok=True)
     for module in shop.glob("shop_*.py"):  # loaded with its first definitions
         monkeypatch.delitem(sys.modules, module.stem, raising=False)
     done = CliRunner().invoke(app, ["batch", "rollback", "3"], catch_exceptions=False)
     assert done.exit_code == 0, done.output
+    (shop / "store" / layout.version(4)).unlink()
     notebook = run_notebook("batch_vs_speed", {"PYTHONPATH": str(PROJECT)}, folder=folder)
     assert not faults(notebook)
     said = texts(notebook)
