@@ -88,7 +88,15 @@ FITS = {
     "days": envelope({"id": 1, "day": 18_687}),
     "lsn": envelope({"id": 1}, source={"lsn": 7, "connector": "postgresql"}),
     "binlog": envelope({"id": 1}, source={"file": "b.9", "pos": 7, "row": 1}),
-    "SQL Server": envelope({"id": 1}, source={"change_lsn": "00:0a", "event_serial_no": 2}),
+    "a long binlog": envelope({"id": 1}, source={"file": "b.999999", "pos": 7, "row": 0}),
+    "a longer binlog": envelope({"id": 1}, source={"file": "b.1000000", "pos": 4, "row": 0}),
+    "SQL Server's snapshot": envelope(
+        {"id": 1}, "r", source={"commit_lsn": "00:0a:02", "change_lsn": None}
+    ),
+    "SQL Server": envelope(
+        {"id": 1},
+        source={"commit_lsn": "00:0a:03", "change_lsn": "00:0a:01", "event_serial_no": 2},
+    ),
     "a delete": envelope(None, "d", before={"id": 1}),
     "a delete with nothing but its key": envelope(None, "d"),
     "a schema": json.dumps({"schema": {}, "payload": json.loads(envelope({"id": 1}))}).encode(),
@@ -145,9 +153,11 @@ def test_each_kind_of_change_is_an_event_or_named(spark):
     )
     assert good["days"]["day"].isoformat() == "2021-03-01"
     assert good["nanoseconds"]["exact"] == datetime(2021, 3, 1, 10, tzinfo=UTC)
-    assert (good["lsn"]["lsn"], good["lsn"]["position"]) == (7, f"{7:020}")
-    assert good["binlog"]["position"] == f"b.9:{7:020}:{1:010}"
-    assert good["SQL Server"]["position"] == f"00:0a:{2:010}"
+    assert (good["lsn"]["lsn"], good["lsn"]["position"]) == (7, f"{7:020}:1:{7:020}")
+    assert good["binlog"]["position"] == f"b.{9:010}:{7:020}:{1:010}"
+    assert good["SQL Server"]["position"] == f"00:0a:03:00:0a:01:{2:010}"
+    assert good["a long binlog"]["position"] < good["a longer binlog"]["position"]
+    assert good["SQL Server's snapshot"]["position"] < good["SQL Server"]["position"]
     assert {row["id"] for name, row in good.items() if "delete" in name} == {1}
     assert [row["deleted"] for row in good.values()] == ["delete" in name for name in good]
     bad = dict(zip(REJECTED, rows[len(FITS) :], strict=False))

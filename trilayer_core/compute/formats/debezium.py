@@ -45,7 +45,8 @@ _CHANGE = (
     " ts_ns bigint"
 )
 _POSITION = (
-    "file string, pos bigint, row bigint, lsn bigint, change_lsn string, event_serial_no bigint"
+    "file string, pos bigint, row bigint, lsn bigint, sequence string, snapshot string,"
+    " commit_lsn string, change_lsn string, event_serial_no bigint"
 )
 
 
@@ -184,13 +185,6 @@ class Debezium(Json):
 
 def _fields_sql() -> str:
     """The fields of a change beside its row, as a JSON object."""
-    number = "lpad(cast({} AS string), {}, '0')".format
-    position = f"""CASE
-        WHEN _source.file IS NOT NULL THEN concat_ws(':', _source.file,
-            {number("_source.pos", 20)}, {number("coalesce(_source.row, 0)", 10)})
-        WHEN _source.lsn IS NOT NULL THEN {number("_source.lsn", 20)}
-        WHEN _source.change_lsn IS NOT NULL THEN concat_ws(':', _source.change_lsn,
-            {number("coalesce(_source.event_serial_no, 0)", 10)}) END"""
     fields = {
         "op": "_change.op",
         "deleted": "_value IS NULL OR _change.op = 'd'",
@@ -198,10 +192,34 @@ def _fields_sql() -> str:
         "ts_ms": "IF(_value IS NULL, unix_millis(_timestamp), _change.ts_ms)",
         "ts_us": "_change.ts_us",
         "ts_ns": "_change.ts_ns",
-        "position": position,
+        "position": f"CASE {_position_sql()} END",
     }
     named = ", ".join(f"'__{name}', {sql}" for name, sql in fields.items())
     return f"to_json(named_struct({named}))"
+
+
+def _position_sql() -> str:
+    """The position of a change, as text whose order is that of the changes of a row."""
+    number = "lpad(cast({} AS string), {}, '0')".format
+    # The number of a binary log has six digits, and more of them after 999999.
+    file = f"""concat(regexp_replace(_source.file, '[0-9]+$', ''),
+        {number("regexp_extract(_source.file, '[0-9]+$', 0)", 10)})"""
+    # PostgreSQL's transactions are sent in the order of their commits, each after the commit that
+    # is the first of `sequence`. Their changes may have been written before a snapshot that does
+    # not contain them. Without `sequence` there is only the order in which they were written.
+    committed = """coalesce(
+        IF(_source.sequence IS NULL, _source.lsn,
+            from_json(_source.sequence, 'array<string>')[0]), 0)"""
+    streamed = "IF(coalesce(_source.snapshot, 'false') IN ('false', 'incremental'), 1, 0)"
+    # A snapshot of SQL Server is at a commit and at none of its changes.
+    return f"""
+        WHEN _source.file IS NOT NULL THEN concat_ws(':', {file},
+            {number("_source.pos", 20)}, {number("coalesce(_source.row, 0)", 10)})
+        WHEN _source.lsn IS NOT NULL THEN concat_ws(':',
+            {number(committed, 20)}, {streamed}, {number("_source.lsn", 20)})
+        WHEN coalesce(_source.commit_lsn, _source.change_lsn) IS NOT NULL
+            THEN concat_ws(':', _source.commit_lsn, _source.change_lsn,
+            {number("coalesce(_source.event_serial_no, 0)", 10)})"""
 
 
 def _hex(field: Field) -> str:
@@ -260,7 +278,8 @@ def _fields_of(change: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a change beside its row."""
     source = change.get("source")
     places = source if isinstance(source, dict) else {}
-    position = next((places[n] for n in ("file", "lsn", "change_lsn") if n in places), None)
+    named = (places.get(name) for name in ("file", "lsn", "commit_lsn", "change_lsn"))
+    position = next((place for place in named if place is not None), None)
     return {
         "__op": change.get("op"),
         "__deleted": change.get("op") == "d",
