@@ -115,6 +115,25 @@ def test_seconds_with_a_fraction_are_seconds_in_a_csv_too(tmp_path):
     assert read(path, "at timestamp")[0]["at"] == 1600000000.123456
 
 
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo"])
+def test_an_instant_is_no_reading_of_a_clock(unit, zone, tmp_path):
+    """As in JSON, where such a column must be text without a zone."""
+    instants = pa.array([1_614_592_800, None]).cast(pa.timestamp("s"))
+    columns = {"day": [date(2026, 1, 1)] * 2}
+    for name, type_ in (("at", pa.timestamp(unit, zone)), ("local", pa.timestamp(unit))):
+        columns[name] = instants.cast(type_)
+    columns["inside"] = pa.array([[{"at": value}] for value in columns["at"].to_pylist()])
+    pq.write_table(pa.table(columns), tmp_path / "s.parquet")
+    same, null = read(tmp_path / "s.parquet", "at timestamp, local timestamp_ntz")
+    assert (same["at"], same["local"]) == ("2021-03-01T10:00:00Z", "2021-03-01T10:00:00")
+    assert same["misfit"] is null["misfit"] is None
+    for schema in ("at timestamp_ntz", "inside array<struct<at:timestamp_ntz>>"):
+        wrong, null = read(tmp_path / "s.parquet", schema)
+        assert "timestamp_ntz" in wrong["misfit"]
+        assert null["misfit"] is None
+
+
 def test_nanoseconds_are_cut_off_in_any_zone_and_at_any_time(tmp_path):
     # 2:30 twice on a clock in Berlin, the first nanosecond there is, and one before 1970
     nanos = [1_635_640_200 * 10**9, 1_635_643_800 * 10**9 + 999, -(2**63), -1]

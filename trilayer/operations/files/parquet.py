@@ -159,6 +159,8 @@ def _means_the_same(from_: pa.DataType, to: pa.DataType) -> bool:
         return number or t.is_floating(from_)
     if t.is_decimal(to):
         return number
+    if t.is_timestamp(to) and to.tz is None and t.is_timestamp(from_):
+        return from_.tz is None  # an instant is no reading of a clock before a zone is chosen
     if t.is_temporal(to):
         return t.is_timestamp(from_) or t.is_date(from_)
     if t.is_struct(to):
