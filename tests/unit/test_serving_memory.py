@@ -9,6 +9,7 @@ import serving_layer
 from benchmarks.written import Written
 from trilayer import Stream, View, count, sum_
 from trilayer_core.compute.grouping import partial_schema
+from trilayer_core.errors import UsageError
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.publications import Publications
 
@@ -128,3 +129,29 @@ def test_kept_answers_are_the_same_for_at_most_twice_the_memory(written, store, 
     assert found[0] == found[1]
     assert len(found[0]) == ROWS
     assert sizes[1] < sizes[0] <= 2 * sizes[1], sizes
+
+
+LARGE = {
+    "an aggregate": lambda c: c.sql("SELECT list(user || m) FROM by_user, range(100) AS a(m)"),
+    "an order": lambda c: c.sql("FROM by_user AS a, range(50) ORDER BY random()"),
+    "a table": lambda c: c.table("large", pa.table({"a": [str(n) * 30 for n in range(ROWS * 6)]})),
+}
+
+
+@pytest.mark.parametrize("ask", LARGE)
+def test_too_little_memory_names_its_setting(written, store, ask):
+    written.publish(partials(1), 1, 60_000)
+    with serving_layer.connect(written.catalog, Settings(serving_memory_mb=64), store) as small:
+        assert small.sql("SELECT count(*) FROM by_user").rows() == [(ROWS,)]
+        with pytest.raises(UsageError, match=r"Out of Memory.*; increase `serving_memory_mb`"):
+            LARGE[ask](small)
+        assert small.sql("SELECT count(*) FROM by_user").rows() == [(ROWS,)]
+
+
+def test_views_that_need_more_memory_name_the_setting(written, store):
+    written.publish(partials(1, rows=ROWS * 10), 1, 60_000)
+    with (
+        serving_layer.connect(written.catalog, Settings(serving_memory_mb=64), store) as small,
+        pytest.raises(UsageError, match="increase `serving_memory_mb`"),
+    ):
+        small.sql("SELECT count(*) FROM by_user")
