@@ -5,6 +5,7 @@ It contains publications, commits and intervals of one stream.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -29,6 +30,7 @@ class Written:
     Attributes:
         end: The first offset that no layer has yet; at first the one where the log begins.
         batches: The number of micro-batches that have been committed.
+        others: Further views of the stream. Each commit and publication has rows of them, too.
     """
 
     store: Store
@@ -37,6 +39,7 @@ class Written:
     end: int = 0
     batches: int = 0
     topic_id: str = "topic"
+    others: Mapping[str, View] = field(default_factory=dict)
     generation: Generation = field(init=False)
     start: int = field(init=False)
 
@@ -53,8 +56,8 @@ class Written:
 
     @property
     def catalog(self) -> Catalog:
-        """The catalog, which only contains the view."""
-        return Catalog(views=[self.view])
+        """The catalog, which only contains the view and the others."""
+        return Catalog(views=[self.view, *self.others.values()])
 
     def begin(self, number: int) -> None:
         """Begins generation `number` of the speed layer at the present end."""
@@ -62,7 +65,7 @@ class Written:
             f"{number:06d}-000000",
             self.topic_id,
             self.catalog.stream_fingerprint(self.stream),
-            {self.view.name: self.view.fingerprint},
+            {view.name: view.fingerprint for view in self.catalog.views},
             {0: self.end},
             now_ms(),
             self.tick_ms,
@@ -71,35 +74,51 @@ class Written:
         path = layout.generation_record(self.stream, self.generation.name)
         self.store.create_document(path, self.generation)
 
-    def commit(self, partials: pa.Table, events: int, at_ms: int) -> Commit:
+    def commit(
+        self,
+        partials: pa.Table,
+        events: int,
+        at_ms: int,
+        others: Mapping[str, pa.Table] | None = None,
+    ) -> Commit:
         """Commits one micro-batch with a number of events, all of which arrived at `at_ms`."""
         tick = tick_of(at_ms, self.tick_ms)
-        table = partials.add_column(0, TICK, pa.array([tick] * len(partials), pa.int64()))
         place = layout.generation(self.stream, self.generation.name)
-        batch = self.batches
-        file = self.store.write_table(
-            f"{place}/data/{batch:012d}-{batch:012d}-{self.view.name}.parquet", table, durable=False
-        )
+        batch, files = self.batches, {}
+        for name, rows in {self.view.name: partials, **(others or {})}.items():
+            table = rows.add_column(0, TICK, pa.array([tick] * len(rows), pa.int64()))
+            path = f"{place}/data/{batch:012d}-{batch:012d}-{name}.parquet"
+            files[name] = self.store.write_table(path, table, durable=False)
         ranges = {0: Range(self.end, self.end + events)}
         segment = Segment(tick, ranges, events, 0, at_ms, at_ms, 0)
-        commit = Commit(batch, batch, [segment], {self.view.name: file}, None, at_ms)
+        commit = Commit(batch, batch, [segment], files, None, at_ms)
         path = layout.commit(self.stream, self.generation.name, batch, batch)
         self.store.create_document(path, commit, durable=False)
         self.end += events
         self.batches += 1
         return commit
 
-    def publish(self, partials: pa.Table | list[StoredFile], events: int, t_ms: int) -> Publication:
+    def publish(
+        self,
+        partials: pa.Table | list[StoredFile],
+        events: int,
+        t_ms: int,
+        others: Mapping[str, pa.Table] | None = None,
+    ) -> Publication:
         """Puts a batch view in force, with a cut `events` offsets after the end.
 
         The end moves to that cut. `partials` is the whole view, or the files that contain it.
         """
         token = Fence(self.store).take("written")
         self.end += events
-        files = partials
-        if isinstance(files, pa.Table):
-            path = f"batch/{self.view.name}/{token:08d}-full-000000/part.parquet"
-            files = [self.store.write_table(path, files, durable=False)]
+        views = {}
+        for name, rows in {self.view.name: partials, **(others or {})}.items():
+            files = rows
+            if isinstance(files, pa.Table):
+                path = f"batch/{name}/{token:08d}-full-000000/part.parquet"
+                files = [self.store.write_table(path, files, durable=False)]
+            fingerprint = self.others.get(name, self.view).fingerprint
+            views[name] = PublishedView(fingerprint, files)
         cut, counted = {0: self.end}, self.end - self.start
         stream = PublishedStream(self.topic_id, self.stream.fingerprint, cut, counted, 0, 0)
         publication = Publication(
@@ -110,7 +129,7 @@ class Written:
             None,
             now_ms(),
             {self.stream.name: stream},
-            {self.view.name: PublishedView(self.view.fingerprint, files)},
+            views,
             {},
         )
         Publications(self.store).put_in_force(
