@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from trilayer.server.introspection.types import function_name, type_name
+from trilayer.server.introspection.types import function_name, is_replaced, type_name
 
 _UNNAMED = "?column?"
 
@@ -35,18 +35,13 @@ def name_columns(tree: exp.Expr) -> None:
             if (
                 isinstance(projection, exp.Alias | exp.Aliases)
                 or projection.is_star
-                or (isinstance(projection, exp.Column) and projection.name.lower() not in _REPLACED)
+                or (isinstance(projection, exp.Column) and not is_replaced(projection))
             ):
                 named.append(projection)
             else:
                 name = _name(projection)[0] or _UNNAMED
                 named.append(exp.alias_(projection.copy(), name, quoted=True))
         select.set("expressions", named)
-
-
-_REPLACED = frozenset({"user", "current_role", "current_catalog", "tableoid", "xmin", "xmax",
-                       "cmin", "cmax", "ctid"})  # fmt: skip
-"""Columns in place of which the rewriting puts a value."""
 
 
 def _name(node: exp.Expr) -> tuple[str, int]:

@@ -27,17 +27,19 @@ from trilayer.server.introspection.functions import (
 )
 from trilayer.server.introspection.naming import name_columns
 from trilayer.server.introspection.session import VERSION, SessionInfo
-from trilayer.server.introspection.shapes import CATALOG, SCHEMAS, Relation, shapes
+from trilayer.server.introspection.shapes import SCHEMAS, Relation, shapes
 from trilayer.server.introspection.text import SHOW, Written, plain
 from trilayer.server.introspection.types import (
     asks_catalog,
     columns_of,
     expand_stars,
     function_name,
+    hidden_in,
     is_keyword,
     is_of_views,
     is_registered,
     mark_views,
+    relation_of,
     type_name,
 )
 
@@ -261,7 +263,7 @@ class _Rewriting:
             return self._table_function(node)
         if node.catalog.lower() == self._session.database.lower():
             node.set("catalog", None)
-        relation = _relation(node)
+        relation = relation_of(node)
         if relation is None or (not node.db and node.name.lower() in ctes):
             return node
         alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(node.name))
@@ -334,24 +336,15 @@ class _Rewriting:
         return node
 
     def _hidden(self, node: exp.Column) -> exp.Expr | None:
-        """What stands for a column that every table of PostgreSQL has, or for a keyword."""
+        """What stands for a column that each table of PostgreSQL hides, or for a keyword."""
         name = node.name.lower()
         if is_keyword(node):
             return self._known[name]([])
-        if name not in ("tableoid", "xmin", "xmax", "ctid", "cmin", "cmax"):
+        relation = hidden_in(node)
+        if relation is None:
             return None
-        select = node.find_ancestor(exp.Select)
-        while select is not None:
-            tables = [
-                t for t in select.find_all(exp.Table) if t.find_ancestor(exp.Select) is select
-            ]
-            for table in tables:
-                relation = _relation(table)
-                if relation is not None and node.table.lower() in ("", table.alias_or_name.lower()):
-                    value = {"tableoid": f"{relation.oid}::UINTEGER", "ctid": "'(0,1)'"}
-                    return parsed(value.get(name, "1::UINTEGER"))
-            select = select.find_ancestor(exp.Select)
-        return None
+        value = {"tableoid": f"{relation.oid}::UINTEGER", "ctid": "'(0,1)'"}
+        return parsed(value.get(name, "1::UINTEGER"))
 
     def _dot(self, node: exp.Dot) -> exp.Expr:
         """A function with its schema, or a field of a record."""
@@ -465,12 +458,6 @@ def _catalog_type(node: exp.Expr) -> str:
         name = "regtype" if name == "pg_typeof" else name
         return name if is_registered(name) else ""
     return ""
-
-
-def _relation(node: exp.Table) -> Relation | None:
-    """The relation of PostgreSQL that a table is; None if it is another one."""
-    schema = node.db.lower() or CATALOG
-    return shapes().relations.get((schema, node.name.lower())) if schema in SCHEMAS else None
 
 
 def _arguments(node: exp.Func) -> list[exp.Expr]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from trilayer.server.introspection.shapes import CATALOG, STANDARD, shapes
+from trilayer.server.introspection.shapes import CATALOG, SCHEMAS, Relation, shapes
 
 
 class Output(NamedTuple):
@@ -205,8 +205,8 @@ def _source(part: exp.Expr, known: Mapping[str, Columns]) -> Columns:
         name, schema = part.name.lower(), part.db.lower()
         if not schema and name in known:
             return known[name]
-        relation = shapes().relations.get((schema or CATALOG, name))
-        if relation is None or (schema and schema not in (CATALOG, STANDARD)):
+        relation = relation_of(part)
+        if relation is None:
             return None
         return [Output(column.name, shapes().base(column.type)) for column in relation.columns]
     return None
@@ -264,7 +264,7 @@ def _column(node: exp.Column, sources: Mapping[str, Columns]) -> str:
     name, table = node.name.lower(), node.table.lower()
     if is_keyword(node):
         return "name"
-    if name in _HIDDEN and not any(name == c.name for cs in sources.values() for c in cs or ()):
+    if hidden_in(node) is not None:
         return _HIDDEN[name]
     for alias, columns in sources.items():
         if columns is not None and table in ("", alias):
@@ -417,8 +417,45 @@ def is_keyword(node: exp.Column) -> bool:
 
 
 _KEYWORDS = frozenset({"user", "current_role", "current_catalog"})
-_HIDDEN = {"tableoid": "oid", "xmin": "xid", "xmax": "xid", "ctid": "text"}
+_HIDDEN = {"tableoid": "oid", "xmin": "xid", "xmax": "xid", "cmin": "cid", "cmax": "cid",
+           "ctid": "text"}  # fmt: skip
 """Columns that every table of PostgreSQL has, and no star shows."""
+
+
+def hidden_in(node: exp.Column) -> Relation | None:
+    """The table of the catalog that has this hidden column.
+
+    The relations of the innermost SELECT are asked first. A column that one of them shows, or may
+    show, hides those of PostgreSQL. None if it does, or if no table has a hidden column.
+    """
+    if node.name not in _HIDDEN:
+        return None
+    known = dict.fromkeys(cte.alias.lower() for cte in node.root().find_all(exp.CTE))
+    asked, select = node.table.lower(), node.find_ancestor(exp.Select)
+    while select is not None:
+        for alias, columns in _sources(select, known).items():
+            if asked in ("", alias) and (columns is None or node.name in [c.name for c in columns]):
+                return None
+        for table in select.find_all(exp.Table):
+            relation = relation_of(table)
+            if relation is None or relation.kind != "r":
+                continue
+            is_asked = asked in ("", table.alias_or_name.lower())
+            if is_asked and table.find_ancestor(exp.Select) is select:
+                return relation
+        select = select.find_ancestor(exp.Select)
+    return None
+
+
+def is_replaced(node: exp.Column) -> bool:
+    """Whether a column is none that DuckDB has, so that a value stands in its place."""
+    return is_keyword(node) or hidden_in(node) is not None
+
+
+def relation_of(node: exp.Table) -> Relation | None:
+    """The relation of PostgreSQL that a table is; None if it is another one."""
+    schema = node.db.lower() or CATALOG
+    return shapes().relations.get((schema, node.name.lower())) if schema in SCHEMAS else None
 
 
 def _element(array: str) -> str:
